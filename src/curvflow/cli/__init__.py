@@ -1,0 +1,1 @@
+"""How one ASKS: one file per command."""

@@ -1,0 +1,97 @@
+"""The exception tree.
+
+CurvflowError
+├── RequestError              the request is wrong; exit code 2
+│   ├── StudyError            a study file, with file, line, column and path
+│   └── UnknownNameError      a kind, stage, run or variable that does not exist
+├── InputError                a stage was handed data it cannot use
+├── StoreError                the store cannot be read or written
+│   ├── CorruptPayloadError   a payload is missing, torn or foreign: a miss
+│   └── StoreFormatError      written by a newer curvflow, or not a store
+└── NotEncodableError         a value has no canonical form
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class CurvflowError(Exception):
+    """Any error that curvflow raises on purpose."""
+
+
+class RequestError(CurvflowError):
+    """The request is wrong: nothing was computed, exit code 2."""
+
+
+class UnknownNameError(RequestError):
+    """A kind, stage, run or variable that does not exist."""
+
+
+class InputError(CurvflowError):
+    """A stage was handed data it cannot use."""
+
+
+class StoreError(CurvflowError):
+    """The store cannot be read or written."""
+
+
+class CorruptPayloadError(StoreError):
+    """A payload is missing, torn or foreign; its nodes count as not computed."""
+
+
+class StoreFormatError(StoreError):
+    """The folder is no store, or one of a newer format."""
+
+
+class NotEncodableError(CurvflowError):
+    """A value has no canonical form and so cannot enter a key."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a study file a value stands; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class StudyError(RequestError):
+    """A study file asks for something that cannot be done."""
+
+    def __init__(
+        self, path: str, message: str, *, place: Place | str, hint: str = ""
+    ) -> None:
+        """Join the parts into the one line that the user reads.
+
+        Args:
+            path: the YAML path, such as `stages.fit.epochs`.
+            message: `expected <what>, got <value>`.
+            place: file, line and column, or the override that brought the value.
+            hint: what to do.
+        """
+        self.path, self.message, self.place, self.hint = path, message, place, hint
+        where = f"{place}: {path}" if path else f"{place}"
+        super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the known name closest to `name`, or list what is known.
+
+    Args:
+        name: what was written.
+        known: the names that exist.
+
+    Returns:
+        A sentence for the end of an error message, empty if nothing is known.
+    """
+    names = sorted(known)
+    if close := get_close_matches(str(name), names, n=1, cutoff=0.6):
+        return f"Did you mean '{close[0]}'?"
+    return f"Known: {', '.join(names)}." if names else ""

@@ -1,0 +1,1 @@
+"""WHEN each stage runs."""

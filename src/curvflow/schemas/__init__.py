@@ -1,0 +1,1 @@
+"""WHAT is asked and recorded. No disk, no torch."""

@@ -1,0 +1,151 @@
+"""Canonical encoding, action keys and content digests.
+
+`canonical` writes a value as typed, length-prefixed text, so that `1`, `1.0`, `"1"`,
+`true`, `[1]` and `{"1": ...}` all differ and no concatenation is ambiguous. Floats are
+written in hexadecimal; NaN, infinities and sets are refused. Nothing here depends on
+pickle, `repr` or JSON, so keys are stable across processes, platforms and versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import BaseModel
+
+from curvflow.errors import NotEncodableError
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.params import Neutral, SourceFile
+
+SCHEME = "curvflow/1"
+
+
+def canonical(value: object) -> bytes:
+    """Encode a value so that equal bytes mean equal type and value.
+
+    Args:
+        value: None, bool, int, float, str, a sequence, or a mapping with text keys, of
+            such values.
+
+    Returns:
+        The canonical form.
+
+    Raises:
+        NotEncodableError: the value holds NaN, an infinity, a set or another type.
+    """
+    if value is None:
+        return b"n"
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, int):
+        return b"i%d;" % value
+    if isinstance(value, float):
+        return _canonical_float(value)
+    if isinstance(value, str):
+        text = unicodedata.normalize("NFC", value).encode()
+        return b"s%d:%b" % (len(text), text)
+    if isinstance(value, Mapping):
+        return _canonical_mapping(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return b"l%d:%b" % (len(value), b"".join(map(canonical, value)))
+    raise NotEncodableError(
+        f"expected text, numbers, lists or mappings in a key, got "
+        f"{type(value).__name__} {value!r}"
+    )
+
+
+def _canonical_float(value: float) -> bytes:
+    if not math.isfinite(value):
+        raise NotEncodableError(f"expected a finite number in a key, got {value}")
+    return b"d%b;" % (value + 0.0).hex().encode()  # + 0.0 turns -0.0 into 0.0
+
+
+def _canonical_mapping(value: Mapping[object, object]) -> bytes:
+    items = []
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise NotEncodableError(f"expected text as a mapping's key, got {key!r}")
+        items.append(canonical(key) + canonical(item))
+    return b"m%d:%b" % (len(items), b"".join(sorted(items)))
+
+
+def sha256(value: object) -> str:
+    """Return the SHA-256 of a value's canonical form, in hexadecimal."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def form(
+    params: BaseModel, files: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """Turn parameters into the plain values that enter a key.
+
+    Args:
+        params: the validated parameters.
+        files: content digest of the file that each `SourceFile` field names.
+
+    Returns:
+        Field name to plain value; fields equal to their declared neutral value are left
+        out, and a source file is represented by its content.
+    """
+    plain: dict[str, object] = {}
+    for name, info in type(params).model_fields.items():
+        value = getattr(params, name)
+        neutral = [m for m in info.metadata if isinstance(m, Neutral)]
+        if neutral and canonical(_plain(neutral[0].value)) == canonical(_plain(value)):
+            continue
+        if any(isinstance(m, SourceFile) for m in info.metadata):
+            plain[name] = {"sha256": (files or {})[name]}
+        else:
+            plain[name] = _plain(value)
+    return plain
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return form(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def action_key(
+    kind: str, version: int, params: Mapping[str, object], inputs: Mapping[str, object]
+) -> str:
+    """Return the key that decides whether a node is done.
+
+    Args:
+        kind: name of the kind.
+        version: its declared version.
+        params: plain parameters, see `form`.
+        inputs: per input the digest of what is taken, or a list of
+            `[stage, coords, digest]` where results are reduced.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    return sha256([SCHEME, kind, version, params, inputs])
+
+
+def array_digest(array: Array) -> str:
+    """Hash an array's dtype, shape and little-endian C-order bytes.
+
+    All NaN count as one bit pattern. Chunking, codecs and paths do not count.
+
+    Args:
+        array: numbers, booleans or text.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    if array.dtype.kind in "UOT":
+        return sha256(["text", list(array.shape), [str(item) for item in array.flat]])
+    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if data.dtype.kind == "f" and np.isnan(data).any():
+        data = np.where(np.isnan(data), np.array(np.nan, data.dtype), data)
+    header = canonical(["array", data.dtype.str, list(array.shape)])
+    return hashlib.sha256(header + data.tobytes()).hexdigest()

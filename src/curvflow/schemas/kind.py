@@ -1,0 +1,69 @@
+"""The declaration of a kind: everything about it but the computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curvflow.schemas.nodes import Array, NodeData
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a kind.
+
+    Attributes:
+        edge: the type taken.
+        follows: another input; when this one is not given, take the result of this
+            name that the other was computed from (a probe's data are its weights').
+        many: a list of stages may be given, reduced over axes.
+    """
+
+    edge: type[NodeData]
+    follows: str | None = None
+    many: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of stage, declared without torch so that planning needs none.
+
+    Attributes:
+        name: as `use:` names it, such as `probe.hessian_trace`.
+        version: raised by hand when the meaning of the results changes.
+        summary: one line for `curvflow kinds`.
+        params: the parameter model; all of it enters the key.
+        returns: the edge type of the result.
+        outputs: the variables returned.
+        inputs: what it takes, by parameter name.
+        varying: dotted parameter paths that may differ within one tile; a path names
+            its whole subtree.
+        reduces: parameters that hold names of axes to be reduced over.
+        selects: parameters that hold names of input variables; when all are None, all
+            variables that are not bulk are taken.
+        checkpoints: epochs at which a kind that returns Weights keeps them.
+        check: looks at the files that the parameters name while planning, and raises
+            InputError with `expected ..., got ...`.
+        vectorised: computes its tile in one program; else node by node.
+    """
+
+    name: str
+    version: int
+    summary: str
+    params: type[Params]
+    returns: type[NodeData]
+    outputs: tuple[Variable, ...]
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    varying: tuple[str, ...] = ()
+    reduces: tuple[str, ...] = ()
+    selects: tuple[str, ...] = ()
+    checkpoints: Callable[[Any], Sequence[int]] | None = None
+    check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
+    vectorised: bool = True
+
+    def output(self, name: str) -> Variable | None:
+        """Return the declared variable of this name, if any."""
+        return next((v for v in self.outputs if v.name == name), None)

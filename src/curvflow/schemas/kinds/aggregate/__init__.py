@@ -1,0 +1,1 @@
+"""Declarations of aggregates over axes."""

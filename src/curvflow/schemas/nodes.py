@@ -1,0 +1,108 @@
+"""What passes between stages: node results, and the types of the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from curvflow.schemas.params import Params
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Label = str | int | float | bool
+Status = Literal["ok", "diverged"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage computed for one node.
+
+    Attributes:
+        arrays: one array per declared variable; may lack some if it diverged.
+        status: divergence is a result with a reason, not an error.
+        reason: why it diverged, in words, with the step.
+    """
+
+    arrays: Mapping[str, Array]
+    status: Status = "ok"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class NodeData:
+    """A node's result as its consumers see it; the type of an edge.
+
+    Attributes:
+        stage: name of the stage in the study.
+        coords: axis labels of the node.
+        arrays: the variables that the edge takes.
+        digest: content hash of exactly what is taken.
+        status: `ok` or `diverged`.
+        reason: why it diverged.
+    """
+
+    stage: str
+    coords: Mapping[str, Label]
+    arrays: Mapping[str, Array]
+    digest: str
+    status: Status = "ok"
+    reason: str = ""
+
+    # Variables a consumer depends on; None means all that are not bulk.
+    takes: ClassVar[tuple[str, ...] | None] = None
+
+    def __getitem__(self, name: str) -> Array:
+        """Return one variable's array."""
+        return self.arrays[name]
+
+
+class Data(NodeData):
+    """A data set: `inputs` (N, ...), `targets` (N,) int64 or (N, C) float64."""
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "inputs",
+        "targets",
+        "test_inputs",
+        "test_targets",
+        "num_classes",
+    )
+
+
+class Weights(NodeData):
+    """A trained network: `weights` (D,) at one checkpoint, and `network`, its JSON."""
+
+    takes: ClassVar[tuple[str, ...] | None] = ("weights", "network")
+
+
+class Table(NodeData):
+    """Statistics of other results, with the dimension `quantity`."""
+
+
+class Figure(NodeData):
+    """A picture as the bytes of PNG and SVG files."""
+
+
+class Numbers(NodeData):
+    """Any measured variables: what probes return and aggregates take."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One node of a tile: its parameters and the results it takes.
+
+    Attributes:
+        params: validated parameters, axis values substituted.
+        inputs: per input name the results taken; a plain input holds one.
+        files: content of the files that the parameters name, per field.
+    """
+
+    params: Params
+    inputs: Mapping[str, Sequence[NodeData]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+
+    def one(self, name: str) -> NodeData:
+        """Return the single result of a plain input."""
+        (only,) = self.inputs[name]
+        return only

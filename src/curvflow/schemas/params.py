@@ -1,0 +1,43 @@
+"""Parameters of a stage: frozen, unknown fields and NaN refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """Mark of a field added after a kind's first release.
+
+    A parameter equal to `value`, the value that reproduces the old behaviour, is left
+    out of the canonical form, so that results made before the field existed stay valid.
+    It is frozen, apart from the default: a changed default does change keys.
+    """
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Mark of a path field whose file's content, not its name, enters the key."""
+
+
+class Params(BaseModel):
+    """Base of every parameter model; its fields are the identity of a node.
+
+    Run knobs (device, workers, store, log level) live in `RunOptions` and so cannot
+    enter a key by accident.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, strict=True
+    )
+
+
+# YAML writes sequences as lists; a frozen model holds them as tuples.
+Ints = Annotated[tuple[int, ...], Field(strict=False)]
+Floats = Annotated[tuple[float, ...], Field(strict=False)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]

@@ -1,0 +1,139 @@
+"""What a store remembers: receipts of nodes and records of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from curvflow.schemas.keys import array_digest, sha256
+from curvflow.schemas.nodes import Label, Outcome, Status
+from curvflow.schemas.variables import Variable
+
+# Digest of a part that divergence has left without finite content.
+DIVERGED = "diverged"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The record "action key -> digest, payload, slot, status, cost, provenance".
+
+    Attributes:
+        key: action key.
+        stage: name of the stage that computed it first; for explanations only.
+        coords: axis labels it was first computed at; for explanations only.
+        kind: name of the kind.
+        version: version of the kind.
+        params: plain parameters, as in the key.
+        inputs: input digests, as in the key.
+        digest: content hash of the whole result.
+        parts: content hash per variable, `variable@label` per slice of a sliced one.
+        status: `ok` or `diverged`.
+        reason: why it diverged.
+        payload: where the arrays are; None if there are none.
+        slot: row of the payload.
+        seconds: this node's share of the tile's time.
+        width: number of members computed together.
+        device: where it was computed.
+    """
+
+    key: str
+    stage: str
+    coords: Mapping[str, Label]
+    kind: str
+    version: int
+    params: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    digest: str
+    parts: Mapping[str, str]
+    status: Status = "ok"
+    reason: str = ""
+    payload: str | None = None
+    slot: int = 0
+    seconds: float = 0.0
+    width: int = 1
+    device: str = "cpu"
+
+
+def part_digests(outputs: Sequence[Variable], outcome: Outcome) -> dict[str, str]:
+    """Hash each variable of an outcome, a sliced one slice by slice.
+
+    Args:
+        outputs: declared variables of the kind.
+        outcome: what was computed.
+
+    Returns:
+        Part name to digest, in the order declared; `diverged` for a part of a diverged
+        outcome that holds NaN or infinity.
+    """
+    parts: dict[str, str] = {}
+    for variable in outputs:
+        if variable.name not in outcome.arrays:
+            continue
+        array = outcome.arrays[variable.name]
+        if variable.sliced is None:
+            parts[variable.name] = _digest(array, outcome.status)
+            continue
+        labels = outcome.arrays[variable.sliced]
+        for label, piece in zip(labels, array, strict=True):
+            parts[f"{variable.name}@{label}"] = _digest(piece, outcome.status)
+    return parts
+
+
+def _digest(array: np.ndarray[Any, Any], status: Status) -> str:
+    broken = status == "diverged" and array.dtype.kind == "f"
+    if broken and not np.isfinite(array).all():
+        return DIVERGED
+    return array_digest(array)
+
+
+def result_digest(parts: Mapping[str, str], status: Status, reason: str) -> str:
+    """Hash a whole result from its parts, its status and the reason for it."""
+    return sha256([dict(parts), status, reason])
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One invocation of `curvflow run`, as the log tells it.
+
+    Attributes:
+        number: run number within its study, from 1.
+        study: name of the study.
+        begun: log number of the entry that opened it.
+        started: UTC time, ISO 8601.
+        document: the resolved study, as plain data.
+        environment: versions of curvflow, Python and libraries, and the platform.
+        options: run knobs; never part of any key.
+        ended: log number of the entry that closed it; None if it was cut short.
+        seconds: wall time.
+        counts: `executed`, `cached`, `failed`, `diverged`, each per stage.
+        failures: stage, coords and error of each failed node.
+        tables: per stage its dims, and coords and `[commit, row]` per node.
+    """
+
+    number: int
+    study: str
+    begun: int
+    started: str
+    document: Mapping[str, Any]
+    environment: Mapping[str, str]
+    options: Mapping[str, Any]
+    ended: int | None = None
+    seconds: float = 0.0
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    failures: Sequence[Mapping[str, Any]] = ()
+    tables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """`done`, `failed` (some nodes), or `interrupted`."""
+        if self.ended is None:
+            return "interrupted"
+        return "failed" if self.failures else "done"
+
+
+def slices(parts: Mapping[str, str], variable: str) -> Iterator[str]:
+    """Yield the part names of a sliced variable, in the order of its slices."""
+    return (name for name in parts if name.startswith(f"{variable}@"))

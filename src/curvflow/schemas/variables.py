@@ -1,0 +1,34 @@
+"""What a kind returns: variables with dimensions, units and a meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ELLIPSIS = "..."
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array of a kind's result.
+
+    Attributes:
+        name: the field's standard name; a variable named like its only dimension is
+            that dimension's coordinate.
+        description: what it is, for `curvflow kinds` and the attributes of exports.
+        dims: dimensions within one node; a last `...` stands for any further ones.
+        dtype: NumPy's name, or `str`.
+        units: `1` for pure numbers, else such as `loss / parameter^2`.
+        bulk: too large for tables (weights, images); read only when asked for.
+        sliced: the dimension, always the first, along which each index has a digest of
+            its own, so that a consumer may depend on one slice.
+        file: suffix of the file these bytes are, such as `.png`.
+    """
+
+    name: str
+    description: str
+    dims: tuple[str, ...] = ()
+    dtype: str = "float64"
+    units: str = "1"
+    bulk: bool = False
+    sliced: str | None = None
+    file: str | None = None

@@ -1,0 +1,125 @@
+"""What every store offers; flows know this and nothing beneath it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.receipts import Receipt, RunRecord
+
+
+@dataclass
+class Index:
+    """What the commit log says up to and including one number.
+
+    Attributes:
+        number: last log number read; 0 for an empty log.
+        receipts: live receipts by action key; the first writer of a key wins, until
+            its entry is retired.
+        runs: runs in the order they began.
+        rows: every receipt ever committed, by (log number, row).
+    """
+
+    number: int = 0
+    receipts: dict[str, Receipt] = field(default_factory=dict)
+    runs: list[RunRecord] = field(default_factory=list)
+    rows: dict[tuple[int, int], Receipt] = field(default_factory=dict)
+
+
+class Store(ABC):
+    """An append-only numbered log, and immutable payloads beside it.
+
+    Payloads are durable before a commit names them. Of two commits of one action key
+    the first wins. Nothing needs a lock, so nothing needs unlocking.
+    """
+
+    location: str
+
+    @abstractmethod
+    def index(self, as_of: int | None = None) -> Index:
+        """Read the log, up to `as_of` if given; new entries are read incrementally."""
+
+    @abstractmethod
+    def write_payload(self, arrays: Mapping[str, Array]) -> str:
+        """Write one tile's arrays, leading dimension `node`, and return their id.
+
+        Args:
+            arrays: variable to array of shape (nodes, ...); at least one variable.
+
+        Returns:
+            The payload's id. The payload is durable and complete when this returns.
+
+        Raises:
+            StoreError: the payload cannot be written, the disk being full, say.
+        """
+
+    @abstractmethod
+    def present(self, payloads: Iterable[str]) -> set[str]:
+        """Return those payloads that exist; cheap, their content is not read."""
+
+    @abstractmethod
+    def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
+        """Read parts of one node's result and verify their digests.
+
+        Args:
+            receipt: names the payload, the slot and the digests.
+            parts: variable names, or `variable@label` for one slice of a sliced one;
+                a sliced variable's bare name reads all of its slices.
+
+        Returns:
+            Part name to array, without the `node` dimension.
+
+        Raises:
+            CorruptPayloadError: the payload is missing, lacks a chunk, fails a
+                checksum or does not have the digests of the receipt.
+        """
+
+    @abstractmethod
+    def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """Append receipts as one entry of the log.
+
+        Args:
+            receipts: of nodes whose payloads have been written.
+
+        Returns:
+            The live receipt for each key given: the receipt itself, or the one that
+            another run committed first.
+        """
+
+    @abstractmethod
+    def retire(self, keys: Sequence[str], reason: str) -> None:
+        """Append an entry that these keys' receipts no longer stand."""
+
+    @abstractmethod
+    def begin_run(
+        self,
+        study: str,
+        *,
+        document: Mapping[str, Any],
+        environment: Mapping[str, str],
+        options: Mapping[str, Any],
+    ) -> RunRecord:
+        """Append an entry that a run has begun, and number it within its study."""
+
+    @abstractmethod
+    def end_run(
+        self,
+        run: RunRecord,
+        *,
+        seconds: float,
+        counts: Mapping[str, Mapping[str, int]],
+        failures: Sequence[Mapping[str, Any]],
+        tables: Mapping[str, Any],
+    ) -> RunRecord:
+        """Append an entry that a run has ended, with its counts and results."""
+
+    @abstractmethod
+    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+        """Append one line to the run's journal; not part of the log's truth."""
+
+    @abstractmethod
+    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+        """Return the lines of a run's journal."""

@@ -1,0 +1,1 @@
+"""HOW results are computed. No disk, no Dask, no Prefect."""

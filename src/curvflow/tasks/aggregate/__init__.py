@@ -1,0 +1,1 @@
+"""Aggregates over axes, one file per kind."""

@@ -1,0 +1,1 @@
+"""Data sets, one file per kind."""

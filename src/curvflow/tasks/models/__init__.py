@@ -1,0 +1,1 @@
+"""Models as functions of a flat parameter vector, one file per model."""

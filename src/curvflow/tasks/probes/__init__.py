@@ -1,0 +1,1 @@
+"""Curvature probes, one file per kind."""

@@ -1,0 +1,125 @@
+"""From the name of a kind to the function that computes its tiles.
+
+Built-in functions are found by their file, `tasks/<folder>/<name>.py`, which is loaded
+only when a tile runs; no list is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TypeVar
+
+from curvflow.errors import UnknownNameError
+from curvflow.schemas.nodes import Member, Outcome
+
+FOLDERS = {
+    "data": "data",
+    "probe": "probes",
+    "aggregate": "aggregate",
+    "figure": "figures",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a tile runs; never part of a key.
+
+    Attributes:
+        device: `cpu`, or `cuda:0` and the like.
+    """
+
+    device: str = "cpu"
+
+
+TileFunction = Callable[[Sequence[Member], Machine], list[Outcome]]
+NodeFunction = Callable[[Member, Machine], Outcome]
+MemberBytes = Callable[[Member], int]
+F = TypeVar("F", TileFunction, NodeFunction)
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """How the tiles of one kind are computed.
+
+    Attributes:
+        compute: from the members of a tile to their outcomes, in order.
+        member_bytes: peak working memory per member, which sets the tile's width.
+    """
+
+    compute: TileFunction
+    member_bytes: MemberBytes
+
+
+_implementations: dict[str, Implementation] = {}
+
+
+def _one_megabyte(_: Member) -> int:
+    return 1 << 20
+
+
+def computes(
+    kind: str, *, member_bytes: MemberBytes = _one_megabyte
+) -> Callable[[TileFunction], TileFunction]:
+    """Register a function over a tile as the computation of a kind.
+
+    Args:
+        kind: name of the kind.
+        member_bytes: estimate of the peak working memory per member, in bytes.
+
+    Returns:
+        A decorator that leaves the function as it is.
+    """
+
+    def register(function: TileFunction) -> TileFunction:
+        _implementations[kind] = Implementation(function, member_bytes)
+        return function
+
+    return register
+
+
+def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
+    """Register a function of one node, for what cannot be vectorised.
+
+    Args:
+        kind: name of the kind.
+
+    Returns:
+        A decorator that leaves the function as it is.
+    """
+
+    def register(function: NodeFunction) -> NodeFunction:
+        def each(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+            return [function(member, machine) for member in members]
+
+        _implementations[kind] = Implementation(each, _one_megabyte)
+        return function
+
+    return register
+
+
+def find(kind: str) -> Implementation:
+    """Return the implementation of a kind, loading its file if need be.
+
+    Args:
+        kind: name of the kind.
+
+    Returns:
+        The registered implementation.
+
+    Raises:
+        UnknownNameError: no file of that name registers this kind.
+    """
+    if kind not in _implementations:
+        prefix, _, name = kind.rpartition(".")
+        module = f"{FOLDERS.get(prefix, prefix)}.{name}" if prefix else name
+        try:
+            import_module(f"curvflow.tasks.{module}")
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("curvflow.tasks"):
+                raise
+    try:
+        return _implementations[kind]
+    except KeyError:
+        raise UnknownNameError(f"{kind}: no function computes this kind") from None
