@@ -43,7 +43,7 @@ class Kind:
             its whole subtree.
         reduces: parameters that hold names of axes to be reduced over.
         selects: parameters that hold names of input variables; when all are None, all
-            variables that are not bulk are taken.
+            tabular variables are taken.
         checkpoints: epochs at which a kind that returns Weights keeps them.
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.

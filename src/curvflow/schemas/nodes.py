@@ -36,6 +36,7 @@ class NodeData:
 
     Attributes:
         stage: name of the stage in the study.
+        kind: name of its kind, whose declaration holds units and descriptions.
         coords: axis labels of the node.
         arrays: the variables that the edge takes.
         digest: content hash of exactly what is taken.
@@ -44,13 +45,14 @@ class NodeData:
     """
 
     stage: str
+    kind: str
     coords: Mapping[str, Label]
     arrays: Mapping[str, Array]
     digest: str
     status: Status = "ok"
     reason: str = ""
 
-    # Variables a consumer depends on; None means all that are not bulk.
+    # Variables a consumer depends on; None means all that tables hold.
     takes: ClassVar[tuple[str, ...] | None] = None
 
     def __getitem__(self, name: str) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,8 +132,3 @@ class RunRecord:
         if self.ended is None:
             return "interrupted"
         return "failed" if self.failures else "done"
-
-
-def slices(parts: Mapping[str, str], variable: str) -> Iterator[str]:
-    """Yield the part names of a sliced variable, in the order of its slices."""
-    return (name for name in parts if name.startswith(f"{variable}@"))

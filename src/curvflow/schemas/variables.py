@@ -19,6 +19,7 @@ class Variable:
         dtype: NumPy's name, or `str`.
         units: `1` for pure numbers, else such as `loss / parameter^2`.
         bulk: too large for tables (weights, images); read only when asked for.
+        series: runs along training or draws; figures take it by name, tables do not.
         sliced: the dimension, always the first, along which each index has a digest of
             its own, so that a consumer may depend on one slice.
         file: suffix of the file these bytes are, such as `.png`.
@@ -30,5 +31,11 @@ class Variable:
     dtype: str = "float64"
     units: str = "1"
     bulk: bool = False
+    series: bool = False
     sliced: str | None = None
     file: str | None = None
+
+    @property
+    def tabular(self) -> bool:
+        """Whether tables hold it without being asked."""
+        return not (self.bulk or self.series or self.file)
