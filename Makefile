@@ -1,0 +1,37 @@
+# Everything runs in .venv, which is made on first use from Python 3.11 to 3.13.
+# An install is repeated only when pyproject.toml or constraints.txt has changed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: study test check docs bench
+.DELETE_ON_ERROR:
+
+study: .venv/.run # run the quickstart study; it prints where table and figures are
+	$(BIN)/curvflow run studies/quickstart.yaml
+
+test: .venv/.test # run all tests
+	$(BIN)/python -m pytest
+
+check: .venv/.test # formatter, linter, type checker, spelling
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+docs: .venv/.docs # build the documentation; a broken link is an error
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/.run # print the ratios that benchmarks/README.md explains
+	$(BIN)/python benchmarks/plan_scale.py
+	$(BIN)/python benchmarks/ensemble.py
+
+.venv/.run: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+.venv/.test .venv/.docs: .venv/.%: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
