@@ -1,0 +1,174 @@
+"""The layers of docs/design.md, read from the imports of every source file.
+
+An import counts wherever it stands: inside a function, under TYPE_CHECKING, or as the
+text given to `import_module`.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "curvflow"
+
+BELOW = {
+    "errors": set(),
+    "schemas": {"errors"},
+    "stores": {"errors", "schemas"},
+    "tasks": {"errors", "schemas"},
+    "flows": {"errors", "schemas", "stores", "tasks"},
+    "cli": {"errors", "schemas", "stores", "tasks", "flows"},
+}
+OWNERS = {
+    "click": {"cli"},
+    "rich": {"cli"},
+    "typer": {"cli"},
+    "dask": {"flows"},
+    "distributed": {"flows"},
+    "prefect": {"flows"},
+    "matplotlib": {"tasks"},
+    "scipy": {"tasks"},
+    "sklearn": {"tasks"},
+    "torch": {"tasks"},
+    "numcodecs": {"stores"},
+    "zarr": {"stores"},
+    "pandas": {"stores", "tasks"},
+    "xarray": {"stores", "tasks"},
+    "pydantic": {"schemas", "tasks"},
+    "pydantic_core": {"schemas"},
+    "ruamel": {"schemas"},
+    # The disk is reached from where results live and from where paths are given.
+    "os": {"stores", "flows", "cli"},
+    "pathlib": {"stores", "flows", "cli"},
+    "shutil": {"stores", "flows", "cli"},
+    "tempfile": {"stores", "flows", "cli"},
+}
+
+
+def modules(source: Path) -> dict[str, ast.Module]:
+    """Parse every file but the door, curvflow/__init__.py, which opens onto all."""
+    found = {}
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name != source.name:
+            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports(tree: ast.Module, known: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of each import; a leading dot marks a relative one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                is_door = base == "curvflow"
+                yield node.lineno, inner if inner in known or is_door else base
+        elif isinstance(node, ast.Call) and called(node) in {
+            "import_module",
+            "__import__",
+        }:
+            yield node.lineno, constant_start(node.args[0])
+
+
+def called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def constant_start(text: ast.expr) -> str:
+    if isinstance(text, ast.JoinedStr):
+        text = text.values[0]
+    return str(text.value) if isinstance(text, ast.Constant) else ""
+
+
+def fault(layer: str, name: str) -> str:
+    if name.startswith("."):
+        return "is relative"
+    first, _, rest = name.partition(".")
+    if first in OWNERS and layer not in OWNERS[first]:
+        return f"belongs to {' and '.join(sorted(OWNERS[first]))}"
+    if first != "curvflow" or rest == "__version__":
+        return ""
+    inner = rest.partition(".")[0]
+    return "" if inner == layer or inner in BELOW[layer] else f"is not below {layer}"
+
+
+def faults(source: Path) -> list[str]:
+    trees = modules(source)
+    return [
+        f"{module}:{line}: {name} {why}"
+        for module, tree in trees.items()
+        for line, name in imports(tree, set(trees))
+        if (why := fault(module.split(".")[1], name))
+    ]
+
+
+def cycle(source: Path) -> list[str]:
+    trees = modules(source)
+    graph = {
+        module: {name for _, name in imports(tree, set(trees))} & set(trees) - {module}
+        for module, tree in trees.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_import_points_down_and_every_library_stays_with_its_owner():
+    assert faults(SOURCE) == []
+
+
+def test_no_modules_import_each_other():
+    assert cycle(SOURCE) == []
+
+
+def test_every_package_has_a_layer():
+    assert {name.split(".")[1] for name in modules(SOURCE)} == set(BELOW)
+
+
+@pytest.mark.parametrize(
+    ("layer", "text", "found"),
+    [
+        ("schemas", "import torch", "torch belongs to tasks"),
+        ("flows", "def f():\n    from zarr.storage import Store", "belongs to stores"),
+        ("cli", "if TYPE_CHECKING:\n    import prefect.flows", "belongs to flows"),
+        ("tasks", "from curvflow.stores import local", "stores.local is not below"),
+        ("stores", "from curvflow import tasks", "curvflow.tasks is not below stores"),
+        ("stores", "import curvflow", "curvflow is not below stores"),
+        ("schemas", "f = lambda: __import__('curvflow.flows.plan')", "is not below"),
+        ("tasks", "importlib.import_module(f'curvflow.cli.{x}')", "is not below tasks"),
+        ("tasks", "from . import models", ". is relative"),
+        ("tasks", "from pathlib import Path", "belongs to cli and flows and stores"),
+    ],
+)
+def test_a_misplaced_import_is_found(tmp_path, layer, text, found):
+    write(tmp_path, {f"{layer}/wrong.py": text, "stores/local.py": ""})
+    (only,) = faults(tmp_path / "curvflow")
+    assert only.startswith(f"curvflow.{layer}.wrong:")
+    assert found in only
+
+
+def test_imports_that_point_down_are_accepted(tmp_path):
+    text = "import json\nfrom curvflow import __version__\nfrom curvflow.tasks import m"
+    write(tmp_path, {"flows/run.py": text, "tasks/m.py": "import torch"})
+    assert faults(tmp_path / "curvflow") == []
+
+
+def test_a_cycle_is_found_even_if_an_import_hides_in_a_function(tmp_path):
+    hidden = "def f():\n    from curvflow.tasks import a"
+    write(tmp_path, {"tasks/a.py": "import curvflow.tasks.b", "tasks/b.py": hidden})
+    assert set(cycle(tmp_path / "curvflow")) == {"curvflow.tasks.a", "curvflow.tasks.b"}
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / "curvflow" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
