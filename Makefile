@@ -26,11 +26,11 @@ bench: .venv/.run # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/ensemble.py
 
 .venv/.run: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(BIN)/python -m pip install -qq -c constraints.txt -e .
 	@touch $@
 
 .venv/.test .venv/.docs: .venv/.%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$*]'
 	@touch $@
 
 $(BIN)/python:
