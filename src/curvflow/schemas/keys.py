@@ -96,7 +96,8 @@ def form(
         neutral = [m for m in info.metadata if isinstance(m, Neutral)]
         if neutral and canonical(_plain(neutral[0].value)) == canonical(_plain(value)):
             continue
-        if any(isinstance(m, SourceFile) for m in info.metadata):
+        source = any(isinstance(mark, SourceFile) for mark in info.metadata)
+        if source and value is not None:
             plain[name] = {"sha256": (files or {})[name]}
         else:
             plain[name] = _plain(value)

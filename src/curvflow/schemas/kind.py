@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from curvflow.schemas.nodes import Array, NodeData
@@ -67,3 +67,15 @@ class Kind:
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""
         return next((v for v in self.outputs if v.name == name), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the declaration as plain data, parameters as JSON Schema."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "summary": self.summary,
+            "inputs": {name: i.edge.__name__ for name, i in self.inputs.items()},
+            "returns": self.returns.__name__,
+            "params": self.params.model_json_schema(),
+            "outputs": [asdict(variable) for variable in self.outputs],
+        }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import Receipt, RunRecord
 
@@ -76,6 +78,29 @@ class Store(ABC):
             CorruptPayloadError: the payload is missing, lacks a chunk, fails a
                 checksum or does not have the digests of the receipt.
         """
+
+    def fetch(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
+        """Read parts of a result; what cannot be read is struck off the log.
+
+        Args:
+            receipt: of the result.
+            parts: see `read`.
+
+        Returns:
+            Part name to array.
+
+        Raises:
+            CorruptPayloadError: the result is unreadable; the next run computes it
+                again.
+        """
+        try:
+            return self.read(receipt, parts)
+        except CorruptPayloadError as error:
+            with suppress(StoreError):  # a store that cannot be written stays as it is
+                self.retire([receipt.key], str(error))
+            raise CorruptPayloadError(
+                f"{error}. The result is struck off; run the study to compute it again."
+            ) from error
 
     @abstractmethod
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:

@@ -1,0 +1,18 @@
+"""Run knobs: how a run computes, never what; by type they cannot enter a key."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class RunOptions(BaseModel):
+    """How to compute; recorded with the run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    tile_bytes: int = Field(
+        1 << 30, ge=1 << 20, description="working memory that one tile may use, bytes"
+    )
