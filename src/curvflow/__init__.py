@@ -1,3 +1,52 @@
-"""Curvature studies of neural networks from one declarative file."""
+"""Curvature studies of neural networks from one declarative file.
+
+    results = curvflow.run("study.yaml")
+    results["trace"]            # an xarray.Dataset over the stage's axes
+
+The numerics stand alone: `from curvflow.tasks.numerics import ...`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from curvflow.errors import CurvflowError as CurvflowError
+    from curvflow.flows.api import open as open
+    from curvflow.flows.api import run as run
+    from curvflow.flows.results import Results as Results
+    from curvflow.schemas.nodes import Data as Data
+    from curvflow.schemas.nodes import Outcome as Outcome
+    from curvflow.schemas.nodes import Weights as Weights
+    from curvflow.schemas.options import RunOptions as RunOptions
+    from curvflow.schemas.params import Params as Params
+    from curvflow.schemas.variables import Variable as Variable
+    from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    # studies
+    "run": "curvflow.flows.api",
+    "open": "curvflow.flows.api",
+    "Results": "curvflow.flows.results",
+    "RunOptions": "curvflow.schemas.options",
+    # kinds of one's own
+    "stage": "curvflow.tasks.stage",
+    "Data": "curvflow.schemas.nodes",
+    "Weights": "curvflow.schemas.nodes",
+    "Outcome": "curvflow.schemas.nodes",
+    "Params": "curvflow.schemas.params",
+    "Variable": "curvflow.schemas.variables",
+    # errors
+    "CurvflowError": "curvflow.errors",
+}
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used, so that the import is cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'curvflow' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

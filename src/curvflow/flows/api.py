@@ -1,0 +1,140 @@
+"""The Python door: `curvflow.run` and `curvflow.open`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from curvflow.errors import CorruptPayloadError, UnknownNameError
+from curvflow.flows.door import Opened, open_study
+from curvflow.flows.observer import Observer
+from curvflow.flows.outputs import write_outputs
+from curvflow.flows.plan import make_plan
+from curvflow.flows.results import Results
+from curvflow.flows.run import run_study
+from curvflow.flows.views import plan_views, run_views
+from curvflow.schemas.options import RunOptions
+from curvflow.schemas.receipts import RunRecord
+from curvflow.stores.base import Store
+
+
+def run(
+    study: str | Path,
+    *,
+    store: str | Path | None = None,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    options: RunOptions | None = None,
+    observer: Observer | None = None,
+) -> Results:
+    """Run a study and return its results.
+
+    Args:
+        study: path of the study file.
+        store: where results are; `.curvflow` beside the study file by default.
+        profile: named overrides of the study.
+        overrides: `a.b=c`, applied last.
+        options: how to compute.
+        observer: who watches.
+
+    Returns:
+        The results; `results.run.failures` lists the nodes that failed.
+
+    Raises:
+        RequestError: the study asks for something that cannot be done.
+        StoreError: results cannot be written.
+    """
+    opened = open_study(
+        study, store=store, profile=profile, overrides=overrides, create=True
+    )
+    try:
+        return _run(opened, options, observer)
+    except CorruptPayloadError:
+        # A table or figure was found unreadable while it was written out; it is
+        # struck off by now, so that this time it is computed again.
+        return _run(opened, options, observer)
+
+
+def _run(
+    opened: Opened, options: RunOptions | None, observer: Observer | None
+) -> Results:
+    report = run_study(
+        opened.study, opened.store, opened.files, options=options, observer=observer
+    )
+    views = plan_views(report.plan, report.record.failures)
+    written = write_outputs(views, opened.store, opened.folder)
+    return Results(opened.study.name, views, opened.store, report.record, written)
+
+
+def open(
+    study: str | Path,
+    *,
+    run: int | None = None,
+    store: str | Path | None = None,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Results:
+    """Open the results of a study, computing nothing.
+
+    Args:
+        study: path of the study file.
+        run: number of the run to go back to; None for the study as it stands.
+        store: where results are; `.curvflow` beside the study file by default.
+        profile: named overrides of the study.
+        overrides: `a.b=c`, applied last.
+
+    Returns:
+        The results; nodes that have none are marked `missing`.
+
+    Raises:
+        RequestError: the study cannot be read, or has no such run.
+    """
+    opened = open_study(study, store=store, profile=profile, overrides=overrides)
+    return results_of(opened, run)
+
+
+def results_of(opened: Opened, run: int | None = None) -> Results:
+    """Return a study's results, as it stands or as of one of its runs.
+
+    Args:
+        opened: the study and its store.
+        run: number of the run.
+
+    Returns:
+        The results.
+
+    Raises:
+        RequestError: the study has no such run.
+    """
+    name, store = opened.study.name, opened.store
+    if run is None:
+        plan = make_plan(opened.study, store, opened.files)
+        return Results(name, plan_views(plan), store)
+    record = find_run(store, name, run)
+    return Results(name, run_views(record, store.index()), store, record)
+
+
+def find_run(store: Store, study: str, number: int) -> RunRecord:
+    """Return one run of a study that has ended.
+
+    Args:
+        store: holds the log.
+        study: name of the study.
+        number: of the run.
+
+    Returns:
+        The run's record.
+
+    Raises:
+        UnknownNameError: there is no such run, or it was interrupted.
+    """
+    runs = {run.number: run for run in store.index().runs if run.study == study}
+    if number not in runs:
+        known = f"1 to {len(runs)}" if runs else "none yet"
+        raise UnknownNameError(f"{study}: no run {number}. Runs: {known}.")
+    if runs[number].ended is None:
+        raise UnknownNameError(
+            f"{study}: run {number} was interrupted and left no table of results. "
+            "What it finished is part of later runs."
+        )
+    return runs[number]

@@ -1,0 +1,225 @@
+"""Compute one tile: read its inputs, call the kind's function, write the payload."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from curvflow.errors import CorruptPayloadError, InputError, StoreError
+from curvflow.flows.jobs import Computed, Failed, MemberJob, TakenResult, TileJob
+from curvflow.flows.lookup import taken_parts
+from curvflow.flows.tiles import bisect, padded
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.schemas.receipts import part_digests, result_digest
+from curvflow.stores.base import Store
+from curvflow.tasks.registry import Machine, find
+
+Loaded = dict[tuple[str, tuple[str, ...]], NodeData]
+
+
+class LostInputError(StoreError):
+    """A result that a tile takes turned out to be unreadable.
+
+    Attributes:
+        key: action key of the result.
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        """Name the result and what is wrong with it."""
+        super().__init__(reason)
+        self.key = key
+
+
+def compute_tile(
+    store: Store, job: TileJob, machine: Machine
+) -> list[Computed | Failed]:
+    """Compute the nodes of a tile and write the results of those that succeed.
+
+    Args:
+        store: results are read from it and written to it; nothing is committed.
+        job: the tile.
+        machine: where to compute.
+
+    Returns:
+        Per node what became of it, in order.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+        StoreError: the payload cannot be written.
+    """
+    kind = find_kind(job.kind)
+    members = load(store, kind, job.members)
+    compute = find(job.kind).compute
+    started = time.perf_counter()
+
+    def together(some: Sequence[Member]) -> list[Outcome]:
+        whole = padded(some) if kind.vectorised else some
+        outcomes = compute(whole, machine)[: len(some)]
+        return [_checked(kind, outcome) for outcome in outcomes]
+
+    results = bisect(members, together)
+    seconds = (time.perf_counter() - started) / len(members)
+    return write(store, kind, results, seconds=seconds, device=machine.device)
+
+
+def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
+    """Read what the members of a tile take; a shared result is read once.
+
+    Args:
+        store: holds the results.
+        kind: of the members.
+        jobs: the members.
+
+    Returns:
+        The members, ready to compute.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+    """
+    loaded: Loaded = {}
+    return [
+        Member(
+            job.params,
+            {
+                name: [_read(store, kind, name, one, loaded) for one in taken]
+                for name, taken in job.inputs.items()
+            },
+            job.files,
+        )
+        for job in jobs
+    ]
+
+
+def _read(
+    store: Store, kind: Kind, name: str, taken: TakenResult, loaded: Loaded
+) -> NodeData:
+    receipt = taken.receipt
+    memo = (receipt.key, taken.parts)
+    if memo not in loaded:
+        parts = taken_parts(receipt, taken.parts)
+        wanted = [name for name in taken.parts if _has(parts, name)]
+        try:
+            arrays = store.read(receipt, wanted) if receipt.payload else {}
+        except CorruptPayloadError as error:
+            raise LostInputError(receipt.key, str(error)) from error
+        loaded[memo] = kind.inputs[name].edge(
+            stage=taken.stage,
+            kind=receipt.kind,
+            coords=taken.coords,
+            arrays={part.partition("@")[0]: array for part, array in arrays.items()},
+            digest=sha256(parts),
+            status=receipt.status,
+            reason=receipt.reason,
+        )
+    return loaded[memo]
+
+
+def _has(parts: Mapping[str, str], name: str) -> bool:
+    return any(part.partition("@")[0] == name.partition("@")[0] for part in parts)
+
+
+def _checked(kind: Kind, outcome: Outcome) -> Outcome:
+    """Hold a result to its declaration before anybody can depend on it."""
+    for variable in kind.outputs:
+        array = outcome.arrays.get(variable.name)
+        if array is None and outcome.status == "ok":
+            raise InputError(
+                f"{kind.name}: expected the declared variable {variable.name}, "
+                f"got {', '.join(outcome.arrays) or 'nothing'}"
+            )
+        if array is not None:
+            _check_array(kind.name, variable.name, variable.dtype, array)
+    return outcome
+
+
+def _check_array(kind: str, name: str, dtype: str, array: Array) -> None:
+    is_text = array.dtype.kind in "UOT"
+    if is_text != (dtype == "str") or (not is_text and array.dtype != np.dtype(dtype)):
+        raise InputError(f"{kind}: expected {name} of {dtype}, got {array.dtype}")
+
+
+def write(
+    store: Store,
+    kind: Kind,
+    results: Sequence[Outcome | Exception],
+    *,
+    seconds: float,
+    device: str,
+) -> list[Computed | Failed]:
+    """Write the outcomes of a tile, those of equal shapes into one payload.
+
+    Args:
+        store: payloads are written to it.
+        kind: of the tile.
+        results: per node its outcome or the error it raised.
+        seconds: per node.
+        device: where they were computed.
+
+    Returns:
+        Per node what became of it, in order.
+    """
+    places = _write_payloads(store, results)
+    reports: list[Computed | Failed] = []
+    for number, result in enumerate(results):
+        if isinstance(result, Exception):
+            reports.append(failure(result))
+            continue
+        parts = part_digests(kind.outputs, result)
+        payload, slot = places.get(number, (None, 0))
+        reports.append(
+            Computed(
+                digest=result_digest(parts, result.status, result.reason),
+                parts=parts,
+                status=result.status,
+                reason=result.reason,
+                payload=payload,
+                slot=slot,
+                seconds=seconds,
+                width=len(results),
+                device=device,
+            )
+        )
+    return reports
+
+
+def _write_payloads(
+    store: Store, results: Sequence[Outcome | Exception]
+) -> Mapping[int, tuple[str, int]]:
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for number, result in enumerate(results):
+        if isinstance(result, Outcome) and result.arrays:
+            alike[_shapes(result)].append(number)
+    places = {}
+    for numbers in alike.values():
+        several = [r for n in numbers if isinstance(r := results[n], Outcome)]
+        names = several[0].arrays
+        payload = store.write_payload(
+            {name: np.stack([r.arrays[name] for r in several]) for name in names}
+        )
+        places.update({n: (payload, slot) for slot, n in enumerate(numbers)})
+    return places
+
+
+def _shapes(outcome: Outcome) -> tuple[object, ...]:
+    # Texts of different length stack; other types must be equal.
+    return tuple(
+        (
+            name,
+            array.shape,
+            array.dtype.kind if array.dtype.kind == "U" else array.dtype,
+        )
+        for name, array in sorted(outcome.arrays.items())
+    )
+
+
+def failure(error: Exception) -> Failed:
+    """Describe an error for the run's record."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Failed(text, "".join(traceback.format_exception(error)))

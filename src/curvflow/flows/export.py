@@ -1,0 +1,66 @@
+"""Results as files that other tools read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from curvflow.errors import RequestError
+from curvflow.flows.outputs import as_csv, replace_file
+from curvflow.flows.results import Results
+from curvflow.stores.labelled import write
+
+SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
+
+
+def export(results: Results, stage: str, path: Path) -> None:
+    """Write one stage's results; the suffix says in which form.
+
+    `.nc` and `.zarr` hold all variables with their dimensions; `.csv` and `.parquet`
+    hold the flat records of `curvflow show`.
+
+    Args:
+        results: the study's results.
+        stage: name of the stage.
+        path: the file; replaced if it is there.
+
+    Raises:
+        RequestError: the suffix is unknown, or a library for it is missing.
+        CorruptPayloadError: a result cannot be read.
+    """
+    if path.suffix not in SUFFIXES:
+        raise RequestError(
+            f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, "
+            f"got '{path.suffix}'"
+        )
+    if path.suffix in (".nc", ".zarr"):
+        write(results[stage], path)
+    else:
+        rows = results.records(stage)
+        replace_file(path, FLAT[path.suffix](rows))
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return as_csv(rows).encode()
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    try:
+        import pyarrow  # an extra, and slow to load
+        from pyarrow import parquet
+    except ImportError as error:
+        raise RequestError(
+            "export to .parquet: expected pyarrow installed, got none. "
+            "Install it with: pip install 'curvflow[export]'."
+        ) from error
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), buffer)
+    return buffer.getvalue()
+
+
+FLAT: dict[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+}

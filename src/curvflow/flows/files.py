@@ -1,0 +1,98 @@
+"""Files of the user's own that parameters name: found, hashed, read."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.study import Stage
+
+
+class SourceFiles:
+    """The files that a study names, relative to the study's folder.
+
+    A file counts by its content: moving or renaming it changes no key.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Remember where relative paths start.
+
+        Args:
+            folder: the study's folder.
+        """
+        self._folder = folder
+
+    def digests(self, stage: Stage, params: Params) -> dict[str, str]:
+        """Hash the files that a stage's parameters name.
+
+        Args:
+            stage: for messages.
+            params: its validated parameters.
+
+        Returns:
+            Field name to SHA-256 of the file's bytes.
+
+        Raises:
+            StudyError: a file does not exist or cannot be read.
+        """
+        return {
+            name: self._digest(stage, name, path)
+            for name, path in self._paths(params).items()
+        }
+
+    def read(self, params: Params) -> dict[str, dict[str, Array]]:
+        """Read the arrays of all files that parameters name.
+
+        Args:
+            params: validated parameters.
+
+        Returns:
+            Field name to the arrays of its .npz by name, or `array` for an .npy.
+
+        Raises:
+            ValueError: a file is neither .npy nor .npz, or holds Python objects.
+        """
+        return {name: _arrays(path) for name, path in self._paths(params).items()}
+
+    def _paths(self, params: Params) -> dict[str, Path]:
+        return {
+            name: self._folder / Path(getattr(params, name)).expanduser()
+            for name in _file_fields(type(params))
+            if getattr(params, name) is not None
+        }
+
+    def _digest(self, stage: Stage, name: str, path: Path) -> str:
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            reason = f"expected a readable file, got {path} ({error.strerror})"
+            hint = "Paths are relative to the study file's folder."
+            raise stage.complain((name,), reason, hint) from error
+
+
+@cache
+def _file_fields(params: type[Params]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, info in params.model_fields.items()
+        if any(isinstance(mark, SourceFile) for mark in info.metadata)
+    )
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = f"expected a .npy or .npz file of numbers, got {path.name}"
+        raise ValueError(f"{reason} ({error})") from error
+    if isinstance(loaded, np.ndarray):
+        return {"array": loaded}
+    with loaded:
+        return dict(loaded)

@@ -1,0 +1,72 @@
+"""The nodes of a study and what each takes of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.params import Params
+from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.study import Study
+
+State = Literal["cached", "stale", "waiting"]
+Point = tuple[Label, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One stage at one point of its dimensions.
+
+    Attributes:
+        stage: name of the stage.
+        kind: declaration of its kind.
+        point: one label per dimension of the stage.
+        params: validated parameters.
+        form: plain parameters as in the key; shared by nodes that have the same.
+        inputs: per input the results taken.
+        state: whether it is done, must run, or waits for others.
+        key: action key, once all inputs are known.
+        receipt: of the result, if there is one.
+    """
+
+    stage: str
+    kind: Kind
+    point: Point
+    params: Params
+    form: dict[str, object]
+    inputs: dict[str, tuple[Taken, ...]]
+    state: State = "waiting"
+    key: str | None = None
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """The parts of one node's result that another node takes.
+
+    Attributes:
+        node: the node computed before.
+        parts: part names, see `Store.read`.
+    """
+
+    node: Node
+    parts: tuple[str, ...]
+
+
+@dataclass
+class Graph:
+    """All nodes of a study, stage by stage in topological order."""
+
+    study: Study
+    nodes: dict[str, list[Node]] = field(default_factory=dict)
+
+    def coords(self, node: Node) -> dict[str, Label]:
+        """Return a node's labels by dimension."""
+        return dict(zip(self.study.stages[node.stage].dims, node.point, strict=True))
+
+    def __iter__(self) -> Iterator[Node]:
+        for nodes in self.nodes.values():
+            yield from nodes

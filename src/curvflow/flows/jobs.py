@@ -1,0 +1,90 @@
+"""A tile as it travels to where it is computed, and what comes back.
+
+Store references go in, small reports come out; arrays pass through the store alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from curvflow.flows.graph import Graph, Node, Taken
+from curvflow.schemas.nodes import Array, Label, Status
+from curvflow.schemas.params import Params
+from curvflow.schemas.receipts import Receipt
+
+
+@dataclass(frozen=True)
+class TakenResult:
+    """One result to be read: where it is, and which parts of it."""
+
+    coords: Mapping[str, Label]
+    receipt: Receipt
+    parts: tuple[str, ...]
+    stage: str
+
+
+@dataclass(frozen=True)
+class MemberJob:
+    """One node to be computed."""
+
+    params: Params
+    inputs: Mapping[str, Sequence[TakenResult]]
+    files: Mapping[str, Mapping[str, Array]]
+
+
+@dataclass(frozen=True)
+class TileJob:
+    """Sibling nodes to be computed in one call."""
+
+    kind: str
+    members: Sequence[MemberJob]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What became of one node: its result is in the store already."""
+
+    digest: str
+    parts: Mapping[str, str]
+    status: Status
+    reason: str
+    payload: str | None
+    slot: int
+    seconds: float
+    width: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A node that raised an error."""
+
+    error: str
+    traceback: str
+
+
+def tile_job(
+    graph: Graph,
+    nodes: Sequence[Node],
+    files: Mapping[int, Mapping[str, Mapping[str, Array]]],
+) -> TileJob:
+    """Describe a tile's nodes without the graph around them."""
+    members = [
+        MemberJob(
+            params=node.params,
+            inputs={
+                name: [_taken(graph, one) for one in taken]
+                for name, taken in node.inputs.items()
+            },
+            files=files.get(id(node.form), {}),
+        )
+        for node in nodes
+    ]
+    return TileJob(nodes[0].kind.name, members)
+
+
+def _taken(graph: Graph, taken: Taken) -> TakenResult:
+    assert taken.node.receipt is not None
+    coords = graph.coords(taken.node)
+    return TakenResult(coords, taken.node.receipt, taken.parts, taken.node.stage)

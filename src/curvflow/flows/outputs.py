@@ -1,0 +1,138 @@
+"""Tables and figures as files, beside the study, for people to open."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from curvflow.flows.views import View
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.nodes import Array, Table
+from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records import records
+from curvflow.stores.base import Store
+
+# Which result each file shows, so that a run without news reads and writes nothing.
+MANIFEST = ".written.json"
+
+
+def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list[Path]:
+    """Write each table as CSV and each figure as its files, where they have changed.
+
+    Args:
+        views: the study's stages.
+        store: holds their arrays.
+        folder: where the files go.
+
+    Returns:
+        The files that show the present results, written now or before.
+
+    Raises:
+        CorruptPayloadError: a table or figure cannot be read.
+    """
+    manifest = folder / MANIFEST
+    known = json.loads(manifest.read_text()) if manifest.exists() else {}
+    shown = {}
+    for name, digest, content in _files(views, store):
+        if known.get(name) != digest or not (folder / name).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            replace_file(folder / name, content())
+        shown[name] = digest
+    if shown != known:
+        replace_file(manifest, json.dumps(shown, indent=1).encode())
+    return [folder / name for name in shown]
+
+
+def _files(
+    views: Mapping[str, View], store: Store
+) -> Iterator[tuple[str, str, Callable[[], bytes]]]:
+    for view in views.values():
+        if issubclass(view.kind.returns, Table) and any(view.receipts):
+            digests = [r.digest if r else None for r in view.receipts]
+            content = partial(_table_bytes, view, store)
+            yield f"{view.stage}.csv", sha256(digests), content
+        for variable in view.kind.outputs:
+            if variable.file is None:
+                continue
+            for number, receipt in enumerate(view.receipts):
+                if receipt and variable.name in receipt.parts:
+                    name = f"{_node_name(view, number)}{variable.file}"
+                    content = partial(_file_bytes, store, receipt, variable.name)
+                    yield name, receipt.parts[variable.name], content
+
+
+def _node_name(view: View, number: int) -> str:
+    labels = [f"{dim}-{label}" for dim, label in view.coords(number).items()]
+    return re.sub(r"[^\w.+-]", "_", "_".join([view.stage, *labels]))
+
+
+def _file_bytes(store: Store, receipt: Receipt, name: str) -> bytes:
+    return bytes(store.fetch(receipt, [name])[name])
+
+
+def _table_bytes(view: View, store: Store) -> bytes:
+    return as_csv(view_records(view, store)).encode()
+
+
+def view_records(
+    view: View, store: Store, variables: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return a stage's results as flat records, see `schemas.records`.
+
+    Args:
+        view: the stage's nodes.
+        store: holds their arrays.
+        variables: which variables; all that tables hold by default.
+
+    Returns:
+        One record per node and element.
+
+    Raises:
+        CorruptPayloadError: a result cannot be read.
+    """
+    wanted = _wanted(view, variables)
+    nodes = [
+        (view.coords(n), view.status(n), _arrays(store, receipt, wanted))
+        for n, receipt in enumerate(view.receipts)
+    ]
+    return records(nodes, view.kind.outputs, variables=variables)
+
+
+def _wanted(view: View, variables: Sequence[str] | None) -> list[str]:
+    outputs = view.kind.outputs
+    chosen = [v for v in outputs if (v.name in variables if variables else v.tabular)]
+    dims = {dim for variable in chosen for dim in variable.dims}
+    chosen += [v for v in outputs if v.dims == (v.name,) and v.name in dims]
+    return list(dict.fromkeys(v.name for v in chosen))
+
+
+def _arrays(
+    store: Store, receipt: Receipt | None, names: Sequence[str]
+) -> Mapping[str, Array]:
+    if receipt is None or receipt.payload is None:
+        return {}
+    return store.fetch(receipt, [name for name in names if name in receipt.parts])
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write records as CSV; the columns are all fields, in order of appearance."""
+    columns = list(dict.fromkeys(field for row in rows for field in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that no reader ever sees half of it."""
+    partial_path = path.with_name(f".{path.name}.{os.getpid()}")
+    partial_path.write_bytes(content)
+    partial_path.replace(path)

@@ -1,0 +1,152 @@
+"""Results as xarray sees them: one Dataset per stage, read when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from curvflow.errors import UnknownNameError, nearest
+from curvflow.flows.outputs import view_records
+from curvflow.flows.views import View
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.receipts import RunRecord
+from curvflow.stores.base import Store
+from curvflow.stores.labelled import Dataset, DataTree, labelled, tree
+
+
+class Results(Mapping[str, Dataset]):
+    """The results of a study, by stage.
+
+    `results["stage"]` is an xarray.Dataset whose leading dimensions are the stage's
+    axes. Arrays are read from the store when they are looked at, and verified.
+
+    Attributes:
+        study: name of the study.
+        run: the run that left them; None for the study as it stands.
+        files: tables and figures that the run wrote out.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        views: Mapping[str, View],
+        store: Store,
+        run: RunRecord | None = None,
+        files: Sequence[Path] = (),
+    ) -> None:
+        """Bind views to the store that holds their arrays.
+
+        Args:
+            study: name of the study.
+            views: nodes and receipts, per stage.
+            store: holds the arrays.
+            run: the run that left them.
+            files: tables and figures written out.
+        """
+        self.study, self.run, self.files = study, run, list(files)
+        self._views, self._store = views, store
+
+    def __getitem__(self, stage: str) -> Dataset:
+        """Return one stage's results.
+
+        Args:
+            stage: name of the stage.
+
+        Returns:
+            Every declared variable over the stage's axes, and `status`.
+
+        Raises:
+            UnknownNameError: the study has no such stage.
+        """
+        view = self.view(stage)
+        coords = {
+            dim: _labels(view, position) for position, dim in enumerate(view.dims)
+        }
+        cells = {
+            tuple(coords[d].index(p) for d, p in zip(view.dims, point, strict=True)): n
+            for n, point in enumerate(view.points)
+        }
+        return labelled(
+            self._store,
+            dims=view.dims,
+            coords=coords,
+            cells={cell: view.receipts[n] for cell, n in cells.items()},
+            statuses={cell: view.status(n) for cell, n in cells.items()},
+            outputs=view.kind.outputs,
+            attrs=self._attributes(view),
+        )
+
+    def _attributes(self, view: View) -> dict[str, Any]:
+        attributes = {
+            "study": self.study,
+            "stage": view.stage,
+            "kind": view.kind.name,
+            "kind_version": view.kind.version,
+        }
+        return attributes | ({"run": self.run.number} if self.run else {})
+
+    def view(self, stage: str) -> View:
+        """Return one stage's nodes and receipts.
+
+        Args:
+            stage: name of the stage.
+
+        Returns:
+            The view.
+
+        Raises:
+            UnknownNameError: the study has no such stage.
+        """
+        if stage not in self._views:
+            hint = nearest(stage, self._views)
+            raise UnknownNameError(f"no stage '{stage}' in {self.study}. {hint}")
+        return self._views[stage]
+
+    def records(
+        self,
+        stage: str,
+        *,
+        where: Mapping[str, str] | None = None,
+        variables: Sequence[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return one stage's results as flat records.
+
+        Args:
+            stage: name of the stage.
+            where: dimension to label, as text; all nodes by default.
+            variables: which variables; all that tables hold by default.
+
+        Returns:
+            One record per node and element: axis labels, status, dims, variables.
+
+        Raises:
+            UnknownNameError: there is no such stage, dimension, label or variable.
+            CorruptPayloadError: a result cannot be read.
+        """
+        view = self.view(stage).where(where or {})
+        known = [variable.name for variable in view.kind.outputs]
+        for name in variables or ():
+            if name not in known:
+                hint = nearest(name, known)
+                raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
+        return view_records(view, self._store, variables or None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    @property
+    def tree(self) -> DataTree:
+        """All stages as one xarray.DataTree."""
+        return tree({stage: self[stage] for stage in self})
+
+    def __repr__(self) -> str:
+        of = f"run {self.run.number} of " if self.run else ""
+        return f"<Results of {of}{self.study}: {', '.join(self._views)}>"
+
+
+def _labels(view: View, position: int) -> list[Label]:
+    return list(dict.fromkeys(point[position] for point in view.points))

@@ -1,0 +1,130 @@
+"""Run a study: the main path, on one screen."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from curvflow.flows.files import SourceFiles
+from curvflow.flows.observer import Observer, Unwatched
+from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.views import plan_views, run_tables
+from curvflow.flows.work import Work
+from curvflow.schemas.options import RunOptions
+from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.study import Study
+from curvflow.stores.base import Store
+
+LIBRARIES = ("curvflow", "torch", "numpy", "scipy", "zarr", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run did.
+
+    Attributes:
+        record: as the store keeps it.
+        plan: the nodes, each with what became of it.
+    """
+
+    record: RunRecord
+    plan: Plan
+
+
+def run_json(record: RunRecord) -> dict[str, Any]:
+    """Return a run's record in the form of `curvflow run --json`."""
+    return {
+        "study": record.study,
+        "run": record.number,
+        "seconds": round(record.seconds, 3),
+        **record.counts,
+    }
+
+
+def run_study(
+    study: Study,
+    store: Store,
+    files: SourceFiles,
+    *,
+    options: RunOptions | None = None,
+    observer: Observer | None = None,
+) -> RunReport:
+    """Compute what a study asks for and a store does not hold.
+
+    Args:
+        study: the resolved study.
+        store: results are taken from it and added to it.
+        files: files that parameters name.
+        options: how to compute.
+        observer: who watches.
+
+    Returns:
+        What was done; failed nodes are reported, not raised.
+
+    Raises:
+        RequestError: the study asks for something that cannot be done.
+        StoreError: results cannot be written.
+    """
+    options, observer = options or RunOptions(), observer or Unwatched()
+    started = time.perf_counter()
+    plan = make_plan(study, store, files)
+    machine = None
+    if any(node.state != "cached" for node in plan.graph):
+        from curvflow.tasks.machine import machine_for  # torch: a no-op saves 1 s
+
+        machine = machine_for(options.device)
+    run = store.begin_run(
+        study.name,
+        document=study.document,
+        environment=environment(),
+        options=options.model_dump(),
+    )
+    work = Work(plan, run, store=store, files=files, options=options, observer=observer)
+    observer.begin(plan)
+    try:
+        if machine is not None:
+            work.do(machine)
+    finally:
+        observer.end()
+    failures = list(work.failures.values())
+    record = store.end_run(
+        run,
+        seconds=time.perf_counter() - started,
+        counts=_counts(plan, work),
+        failures=failures,
+        tables=run_tables(plan_views(plan, failures), store.index()),
+    )
+    return RunReport(record, plan)
+
+
+def _counts(plan: Plan, work: Work) -> dict[str, dict[str, int]]:
+    """Count per stage what was executed, found, failed, and what diverged."""
+    failed = Counter(failure["stage"] for failure in work.failures.values())
+    done = {stage: plan.counts(stage)["cached"] for stage in plan.graph.nodes}
+    diverged = Counter(
+        node.stage
+        for node in plan.graph
+        if node.receipt is not None and node.receipt.status == "diverged"
+    )
+    return {
+        "executed": dict(work.executed),
+        "cached": {stage: n - work.executed[stage] for stage, n in done.items()},
+        "failed": {stage: failed[stage] for stage in done},
+        "diverged": {stage: diverged[stage] for stage in done},
+    }
+
+
+def environment() -> Mapping[str, str]:
+    """Return versions of Python and the libraries, and the platform; never keys."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            found[library] = "absent"
+    return found

@@ -1,0 +1,108 @@
+"""How one stage sees another: which of its nodes, which parts of their results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from curvflow.flows.graph import Graph, Node, Point, Taken
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.params import Params
+from curvflow.schemas.study import Stage
+
+
+class Source:
+    """One producer of one input of a stage.
+
+    Attributes:
+        name: the input.
+    """
+
+    def __init__(self, graph: Graph, stage: Stage, name: str, producer: str) -> None:
+        """Group the producer's nodes by the dimensions it shares with the stage.
+
+        Args:
+            graph: holds the producer's nodes.
+            stage: the consumer.
+            name: the input.
+            producer: the producing stage's name.
+        """
+        self.name = name
+        self._stage, self._producer = stage, graph.study.stages[producer]
+        self._edge = stage.kind.inputs[name].edge
+        self._dims = self._producer.dims
+        # A checkpoint is chosen here unless the producer is itself spread over epochs.
+        self._chooses_epoch = (
+            "weights" in (self._edge.takes or ()) and "epoch" not in self._dims
+        )
+        self._shared = [dim for dim in self._dims if dim in stage.dims]
+        self._groups: dict[Point, list[Node]] = defaultdict(list)
+        where = [self._dims.index(dim) for dim in self._shared]
+        for node in graph.nodes[producer]:
+            self._groups[tuple(node.point[i] for i in where)].append(node)
+        self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def epochs(self, labels: Mapping[str, Label]) -> Sequence[int]:
+        """List the epochs the producer offers at a point of the other axes."""
+        if self._chooses_epoch:
+            return self._chosen(self._groups[self._key(labels)][0])
+        if "epoch" not in self._shared:
+            return []
+        slot = self._shared.index("epoch")
+        others = tuple(labels[dim] for dim in self._shared if dim != "epoch")
+        return [
+            int(point[slot])
+            for point in self._groups
+            if point[:slot] + point[slot + 1 :] == others
+        ]
+
+    def taken(self, labels: Mapping[str, Label], params: Params) -> tuple[Taken, ...]:
+        """Return what the stage's node at this point takes."""
+        return tuple(
+            Taken(node, self._parts_of(node, labels, params))
+            for node in self._groups.get(self._key(labels), ())
+        )
+
+    def _key(self, labels: Mapping[str, Label]) -> Point:
+        return tuple(labels[dim] for dim in self._shared)
+
+    def _chosen(self, node: Node) -> Sequence[int]:
+        if node.kind.checkpoints is None:
+            return []
+        return self._stage.epochs(node.kind.checkpoints(node.params))
+
+    def _parts_of(
+        self, node: Node, labels: Mapping[str, Label], params: Params
+    ) -> tuple[str, ...]:
+        epoch = None
+        if self._chooses_epoch:
+            epoch = labels.get("epoch", self._chosen(node)[-1])
+        selected = _selected(self._stage.kind, params)
+        memo = (epoch, *selected)
+        if memo not in self._parts:
+            names = self._edge.takes or selected
+            self._parts[memo] = _part_names(node.kind, names, epoch)
+        return self._parts[memo]
+
+
+def _selected(kind: Kind, params: Params) -> tuple[str, ...]:
+    names: list[str] = []
+    for field in kind.selects:
+        value = getattr(params, field)
+        names += [value] if isinstance(value, str) else (value or [])
+    return tuple(names)
+
+
+def _part_names(
+    kind: Kind, names: Sequence[str], epoch: Label | None
+) -> tuple[str, ...]:
+    """Name the parts of variables; with coordinates of their dims, if reducing."""
+    wanted = [v for v in kind.outputs if (v.name in names if names else v.tabular)]
+    dims = {dim for variable in wanted for dim in variable.dims}
+    wanted += [v for v in kind.outputs if v.dims == (v.name,) and v.name in dims]
+    parts = []
+    for variable in dict.fromkeys(wanted):
+        sliced = variable.sliced and epoch is not None
+        parts.append(f"{variable.name}@{epoch}" if sliced else variable.name)
+    return tuple(dict.fromkeys(parts))

@@ -1,0 +1,111 @@
+"""Cut a stage's nodes into tiles: siblings that one vectorised call computes.
+
+Composition is canonical: all nodes of the stage in their order, apart by static
+signature, cut at a width that depends on the signature alone. What happens to be
+missing changes neither a tile's bounds nor any key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from curvflow.flows.graph import Node
+from curvflow.schemas.keys import sha256
+
+MAX_WIDTH = 512
+NODE_BY_NODE_WIDTH = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
+Signatures = dict[tuple[object, ...], str]
+
+
+def groups(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Group nodes by what must be equal within a tile, in order of first members."""
+    found: dict[str, list[Node]] = defaultdict(list)
+    known: Signatures = {}
+    for node in nodes:
+        found[_signature(node, known)].append(node)
+    return list(found.values())
+
+
+def _signature(node: Node, known: Signatures) -> str:
+    """Hash everything but the varying parameters.
+
+    Inputs count by their own signature, so that equal signatures mean equal shapes.
+    """
+    if not node.kind.vectorised:
+        return node.kind.name
+    inner = {
+        name: _signature(taken[0].node, known)
+        for name, taken in sorted(node.inputs.items())
+        if not node.kind.inputs[name].many
+    }
+    label = (id(node.form), *inner.values())
+    if label not in known:
+        static = _without(node.form, node.kind.varying)
+        known[label] = sha256([node.kind.name, static, inner])
+    return known[label]
+
+
+def _without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
+    kept = dict(form)
+    for path in paths:
+        head, _, rest = path.partition(".")
+        inner = kept.get(head)
+        if not rest:
+            kept.pop(head, None)
+        elif isinstance(inner, Mapping):
+            kept[head] = _without(inner, [rest])
+    return kept
+
+
+def cut(group: Sequence[Node], width: int) -> Iterator[list[Node]]:
+    """Cut a group at a width and keep of each tile the nodes that must run."""
+    for start in range(0, len(group), width):
+        stale = [n for n in group[start : start + width] if n.state == "stale"]
+        if stale:
+            yield list({node.key: node for node in stale}.values())
+
+
+def width_for(node_bytes: int, budget: int) -> int:
+    """Return the largest power of two of nodes that fits, from 2 to MAX_WIDTH.
+
+    Args:
+        node_bytes: estimated peak working memory of one node.
+        budget: bytes that a tile may use.
+
+    Returns:
+        The tile's width.
+    """
+    fits = max(2, min(MAX_WIDTH, budget // max(1, node_bytes)))
+    return 1 << (fits.bit_length() - 1)
+
+
+def padded(members: Sequence[T]) -> list[T]:
+    """Never compute one member alone: its last bits would depend on its loneliness."""
+    return [*members, *members] if len(members) == 1 else list(members)
+
+
+def bisect(
+    members: Sequence[T], compute: Callable[[Sequence[T]], Sequence[R]]
+) -> list[R | Exception]:
+    """Compute members together; on an error halve down to the culprits.
+
+    Args:
+        members: of one tile.
+        compute: the call over several members, one result each, in order.
+
+    Returns:
+        Per member its result, or the error that it raises alone.
+    """
+    try:
+        return list(compute(members))
+    # Whatever a stage raises, user code included, is that node's failure.
+    except Exception as error:
+        if len(members) == 1:
+            return [error]
+    half = len(members) // 2
+    return bisect(members[:half], compute) + bisect(members[half:], compute)

@@ -1,0 +1,104 @@
+"""Why a node is done or not, beside the earlier result nearest to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from curvflow.errors import UnknownNameError, nearest
+from curvflow.flows.causes import differences
+from curvflow.flows.graph import Node
+from curvflow.flows.plan import Plan
+from curvflow.flows.views import plan_views
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.receipts import Receipt
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of one node.
+
+    Attributes:
+        stage: its stage.
+        coords: its labels.
+        state: `cached`, `stale` or `waiting`.
+        causes: why it is not done; empty if it is.
+        key: its action key, if its inputs are known.
+        nearest: the earlier result it was compared with.
+        differs: what differs from that result.
+    """
+
+    stage: str
+    coords: Mapping[str, Label]
+    state: str
+    causes: tuple[str, ...]
+    key: str | None
+    nearest: Receipt | None
+    differs: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        earlier = self.nearest
+        return {
+            "stage": self.stage,
+            "coords": dict(self.coords),
+            "state": self.state,
+            "causes": list(self.causes),
+            "key": self.key,
+            "nearest": {"key": earlier.key, "coords": dict(earlier.coords)}
+            if earlier
+            else None,
+            "differs": list(self.differs),
+        }
+
+    def __str__(self) -> str:
+        name = _name(self.stage, self.coords)
+        if self.state == "cached":
+            return f"{name}: done, key {(self.key or '')[:12]}"
+        lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
+        if self.nearest and self.causes == ("new",):
+            other = _name(self.nearest.stage, self.nearest.coords)
+            lines.append(f"  nearest earlier result: {other}")
+            lines += [f"    {difference}" for difference in self.differs]
+        return "\n".join(lines)
+
+
+def _name(stage: str, coords: Mapping[str, Label]) -> str:
+    inside = ",".join(f"{axis}={label}" for axis, label in coords.items())
+    return f"{stage}[{inside}]" if inside else stage
+
+
+def explain(plan: Plan, stage: str, where: Mapping[str, str]) -> list[Answer]:
+    """Explain the nodes of a stage at some labels.
+
+    Args:
+        plan: the study against its store.
+        stage: name of the stage.
+        where: axis to label, as text; all nodes that match.
+
+    Returns:
+        One answer per node.
+
+    Raises:
+        UnknownNameError: there is no such stage, axis or label.
+    """
+    if stage not in plan.graph.nodes:
+        hint = nearest(stage, plan.graph.nodes)
+        raise UnknownNameError(f"no stage '{stage}' in the study. {hint}")
+    points = set(plan_views(plan)[stage].where(where).points)
+    chosen = [node for node in plan.graph.nodes[stage] if node.point in points]
+    return [_answer(plan, node) for node in chosen]
+
+
+def _answer(plan: Plan, node: Node) -> Answer:
+    earlier = None if node.state == "cached" else plan.causes.nearest(node)
+    return Answer(
+        stage=node.stage,
+        coords=plan.graph.coords(node),
+        state=node.state,
+        causes=tuple(plan.causes.of(node)),
+        key=node.key,
+        nearest=earlier,
+        differs=tuple(differences(node, earlier)) if earlier else (),
+    )

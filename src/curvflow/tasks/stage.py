@@ -1,0 +1,107 @@
+"""Kinds of the user's own: declaration and function in one place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, get_type_hints
+
+from curvflow.errors import RequestError
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kinds import add
+from curvflow.schemas.nodes import Array, Data, Member, NodeData, Numbers, Outcome
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+from curvflow.tasks.registry import Machine, computes_each
+
+F = TypeVar("F", bound=Callable[..., Mapping[str, Array] | Outcome])
+
+
+class NoParams(Params):
+    """A stage without parameters."""
+
+
+def stage(
+    name: str,
+    *,
+    version: int,
+    outputs: Sequence[Variable],
+    returns: type[NodeData] = Numbers,
+) -> Callable[[F], F]:
+    """Make a function of one node a kind that studies can `use:`.
+
+    The function's arguments say what it takes: one annotated with a `Params` model is
+    its parameters, those annotated with `Weights`, `Data` or another edge are inputs;
+    `data` defaults to the data its weights were trained on. It returns the declared
+    variables as NumPy arrays, or an `Outcome`, which may say `diverged`.
+
+    Args:
+        name: as `use:` names it, such as `probe.mine`.
+        version: raise it when the meaning of the results changes.
+        outputs: the variables returned, with dims, dtype, units and description.
+        returns: the edge type of the result.
+
+    Returns:
+        A decorator that registers the function, leaves it as it is and adds the
+        declaration as its attribute `kind`.
+
+    Raises:
+        RequestError: an argument has no annotation that says what it is.
+    """
+
+    def register(function: F) -> F:
+        inputs, params = _signature(name, function)
+        kind = Kind(
+            name=name,
+            version=version,
+            summary=(inspect.getdoc(function) or name).partition("\n")[0],
+            params=next(iter(params.values()), NoParams),
+            returns=returns,
+            outputs=tuple(outputs),
+            inputs=inputs,
+            vectorised=False,
+        )
+
+        def compute(member: Member, machine: Machine) -> Outcome:
+            given: dict[str, Any] = {key: member.one(key) for key in inputs}
+            given.update(dict.fromkeys(params, member.params))
+            result = function(**given)
+            return result if isinstance(result, Outcome) else Outcome(result)
+
+        add(kind)
+        computes_each(name)(compute)
+        function.kind = kind  # type: ignore[attr-defined] # read by `use: module:name`
+        return function
+
+    return register
+
+
+def _signature(
+    name: str, function: Callable[..., Any]
+) -> tuple[dict[str, Input], dict[str, type[Params]]]:
+    inputs: dict[str, Input] = {}
+    params: dict[str, type[Params]] = {}
+    hints = get_type_hints(function)
+    edges = [
+        n for n in inspect.signature(function).parameters if _is(hints, n, NodeData)
+    ]
+    for argument in inspect.signature(function).parameters:
+        if argument in edges:
+            follows = (
+                "weights" if hints[argument] is Data and "weights" in edges else None
+            )
+            inputs[argument] = Input(hints[argument], follows=follows)
+        elif _is(hints, argument, Params):
+            params[argument] = hints[argument]
+        else:
+            raise RequestError(
+                f"{name}: expected argument '{argument}' annotated with Weights, Data "
+                f"or a Params model, got {hints.get(argument, 'no annotation')}. "
+                "Annotate it; NumPy values go into the Params model."
+            )
+    return inputs, params
+
+
+def _is(hints: Mapping[str, Any], argument: str, base: type) -> bool:
+    hint = hints.get(argument)
+    return isinstance(hint, type) and issubclass(hint, base)
