@@ -1,0 +1,56 @@
+"""The command `curvflow`: one file per command, errors on one line.
+
+Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from curvflow import __version__
+from curvflow.cli import export, init, kinds, log, plan, run, schema, show, why
+from curvflow.errors import CurvflowError, RequestError
+
+app = typer.Typer(
+    name="curvflow",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (init, kinds, schema, plan, run, why, show, export, log):
+    app.command(name=module.__name__.rpartition(".")[2])(module.command)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def curvflow(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """Curvature studies of neural networks from one declarative file."""
+
+
+def main() -> None:
+    """Run the command line; what curvflow raises on purpose becomes one line."""
+    try:
+        app()
+    except CurvflowError as error:
+        sys.stderr.write(f"curvflow: {error}\n")
+        sys.exit(2 if isinstance(error, RequestError) else 1)
+    except BrokenPipeError:
+        # The reader, `head` say, has seen enough; keep the interpreter from telling.
+        sys.stderr.close()
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.stderr.write("curvflow: interrupted; every finished tile is kept\n")
+        sys.exit(130)

@@ -1,0 +1,66 @@
+"""Arguments that several commands share, and how they answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curvflow.errors import RequestError
+
+StudyPath = Annotated[Path, typer.Argument(help="the study file", metavar="STUDY")]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", help="where results are [default: .curvflow beside STUDY]"),
+]
+Profile = Annotated[
+    str | None, typer.Option("--profile", help="named overrides in the study")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=C", help="override one value; repeatable"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="AXIS=LABEL", help="keep these nodes; repeatable"),
+]
+RunNumber = Annotated[
+    int | None, typer.Option("--run", metavar="N", help="as of run N of the study")
+]
+
+
+def print_json(value: Any) -> None:
+    """Print JSON on stdout; NaN, which JSON lacks, becomes null."""
+    typer.echo(json.dumps(_finite(value), indent=2))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def labels(pairs: list[str] | None) -> dict[str, str]:
+    """Split `axis=label` pairs.
+
+    Args:
+        pairs: as written on the command line.
+
+    Returns:
+        Axis to label.
+
+    Raises:
+        RequestError: a pair has no equals sign.
+    """
+    found = {}
+    for pair in pairs or ():
+        axis, equals, label = pair.partition("=")
+        if not equals or not axis:
+            raise RequestError(f"expected axis=label, got '{pair}'")
+        found[axis.strip()] = label.strip()
+    return found

@@ -1,0 +1,34 @@
+"""`curvflow export`: one stage's results as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curvflow.cli.arguments import Overrides, Profile, RunNumber, StoreUrl, StudyPath
+
+
+def command(
+    study: StudyPath,
+    stage: Annotated[str, typer.Argument(help="name of the stage")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="FILE.nc, .zarr, .csv or .parquet")
+    ],
+    *,
+    run: RunNumber = None,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Write one stage's results as netCDF, zarr, CSV or Parquet."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.api import open as open_results
+    from curvflow.flows.export import export
+
+    results = open_results(
+        study, run=run, store=store, profile=profile, overrides=overrides or ()
+    )
+    export(results, stage, output)
+    typer.echo(str(output))

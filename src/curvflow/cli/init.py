@@ -1,0 +1,29 @@
+"""`curvflow init`: a study to start from."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curvflow.errors import RequestError
+
+STUDY = "study.yaml"
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="made if it is not there")] = Path(),
+) -> None:
+    """Write a study to start from."""
+    path = folder / STUDY
+    if path.exists():
+        raise RequestError(
+            f"{path}: expected no such file yet, got one. Nothing was written; "
+            "name another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    template = files("curvflow.cli") / "templates" / STUDY
+    path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
+    typer.echo(f"{path}\nnext: curvflow run {path}")

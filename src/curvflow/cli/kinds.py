@@ -1,0 +1,28 @@
+"""`curvflow kinds`: what can be used, with every parameter."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from curvflow.cli.arguments import AsJson, print_json
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="one kind, in full")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List the kinds that `use:` knows, or one of them with every parameter."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.cli.summary import kind_page
+    from curvflow.schemas.kinds import all_kinds, find_kind
+
+    kinds = list(all_kinds().values()) if name is None else [find_kind(name)]
+    if as_json:
+        print_json([kind.as_json() for kind in kinds])
+    elif name is None:
+        typer.echo("\n".join(f"{kind.name:<22} {kind.summary}" for kind in kinds))
+    else:
+        typer.echo(kind_page(kinds[0]))

@@ -1,0 +1,36 @@
+"""`curvflow plan`: what would run, and why."""
+
+from __future__ import annotations
+
+import typer
+
+from curvflow.cli.arguments import (
+    AsJson,
+    Overrides,
+    Profile,
+    StoreUrl,
+    StudyPath,
+    print_json,
+)
+
+
+def command(
+    study: StudyPath,
+    *,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what would run, and why; nothing is computed or written."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.cli.summary import plan_summary
+    from curvflow.flows.door import open_study
+    from curvflow.flows.plan import make_plan
+
+    opened = open_study(study, store=store, profile=profile, overrides=overrides or ())
+    plan = make_plan(opened.study, opened.store, opened.files)
+    if as_json:
+        print_json(plan.as_json())
+    else:
+        typer.echo(plan_summary(plan.as_json()))

@@ -1,0 +1,52 @@
+"""`curvflow run`: compute what a study asks for and the store does not hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from curvflow.cli.arguments import (
+    AsJson,
+    Overrides,
+    Profile,
+    StoreUrl,
+    StudyPath,
+    print_json,
+)
+
+
+def command(
+    study: StudyPath,
+    *,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], typer.Option(help="where to compute")
+    ] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Compute what the study asks for and the store does not hold."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.cli.progress import watch
+    from curvflow.cli.summary import run_summary
+    from curvflow.flows.api import run
+    from curvflow.flows.run import run_json
+    from curvflow.schemas.options import RunOptions
+
+    results = run(
+        study,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        options=RunOptions(device=device),
+        observer=watch(),
+    )
+    assert results.run is not None
+    if as_json:
+        print_json(run_json(results.run))
+    else:
+        typer.echo(run_summary(results.run, results.files))
+    if results.run.failures:
+        raise typer.Exit(1)

@@ -1,0 +1,76 @@
+"""`curvflow show`: results as a table, CSV or JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvflow.cli.arguments import (
+    AsJson,
+    Overrides,
+    Profile,
+    RunNumber,
+    StoreUrl,
+    StudyPath,
+    Where,
+    labels,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from curvflow.flows.results import Results
+
+STAGE = typer.Argument(help="name of the stage; all of them by default")
+
+
+def command(
+    study: StudyPath,
+    stage: Annotated[str | None, STAGE] = None,
+    *,
+    where: Where = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option("--variable", help="show this variable; repeatable"),
+    ] = None,
+    run: RunNumber = None,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
+) -> None:
+    """Show results: one record per node and element, with the axes' labels."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.api import open as open_results
+
+    results = open_results(
+        study, run=run, store=store, profile=profile, overrides=overrides or ()
+    )
+    if stage is None:
+        typer.echo(_overview(results))
+        return
+    rows = results.records(stage, where=labels(where), variables=variables)
+    if as_json:
+        print_json(rows)
+    elif as_csv:
+        from curvflow.flows.outputs import as_csv as csv_text
+
+        typer.echo(csv_text(rows), nl=False)
+    else:
+        from curvflow.schemas.tables import render
+
+        units = {v.name: v.units for v in results.view(stage).kind.outputs}
+        typer.echo(render(rows, units))
+
+
+def _overview(results: Results) -> str:
+    """List the stages with their dims and how many nodes have results."""
+    lines = []
+    for stage in results:
+        view = results.view(stage)
+        counts = view.counts()
+        dims = ", ".join(view.dims) or "no axes"
+        states = ", ".join(f"{n} {status}" for status, n in counts.items())
+        lines.append(f"{stage:<16} {view.kind.name:<22} {dims:<20} {states}")
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""What commands print for people: plans, runs and kinds, within 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.receipts import RunRecord
+
+
+def plan_summary(plan: Mapping[str, Any]) -> str:
+    """Lay out a plan: a line per stage, then why nodes must run.
+
+    Args:
+        plan: as `curvflow plan --json` prints it.
+
+    Returns:
+        Several lines.
+    """
+    lines = [f"{'stage':<16}{'kind':<24}{'nodes':>7}{'cached':>8}{'run':>7}{'wait':>7}"]
+    for name, stage in plan["stages"].items():
+        counts = f"{stage['total']:>7}{stage['cached']:>8}{stage['stale']:>7}"
+        lines.append(f"{name:<16}{stage['kind']:<24}{counts}{stage['waiting']:>7}")
+        lines += [
+            f"    {reason['nodes']} nodes: {reason['cause']}"
+            for reason in stage["reasons"]
+        ]
+    todo = plan["stale"] + plan["waiting"]
+    lines.append(
+        f"{plan['study']}: {plan['total']} nodes, {plan['cached']} cached, "
+        + (f"{todo} to consider" if todo else "nothing to do")
+    )
+    return "\n".join(lines)
+
+
+def run_summary(run: RunRecord, files: Sequence[Path]) -> str:
+    """Lay out what a run did: a line per stage, failures, and the files it left.
+
+    Args:
+        run: the run's record.
+        files: tables and figures.
+
+    Returns:
+        Several lines.
+    """
+    columns = ("executed", "cached", "diverged", "failed")
+    lines = [f"{'stage':<24}" + "".join(f"{name:>10}" for name in columns)]
+    for stage in run.counts["executed"]:
+        counts = "".join(f"{run.counts[name][stage]:>10}" for name in columns)
+        lines.append(f"{stage:<24}{counts}")
+    lines += _failures(run)
+    executed = sum(run.counts["executed"].values())
+    lines.append(
+        f"{run.study}: run {run.number} executed {executed} nodes "
+        f"in {run.seconds:.1f} s"
+    )
+    lines += [f"  {_near(path)}" for path in files]
+    return "\n".join(lines)
+
+
+def _failures(run: RunRecord) -> Iterator[str]:
+    for failure in run.failures:
+        inside = ",".join(
+            f"{axis}={label}" for axis, label in failure["coords"].items()
+        )
+        error = " ".join(str(failure["error"]).split())
+        node = f"{failure['stage']}[{inside}]" if inside else failure["stage"]
+        yield textwrap.shorten(f"failed: {node}: {error}", 200)
+
+
+def _near(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def kind_page(kind: Kind) -> str:
+    """Describe one kind with its inputs, parameters and variables.
+
+    Args:
+        kind: the declaration.
+
+    Returns:
+        Several lines.
+    """
+    lines = [f"{kind.name} (version {kind.version})", f"  {kind.summary}"]
+    if kind.inputs:
+        lines.append("inputs")
+        lines += [
+            f"  {name}: {given.edge.__name__}"
+            + (f", by default that of {given.follows}" if given.follows else "")
+            + (", one stage or several" if given.many else "")
+            for name, given in kind.inputs.items()
+        ]
+    lines.append("parameters")
+    for name, info in kind.params.model_fields.items():
+        default = "required" if info.is_required() else f"default {info.default!r}"
+        lines += _wrapped(f"{name}: {info.description or ''} [{default}]")
+    lines.append("returns")
+    for variable in kind.outputs:
+        dims = f"({', '.join(variable.dims)})"
+        text = f"{variable.name} {dims} [{variable.units}]: {variable.description}"
+        lines += _wrapped(text)
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="      ")
