@@ -1,0 +1,128 @@
+"""Declaration of `data.array`, and the check of the user's files while planning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.datasets import OUTPUTS, dataset
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Array, Data
+from curvflow.schemas.params import Params, SourceFile
+
+# The name under which the single array of a `.npy` file arrives.
+WHOLE = "array"
+
+
+class ArrayParams(Params):
+    """Where the arrays are, what they are called, and how they are split."""
+
+    path: Annotated[str, SourceFile()] = Field(
+        description=".npz file with named arrays, or .npy file of the inputs"
+    )
+    targets_path: Annotated[str | None, SourceFile()] = Field(
+        None, description=".npy file of the targets, beside a .npy file of inputs"
+    )
+    inputs: str = Field("inputs", description="array of the training inputs")
+    targets: str = Field("targets", description="array of the training targets")
+    test_inputs: str | None = Field(None, description="array of the test inputs")
+    test_targets: str | None = Field(None, description="array of the test targets")
+    test_fraction: float = Field(
+        0.0, ge=0, lt=1, description="share held out where there are no test arrays"
+    )
+    seed: int = Field(0, ge=0, description="seed of the split")
+
+    @model_validator(mode="after")
+    def _one_test_set(self) -> ArrayParams:
+        if (self.test_inputs is None) != (self.test_targets is None):
+            raise ValueError("expected test_inputs and test_targets together, got one")
+        if self.test_inputs is not None and self.test_fraction:
+            raise ValueError(
+                "expected test arrays or a test_fraction, got both. Remove one."
+            )
+        return self
+
+
+def select(
+    params: ArrayParams, files: Mapping[str, Mapping[str, Array]]
+) -> dict[str, Array]:
+    """Take the named arrays out of the files.
+
+    Args:
+        params: names of the arrays.
+        files: arrays per path field.
+
+    Returns:
+        `inputs`, `targets` and, where named, `test_inputs` and `test_targets`.
+
+    Raises:
+        InputError: an array of that name is not there.
+    """
+    if set(files["path"]) == {WHOLE}:
+        return _select_whole(files)
+    if "targets_path" in files:
+        raise InputError(
+            "targets_path: expected null beside a .npz file, got a second file. "
+            "Put the targets into the .npz, or give the inputs as .npy."
+        )
+    names = {
+        "inputs": params.inputs,
+        "targets": params.targets,
+        "test_inputs": params.test_inputs,
+        "test_targets": params.test_targets,
+    }
+    return {role: _named(files["path"], role, n) for role, n in names.items() if n}
+
+
+def _named(file: Mapping[str, Array], role: str, name: str) -> Array:
+    if name not in file:
+        raise InputError(
+            f"{role}: expected an array of the file, got '{name}'. "
+            f"{nearest(name, file)}"
+        )
+    return file[name]
+
+
+def _select_whole(files: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    second = files.get("targets_path")
+    if second is None or set(second) != {WHOLE}:
+        got = "none" if second is None else "an archive"
+        raise InputError(
+            f"targets_path: expected a .npy file beside a .npy file of inputs, "
+            f"got {got}. Give the targets, or put both arrays into one .npz."
+        )
+    return {"inputs": files["path"][WHOLE], "targets": second[WHOLE]}
+
+
+def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None:
+    """Refuse files that are no data set, before anything is computed.
+
+    Args:
+        params: names of the arrays.
+        files: arrays per path field.
+
+    Raises:
+        InputError: an array is missing, or shapes, types or labels do not fit.
+    """
+    arrays = dataset(**select(params, files))
+    held_out = round(params.test_fraction * len(arrays["inputs"]))
+    if len(arrays["inputs"]) - held_out < 2:
+        raise InputError(
+            f"test_fraction: expected at least 2 samples left for training, got "
+            f"{len(arrays['inputs']) - held_out} of {len(arrays['inputs'])}. Lower it."
+        )
+
+
+KIND = Kind(
+    name="data.array",
+    version=1,
+    summary="The user's own arrays, from a .npz file or two .npy files.",
+    params=ArrayParams,
+    returns=Data,
+    outputs=OUTPUTS,
+    varying=("seed",),
+    check=check,
+)

@@ -1,0 +1,47 @@
+"""Declaration of `data.digits`."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Data
+from curvflow.schemas.params import Params
+
+NUM_SAMPLES = 1797
+
+
+class DigitsParams(Params):
+    """Which part of the 1797 handwritten digits is used, and how it is split."""
+
+    test_fraction: float = Field(0.2, ge=0, lt=1, description="share held out")
+    seed: int = Field(0, ge=0, description="seed of the split")
+    num_train: int | None = Field(
+        None, ge=2, description="training samples kept; null keeps all"
+    )
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> DigitsParams:
+        if (self.num_train or 0) > (left := NUM_SAMPLES - self.num_test):
+            raise ValueError(
+                f"expected num_train of at most the {left} samples that are not held "
+                f"out, got {self.num_train}. Lower num_train or test_fraction."
+            )
+        return self
+
+    @property
+    def num_test(self) -> int:
+        """Number of samples held out."""
+        return round(self.test_fraction * NUM_SAMPLES)
+
+
+KIND = Kind(
+    name="data.digits",
+    version=1,
+    summary="1797 handwritten digits of 8x8 pixels, scaled to [0, 1], in 10 classes.",
+    params=DigitsParams,
+    returns=Data,
+    outputs=OUTPUTS,
+    varying=("seed",),
+)

@@ -1,0 +1,27 @@
+"""Declaration of `data.factory`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.factory import Factory
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Data
+
+
+class FactoryDataParams(Factory):
+    """The function that makes the data set.
+
+    It returns (inputs, targets), or these with (test_inputs, test_targets), as a tuple
+    or as a mapping with these names.
+    """
+
+
+KIND = Kind(
+    name="data.factory",
+    version=1,
+    summary="A data set that a function of the user's own returns.",
+    params=FactoryDataParams,
+    returns=Data,
+    outputs=OUTPUTS,
+    vectorised=False,
+)

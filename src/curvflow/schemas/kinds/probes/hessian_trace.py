@@ -1,0 +1,56 @@
+"""Declaration of `probe.hessian_trace`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Data, Numbers, Weights
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+UNITS = "loss / parameter^2"
+
+
+class HessianTraceParams(Params):
+    """How many random vectors, and of which law."""
+
+    num_probes: int = Field(64, ge=2, description="random vectors drawn, S")
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of their entries"
+    )
+    seed: int = Field(
+        0, ge=0, description="seed of the draw; equal seeds draw equal vectors"
+    )
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the products"
+    )
+
+
+KIND = Kind(
+    name="probe.hessian_trace",
+    version=1,
+    summary="Trace of the Hessian of the mean training loss, by random vectors.",
+    params=HessianTraceParams,
+    returns=Numbers,
+    outputs=(
+        Variable("trace", "mean of z.Hz over the random vectors z", units=UNITS),
+        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("trace_draws", "each z.Hz", ("probe",), units=UNITS, series=True),
+        Variable("layer", "names of the parameter tensors", ("layer",), "str"),
+        Variable(
+            "layer_trace",
+            "trace of the diagonal block of each parameter tensor, same vectors",
+            ("layer",),
+            units=UNITS,
+        ),
+        Variable(
+            "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
+        ),
+        Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
+    ),
+    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    varying=("seed",),
+)

@@ -1,0 +1,38 @@
+"""Declaration of `probe.norms`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Numbers, Weights
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+
+class NormsParams(Params):
+    """There is nothing to choose."""
+
+
+KIND = Kind(
+    name="probe.norms",
+    version=1,
+    summary="Norms of the weights, whole and by parameter tensor.",
+    params=NormsParams,
+    returns=Numbers,
+    outputs=(
+        Variable("norm_l2", "Euclidean norm of all parameters", units="parameter"),
+        Variable(
+            "norm_tensor_sum",
+            "sum of the Frobenius norms of the parameter tensors",
+            units="parameter",
+        ),
+        Variable("max_abs", "largest magnitude of a parameter", units="parameter"),
+        Variable("layer", "names of the parameter tensors", ("layer",), "str"),
+        Variable(
+            "layer_norm",
+            "Frobenius norm of each parameter tensor",
+            ("layer",),
+            units="parameter",
+        ),
+    ),
+    inputs={"weights": Input(Weights)},
+)

@@ -1,0 +1,154 @@
+"""Declaration of `train`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.networks import ModelSpec
+from curvflow.schemas.nodes import Data, Weights
+from curvflow.schemas.params import Params
+from curvflow.schemas.rules import RuleSpec
+from curvflow.schemas.variables import Variable
+
+Loss = Literal["auto", "cross_entropy", "mse", "sse"]
+
+
+class Checkpoints(Params):
+    """Which weights are kept beside the final ones."""
+
+    every: int = Field(ge=1, description="keep epochs 0, every, 2 every, ...")
+
+
+class TrainParams(Params):
+    """A model, a learning rule, and how long and how it is trained."""
+
+    model: ModelSpec = Field(description="the network")
+    rule: RuleSpec = Field(description="the learning rule")
+    seed: int = Field(0, ge=0, description="seed of initial weights and data order")
+    epochs: int = Field(ge=1, description="passes over the training data")
+    batch_size: int | None = Field(
+        None,
+        ge=1,
+        description="samples per step; the last batch of an epoch may be smaller and "
+        "counts as a whole step; null takes all samples at once",
+    )
+    loss: Loss = Field(
+        "auto",
+        description="cross_entropy (mean), mse (mean over samples and outputs), sse "
+        "(sum over both); auto is cross_entropy for labels and mse for values",
+    )
+    dtype: Literal["float32", "float64"] = Field(
+        "float32", description="precision of training; results are float64"
+    )
+    checkpoints: Checkpoints | None = Field(
+        None, description="weights kept; the final ones always are"
+    )
+    record_every: int = Field(
+        1, ge=1, description="epochs between points of the curves; 0 and last included"
+    )
+
+
+def kept_epochs(params: TrainParams) -> tuple[int, ...]:
+    """Return the epochs whose weights are kept, ascending; 0 is before training."""
+    if params.checkpoints is None:
+        return (params.epochs,)
+    return _grid(params.checkpoints.every, params.epochs)
+
+
+def recorded_epochs(params: TrainParams) -> tuple[int, ...]:
+    """Return the epochs at which the curves have a point, ascending."""
+    return _grid(params.record_every, params.epochs)
+
+
+def _grid(every: int, last: int) -> tuple[int, ...]:
+    return (*range(0, last, every), last)
+
+
+def _curve(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("epoch",), units=units, series=True)
+
+
+KIND = Kind(
+    name="train",
+    version=1,
+    summary="Train networks; all seeds and learning rules of a tile in one program.",
+    params=TrainParams,
+    returns=Weights,
+    outputs=(
+        Variable(
+            "epoch",
+            "epochs completed; 0 is before training",
+            ("epoch",),
+            dtype="int64",
+            units="epoch",
+            series=True,
+        ),
+        _curve("train_loss", "loss over all training data", "loss"),
+        _curve("test_loss", "loss over all test data; NaN without any", "loss"),
+        _curve("train_accuracy", "share of training samples classified rightly"),
+        _curve("test_accuracy", "share of test samples classified rightly"),
+        _curve("norm_l2", "Euclidean norm of all parameters", "parameter"),
+        _curve(
+            "update_norm",
+            "Euclidean norm of the change over the last epoch; 0 at epoch 0",
+            "parameter",
+        ),
+        Variable("final_train_loss", "training loss at the end", units="loss"),
+        Variable("final_test_loss", "test loss at the end", units="loss"),
+        Variable(
+            "final_train_accuracy",
+            "training accuracy at the end; by sign for targets -1 and 1, NaN for "
+            "other regression",
+        ),
+        Variable("final_test_accuracy", "test accuracy at the end, like the training"),
+        Variable(
+            "final_norm_l2", "Euclidean norm of the final weights", units="parameter"
+        ),
+        Variable(
+            "norm_tensor_sum",
+            "sum of the Frobenius norms of the final parameter tensors",
+            units="parameter",
+        ),
+        Variable(
+            "num_gradients",
+            "work: passes over the training data, full-gradient equivalents",
+            dtype="int64",
+        ),
+        Variable(
+            "diverged_epoch",
+            "first epoch with a non-finite loss or weight; -1 if none",
+            dtype="int64",
+            units="epoch",
+        ),
+        Variable("num_parameters", "number of parameters, D", dtype="int64"),
+        Variable(
+            "checkpoint",
+            "epochs whose weights are kept",
+            ("checkpoint",),
+            dtype="int64",
+            units="epoch",
+            bulk=True,
+        ),
+        Variable(
+            "weights",
+            "parameters as one vector, in the order of `network`",
+            ("checkpoint", "parameter"),
+            units="parameter",
+            bulk=True,
+            sliced="checkpoint",
+        ),
+        Variable(
+            "network",
+            "the trained function and its loss, as JSON",
+            (),
+            "str",
+            bulk=True,
+        ),
+    ),
+    inputs={"data": Input(Data)},
+    varying=("seed", "rule"),
+    checkpoints=kept_epochs,
+)

@@ -1,0 +1,90 @@
+"""From the members of a probe's tile to one operator over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Member
+from curvflow.tasks.numerics.hessians import BatchedHessian
+from curvflow.tasks.problems import Problem, data_shapes, load_samples, read
+from curvflow.tasks.registry import Machine
+
+
+def network_text(member: Member) -> str:
+    """Return the JSON that describes the network of a member's weights."""
+    return str(member.one("weights")["network"].item())
+
+
+def described(member: Member) -> Problem:
+    """Return the network and the loss that a member's weights belong to."""
+    return read(network_text(member))
+
+
+def same_problem(member: Member) -> object:
+    """Return what members of one batched operator must have in common."""
+    return network_text(member), data_shapes(member.one("data"))
+
+
+def stacked_weights(
+    members: Sequence[Member], machine: Machine, *, dtype: str
+) -> Tensor:
+    """Bring the weights of all members to the device.
+
+    Args:
+        members: each with `weights` (D,).
+        machine: where to.
+        dtype: `float32` or `float64`.
+
+    Returns:
+        Weights (M, D).
+
+    Raises:
+        InputError: a weight is NaN or infinite.
+    """
+    weights_MD = np.stack([member.one("weights")["weights"] for member in members])
+    if not np.isfinite(weights_MD).all():
+        raise InputError(
+            "weights: expected finite numbers, got NaN or infinity. Probe weights of "
+            "training that has not diverged."
+        )
+    return torch.as_tensor(
+        weights_MD, dtype=getattr(torch, dtype), device=machine.device
+    )
+
+
+def batched_hessian(
+    members: Sequence[Member], machine: Machine, *, dtype: str, columns: int
+) -> BatchedHessian:
+    """Build the Hessians of the mean training loss of all members as one operator.
+
+    The loss is the one trained with, averaged over the samples (for sse too); weight
+    decay and other regularisers of the learning rule do not enter.
+
+    Args:
+        members: each with `weights` and `data`, of the same problem.
+        machine: where to compute.
+        dtype: precision of the products.
+        columns: vectors that will be multiplied at once.
+
+    Returns:
+        The operator, shape (M, D, D).
+
+    Raises:
+        InputError: a weight is NaN or infinite.
+    """
+    problem = described(members[0])
+    weights_MD = stacked_weights(members, machine, dtype=dtype)
+    data = [member.one("data") for member in members]
+    samples = load_samples(data, "", machine.device, weights_MD.dtype)
+    return BatchedHessian(
+        problem.losses,
+        weights_MD,
+        samples.inputs,
+        samples.targets,
+        batch_size=problem.rows_per_pass(columns),
+    )

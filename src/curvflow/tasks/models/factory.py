@@ -1,0 +1,123 @@
+"""Modules of the user's own, as functions of stacked parameter vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from curvflow.errors import InputError
+from curvflow.schemas.networks import FactoryModel
+from curvflow.tasks.networks import Layout, Network
+
+
+def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> Network:
+    """Build the network that the user's function returns.
+
+    Args:
+        spec: the function and its arguments.
+        input_shape: of one sample.
+        num_outputs: outputs expected per sample, C.
+
+    Returns:
+        The network. Buffers are those of a fixed seed, the same for every model.
+
+    Raises:
+        InputError: it is no module, computes other shapes, or holds a layer whose
+            output depends on chance or on the other samples of a batch.
+    """
+    module = _make(spec, torch.Generator().manual_seed(0))
+    _check_layers(module)
+    _check_outputs(module, input_shape, num_outputs)
+    parameters = dict(module.named_parameters())
+    buffers = dict(module.named_buffers())
+    names = tuple(parameters)
+
+    def one(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
+        like = tensors[0]
+        held = {n: _moved(b, like) for n, b in buffers.items()}
+        named = dict(zip(names, tensors, strict=True))
+        output: Tensor = functional_call(module, (named, held), (inputs,))
+        return output
+
+    def forward(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
+        shared = inputs.shape[0] == 1
+        batched = vmap(one, in_dims=(0, None if shared else 0))
+        outputs: Tensor = batched(tuple(tensors), inputs[0] if shared else inputs)
+        return outputs
+
+    def own(generator: torch.Generator) -> Tensor:
+        return _flat(_make(spec, generator))
+
+    shapes = tuple(tuple(p.shape) for p in parameters.values())
+    width = _count_activations(module, input_shape)
+    return Network(Layout(names, shapes), forward, width, own)
+
+
+def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
+    # Modules draw from the global generator; it is put back as it was.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator.initial_seed())
+        module = spec.call()
+    if not isinstance(module, nn.Module) or not any(module.parameters()):
+        raise InputError(
+            f"model: expected {spec.factory} to return a torch.nn.Module with "
+            f"parameters, got {type(module).__name__}"
+        )
+    return module
+
+
+def _flat(module: nn.Module) -> Tensor:
+    pieces = [p.detach().double().flatten() for p in module.parameters()]
+    return torch.cat(pieces)
+
+
+def _moved(buffer: Tensor, like: Tensor) -> Tensor:
+    if buffer.is_floating_point():
+        return buffer.to(like.device, like.dtype)
+    return buffer.to(like.device)
+
+
+def _check_layers(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        is_random = isinstance(layer, _DropoutNd) and layer.p > 0 and layer.training
+        mixes = isinstance(layer, _BatchNorm) and (
+            layer.training or layer.running_mean is None
+        )
+        if is_random or mixes:
+            raise InputError(
+                f"model: expected outputs that depend on their own sample alone, got "
+                f"{type(layer).__name__} at '{name}'. Remove it, or return the module "
+                "after eval()."
+            )
+
+
+def _check_outputs(
+    module: nn.Module, input_shape: Sequence[int], num_outputs: int
+) -> None:
+    with torch.no_grad():
+        outputs = module.float()(torch.zeros(2, *input_shape))
+    if outputs.shape != (2, num_outputs):
+        raise InputError(
+            f"model: expected outputs of shape (2, {num_outputs}) for two samples of "
+            f"shape {tuple(input_shape)}, got {tuple(outputs.shape)}"
+        )
+
+
+def _count_activations(module: nn.Module, input_shape: Sequence[int]) -> int:
+    count = 0
+
+    def add(_module: nn.Module, _inputs: object, output: object) -> None:
+        nonlocal count
+        count += output.numel() if isinstance(output, Tensor) else 0
+
+    hooks = [layer.register_forward_hook(add) for layer in module.modules()]
+    with torch.no_grad():
+        module(torch.zeros(1, *input_shape))
+    for hook in hooks:
+        hook.remove()
+    return max(1, count)

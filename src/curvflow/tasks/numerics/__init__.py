@@ -1,0 +1,42 @@
+"""Operators and estimators that know no stage; torch and numpy suffice.
+
+Letters of the shape suffixes: M models of a batch, D parameters, N samples, C outputs,
+S random vectors or columns, K eigenpairs.
+"""
+
+from curvflow.tasks.numerics.eigen import Ritz, block_power
+from curvflow.tasks.numerics.hessians import (
+    BatchedHessian,
+    Hessian,
+    dense_hessian,
+    hessian,
+)
+from curvflow.tasks.numerics.losses import sample_losses
+from curvflow.tasks.numerics.operators import (
+    BatchedDense,
+    BatchedOperator,
+    Dense,
+    Operator,
+)
+from curvflow.tasks.numerics.precision import full_precision
+from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
+
+__all__ = [
+    "BatchedDense",
+    "BatchedHessian",
+    "BatchedOperator",
+    "Dense",
+    "Estimate",
+    "Hessian",
+    "Operator",
+    "Ritz",
+    "block_power",
+    "dense_hessian",
+    "estimate",
+    "full_precision",
+    "hessian",
+    "sample_losses",
+    "stream",
+    "trace_draws",
+]

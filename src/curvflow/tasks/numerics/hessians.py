@@ -1,0 +1,169 @@
+"""Products with the Hessian of the mean loss, exact over the data, batch of models.
+
+Forward-over-reverse: the directional derivative of the gradient along each column. The
+models of a batch do not interact, so the gradient of the sum of their losses is the
+gradient of each, and one pass multiplies all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.func import grad, jvp, vmap
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.operators import scipy_operator
+from curvflow.tasks.numerics.precision import full_precision
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+# From weights (M, D), inputs (M or 1, N, ...) and targets (M or 1, N, ...) to the loss
+# of each sample (M, N).
+Losses = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class BatchedHessian:
+    """The Hessians of M models as one symmetric operator of shape (M, D, D)."""
+
+    def __init__(
+        self,
+        losses: Losses,
+        weights_MD: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        batch_size: int | None = None,
+    ) -> None:
+        """Take the loss, where it is expanded, and the data it is averaged over.
+
+        Args:
+            losses: loss of each sample, (M, N), of weights, inputs and targets.
+            weights_MD: where to take the Hessians; finite.
+            inputs: shape (M or 1, N, ...); 1 shares the data between models.
+            targets: shape (M or 1, N) or (M or 1, N, C).
+            batch_size: samples per pass, bounding memory; the mean stays exact.
+        """
+        models, size = weights_MD.shape
+        self.shape = (models, size, size)
+        self.dtype, self.device = weights_MD.dtype, weights_MD.device
+        self._losses, self._weights_MD = losses, weights_MD.detach()
+        self._inputs, self._targets = inputs, targets
+        self._batch_size = batch_size or inputs.shape[1]
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        count = self._inputs.shape[1]
+        total = torch.zeros_like(columns)
+        with full_precision():
+            for start in range(0, count, self._batch_size):
+                rows = slice(start, min(start + self._batch_size, count))
+                total += self._sum_product(rows, columns)
+        return total / count
+
+    def _sum_product(self, rows: slice, columns_MDS: Tensor) -> Tensor:
+        def loss(weights_MD: Tensor) -> Tensor:
+            inputs, targets = self._inputs[:, rows], self._targets[:, rows]
+            return self._losses(weights_MD, inputs, targets).sum()
+
+        def along(column_MD: Tensor) -> Tensor:
+            product: Tensor = jvp(grad(loss), (self._weights_MD,), (column_MD,))[1]
+            return product
+
+        product: Tensor = vmap(along, in_dims=2, out_dims=2)(columns_MDS)
+        return product
+
+    def select(self, models: Tensor) -> BatchedHessian:
+        """Return the operator of some of the models, by their indices (m,)."""
+
+        def pick(data: Tensor) -> Tensor:
+            return data if data.shape[0] == 1 else data[models]
+
+        return BatchedHessian(
+            self._losses,
+            self._weights_MD[models],
+            pick(self._inputs),
+            pick(self._targets),
+            batch_size=self._batch_size,
+        )
+
+
+class Hessian:
+    """The Hessian of one model as a symmetric operator of shape (D, D)."""
+
+    def __init__(self, batched: BatchedHessian) -> None:
+        self._batched = batched
+        self.shape = batched.shape[1:]
+        self.dtype, self.device = batched.dtype, batched.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the product with a vector (D,) or columns (D, S)."""
+        return (self._batched @ columns.unsqueeze(0)).squeeze(0)
+
+    def adjoint(self) -> Hessian:
+        """Return the operator itself: it is symmetric."""
+        return self
+
+    def to_scipy(self) -> LinearOperator:
+        """Return the same map for SciPy's solvers."""
+        return scipy_operator(self)
+
+
+def hessian(
+    losses: Losses,
+    weights_D: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    batch_size: int | None = None,
+) -> Hessian:
+    """Return the Hessian of one model's mean loss as an operator.
+
+    Args:
+        losses: loss of each sample, (M, N), of weights (M, D), inputs and targets with
+            a leading dimension for the models, here of length 1.
+        weights_D: where to take the Hessian, shape (D,).
+        inputs: shape (N, ...).
+        targets: shape (N,) or (N, C).
+        batch_size: samples per pass, bounding memory; the mean stays exact.
+
+    Returns:
+        The operator, shape (D, D).
+
+    Raises:
+        InputError: a weight is NaN or infinite.
+    """
+    if not torch.isfinite(weights_D).all():
+        raise InputError("weights: expected finite numbers, got NaN or infinity")
+    return Hessian(
+        BatchedHessian(
+            losses, weights_D[None], inputs[None], targets[None], batch_size=batch_size
+        )
+    )
+
+
+def dense_hessian(
+    losses: Losses, weights_D: Tensor, inputs: Tensor, targets: Tensor
+) -> Tensor:
+    """Return the Hessian of one model's mean loss as a matrix, for small models.
+
+    Args:
+        losses: as for `hessian`.
+        weights_D: where to take the Hessian, shape (D,).
+        inputs: shape (N, ...).
+        targets: shape (N,) or (N, C).
+
+    Returns:
+        The matrix, shape (D, D).
+    """
+
+    def mean(weights: Tensor) -> Tensor:
+        return losses(weights[None], inputs[None], targets[None]).mean()
+
+    matrix: Tensor = torch.func.hessian(mean)(weights_D)
+    return matrix

@@ -1,0 +1,85 @@
+"""Trace of the loss Hessian by random vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from curvflow.schemas.kinds.probes.hessian_trace import HessianTraceParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature import batched_hessian, described, same_problem
+from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
+from curvflow.tasks.problems import grouped
+from curvflow.tasks.registry import Machine, computes
+
+# Vectors multiplied in one pass; a constant, so that sums keep their order.
+BLOCK = 16
+
+
+def _params(member: Member) -> HessianTraceParams:
+    return cast("HessianTraceParams", member.params)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: a block of products and the data."""
+    samples = len(member.one("data")["inputs"])
+    columns = min(BLOCK, _params(member).num_probes)
+    return described(member).product_bytes(samples, columns)
+
+
+@computes("probe.hessian_trace", member_bytes=member_bytes)
+def hessian_trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Estimate tr(H) as the mean of z.Hz over S random vectors z.
+
+    Args:
+        members: `weights` and `data`, and parameters that differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member the trace, whole and by parameter tensor, with standard errors, and
+        each draw.
+
+    Raises:
+        InputError: weights or products hold NaN or infinity.
+
+    Reference:
+        Hutchinson (1989), doi:10.1080/03610918908812806.
+    """
+    return grouped(members, same_problem, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params = _params(members[0])
+    columns = min(BLOCK, params.num_probes)
+    layout = described(members[0]).network.layout
+    draws_MLS = trace_draws(
+        batched_hessian(members, machine, dtype=params.dtype, columns=columns),
+        layout.sizes,
+        [_params(member).seed for member in members],
+        num_probes=params.num_probes,
+        distribution=params.distribution,
+        block=columns,
+    ).cpu()
+    whole, parts = estimate(draws_MLS.sum(1)), estimate(draws_MLS)
+    return [
+        _outcome(number, whole, parts, layout.names) for number in range(len(members))
+    ]
+
+
+def _outcome(
+    number: int, whole: Estimate, parts: Estimate, names: Sequence[str]
+) -> Outcome:
+    return Outcome(
+        {
+            "trace": whole.mean[number].numpy(),
+            "trace_sem": whole.sem[number].numpy(),
+            "trace_draws": whole.draws[number].numpy(),
+            "layer": np.array(names),
+            "layer_trace": parts.mean[number].numpy(),
+            "layer_trace_sem": parts.sem[number].numpy(),
+            "num_matvecs": np.array(whole.count, dtype=np.int64),
+        }
+    )

@@ -1,0 +1,58 @@
+"""Norms of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature import described, stacked_weights
+from curvflow.tasks.problems import grouped
+from curvflow.tasks.registry import Machine, computes
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: its weights and a copy."""
+    return 2 * member.one("weights")["weights"].nbytes + 4096
+
+
+@computes("probe.norms", member_bytes=member_bytes)
+def norms(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Measure the weights of each member, whole and by parameter tensor.
+
+    Args:
+        members: `weights`.
+        machine: where to compute.
+
+    Returns:
+        Per member the norms and the largest magnitude.
+
+    Raises:
+        InputError: weights hold NaN or infinity.
+    """
+
+    def alike(member: Member) -> object:
+        return described(member).text
+
+    return grouped(members, alike, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    layout = described(members[0]).network.layout
+    weights_MD = stacked_weights(members, machine, dtype="float64")
+    layer_ML = layout.norms(weights_MD).cpu()
+    whole_M, largest_M = weights_MD.norm(dim=1).cpu(), weights_MD.abs().amax(1).cpu()
+    return [
+        Outcome(
+            {
+                "norm_l2": whole_M[number].numpy(),
+                "norm_tensor_sum": layer_ML[number].sum().numpy(),
+                "max_abs": largest_M[number].numpy(),
+                "layer": np.array(layout.names),
+                "layer_norm": layer_ML[number].numpy(),
+            }
+        )
+        for number in range(len(members))
+    ]

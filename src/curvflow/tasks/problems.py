@@ -1,0 +1,229 @@
+"""What a trained function is, as text, and what it is trained on, as tensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.networks import FactoryModel, Linear, Mlp, parse_model
+from curvflow.schemas.nodes import Member, NodeData
+from curvflow.tasks.networks import Network
+from curvflow.tasks.numerics.losses import sample_losses
+
+T = TypeVar("T")
+Model = Mlp | Linear | FactoryModel
+
+# Bytes that the activations of one model may take in one pass over the data.
+PASS_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network and the loss it was trained with.
+
+    Attributes:
+        network: the function.
+        loss: `cross_entropy`, `mse` or `sse`.
+        text: canonical JSON that describes both.
+    """
+
+    network: Network
+    loss: str
+    text: str
+
+    def losses(self, weights_MD: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sample, (M, N)."""
+        return sample_losses(self.loss)(
+            self.network.outputs(weights_MD, inputs), targets
+        )
+
+    def rows_per_pass(self, columns: int) -> int:
+        """Return how many samples fit into one pass of one model.
+
+        It does not depend on how many models there are, so that sums are taken in the
+        same order whatever the tile.
+
+        Args:
+            columns: vectors multiplied at once.
+        """
+        return max(1, PASS_BYTES // (8 * 6 * self.network.width * columns))
+
+    def product_bytes(self, num_samples: int, columns: int) -> int:
+        """Return the estimated bytes of one model's Hessian products.
+
+        Args:
+            num_samples: N.
+            columns: vectors multiplied at once.
+        """
+        rows = min(num_samples, self.rows_per_pass(columns))
+        activations = 6 * rows * self.network.width * columns
+        vectors = 8 * self.network.num_parameters * (columns + 1)
+        return 8 * (activations + vectors)
+
+
+def pose(model: Model, loss: str, data: NodeData) -> Problem:
+    """Set the problem of fitting a model to a data set.
+
+    Args:
+        model: its specification.
+        loss: its name; `auto` takes cross_entropy for labels and mse for values.
+        data: labels have shape (N,), values (N, C).
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: the loss does not fit the targets.
+    """
+    has_labels = data["targets"].ndim == 1
+    if loss == "auto":
+        loss = "cross_entropy" if has_labels else "mse"
+    if has_labels != (loss == "cross_entropy"):
+        kind, other = ("labels", "cross_entropy") if has_labels else ("values", "mse")
+        raise InputError(
+            f"loss: expected one for {kind}, got {loss}. Use {other} or auto."
+        )
+    num_outputs = int(data["num_classes"]) if has_labels else data["targets"].shape[1]
+    plain = model.model_dump(mode="json", exclude={"init"})
+    return _build(_encode(plain), loss, data["inputs"].shape[1:], num_outputs)
+
+
+def read(text: str) -> Problem:
+    """Build the problem that `Problem.text` describes.
+
+    Args:
+        text: canonical JSON.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: the model now has other parameters than when it was trained.
+    """
+    plain = json.loads(text)
+    problem = _build(
+        _encode(plain["model"]),
+        plain["loss"],
+        tuple(plain["input_shape"]),
+        plain["num_outputs"],
+    )
+    if problem.text != text:
+        now = dict(json.loads(problem.text)["parameters"])
+        raise InputError(
+            f"network: expected the parameters it was trained with, "
+            f"{dict(plain['parameters'])}, got {now}. Train again, or bring the "
+            "factory back."
+        )
+    return problem
+
+
+def _encode(plain: object) -> str:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=64)
+def _build(
+    model: str, loss: str, input_shape: tuple[int, ...], num_outputs: int
+) -> Problem:
+    spec = parse_model(json.loads(model))
+    name = getattr(spec, "kind", "factory")
+    builder = import_module(f"curvflow.tasks.models.{name}")
+    network: Network = builder.build(spec, input_shape, num_outputs)
+    layout = network.layout
+    text = _encode(
+        {
+            "model": json.loads(model),
+            "loss": loss,
+            "input_shape": input_shape,
+            "num_outputs": num_outputs,
+            "parameters": list(zip(layout.names, layout.shapes, strict=True)),
+        }
+    )
+    return Problem(network, loss, text)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs and targets with a leading dimension for the models, 1 if shared."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    @property
+    def count(self) -> int:
+        """Number of samples, N."""
+        return self.inputs.shape[1]
+
+    def rows(self, chosen: slice) -> Samples:
+        """Return some of the samples, the same for every model."""
+        return Samples(self.inputs[:, chosen], self.targets[:, chosen])
+
+
+def load_samples(
+    data: Sequence[NodeData], prefix: str, device: str, dtype: torch.dtype
+) -> Samples:
+    """Bring data sets to the device; one that all models share only once.
+
+    Args:
+        data: one per model, of equal shapes.
+        prefix: empty, or `test_`.
+        device: where to.
+        dtype: of inputs and of target values; labels become int64.
+
+    Returns:
+        The samples.
+    """
+    different = data if len({node.digest for node in data}) > 1 else data[:1]
+
+    def load(name: str, wanted: torch.dtype) -> Tensor:
+        stacked = np.stack([node[prefix + name] for node in different])
+        return torch.as_tensor(stacked, dtype=wanted, device=device)
+
+    has_labels = data[0]["targets"].ndim == 1
+    target_type = torch.int64 if has_labels else dtype
+    return Samples(load("inputs", dtype), load("targets", target_type))
+
+
+def grouped(
+    members: Sequence[Member],
+    alike: Callable[[Member], object],
+    compute: Callable[[Sequence[Member]], list[T]],
+) -> list[T]:
+    """Compute members that are alike together, and return results in their order.
+
+    A tile is a guess from parameters; data of unequal size or another number of classes
+    show only now. A member alone of its sort is computed beside a copy of itself.
+
+    Args:
+        members: of one tile.
+        alike: what must be equal to be computed in one program.
+        compute: from members that are alike to their results.
+
+    Returns:
+        One result per member.
+    """
+    sorts: dict[object, list[int]] = {}
+    for number, member in enumerate(members):
+        sorts.setdefault(alike(member), []).append(number)
+    results: dict[int, T] = {}
+    for numbers in sorts.values():
+        several = [members[n] for n in numbers]
+        if len(several) == 1 < len(members):
+            several *= 2
+        results.update(zip(numbers, compute(several), strict=False))
+    return [results[number] for number in range(len(members))]
+
+
+def data_shapes(data: NodeData) -> tuple[tuple[int, ...], ...]:
+    """Return what must be equal for data sets to be stacked."""
+    names = ("inputs", "targets", "test_inputs", "test_targets")
+    return tuple(data[name].shape for name in names)

@@ -1,0 +1,41 @@
+"""Stochastic gradient descent with momentum, for stacked models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+State = Tensor | None
+
+
+def init(weights_MD: Tensor, hyper: Mapping[str, Tensor]) -> State:
+    """Return the first velocities (M, D); None where no model has momentum."""
+    return torch.zeros_like(weights_MD) if hyper["momentum"].any() else None
+
+
+def step(
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Mapping[str, Tensor]
+) -> tuple[Tensor, State]:
+    """Take one step: v <- momentum v + g, w <- w - lr v, with g + weight_decay w for g.
+
+    Args:
+        gradient_MD: gradients g of the loss.
+        state: velocities v.
+        weights_MD: weights w.
+        hyper: lr, momentum, nesterov (0 or 1) and weight_decay, each (M, 1).
+
+    Returns:
+        The new weights and velocities.
+
+    Reference:
+        Sutskever et al. (2013), Proceedings of ICML, for Nesterov's momentum in the
+        form of torch.optim.SGD: v is replaced by g + momentum v.
+    """
+    direction_MD = gradient_MD + hyper["weight_decay"] * weights_MD
+    if state is not None:
+        state = hyper["momentum"] * state + direction_MD
+        ahead_MD = direction_MD + hyper["momentum"] * state
+        direction_MD = torch.where(hyper["nesterov"] > 0, ahead_MD, state)
+    return weights_MD - hyper["lr"] * direction_MD, state

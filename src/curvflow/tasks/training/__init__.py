@@ -1,0 +1,1 @@
+"""Training of a batch of models in one program."""
