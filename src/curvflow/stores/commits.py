@@ -1,0 +1,170 @@
+"""Where the numbered entries of a commit log lie: in a folder or in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from curvflow.stores.files import Disk, explained
+
+# What a file system without hard links answers.
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
+TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+
+
+class Commits(Protocol):
+    """Numbered entries, each created once, whole, and never changed."""
+
+    def after(self, number: int) -> list[int]:
+        """Return the numbers above `number` that are taken, ascending."""
+
+    def read(self, number: int) -> bytes:
+        """Return one entry."""
+
+    def create(self, number: int, data: bytes) -> bool:
+        """Create an entry durably.
+
+        Args:
+            number: its number; that before it must be taken.
+            data: all of it.
+
+        Returns:
+            Whether the number is ours; else another has taken it.
+        """
+
+
+class MemoryCommits:
+    """Entries in a dictionary; creation is atomic among threads."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, bytes] = {}
+
+    def after(self, number: int) -> list[int]:
+        """Return the numbers above `number` that are taken, ascending."""
+        return list(range(number + 1, len(self._entries) + 1))
+
+    def read(self, number: int) -> bytes:
+        """Return one entry."""
+        return self._entries[number]
+
+    def create(self, number: int, data: bytes) -> bool:
+        """Create an entry.
+
+        Args:
+            number: its number.
+            data: all of it.
+
+        Returns:
+            Whether the number is ours.
+        """
+        return self._entries.setdefault(number, data) is data
+
+
+class LocalCommits:
+    """Entries as files, `0000000001.json` and so on.
+
+    A file is written and flushed under a temporary name and then gets its number as a
+    second name by a hard link, which fails if the number is taken. Where the file
+    system knows no hard links, a temporary *folder* that holds the file is renamed to
+    the number instead: a rename onto a folder that is not empty, or onto a file, fails,
+    so that is as exclusive and as whole, and both ways exclude each other.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: Path, tmp: Path, prepare: Callable[[], None]
+    ) -> None:
+        """Bind the log to its folders.
+
+        Args:
+            disk: through which all changes pass.
+            folder: of the entries.
+            tmp: on the same file system; for what is not finished.
+            prepare: makes both folders, if they are missing.
+        """
+        self._disk, self._folder, self._tmp = disk, folder, tmp
+        self._prepare = prepare
+
+    def after(self, number: int) -> list[int]:
+        """Return the numbers above `number` that are taken, ascending."""
+        with explained(self._folder):
+            try:
+                names = os.listdir(self._folder)  # noqa: PTH208  # a Path per name costs more
+            except FileNotFoundError:
+                return []
+        first = self._path(number + 1).name
+        return sorted(
+            int(name[:-5])
+            for name in names
+            if name >= first and name.endswith(".json") and name[:-5].isdigit()
+        )
+
+    def read(self, number: int) -> bytes:
+        """Return one entry."""
+        path = self._path(number)
+        with explained(path):
+            try:
+                return path.read_bytes()
+            except IsADirectoryError:
+                return (path / "entry.json").read_bytes()
+
+    def create(self, number: int, data: bytes) -> bool:
+        """Create an entry durably.
+
+        Args:
+            number: its number; that before it must be taken.
+            data: all of it.
+
+        Returns:
+            Whether the number is ours; else another has taken it.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        self._prepare()
+        written = self._tmp / f"commit-{uuid4().hex}"
+        with explained(self._path(number), len(data)):
+            try:
+                self._disk.write(written, data)
+                self._disk.flush(written)
+                if not self._publish(written, self._path(number)):
+                    return False
+                self._disk.flush(self._folder)
+                return True
+            finally:
+                self._disk.remove(written)
+
+    def _publish(self, written: Path, target: Path) -> bool:
+        try:
+            self._disk.link(written, target)
+        except OSError as error:
+            # A network file system may link, lose the answer, and report failure.
+            if self._disk.count_links(written) == 2:
+                return True
+            if error.errno == errno.EEXIST:
+                return False
+            if error.errno in NO_LINKS:
+                return self._publish_folder(written, target)
+            raise
+        return True
+
+    def _publish_folder(self, written: Path, target: Path) -> bool:
+        folder = written.with_suffix(".folder")
+        try:
+            self._disk.make_folder(folder)
+            self._disk.rename(written, folder / "entry.json")
+            self._disk.flush(folder)
+            self._disk.rename(folder, target)
+        except OSError as error:
+            if error.errno in TAKEN:
+                return False
+            raise
+        finally:
+            self._disk.remove(folder)
+        return True
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:010}.json"

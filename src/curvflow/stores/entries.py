@@ -1,0 +1,111 @@
+"""Entries of the commit log as bytes: compact JSON that carries its own checksum."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from curvflow.errors import CurvflowError, StoreFormatError
+from curvflow.schemas.receipts import Receipt
+
+FORMAT = 1
+TYPES = ("receipts", "retired", "run-begun", "run-ended")
+
+Entry = Mapping[str, Any]
+
+_FIELDS = tuple(field.name for field in fields(Receipt))
+_MISSING = object()
+
+
+class TornEntryError(CurvflowError):
+    """These bytes are no whole entry; power was lost or a bit has flipped."""
+
+
+def encode(number: int, entry: Entry) -> bytes:
+    """Write an entry as JSON whose first field is the CRC-32 of the rest.
+
+    Args:
+        number: its place in the log.
+        entry: `type`, one of `TYPES`, and what belongs to it.
+
+    Returns:
+        One line of text.
+    """
+    whole = {"format": FORMAT, "number": number, **entry}
+    rest = json.dumps(whole, separators=(",", ":"))[1:].encode()
+    return b'{"crc32":"%08x",%b\n' % (zlib.crc32(rest), rest)
+
+
+def decode(number: int, data: bytes) -> Entry:
+    """Read an entry back.
+
+    Args:
+        number: the place that its name gives.
+        data: what `encode` has written.
+
+    Returns:
+        The entry.
+
+    Raises:
+        TornEntryError: the bytes are not those that were written.
+        StoreFormatError: a newer curvflow has written them.
+    """
+    head, rest = data[:20], data[20:-1]
+    if head != b'{"crc32":"%08x",' % zlib.crc32(rest) or data[-1:] != b"\n":
+        raise TornEntryError(f"commit {number}: checksum does not match")
+    entry: dict[str, Any] = json.loads(b"{" + rest)
+    if entry["format"] > FORMAT or entry["type"] not in TYPES:
+        raise StoreFormatError(
+            f"commit {number}: expected format {FORMAT} and one of {', '.join(TYPES)}, "
+            f"got format {entry['format']} and {entry['type']}. Update curvflow."
+        )
+    if entry["number"] != number:
+        raise TornEntryError(f"commit {number}: holds the entry {entry['number']}")
+    return entry
+
+
+def pack_receipts(receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """Write receipts with what they have in common written once.
+
+    Args:
+        receipts: of one commit.
+
+    Returns:
+        `shared` fields, `params` that all share, and `rows` with the rest.
+    """
+    rows = [{name: getattr(one, name) for name in _FIELDS} for one in receipts]
+    params = _common([row["params"] for row in rows])
+    for row in rows:
+        row["params"] = {k: v for k, v in row["params"].items() if k not in params}
+    shared = _common(rows)
+    rest = [{k: v for k, v in row.items() if k not in shared} for row in rows]
+    return {"shared": shared, "params": params, "rows": rest}
+
+
+def unpack_receipts(packed: Mapping[str, Any]) -> list[Receipt]:
+    """Return receipts as they were before `pack_receipts`."""
+    shared, params = packed["shared"], packed["params"]
+    receipts = []
+    for row in packed["rows"]:
+        whole = shared | row
+        whole["params"] = params | whole["params"]
+        receipts.append(Receipt(**whole))
+    return receipts
+
+
+def _common(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if not rows:
+        return {}
+    return {
+        name: value
+        for name, value in rows[0].items()
+        if all(_same(row.get(name, _MISSING), value) for row in rows[1:])
+    }
+
+
+def _same(one: object, other: object) -> bool:
+    # 1, 1.0 and True are equal to Python but not to a key.
+    return one == other and json.dumps(one) == json.dumps(other)

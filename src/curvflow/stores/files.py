@@ -1,0 +1,103 @@
+"""The file operations of a store, one method each.
+
+Everything a local store changes on disk passes through `Disk`, so that tests can record
+the order of operations, fail any of them or kill the process before it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from curvflow.errors import StoreError
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Disk:
+    """Files and folders, and what makes them outlive a loss of power."""
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and its parents where they are missing."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a new file; not durable before `flush`."""
+        with path.open("xb") as file:
+            file.write(data)
+
+    def append(self, path: Path, data: bytes) -> None:
+        """Append to a file in one operation."""
+        with path.open("ab", buffering=0) as file:
+            file.write(data)
+
+    def flush(self, path: Path) -> None:
+        """Bring a file's content, or a folder's list of names, to the medium."""
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file or folder its final name; replaces a file of that name."""
+        source.replace(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name, unless that name is taken."""
+        target.hardlink_to(source)
+
+    def count_links(self, path: Path) -> int:
+        """Return the number of names that a file has."""
+        return path.stat().st_nlink
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or a folder with all in it, if it is there."""
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def explained(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn what the operating system refuses into a StoreError with a remedy.
+
+    Args:
+        path: what is written or read.
+        needed: bytes about to be written.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        StoreError: an operation within failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(_message(path, error, needed)) from error
+
+
+def _message(path: Path, error: OSError, needed: int | None) -> str:
+    if error.errno in FULL:
+        room = "room" if needed is None else f"room for {needed} bytes"
+        return (
+            f"{path}: expected {room}, got {_free(path)} bytes free"
+            f" ({error.strerror}). Free some space or name another store."
+        )
+    return (
+        f"{path}: expected a store that can be read and written, got "
+        f"{error.strerror or error}. Check the disk and your rights, "
+        "or name another store."
+    )
+
+
+def _free(path: Path) -> int:
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free

@@ -1,0 +1,243 @@
+"""The commit log and its folding into an Index.
+
+The log is the truth of a store: entries numbered without gaps, created exclusively and
+never changed or removed. Of two receipts with one key the first is live, until an entry
+retires it. An entry that a loss of power has torn, or taken away from under a later
+one, is void: it is reported, its nodes run again, and its number stays taken.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from curvflow.errors import StoreError
+from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.stores.base import Index
+from curvflow.stores.commits import Commits
+from curvflow.stores.entries import (
+    Entry,
+    TornEntryError,
+    decode,
+    encode,
+    pack_receipts,
+    unpack_receipts,
+)
+
+# A taken number that stays unseen means a network file system's cache; 0.05 s each.
+PATIENCE = 200
+
+_logger = logging.getLogger("curvflow")
+
+
+class Log:
+    """Reads the log incrementally and appends to it."""
+
+    def __init__(self, commits: Commits, location: str) -> None:
+        """Start with nothing read.
+
+        Args:
+            commits: the entries.
+            location: of the store, for messages.
+        """
+        self._commits, self._location = commits, location
+        self._index = Index()
+        self._void: set[int] = set()
+
+    def index(self, as_of: int | None = None) -> Index:
+        """Fold the log, up to `as_of` if given.
+
+        Args:
+            as_of: last number to be read; the end of the log by default.
+
+        Returns:
+            A copy, which later commits leave as it is.
+
+        Raises:
+            StoreError: an entry cannot be read, or is of a newer format.
+        """
+        self._refresh()
+        if as_of is not None and as_of < self._index.number:
+            past = Index()
+            self._read_into(past, range(1, as_of + 1))
+            return past
+        now = self._index
+        return Index(now.number, dict(now.receipts), list(now.runs), dict(now.rows))
+
+    def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """Append those receipts whose keys are not live, as one entry.
+
+        A key that is live with another digest is written down as a twin: the same
+        action gave two results, which an audit wants to know.
+
+        Args:
+            receipts: of nodes whose payloads have been written.
+
+        Returns:
+            The live receipt of each key given.
+
+        Raises:
+            StoreError: the log cannot be read or written.
+        """
+        live: list[Receipt] = []
+
+        def build(index: Index) -> Entry | None:
+            fresh = {one.key: one for one in reversed(receipts)}
+            live[:] = [
+                index.receipts.get(one.key) or fresh[one.key] for one in receipts
+            ]
+            return _receipts_entry(receipts, live)
+
+        self.append(build)
+        return live
+
+    def append(self, build: Callable[[Index], Entry | None]) -> int:
+        """Append the entry that `build` makes of the log as it then stands.
+
+        Args:
+            build: called anew whenever another writer was first; None for no entry.
+
+        Returns:
+            The entry's number; that of the last one read if there was nothing to add.
+
+        Raises:
+            StoreError: the log cannot be read or written.
+        """
+        unseen = 0
+        while True:
+            self._refresh()
+            entry = build(self._index)
+            if entry is None:
+                return self._index.number
+            number = self._index.number + 1
+            if self._commits.create(number, encode(number, entry)):
+                self._refresh()
+                return number
+            self._refresh()
+            if self._index.number < number:
+                unseen += 1
+                self._wait(number, unseen)
+
+    def _wait(self, number: int, times: int) -> None:
+        if times > PATIENCE:
+            raise StoreError(
+                f"{self._location}: expected commit {number}, which is taken, to be "
+                "listed, got none. Check the file system's cache settings."
+            )
+        time.sleep(0.05)
+
+    def _refresh(self) -> None:
+        numbers = self._commits.after(self._index.number)
+        if numbers:
+            self._read_into(
+                self._index, range(self._index.number + 1, numbers[-1] + 1), numbers
+            )
+
+    def _read_into(
+        self, index: Index, wanted: range, listed: Sequence[int] | None = None
+    ) -> None:
+        listed = self._commits.after(wanted.start - 1) if listed is None else listed
+        there = set(listed)
+        with _without_collection():
+            for number in wanted:
+                entry = self._read(number) if number in there else None
+                if entry is None:
+                    self._report(number)
+                else:
+                    FOLDS[entry["type"]](index, number, entry)
+                index.number = number
+
+    def _read(self, number: int) -> Entry | None:
+        try:
+            return decode(number, self._commits.read(number))
+        except TornEntryError:
+            return None
+
+    def _report(self, number: int) -> None:
+        if number not in self._void:
+            self._void.add(number)
+            _logger.warning(
+                "%s: commit %d is torn or missing; its results run again",
+                self._location,
+                number,
+            )
+
+
+def _receipts_entry(
+    receipts: Sequence[Receipt], live: Sequence[Receipt]
+) -> dict[str, Any] | None:
+    pairs = list(zip(receipts, live, strict=True))
+    fresh = [ours for ours, theirs in pairs if ours is theirs]
+    twins = [
+        {"key": ours.key, "digest": ours.digest, "live": theirs.digest}
+        for ours, theirs in pairs
+        if ours.digest != theirs.digest
+    ]
+    if not fresh and not twins:
+        return None
+    entry = {"type": "receipts", **pack_receipts(fresh)}
+    return entry | ({"twins": twins} if twins else {})
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    # The cycle collector, woken by each new container, doubles the time of a load.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _fold_receipts(index: Index, number: int, entry: Entry) -> None:
+    for row, receipt in enumerate(unpack_receipts(entry)):
+        index.rows[number, row] = receipt
+        index.receipts.setdefault(receipt.key, receipt)
+
+
+def _fold_retired(index: Index, _: int, entry: Entry) -> None:
+    for key in entry["keys"]:
+        index.receipts.pop(key, None)
+
+
+def _fold_begun(index: Index, number: int, entry: Entry) -> None:
+    study = entry["study"]
+    index.runs.append(
+        RunRecord(
+            number=1 + sum(run.study == study for run in index.runs),
+            study=study,
+            begun=number,
+            started=entry["started"],
+            document=entry["document"],
+            environment=entry["environment"],
+            options=entry["options"],
+        )
+    )
+
+
+def _fold_ended(index: Index, number: int, entry: Entry) -> None:
+    for place, run in enumerate(index.runs):
+        if run.begun == entry["begun"]:
+            index.runs[place] = replace(
+                run,
+                ended=number,
+                seconds=entry["seconds"],
+                counts=entry["counts"],
+                failures=entry["failures"],
+                tables=entry["tables"],
+            )
+
+
+FOLDS: Mapping[str, Callable[[Index, int, Entry], None]] = {
+    "receipts": _fold_receipts,
+    "retired": _fold_retired,
+    "run-begun": _fold_begun,
+    "run-ended": _fold_ended,
+}
