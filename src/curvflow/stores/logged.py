@@ -1,0 +1,111 @@
+"""A store whose truth is a commit log: what the local and the memory store share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.stores.base import Index, Store
+from curvflow.stores.log import Log
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape and type of one variable of a payload, known without reading it.
+
+    Attributes:
+        shape: within one node.
+        dtype: object for text.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class LoggedStore(Store):
+    """Receipts and runs as entries of a log."""
+
+    def __init__(self, location: str, log: Log) -> None:
+        """Bind the store to its log.
+
+        Args:
+            location: for messages.
+            log: its commit log.
+        """
+        self.location, self._log = location, log
+
+    @abstractmethod
+    def layout(self, payload: str) -> Mapping[str, Layout]:
+        """Return the variables of a payload, read from its metadata alone.
+
+        Args:
+            payload: its id.
+
+        Returns:
+            Variable to shape and type.
+
+        Raises:
+            CorruptPayloadError: the payload is missing or its metadata are torn.
+        """
+
+    def index(self, as_of: int | None = None) -> Index:
+        """Return what the log says, up to `as_of` if given; reads only what is new."""
+        return self._log.index(as_of)
+
+    def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """Return the live receipt for each key given, having appended what is new."""
+        return self._log.commit(receipts)
+
+    def retire(self, keys: Sequence[str], reason: str) -> None:
+        """Append an entry that these keys' receipts no longer stand."""
+        entry = {"type": "retired", "keys": list(keys), "reason": reason}
+        self._log.append(lambda _: entry)
+
+    def begin_run(
+        self,
+        study: str,
+        *,
+        document: Mapping[str, Any],
+        environment: Mapping[str, str],
+        options: Mapping[str, Any],
+    ) -> RunRecord:
+        """Return the record of a run that begins now, having appended it."""
+        entry = {
+            "type": "run-begun",
+            "study": study,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "document": dict(document),
+            "environment": dict(environment),
+            "options": dict(options),
+        }
+        return self._run(self._log.append(lambda _: entry))
+
+    def end_run(
+        self,
+        run: RunRecord,
+        *,
+        seconds: float,
+        counts: Mapping[str, Mapping[str, int]],
+        failures: Sequence[Mapping[str, Any]],
+        tables: Mapping[str, Any],
+    ) -> RunRecord:
+        """Return the record of a run that ends now, having appended it."""
+        entry = {
+            "type": "run-ended",
+            "begun": run.begun,
+            "seconds": seconds,
+            "counts": {name: dict(count) for name, count in counts.items()},
+            "failures": [dict(failure) for failure in failures],
+            "tables": dict(tables),
+        }
+        self._log.append(lambda _: entry)
+        return self._run(run.begun)
+
+    def _run(self, begun: int) -> RunRecord:
+        return next(run for run in self.index().runs if run.begun == begun)

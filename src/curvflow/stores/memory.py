@@ -1,0 +1,83 @@
+"""A store in memory: for tests, and for trying things out."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.stores.commits import MemoryCommits
+from curvflow.stores.contents import TEXT, corrupt_payload, payload_id, read_parts
+from curvflow.stores.log import Log
+from curvflow.stores.logged import Layout, LoggedStore
+
+
+class MemoryStore(LoggedStore):
+    """Behaves as the local store does, and is gone with the process."""
+
+    def __init__(self, location: str = "memory:") -> None:
+        """Make an empty store.
+
+        Args:
+            location: for messages.
+        """
+        super().__init__(location, Log(MemoryCommits(), location))
+        self._payloads: dict[str, dict[str, Array]] = {}
+        self._notes: defaultdict[int, list[str]] = defaultdict(list)
+
+    def write_payload(self, arrays: Mapping[str, Array]) -> str:
+        """Return the id of one tile's arrays, having kept a copy of them."""
+        name = payload_id(arrays)
+        self._payloads[name] = {
+            variable: np.array(array, dtype=str if array.dtype.kind in TEXT else None)
+            for variable, array in arrays.items()
+        }
+        return name
+
+    def present(self, payloads: Iterable[str]) -> set[str]:
+        """Return those payloads that exist."""
+        return self._payloads.keys() & set(payloads)
+
+    def layout(self, payload: str) -> Mapping[str, Layout]:
+        """Return the variables of a payload."""
+        return {
+            name: Layout(array.shape[1:], _plain(array.dtype))
+            for name, array in self._payload(payload, None).items()
+        }
+
+    def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
+        """Return copies of parts of one node's result, their digests verified."""
+
+        def fetch(variable: str) -> Array:
+            payload = self._payload(str(receipt.payload), receipt.slot)
+            try:
+                return np.array(payload[variable][receipt.slot])
+            except LookupError as error:
+                raise corrupt_payload(
+                    str(receipt.payload), receipt.slot, f"{variable} is missing"
+                ) from error
+
+        return read_parts(receipt, parts, fetch)
+
+    def _payload(self, payload: str, slot: int | None) -> dict[str, Array]:
+        try:
+            return self._payloads[payload]
+        except KeyError:
+            raise corrupt_payload(payload, slot, "it is missing") from None
+
+    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+        """Append one line to the run's journal."""
+        self._notes[run.begun].append(json.dumps(event))
+
+    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+        """Return the lines of a run's journal."""
+        return [json.loads(line) for line in self._notes[run.begun]]
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(object) if dtype.kind in TEXT else dtype

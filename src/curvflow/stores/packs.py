@@ -1,0 +1,230 @@
+"""Payloads as zarr: how arrays become files, and how files become arrays again.
+
+A payload is one zarr v3 group, one array (nodes, ...) per variable, one chunk per node,
+zstd and then crc32c over the compressed bytes. zarr answers a missing chunk with the
+fill value and without a word, so presence is checked here before anything is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore, MemoryStore, ZipStore
+
+from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.schemas.nodes import Array
+from curvflow.stores.contents import TEXT, corrupt_payload
+from curvflow.stores.logged import Layout
+
+# One shard holds as many nodes as fit in this, so that writing needs no more memory.
+SHARD_BYTES = 64 << 20
+# Variables up to this size are read whole once a second node of them is wanted.
+WHOLE_BYTES = 8 << 20
+# Every entry of a zip bears this date, so that equal payloads are equal files.
+DATE = (1980, 1, 1, 0, 0, 0)
+# Not the payload's fault, so no reason to compute it again.
+NOT_CORRUPT = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+ZarrArray = zarr.Array[Any]
+
+
+def entries(
+    arrays: Mapping[str, Array], *, sharded: bool
+) -> Iterator[tuple[str, bytes]]:
+    """Encode a payload, entry by entry.
+
+    Args:
+        arrays: variable to array of shape (nodes, ...).
+        sharded: join the chunks of many nodes in one entry.
+
+    Yields:
+        Name and content of each entry of the zarr group.
+    """
+    held: dict[str, Buffer] = {}
+    group = zarr.create_group(MemoryStore(held), zarr_format=3)
+    for name, array in sorted(arrays.items()):
+        yield from _chunks(group, name, _stored(array), held, sharded)
+    for name, data in sorted(held.items()):
+        yield name, data.to_bytes()
+
+
+def _chunks(
+    group: zarr.Group, name: str, array: Array, held: dict[str, Buffer], sharded: bool
+) -> Iterator[tuple[str, bytes]]:
+    nodes, inner = len(array), tuple(max(1, size) for size in array.shape[1:])
+    step = max(1, min(nodes, SHARD_BYTES * nodes // max(1, array.nbytes)))
+    is_text = array.dtype.kind in TEXT
+    made = group.create_array(
+        name,
+        shape=array.shape,
+        dtype=str if is_text else array.dtype,
+        chunks=(1, *inner),
+        shards=(step, *inner) if sharded else None,
+        compressors=[ZstdCodec(level=1), Crc32cCodec()],
+        fill_value="" if is_text else 0,
+        config={"write_empty_chunks": True},
+    )
+    for start in range(0, nodes, step):
+        made[start : start + step] = array[start : start + step]
+        for key in [key for key in held if not key.endswith("zarr.json")]:
+            yield key, held.pop(key).to_bytes()
+
+
+def _stored(array: Array) -> Array:
+    if array.dtype.kind in TEXT:
+        return array.astype(np.dtypes.StringDType())
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def zipped(arrays: Mapping[str, Array]) -> bytes:
+    """Encode a payload as one zip file; equal arrays give equal bytes.
+
+    Args:
+        arrays: variable to array of shape (nodes, ...).
+
+    Returns:
+        The file, its entries sorted and stored as they are.
+    """
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in sorted(entries(arrays, sharded=False)):
+            archive.writestr(zipfile.ZipInfo(name, DATE), data)
+    return file.getvalue()
+
+
+@contextmanager
+def _corruption(payload: str, slot: int | None, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (CorruptPayloadError, MemoryError):
+        raise
+    # Flipped bits in metadata make zarr and zipfile fail anywhere, with any error.
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in NOT_CORRUPT:
+            raise StoreError(
+                f"payload {payload[:12]}: expected it to be readable, got "
+                f"{error.strerror}. Check your rights and limits."
+            ) from error
+        reason = f"{what} cannot be read ({type(error).__name__}: {error})"
+        raise corrupt_payload(payload, slot, reason) from error
+
+
+class Pack:
+    """An opened payload.
+
+    Reading a second node of a small variable reads all its nodes, since a chunk costs
+    zarr a quarter of a millisecond however small it is.
+    """
+
+    def __init__(self, payload: str, path: Path) -> None:
+        """Open a payload.
+
+        Args:
+            payload: its id.
+            path: a folder, or a zip file.
+
+        Raises:
+            CorruptPayloadError: its metadata cannot be read.
+            StoreError: it may not be read.
+        """
+        self._payload = payload
+        with _corruption(payload, None, "it"):
+            store, self._holds = _opened(path)
+            group = zarr.open_group(store, mode="r", zarr_format=3)
+            self._arrays: dict[str, ZarrArray] = dict(group.arrays())
+        self._whole: dict[str, Array] = {}
+        self._asked: set[str] = set()
+
+    def layout(self) -> dict[str, Layout]:
+        """Return shape within one node and type of each variable."""
+        return {
+            name: Layout(
+                array.shape[1:],
+                np.dtype(object) if array.dtype.kind in TEXT else array.dtype,
+            )
+            for name, array in self._arrays.items()
+        }
+
+    def node(self, name: str, slot: int) -> Array:
+        """Read one variable of one node.
+
+        Args:
+            name: of the variable.
+            slot: row of the payload.
+
+        Returns:
+            An array of the caller's own.
+
+        Raises:
+            CorruptPayloadError: a chunk is missing or fails its checksum.
+            StoreError: it may not be read.
+        """
+        array = self._array(name, slot)
+        if name not in self._whole:
+            first = name not in self._asked
+            self._asked.add(name)
+            if first or array.nbytes > WHOLE_BYTES or not self._load(name, array):
+                return np.array(self._read(name, array, slot, slot + 1)[0])
+        return np.array(self._whole[name][slot])
+
+    def everything(self) -> dict[str, Array]:
+        """Read all variables of all nodes.
+
+        Returns:
+            Variable to array of shape (nodes, ...).
+
+        Raises:
+            CorruptPayloadError: a chunk is missing or fails its checksum.
+            StoreError: it may not be read.
+        """
+        return {
+            name: self._read(name, array, 0, array.shape[0])
+            for name, array in self._arrays.items()
+        }
+
+    def _array(self, name: str, slot: int) -> ZarrArray:
+        array = self._arrays.get(name)
+        if array is None or array.ndim == 0 or not 0 <= slot < array.shape[0]:
+            raise corrupt_payload(self._payload, slot, f"{name} is missing")
+        return array
+
+    def _load(self, name: str, array: ZarrArray) -> bool:
+        try:
+            self._whole[name] = self._read(name, array, 0, array.shape[0])
+        except CorruptPayloadError:
+            return False  # some other node's chunk; those that are well stay readable
+        return True
+
+    def _read(self, name: str, array: ZarrArray, start: int, stop: int) -> Array:
+        with _corruption(self._payload, start, name):
+            for slot in range(start, stop):
+                if array.size and not self._holds(_chunk(name, array, slot)):
+                    raise corrupt_payload(self._payload, slot, f"{name} has no chunk")
+            values = np.asarray(array[start:stop])
+        return (
+            values.astype(object).astype(str) if values.dtype.kind in TEXT else values
+        )
+
+
+def _opened(path: Path) -> tuple[Store, Callable[[str], bool]]:
+    if path.is_dir():
+        return LocalStore(path, read_only=True), lambda name: (path / name).is_file()
+    with zipfile.ZipFile(path) as archive:
+        names = frozenset(archive.namelist())
+    return ZipStore(path, mode="r"), names.__contains__
+
+
+def _chunk(name: str, array: ZarrArray, slot: int) -> str:
+    row = slot // (array.shards or array.chunks)[0]
+    return "/".join([name, "c", str(row), *["0"] * (array.ndim - 1)])

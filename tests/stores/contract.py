@@ -1,0 +1,341 @@
+"""What every store must do; each store's tests inherit `StoreContract`."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvflow.errors import CorruptPayloadError, UnknownNameError
+from curvflow.schemas.nodes import Outcome
+from curvflow.schemas.receipts import Receipt, part_digests, result_digest
+from curvflow.schemas.variables import Variable
+
+ARRAYS = {
+    "numbers": np.linspace(-1, 1, 24).reshape(3, 4, 2),
+    "scalar": np.array([1.5, -0.0, 7.0]),
+    "single": np.array([[1, 2], [3, 4], [5, 6]], np.float32),
+    "zeros": np.zeros((3, 5)),
+    "nothing": np.zeros((3, 0)),
+    "nan": np.full((3, 2), np.nan),
+    "infinite": np.array([[np.inf, -np.inf]] * 3),
+    "flag": np.array([True, False, True]),
+    "tiny": np.arange(-3, 3, dtype=np.int8).reshape(3, 2),
+    "bytes": np.arange(12, dtype=np.uint8).reshape(3, 4),
+    "count": np.array([1, 2**62, -5]),
+    "big": np.arange(3, dtype=">f8"),
+    "word": np.array(["", "sgd", "größer ∂"]),
+    "words": np.array([["a", "bb"], ["", "c"], ["d" * 300, "e"]]),
+}
+
+
+def arrays_of(seed=0, nodes=3):
+    return {
+        "loss": np.random.default_rng(seed).normal(size=(nodes, 4)),
+        "epoch": np.tile(np.array([0, 5, 10]), (nodes, 1)),
+        "weights": np.random.default_rng(seed + 1).normal(size=(nodes, 3, 6)),
+    }
+
+
+OUTPUTS = (
+    Variable("loss", "loss", ("step",)),
+    Variable("epoch", "epoch", ("epoch",), dtype="int64"),
+    Variable("weights", "weights", ("epoch", "parameter"), sliced="epoch"),
+)
+
+
+def receipt_of(arrays, slot, *, key=None, payload=None, outputs=(), status="ok"):
+    node = {name: np.asarray(array[slot]) for name, array in arrays.items()}
+    declared = outputs or [Variable(name, name) for name in arrays]
+    parts = part_digests(declared, Outcome(node, status))
+    return Receipt(
+        key=key or f"key-{slot}",
+        stage="fit",
+        coords={"rule": "sgd", "seed": slot},
+        kind="train",
+        version=1,
+        params={"seed": slot, "lr": 0.1, "whole": 1.0, "hidden": [12]},
+        inputs={"data": "d" * 64},
+        digest=result_digest(parts, status, ""),
+        parts=parts,
+        status=status,
+        payload=payload,
+        slot=slot,
+        seconds=0.25,
+        width=len(next(iter(arrays.values()))),
+    )
+
+
+def publish(store, arrays, keys, **options):
+    payload = store.write_payload(arrays)
+    receipts = [
+        receipt_of(arrays, slot, key=key, payload=payload, **options)
+        for slot, key in enumerate(keys)
+    ]
+    return store.commit(receipts)
+
+
+def begin(store, study="study"):
+    return store.begin_run(
+        study,
+        document={"axes": {"seed": 2}},
+        environment={"python": "3.11"},
+        options={"workers": 1},
+    )
+
+
+def end(store, run, **changes):
+    given = {
+        "seconds": 1.5,
+        "counts": {"executed": {"fit": 2}},
+        "failures": [],
+        "tables": {"fit": {"dims": ["seed"], "nodes": [[[0], [1, 0]]]}},
+    }
+    return store.end_run(run, **(given | changes))
+
+
+class StoreContract:
+    @pytest.fixture
+    def store(self):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def other(self, store):
+        """Return a second opening of the same store, if it can have one."""
+        return store
+
+    def lose(self, store, payload):
+        raise NotImplementedError
+
+    def swap(self, store, payload, other):
+        """Put the content of `other` where `payload` is."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("name", ARRAYS)
+    def test_a_variable_of_any_type_comes_back_as_it_was(self, store, name):
+        arrays = {name: ARRAYS[name]}
+        for receipt in publish(store, arrays, ["a", "b", "c"]):
+            got = store.read(receipt, [name])[name]
+            expected = ARRAYS[name][receipt.slot]
+            np.testing.assert_array_equal(got, expected)
+            assert got.dtype.kind == ARRAYS[name].dtype.kind
+            assert got.shape == expected.shape
+
+    def test_text_held_as_objects_comes_back_as_text(self, store):
+        arrays = {"word": np.array(["a", "bcd"], dtype=object)}
+        receipts = publish(store, arrays, ["a", "b"])
+        assert [str(store.read(r, ["word"])["word"]) for r in receipts] == ["a", "bcd"]
+
+    def test_all_variables_of_a_payload_are_read_in_one_call(self, store):
+        for receipt in publish(store, ARRAYS, ["a", "b", "c"]):
+            got = store.read(receipt, list(ARRAYS))
+            assert list(got) == list(ARRAYS)
+            for name, array in got.items():
+                np.testing.assert_array_equal(array, ARRAYS[name][receipt.slot])
+
+    def test_equal_payloads_coincide_and_others_do_not(self, store):
+        first = store.write_payload(arrays_of(0))
+        assert store.write_payload(arrays_of(0)) == first
+        assert store.write_payload(arrays_of(1)) != first
+        renamed = {f"{name}_": array for name, array in arrays_of(0).items()}
+        assert store.write_payload(renamed) != first
+
+    def test_what_is_read_and_written_shares_no_memory_with_the_store(self, store):
+        arrays = arrays_of()
+        (receipt,) = publish(store, arrays, ["a"])
+        expected = arrays["loss"][0].copy()
+        arrays["loss"][:] = 0
+        for _ in range(3):
+            got = store.read(receipt, ["loss"])["loss"]
+            np.testing.assert_array_equal(got, expected)
+            got[:] = 0
+
+    def test_slices_and_the_whole_of_a_sliced_variable_are_read(self, store):
+        arrays = arrays_of()
+        receipts = publish(store, arrays, ["a", "b", "c"], outputs=OUTPUTS)
+        for slot, receipt in enumerate(receipts):
+            got = store.read(receipt, ["weights@5", "weights", "weights@10", "epoch"])
+            weights = arrays["weights"][slot]
+            np.testing.assert_array_equal(got["weights@5"], weights[1])
+            np.testing.assert_array_equal(got["weights@10"], weights[2])
+            np.testing.assert_array_equal(got["weights"], weights)
+            assert got["epoch"].tolist() == [0, 5, 10]
+
+    def test_a_part_that_the_result_lacks_is_refused_by_name(self, store):
+        (receipt,) = publish(store, arrays_of(), ["a"], outputs=OUTPUTS)
+        with pytest.raises(UnknownNameError, match=r"'weights@7'.*'weights@"):
+            store.read(receipt, ["weights@7"])
+        with pytest.raises(UnknownNameError, match="'weight'"):
+            store.read(receipt, ["weight"])
+
+    def test_nothing_is_read_when_nothing_is_asked(self, store):
+        assert store.read(replace(receipt_of(arrays_of(), 0)), []) == {}
+
+    def test_a_diverged_part_is_read_without_a_digest(self, store):
+        arrays = arrays_of(nodes=2)
+        arrays["loss"][1, 2] = np.nan
+        receipts = publish(store, arrays, "ab", outputs=OUTPUTS, status="diverged")
+        assert receipts[1].parts["loss"] == "diverged"
+        np.testing.assert_array_equal(
+            store.read(receipts[1], ["loss"])["loss"], arrays["loss"][1]
+        )
+
+    def test_a_payload_is_present_until_it_is_lost(self, store):
+        names = [store.write_payload(arrays_of(seed)) for seed in range(3)]
+        assert store.present([*names, "f" * 64]) == set(names)
+        self.lose(store, names[1])
+        assert store.present(names) == {names[0], names[2]}
+        assert store.present([]) == set()
+
+    def test_a_lost_payload_is_reported_with_payload_and_slot(self, store):
+        receipt = publish(store, arrays_of(), ["a", "b"])[1]
+        self.lose(store, receipt.payload)
+        with pytest.raises(CorruptPayloadError, match=f"{receipt.payload[:12]}.*miss"):
+            store.read(receipt, ["loss"])
+
+    def test_a_foreign_payload_under_the_id_is_never_read_as_ours(self, store, other):
+        (receipt,) = publish(store, arrays_of(0), ["a"], outputs=OUTPUTS)
+        foreign = store.write_payload(arrays_of(5))
+        self.swap(store, receipt.payload, foreign)
+        for part in ("loss", "weights", "weights@5"):
+            with pytest.raises(CorruptPayloadError, match=r"slot 0: .* not what was"):
+                other.read(receipt, [part])
+
+    def test_a_foreign_payload_with_other_variables_is_refused(self, store, other):
+        (receipt,) = publish(store, arrays_of(0), ["a"], outputs=OUTPUTS)
+        foreign = store.write_payload(
+            {"loss": np.zeros((1, 4)), "weights": np.zeros((1, 2, 6))}
+        )
+        self.swap(store, receipt.payload, foreign)
+        for part in ("epoch", "weights", "weights@10"):
+            with pytest.raises(CorruptPayloadError, match="slot 0"):
+                other.read(receipt, [part])
+
+    def test_computing_again_heals_a_corrupt_payload(self, store):
+        (receipt,) = publish(store, arrays_of(0), ["a"], outputs=OUTPUTS)
+        self.swap(store, receipt.payload, store.write_payload(arrays_of(5)))
+        with pytest.raises(CorruptPayloadError):
+            store.read(receipt, ["loss"])
+        assert store.write_payload(arrays_of(0)) == receipt.payload
+        assert store.read(receipt, ["loss"])["loss"].shape == (4,)
+
+    def test_the_layout_tells_shapes_and_types_without_reading(self, store):
+        layout = store.layout(store.write_payload(ARRAYS))
+        for name, array in ARRAYS.items():
+            assert layout[name].shape == array.shape[1:]
+            kind = "O" if array.dtype.kind == "U" else array.dtype.kind
+            assert layout[name].dtype.kind == kind
+        with pytest.raises(CorruptPayloadError, match="missing"):
+            store.layout("f" * 64)
+
+    def test_an_empty_store_has_an_empty_index(self, store):
+        index = store.index()
+        assert (index.number, index.receipts, index.runs, index.rows) == (0, {}, [], {})
+
+    def test_receipts_come_back_as_they_were_committed(self, store, other):
+        receipts = [replace(r) for r in publish(store, arrays_of(), ["a", "b", "c"])]
+        index = other.index()
+        assert [index.receipts[key] for key in "abc"] == receipts
+        assert [index.rows[1, row] for row in range(3)] == receipts
+        assert list(index.receipts["a"].parts) == list(receipts[0].parts)
+        assert isinstance(index.receipts["a"].params["whole"], float)
+
+    def test_receipts_that_differ_in_every_field_come_back(self, store, other):
+        first = replace(receipt_of(arrays_of(), 0), params={"x": 1, "y": None})
+        second = Receipt(
+            "k2", "s2", {}, "kind2", 2, {"x": 1.0}, {}, "e", {}, "diverged", "step 3"
+        )
+        third = replace(first, key="k3", params={"x": True, "z": {"deep": [1, 2.0]}})
+        store.commit([first, second, third])
+        got = [other.index().rows[1, row] for row in range(3)]
+        assert got == [first, second, third]
+        assert [type(r.params["x"]) for r in got] == [int, float, bool]
+
+    def test_of_two_commits_of_a_key_the_first_wins(self, store, other):
+        first = publish(store, arrays_of(0), ["a", "b"])
+        second = publish(other, arrays_of(1), ["b", "c", "a"])
+        assert second[0] == first[1]
+        assert second[2] == first[0]
+        assert second[1].key == "c"
+        assert store.index().receipts["b"] == first[1]
+        assert sorted(store.index().receipts) == ["a", "b", "c"]
+
+    def test_committing_the_same_result_again_adds_no_entry(self, store, other):
+        publish(store, arrays_of(0), ["a", "b"])
+        again = publish(other, arrays_of(0), ["a", "b"])
+        assert [r.key for r in again] == ["a", "b"]
+        assert other.index().number == 1
+
+    def test_a_key_given_twice_in_one_commit_counts_once(self, store):
+        one, two = receipt_of(arrays_of(0), 0), receipt_of(arrays_of(1), 0)
+        assert store.commit([one, two]) == [one, one]
+        assert list(store.index().rows) == [(1, 0)]
+
+    def test_a_commit_of_nothing_adds_no_entry(self, store):
+        assert store.commit([]) == []
+        assert store.index().number == 0
+
+    def test_a_retired_key_may_be_committed_again(self, store, other):
+        old = publish(store, arrays_of(0), ["a", "b"])
+        other.retire(["a", "unknown"], "payload lost")
+        assert list(store.index().receipts) == ["b"]
+        (new,) = publish(store, arrays_of(1), ["a"])
+        index = other.index()
+        assert index.receipts["a"] == new
+        assert index.rows[1, 0] == old[0]
+        assert index.rows[3, 0] == new
+
+    def test_the_past_is_read_as_of_a_number(self, store):
+        publish(store, arrays_of(0), ["a"])
+        run = begin(store)
+        store.retire(["a"], "why not")
+        publish(store, arrays_of(1), ["a", "b"])
+        end(store, run)
+        past = [store.index(as_of=number) for number in range(7)]
+        assert [sorted(index.receipts) for index in past] == [
+            [], ["a"], ["a"], [], ["a", "b"], ["a", "b"], ["a", "b"],
+        ]  # fmt: skip
+        assert [index.number for index in past] == [0, 1, 2, 3, 4, 5, 5]
+        assert [len(index.runs) for index in past] == [0, 0, 1, 1, 1, 1, 1]
+        assert [index.runs[0].status for index in past[4:]] == [
+            "interrupted", "done", "done",
+        ]  # fmt: skip
+
+    def test_an_index_does_not_change_under_its_reader(self, store):
+        publish(store, arrays_of(0), ["a"])
+        index = store.index()
+        publish(store, arrays_of(1), ["b"])
+        begin(store)
+        index.receipts.pop("a")
+        assert (index.number, index.runs, list(index.rows)) == (1, [], [(1, 0)])
+        assert sorted(store.index().receipts) == ["a", "b"]
+
+    def test_runs_are_numbered_within_their_study(self, store, other):
+        runs = [begin(store, "x"), begin(other, "y"), begin(store, "x")]
+        assert [run.number for run in runs] == [1, 1, 2]
+        assert [run.begun for run in runs] == [1, 2, 3]
+        assert other.index().runs == runs
+        assert runs[0].started.endswith("+00:00")
+
+    def test_a_run_that_ended_keeps_its_counts_failures_and_tables(self, store, other):
+        run, cut_short = begin(store), begin(store)
+        failures = [{"stage": "fit", "coords": {"seed": 1}, "error": "no"}]
+        ended = end(other, run, failures=failures)
+        assert (ended.number, ended.begun, ended.ended) == (1, 1, 3)
+        assert ended.status == "failed"
+        assert ended.seconds == 1.5
+        assert ended.document == {"axes": {"seed": 2}}
+        assert ended.tables["fit"]["nodes"] == [[[0], [1, 0]]]
+        assert store.index().runs == [ended, cut_short]
+        assert cut_short.status == "interrupted"
+
+    def test_the_journal_keeps_its_lines_per_run(self, store, other):
+        first, second = begin(store), begin(store)
+        store.note(first, {"event": "begins", "stage": "fit"})
+        other.note(first, {"event": "committed", "keys": ["a"]})
+        store.note(second, {"event": "failed"})
+        assert [note["event"] for note in other.notes(first)] == ["begins", "committed"]
+        assert store.notes(second) == [{"event": "failed"}]
+        assert store.index().number == 2
+
+    def test_a_run_without_notes_has_an_empty_journal(self, store):
+        assert store.notes(begin(store)) == []
