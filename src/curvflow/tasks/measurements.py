@@ -1,0 +1,137 @@
+"""Measured variables among the results of several stages, and their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Array, Label, NodeData
+from curvflow.schemas.variables import Variable
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variable over the nodes of the stage that measures it.
+
+    Attributes:
+        variable: its declaration.
+        nodes: the stage's nodes, each once, in the order of the study's axes.
+    """
+
+    variable: Variable
+    nodes: Sequence[NodeData]
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage."""
+        return self.nodes[0].stage
+
+    @property
+    def ok(self) -> list[NodeData]:
+        """The nodes that did not diverge."""
+        return [node for node in self.nodes if node.status == "ok"]
+
+    @property
+    def diverged(self) -> list[NodeData]:
+        """The nodes that did."""
+        return [node for node in self.nodes if node.status == "diverged"]
+
+
+def measured(nodes: Iterable[NodeData]) -> Iterator[Measured]:
+    """Yield every variable that the stages of these nodes declare, stage by stage.
+
+    Args:
+        nodes: results of one or several stages; a repeated one counts once.
+
+    Yields:
+        The variables in the order declared.
+    """
+    stages: dict[str, dict[tuple[tuple[str, Label], ...], NodeData]] = {}
+    for node in nodes:
+        stages.setdefault(node.stage, {})[tuple(node.coords.items())] = node
+    for unique in stages.values():
+        once = list(unique.values())
+        for variable in find_kind(once[0].kind).outputs:
+            yield Measured(variable, once)
+
+
+def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
+    """Return the one variable of this name.
+
+    Args:
+        field: the parameter that names it, for messages.
+        name: the variable.
+        nodes: results of one or several stages.
+
+    Returns:
+        The variable with its nodes.
+
+    Raises:
+        InputError: no stage has a number of this name, or several have.
+    """
+    numbers = [one for one in measured(nodes) if is_number(one.variable)]
+    found = [one for one in numbers if one.variable.name == name]
+    if not found:
+        known = nearest(name, {one.variable.name for one in numbers})
+        raise InputError(
+            f"{field}: expected a measured variable, got '{name}'. {known}"
+        )
+    if len(found) > 1:
+        stages = " and ".join(one.stage for one in found)
+        raise InputError(
+            f"{field}: expected a variable of one stage, got '{name}' of {stages}. "
+            "Name only one of them in `of`."
+        )
+    return found[0]
+
+
+def is_number(variable: Variable) -> bool:
+    """Return whether a variable holds numbers or booleans, not text or a file."""
+    return variable.dtype != "str" and variable.file is None
+
+
+def dim_labels(node: NodeData, dim: str, size: int) -> list[Label]:
+    """Return the coordinate along a dimension within a node, else 0, 1, 2, ...
+
+    Args:
+        node: holds the coordinate, if there is one.
+        dim: the dimension.
+        size: its length.
+
+    Returns:
+        One label per index.
+    """
+    coordinate = node.arrays.get(dim)
+    if coordinate is None or coordinate.shape != (size,):
+        return list(range(size))
+    return [item.item() for item in coordinate]
+
+
+def spread(
+    node: NodeData, variable: Variable, along: Sequence[str | None]
+) -> tuple[list[list[Label]], Array]:
+    """Lay one node's variable out along axes and its own dimensions.
+
+    Args:
+        node: holds the variable.
+        variable: its declaration; each of its dimensions must be in `along`.
+        along: dimensions within the node, axes of the study, or None for a single row.
+
+    Returns:
+        Per entry of `along` its labels, and the values as float64, shape their counts.
+    """
+    array = np.asarray(node[variable.name], dtype=np.float64)
+    inner = [dim for dim in along if dim in variable.dims]
+    array = array.transpose([variable.dims.index(dim) for dim in inner])
+    sizes = dict(zip(inner, array.shape, strict=True))
+    labels: list[list[Label]] = []
+    for dim in along:
+        if dim in sizes:
+            labels.append(dim_labels(node, dim, sizes[dim]))
+        else:
+            labels.append([node.coords[dim] if dim is not None else ""])
+    return labels, array.reshape([len(some) for some in labels])

@@ -1,0 +1,188 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy import stats
+from tests.tasks.measured_nodes import compute, node, toy_kinds
+
+from curvflow.errors import InputError
+from curvflow.schemas.keys import form
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.aggregate.summary import SummaryParams
+
+COLUMNS = ["mean", "sd", "sem", "low", "high"]
+
+
+@pytest.fixture(autouse=True)
+def _toys():
+    with toy_kinds():
+        yield
+
+
+def table(of, **params):
+    """Return the summary's rows by quantity."""
+    arrays = compute("aggregate.summary", of, over="seed", **params).arrays
+    names = arrays["quantity"].tolist()
+    return {
+        name: {field: values[row].item() for field, values in arrays.items()}
+        for row, name in enumerate(names)
+    }
+
+
+def test_the_statistics_are_those_of_the_values():
+    values = [1.0, 2.0, 4.0, 8.0]
+    row = table([node({"seed": s}, trace=v) for s, v in enumerate(values)])["trace"]
+    low, high = stats.t.interval(0.95, 3, loc=3.75, scale=stats.sem(values))
+    expected = [3.75, np.std(values, ddof=1), stats.sem(values), low, high]
+    assert [row[name] for name in COLUMNS] == pytest.approx(expected, rel=1e-12)
+    assert (row["count"], row["diverged"], row["nonfinite"]) == (4, 0, 0)
+    assert row["units"] == "loss / parameter^2"
+
+
+def test_the_confidence_is_that_asked_for():
+    of = [node({"seed": s}, trace=float(s)) for s in range(5)]
+    narrow, wide = (table(of, confidence=c)["trace"] for c in (0.5, 0.99))
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
+
+
+def test_every_declared_column_is_there_in_its_type():
+    of = [node({"seed": 0}, trace=1.0, eigenvalues=[2.0, 1.0])]
+    arrays = compute("aggregate.summary", of, over=["seed"]).arrays
+    for variable in find_kind("aggregate.summary").outputs:
+        array = arrays[variable.name]
+        assert array.shape == arrays["quantity"].shape
+        is_text = variable.dtype == "str"
+        assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
+
+
+def test_diverged_nodes_are_counted_and_never_averaged():
+    of = [node({"seed": s}, trace=1.0) for s in range(3)]
+    of.append(node({"seed": 3}, trace=1e9, diverged=True))
+    of.append(node({"seed": 4}, diverged=True))
+    row = table(of)["trace"]
+    assert (row["mean"], row["sd"], row["count"], row["diverged"]) == (1.0, 0.0, 3, 2)
+
+
+def test_where_all_diverged_the_row_stays_and_holds_nan():
+    of = [node({"seed": s}, diverged=True) for s in range(2)]
+    rows = table(of, quantities=["trace", "eigenvalues"])
+    assert list(rows) == ["trace", "eigenvalues"]
+    for row in rows.values():
+        assert (row["count"], row["diverged"]) == (0, 2)
+        assert np.isnan([row[name] for name in COLUMNS]).all()
+
+
+def test_diverged_nodes_keep_the_rows_of_the_elements_they_hold():
+    of = [node({"seed": 0}, eigenvalues=[np.nan, np.nan], diverged=True)]
+    rows = table(of, quantities="eigenvalues")
+    assert list(rows) == ["eigenvalues[0]", "eigenvalues[1]"]
+
+
+def test_a_value_that_is_not_finite_is_left_out_and_counted():
+    values = [1.0, np.nan, 3.0, np.inf]
+    row = table([node({"seed": s}, trace=v) for s, v in enumerate(values)])["trace"]
+    assert (row["mean"], row["count"], row["nonfinite"]) == (2.0, 2, 2)
+
+
+def test_one_node_has_a_mean_but_no_spread():
+    row = table([node({"seed": 0}, trace=2.0)])["trace"]
+    assert (row["mean"], row["count"]) == (2.0, 1)
+    assert np.isnan([row[name] for name in COLUMNS[1:]]).all()
+
+
+def test_booleans_become_shares_integers_numbers_and_text_is_skipped():
+    of = [
+        node({"seed": s}, converged=s > 0, steps=10 * s, note="word") for s in range(4)
+    ]
+    rows = table(of)
+    assert rows["converged"]["mean"] == 0.75
+    assert rows["steps"]["mean"] == 15.0
+    assert "note" not in rows
+
+
+def test_elements_are_numbered_or_named_by_their_text_labels():
+    of = [
+        node(
+            {"seed": s},
+            rank=[1, 2],
+            eigenvalues=[3.0 + s, 1.0],
+            layer=["0.weight", "0.bias"],
+            layer_trace=[5.0, 6.0],
+            blocks=[[1.0, 2.0], [3.0, 4.0]],
+        )
+        for s in range(2)
+    ]
+    rows = table(of)
+    means = {name: row["mean"] for name, row in rows.items() if "[" in name}
+    assert means == {
+        "eigenvalues[0]": 3.5,
+        "eigenvalues[1]": 1.0,
+        "layer_trace[0.weight]": 5.0,
+        "layer_trace[0.bias]": 6.0,
+        "blocks[0.weight,0]": 1.0,
+        "blocks[0.weight,1]": 2.0,
+        "blocks[0.bias,0]": 3.0,
+        "blocks[0.bias,1]": 4.0,
+    }
+
+
+def test_an_element_that_only_some_nodes_have_counts_those():
+    of = [node({"seed": s}, eigenvalues=np.arange(s + 1.0)) for s in range(3)]
+    rows = table(of, quantities=["eigenvalues"])
+    assert [row["count"] for row in rows.values()] == [3, 2, 1]
+    assert [row["nonfinite"] for row in rows.values()] == [0, 0, 0]
+
+
+def test_series_and_files_are_left_out_unless_named():
+    of = [node({"seed": 0}, trace=1.0, train_loss=[1.0, 0.5], picture=[1, 2])]
+    assert not [name for name in table(of) if name.startswith(("train", "pic"))]
+    assert list(table(of, quantities="train_loss")) == [
+        "train_loss[0]",
+        "train_loss[1]",
+    ]
+
+
+def test_a_name_that_two_stages_have_bears_the_stage():
+    of = [
+        node({"seed": 0}, trace=1.0),
+        node({"seed": 0}, stage="second", kind="toy.other", trace=2.0, curvature=3.0),
+    ]
+    rows = table(of, quantities=["trace", "curvature"])
+    means = {name: row["mean"] for name, row in rows.items()}
+    assert means == {"probe.trace": 1.0, "second.trace": 2.0, "curvature": 3.0}
+
+
+def test_each_quantity_uses_the_nodes_of_its_own_stage_once():
+    of = [node({"seed": s}, trace=float(s)) for s in range(4)]
+    alone = node({}, stage="second", kind="toy.other", curvature=3.0, trace=0.0)
+    rows = table([*of, alone, alone, *of], quantities=["trace", "curvature"])
+    assert rows["probe.trace"]["count"] == 4
+    assert rows["curvature"]["count"] == 1
+
+
+def test_the_order_of_the_nodes_changes_no_bit():
+    values = np.random.default_rng(1).lognormal(size=9)
+    of = [node({"seed": s}, trace=v) for s, v in enumerate(values)]
+    assert table(of, quantities="trace") == table(of[::-1], quantities="trace")
+
+
+def test_an_unknown_quantity_is_refused_with_the_nearest_name():
+    with pytest.raises(InputError) as caught:
+        table([node({"seed": 0}, trace=1.0)], quantities=["trase"])
+    assert str(caught.value) == (
+        "quantities: expected measured variables, got 'trase'. Did you mean 'trace'?"
+    )
+
+
+def test_text_is_no_quantity():
+    with pytest.raises(InputError, match=r"quantities: expected .* got 'note'"):
+        table([node({"seed": 0}, note="word")], quantities=["note"])
+
+
+def test_one_axis_and_a_list_of_it_have_one_key():
+    assert form(SummaryParams(over="seed")) == form(SummaryParams(over=["seed"]))
+
+
+@pytest.mark.parametrize("wrong", [{}, {"over": []}, {"over": "a", "confidence": 1.0}])
+def test_parameters_without_an_axis_or_with_full_confidence_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        SummaryParams(**wrong)
