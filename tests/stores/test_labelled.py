@@ -1,0 +1,282 @@
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from curvflow.errors import CorruptPayloadError, RequestError, StoreError
+from curvflow.schemas.variables import Variable
+from curvflow.stores import labelled as module
+from curvflow.stores.labelled import labelled, tree, write
+from curvflow.stores.local import LocalStore
+from curvflow.stores.memory import MemoryStore
+from tests.stores.contract import publish, receipt_of
+
+OUTPUTS = (
+    Variable("trace", "trace of the Hessian", units="loss / parameter^2"),
+    Variable("step", "optimiser step", ("step",), dtype="int64"),
+    Variable("loss", "training loss", ("step",)),
+    Variable("weights", "parameters", ("step", "parameter"), sliced="step"),
+    Variable("inputs", "images", ("sample", "..."), dtype="float32"),
+    Variable("flag", "converged", dtype="bool"),
+    Variable("name", "network", dtype="str"),
+)
+
+
+def tile(seed=0, nodes=2, steps=3, **changes):
+    rng = np.random.default_rng(seed)
+    arrays = {
+        "trace": rng.normal(size=nodes),
+        "step": np.tile(np.arange(steps) * 5, (nodes, 1)),
+        "loss": rng.normal(size=(nodes, steps)),
+        "weights": rng.normal(size=(nodes, steps, 4)),
+        "inputs": rng.normal(size=(nodes, 6, 2, 2)).astype(np.float32),
+        "flag": np.ones(nodes, bool),
+        "name": np.array([f"net {n}" for n in range(nodes)]),
+    }
+    return arrays | changes
+
+
+@pytest.fixture(params=["memory", "folder"])
+def store(request, tmp_path):
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "s")
+
+
+def grid(store, first, second, **changes):
+    """Two rules by two seeds; each rule is a tile."""
+    cells = {}
+    for row, arrays in enumerate((first, second)):
+        receipts = publish(store, arrays, [f"{row}0", f"{row}1"], outputs=OUTPUTS)
+        cells.update({(row, column): one for column, one in enumerate(receipts)})
+    return show(store, cells, **changes)
+
+
+def show(store, cells, **changes):
+    given = {
+        "dims": ("rule", "seed"),
+        "coords": {"rule": ["sgd", "adam"], "seed": [0, 1]},
+        "cells": cells,
+        "statuses": {cell: one.status for cell, one in cells.items() if one},
+        "outputs": OUTPUTS,
+        "attrs": {"study": "xor", "stage": "fit"},
+    }
+    return labelled(store, **(given | changes))
+
+
+def test_every_variable_lies_over_the_axes_with_its_labels_and_units(store):
+    first, second = tile(0), tile(1)
+    dataset = grid(store, first, second)
+    assert dataset.trace.dims == ("rule", "seed")
+    assert dataset.rule.values.tolist() == ["sgd", "adam"]
+    assert dataset.trace.attrs == {
+        "units": "loss / parameter^2",
+        "description": "trace of the Hessian",
+    }
+    assert dataset.attrs == {"study": "xor", "stage": "fit"}
+    assert dataset.weights.dims == ("rule", "seed", "step", "parameter")
+    for name in first:
+        if name != "step":
+            expected = np.stack([first[name], second[name]])
+            np.testing.assert_array_equal(dataset[name].values, expected)
+    assert dataset.inputs.dtype == np.float32
+    assert dataset.flag.dtype == bool
+    assert dataset.name.values[1, 1] == "net 1"
+    assert set(dataset.status.values.flat) == {"ok"}
+
+
+def test_a_coordinate_that_all_nodes_share_labels_the_dimension(store):
+    dataset = grid(store, tile(0), tile(1))
+    assert dataset.step.dims == ("step",)
+    assert dataset.step.values.tolist() == [0, 5, 10]
+    assert dataset.step.attrs["description"] == "optimiser step"
+    picked = dataset.loss.sel(rule="adam", seed=1, step=5)
+    assert picked.item() == tile(1)["loss"][1, 1]
+
+
+def test_coordinates_that_differ_stay_per_node(store):
+    later = tile(1, step=np.array([[0, 6, 12], [0, 5, 10]]))
+    dataset = grid(store, tile(0), later)
+    assert dataset.step.dims == ("rule", "seed", "step")
+    assert dataset.step.values[1, 0].tolist() == [0, 6, 12]
+
+
+def test_further_dimensions_are_named_after_the_variable(store):
+    dataset = grid(store, tile(0), tile(1))
+    dims = ("rule", "seed", "sample", "inputs_1", "inputs_2")
+    assert dataset.inputs.dims == dims
+
+
+def test_shorter_arrays_are_padded_with_nan(store):
+    dataset = grid(store, tile(0, steps=3), tile(1, steps=2))
+    assert dict(dataset.sizes)["step"] == 3
+    assert np.isnan(dataset.loss.values[1, :, 2]).all()
+    assert np.isfinite(dataset.loss.values[1, :, :2]).all()
+    assert dataset.step.dtype == float
+    np.testing.assert_array_equal(dataset.step.values[1, 0], [0, 5, math.nan])
+
+
+def test_arrays_of_fewer_dimensions_are_padded_too(store):
+    flat = tile(1, inputs=np.ones((2, 6, 2), np.float32))
+    dataset = grid(store, tile(0), flat)
+    assert dataset.inputs.shape == (2, 2, 6, 2, 2)
+    assert (dataset.inputs.values[1, ..., 0] == 1).all()
+    assert np.isnan(dataset.inputs.values[1, ..., 1]).all()
+
+
+def test_missing_cells_are_nan_or_empty_and_say_so(store):
+    receipts = publish(store, tile(0), ["a", "b"], outputs=OUTPUTS)
+    cells = {(0, 0): receipts[0], (0, 1): receipts[1], (1, 0): None}
+    dataset = show(store, cells, statuses={(0, 0): "ok", (1, 0): "failed"})
+    assert dataset.status.values.tolist() == [["ok", "missing"], ["failed", "missing"]]
+    np.testing.assert_array_equal(dataset.trace.values[0], tile(0)["trace"])
+    assert np.isnan(dataset.trace.values[1]).all()
+    assert dataset.flag.dtype == float
+    assert dataset.name.values.tolist() == [["net 0", "net 1"], ["", ""]]
+    assert dataset.step.values.tolist() == [0, 5, 10]
+
+
+def test_a_diverged_node_lacks_what_it_did_not_compute(store):
+    some = {name: tile(0)[name] for name in ("step", "loss")}
+    broken = publish(store, some, ["a", "b"], outputs=OUTPUTS, status="diverged")
+    bare = receipt_of(some, 0, status="diverged", payload=None)
+    sound = publish(store, tile(1), ["c"], outputs=OUTPUTS)
+    cells = {(0, 0): broken[0], (0, 1): bare, (1, 0): sound[0], (1, 1): broken[1]}
+    dataset = show(store, cells)
+    assert np.isnan(dataset.trace.values[0, 0])
+    assert np.isfinite(dataset.trace.values[1, 0])
+    assert np.isnan(dataset.loss.values[0, 1]).all()
+    assert dataset.status.values[0, 1] == "diverged"
+
+
+def test_a_stage_without_results_is_all_missing(store):
+    dataset = show(store, {})
+    assert np.isnan(dataset.trace.values).all()
+    assert dataset.loss.shape == (2, 2, 0)
+    assert (dataset.status == "missing").all()
+
+
+def test_a_stage_without_axes_is_laid_out_as_one_node(store):
+    (receipt,) = publish(store, tile(0, nodes=1), ["a"], outputs=OUTPUTS)
+    dataset = show(store, {(): receipt}, dims=(), coords={})
+    assert dataset.trace.item() == tile(0, nodes=1)["trace"][0]
+    assert dataset.loss.dims == ("step",)
+    assert dataset.status.item() == "ok"
+
+
+def test_names_that_an_axis_bears_already_get_a_prefix(store):
+    (receipt,) = publish(store, tile(0, nodes=1), ["a"], outputs=OUTPUTS)
+    dims, coords = ("step", "trace"), {"step": [1], "trace": ["x"]}
+    dataset = show(store, {(0, 0): receipt}, dims=dims, coords=coords)
+    assert dataset.loss.dims == ("step", "trace", "node_step")
+    assert dataset.node_trace.dims == ("step", "trace")
+    assert dataset.node_step.values.ravel().tolist() == [0, 5, 10]
+    assert dataset.step.values.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [([1, 2], "i"), ([1, 2.5], "f"), (["a", "b"], "O"), ([True, 1], "O")],
+)
+def test_labels_keep_their_type(store, labels, kind):
+    dataset = show(store, {}, coords={"rule": labels, "seed": [0, 1]})
+    assert dataset.rule.dtype.kind == kind
+    assert dataset.rule.values.tolist() == labels
+
+
+class Counting(MemoryStore):
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def read(self, receipt, parts):
+        self.asked += [(receipt.key, part) for part in parts]
+        return super().read(receipt, parts)
+
+
+def test_only_what_is_looked_at_is_read():
+    store = Counting()
+    dataset = grid(store, tile(0), tile(1))
+    assert store.asked == [("00", "step")]
+    store.asked.clear()
+    dataset.loss.sel(rule="adam", seed=[1], step=slice(0, 5)).load()
+    assert store.asked == [("11", "loss")]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (0, slice(None), [2, 0]),
+        (slice(None, None, -1), 1, 1),
+        ([1, 0], [1, 0, 0], slice(1, None)),
+        (slice(0, 0), 0, 0),
+        (-1, -1, -1),
+        (np.array([True, False]), slice(None), slice(None, None, 2)),
+    ],
+)
+def test_any_index_gives_what_numpy_gives(store, index):
+    expected = np.stack([tile(0)["loss"], tile(1)["loss"]])
+    for axis, part in enumerate(reversed(index)):
+        expected = expected[(slice(None),) * (2 - axis) + (part,)]
+    lazy = grid(store, tile(0), tile(1)).loss
+    np.testing.assert_array_equal(lazy[index].values, expected)
+
+
+def test_a_lost_payload_is_an_error_and_never_nan(store):
+    receipt = receipt_of(tile(0), 0, payload="f" * 64, outputs=OUTPUTS)
+    with pytest.raises(CorruptPayloadError, match="ffffffffffff"):
+        show(store, {(0, 0): receipt})
+
+
+def test_stages_hang_under_one_root(store):
+    both = tree({"fit": grid(store, tile(0), tile(1)), "probe": xr.Dataset()})
+    assert set(both.children) == {"fit", "probe"}
+    assert both["fit/trace"].shape == (2, 2)
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_what_is_written_reads_back(store, tmp_path, suffix):
+    dataset = grid(store, tile(0), tile(1, steps=2), attrs={"run": 3, "of": {"a": 1}})
+    path = tmp_path / "out" / f"fit{suffix}"
+    for _ in range(2):  # the second replaces the first
+        write(dataset, path)
+    options = {"consolidated": False} if suffix == ".zarr" else {}
+    engine = "zarr" if suffix == ".zarr" else "h5netcdf"
+    with xr.open_dataset(path, engine=engine, **options) as back:
+        back.load()
+    for name in dataset.variables:
+        np.testing.assert_array_equal(back[name].values, dataset[name].values)
+    assert back.trace.attrs["units"] == "loss / parameter^2"
+    assert back.attrs["of"] == '{"a": 1}'
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_mixed_labels_are_written_as_text(store, tmp_path):
+    dataset = show(store, {}, coords={"rule": [True, "b"], "seed": [0, 1]})
+    for suffix in (".nc", ".zarr"):
+        write(dataset, tmp_path / f"x{suffix}")
+    with xr.open_dataset(tmp_path / "x.nc", engine="h5netcdf") as back:
+        assert back.rule.values.tolist() == ["True", "b"]
+
+
+def test_a_dataset_that_cannot_be_read_leaves_no_file(tmp_path):
+    store = MemoryStore()
+    dataset = grid(store, tile(0), tile(1))
+    store._payloads.clear()
+    for suffix in (".nc", ".zarr"):
+        with pytest.raises(CorruptPayloadError):
+            write(dataset, tmp_path / f"x{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_library_is_named_with_the_remedy(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(RequestError, match=r"pip install 'curvflow\[export\]'"):
+        write(xr.Dataset(), tmp_path / "x.nc")
+
+
+def test_another_suffix_or_a_forbidden_place_is_refused(tmp_path):
+    with pytest.raises(RequestError, match=r"ends in \.nc or \.zarr"):
+        write(xr.Dataset(), tmp_path / "x.csv")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="file"):
+        write(xr.Dataset(), tmp_path / "file" / "x.nc")
