@@ -1,7 +1,7 @@
 import pytest
-from tests.stores.contract import StoreContract
 
 from curvflow.stores.memory import MemoryStore
+from tests.stores.contract import StoreContract
 
 
 class TestMemoryStore(StoreContract):
