@@ -1,0 +1,191 @@
+"""Records as plain aligned text, for people at a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+
+WIDTH = 80
+GAP = "  "
+DIGITS = 4  # significant, where no standard error says how many there are
+# Columns of a table that are known as well as the mean is.
+LIKE_THE_MEAN = ("mean", "sd", "sem", "low", "high")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as text.
+
+    Attributes:
+        field: its name.
+        units: its units.
+        cells: one text per row.
+        is_number: numbers are set flush right.
+        is_key: belongs to what tells the rows apart.
+    """
+
+    field: str
+    units: str
+    cells: list[str]
+    is_number: bool
+    is_key: bool
+
+    @property
+    def width(self) -> int:
+        """Characters needed."""
+        return max(map(len, (self.field, self.units, *self.cells)))
+
+    def with_units(self) -> str:
+        """Return the first cell with its units."""
+        return f"{self.cells[0]} {self.units}".rstrip()
+
+    def lines(self, *, with_units: bool) -> list[str]:
+        """Return heading and cells, all of one width."""
+        texts = [self.field, *([self.units] if with_units else []), *self.cells]
+        if self.is_number:
+            return [text.rjust(self.width) for text in texts]
+        return [text.ljust(self.width) for text in texts]
+
+
+def render(records: Rows, units: Mapping[str, str]) -> str:
+    """Lay records out in columns; those with other fields form a table of their own.
+
+    What is the same in all rows is said once above the table. A table wider than 80
+    columns goes on below itself. Numbers have the digits that the standard error in the
+    column `sem`, or that of their name with `_sem`, leaves them.
+
+    Args:
+        records: as from `schemas.records`.
+        units: units per field.
+
+    Returns:
+        Several lines; nothing without records.
+    """
+    tables: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for record in records:
+        tables.setdefault(tuple(record), []).append(record)
+    return "\n\n".join(
+        "\n".join(_table(fields, rows, units)) for fields, rows in tables.items()
+    )
+
+
+def _table(
+    fields: Sequence[str], rows: Rows, units: Mapping[str, str]
+) -> Iterator[str]:
+    columns = _columns(fields, rows, units)
+    if len(rows) == 1:
+        width = max(len(one.field) for one in columns)
+        yield from (f"{one.field:<{width}}{GAP}{one.with_units()}" for one in columns)
+        return
+    same = [one for one in columns if len(set(one.cells)) == 1]
+    varying = [one for one in columns if one not in same]
+    if same:
+        yield from _wrapped([f"{one.field} = {one.with_units()}" for one in same])
+    sections = _sections(varying, rows)
+    for part in sections:
+        yield ""
+        yield from _table([one.field for one in varying], part, units)
+    for number, block in enumerate(_blocks(varying) if not sections else ()):
+        yield from [""] if number else []
+        yield from _lines(block)
+
+
+def _sections(columns: Sequence[Column], rows: Rows) -> list[Rows]:
+    """Return the rows by the first label, if too wide together and these are few."""
+    if sum(one.width + len(GAP) for one in columns) - len(GAP) <= WIDTH:
+        return []
+    parts: dict[str, list[Mapping[str, Any]]] = {}
+    for cell, row in zip(columns[0].cells, rows, strict=True):
+        parts.setdefault(cell, []).append(row)
+    few = columns[0].is_key and len(parts) ** 2 < len(rows)
+    return list(parts.values()) if few else []
+
+
+def _wrapped(items: Sequence[str]) -> Iterator[str]:
+    line = items[0]
+    for item in items[1:]:
+        if len(line) + len(item) + 2 > WIDTH:
+            yield f"{line},"
+            line = item
+        else:
+            line = f"{line}, {item}"
+    yield line
+
+
+def _columns(
+    fields: Sequence[str], rows: Rows, units: Mapping[str, str]
+) -> list[Column]:
+    columns, leading = [], True
+    for field in fields:
+        values = [row[field] for row in rows]
+        # Axes, dimensions and names at the front tell the rows apart.
+        named = field != "units" and not _has_fractions(values)
+        leading = leading and (field not in units or named)
+        # Where each row has its own units, the columns have none.
+        shown = "" if "units" in rows[0] else units.get(field, "")
+        columns.append(
+            Column(
+                field,
+                "" if shown == "1" else shown,
+                [_cell(row[field], _error(field, row)) for row in rows],
+                all(isinstance(v, int | float) for v in values),
+                leading,
+            )
+        )
+    return columns
+
+
+def _has_fractions(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, float) for value in values)
+
+
+def _error(field: str, row: Mapping[str, Any]) -> float:
+    """Return the standard error that bounds a field's digits, else NaN."""
+    name = field.removesuffix("_sem")
+    sem = row.get("sem" if field in LIKE_THE_MEAN else f"{name}_sem")
+    return sem if isinstance(sem, float) and 0 < sem < math.inf else math.nan
+
+
+def _cell(value: Any, error: float) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return "" if value is None else " ".join(str(value).split())
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    exponent = _exponent(value, DIGITS)
+    last = exponent - DIGITS + 1 if math.isnan(error) else _exponent(error, 2) - 1
+    if -5 < exponent < 6 and last <= 0:
+        return f"{value:.{-last}f}"
+    digits, _, power = f"{value:.{max(exponent - last, 0)}e}".partition("e")
+    return f"{digits}e{int(power)}"
+
+
+def _exponent(value: float, digits: int) -> int:
+    """Return the power of ten of the first digit, once rounded to some digits."""
+    return int(f"{value:.{digits - 1}e}".partition("e")[2])
+
+
+def _blocks(columns: Sequence[Column]) -> Iterator[list[Column]]:
+    """Yield columns to the width, each time after those that tell the rows apart."""
+    keys = [one for one in columns if one.is_key]
+    block, used = list(keys), sum(one.width + len(GAP) for one in keys)
+    room = used
+    for one in columns[len(keys) :]:
+        if len(block) > len(keys) and room + one.width > WIDTH:
+            yield block
+            block, room = list(keys), used
+        block.append(one)
+        room += one.width + len(GAP)
+    yield block
+
+
+def _lines(columns: Sequence[Column]) -> Iterator[str]:
+    with_units = any(one.units for one in columns)
+    texts = [one.lines(with_units=with_units) for one in columns]
+    for line in zip(*texts, strict=True):
+        yield GAP.join(line).rstrip()
