@@ -1,0 +1,113 @@
+"""Profiles and `--set`: named and single changes of a study's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import NoReturn
+
+from curvflow.errors import StudyError, nearest
+from curvflow.schemas.document import Document
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.written import Spot, Written, has_part, parse, shown
+
+
+def resolve(
+    document: Document, profile: str | None, overrides: Sequence[str]
+) -> Document:
+    """Apply a profile, then overrides; the profiles themselves are left out.
+
+    Profiles that are not asked for are tried as well, so that a typo in the nightly
+    one does not wait for the night.
+
+    Args:
+        document: the study as written.
+        profile: name of a profile, or None.
+        overrides: each `a.b=c`, applied in order.
+
+    Returns:
+        The resolved study.
+
+    Raises:
+        StudyError: there is no such profile, an override is not of this form, or its
+            path leads nowhere.
+    """
+    entries = dict(document.root.value)
+    entries.pop("profiles", None)
+    plain = Written(entries, document.root.place, dict(document.root.keys))
+    profiles = {str(name): name for name in document.mapping(("profiles",))}
+    if profile is not None and profile not in profiles:
+        raise StudyError(
+            "profiles",
+            f"expected a profile of the study, got {shown(profile)}",
+            place=f"--profile {profile}",
+            hint=nearest(profile, profiles),
+        )
+    resolved = plain
+    for text, name in profiles.items():
+        changed = _with_profile(document, name, deepcopy(plain))
+        resolved = changed if text == profile else resolved
+    for override in overrides:
+        _override(resolved, override)
+    return Document(resolved)
+
+
+def _with_profile(document: Document, name: Label, root: Written) -> Written:
+    path = ("profiles", name)
+    for target, value in document.mapping(path).items():
+        spot = document.place((*path, target), key=True)
+        _put(root, str(target), deepcopy(value), spot)
+    return root
+
+
+def _override(root: Written, override: str) -> None:
+    target, equals, text = override.partition("=")
+    spot = f"--set {' '.join(override.split())}"
+    value = parse(text, lambda line, column: spot) if equals else None
+    if value is None or not target.strip():
+        raise StudyError(
+            "",
+            f"expected path=value, got {shown(override)}",
+            place="--set",
+            hint="Write it as axes.seed=3; null stands for no value.",
+        )
+    _put(root, target.strip(), value, spot)
+
+
+def _put(root: Written, target: str, value: Written, spot: Spot) -> None:
+    """Set a value; all but the last part of its path must be there already."""
+    *parents, last = target.split(".")
+    item, where = root, "the study"
+    for depth, name in enumerate(parents):
+        key = _key(item, name)
+        if key is None:
+            _refuse(target, item, name, where, spot)
+        item, where = item.value[key], ".".join(parents[: depth + 1])
+    found = _key(item, last)
+    if found is None and not (isinstance(item.value, dict) and last):
+        _refuse(target, item, last, where, spot)
+    key = last if found is None else found
+    item.value[key] = value
+    if isinstance(item.value, dict):
+        item.keys[key] = spot
+
+
+def _key(item: Written, name: str) -> Label | None:
+    if isinstance(item.value, dict):
+        return next((key for key in item.value if str(key) == name), None)
+    if name.isdecimal() and has_part(item, int(name)):
+        return int(name)
+    return None
+
+
+def _refuse(target: str, item: Written, name: str, where: str, spot: Spot) -> NoReturn:
+    message = f"expected a key of {where}, got '{name}'"
+    if isinstance(item.value, dict):
+        hint = nearest(name, map(str, item.value))
+    elif isinstance(item.value, list):
+        message = f"expected an index below {len(item.value)} in {where}, got '{name}'"
+        hint = "Indices start at 0."
+    else:
+        message = f"expected a mapping in {where}, got {shown(item.value)}"
+        hint = f"Set {where} as a whole."
+    raise StudyError(target, message, place=spot, hint=hint)
