@@ -1,0 +1,176 @@
+"""Pydantic's error types in the words of a study's author."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from curvflow.errors import nearest
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.written import shown
+
+_PLAIN = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "int_type": "an integer",
+    "list_type": "a list",
+    "mapping_type": "a mapping",
+    "missing": "a value",
+    "model_attributes_type": "a mapping",
+    "model_type": "a mapping",
+    "none_required": "null",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "union_tag_not_found": "a mapping",
+}
+_BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+_LENGTHS = {
+    "string_too_long": "text of at most {max_length} characters",
+    "string_too_short": "text of at least {min_length} characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "multiple_of": "a multiple of {multiple_of}",
+    "too_long": "a list of at most {max_length} values",
+    "too_short": "a list of at least {min_length} values",
+}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What was expected and found.
+
+    Attributes:
+        expected: such as `an integer`.
+        got: such as `'64'`.
+        hint: what to do.
+        sentence: the whole message, where the model itself words it.
+    """
+
+    expected: str
+    got: str
+    hint: str = ""
+    sentence: str = ""
+
+    @property
+    def message(self) -> str:
+        """`expected <what>, got <value>`."""
+        return self.sentence or f"expected {self.expected}, got {self.got}"
+
+    def of_key(self, key: Label, known: Iterable[str]) -> Wording:
+        """Say that a key is wrong, its value whatever it is.
+
+        Args:
+            key: as it was written.
+            known: the keys there are, if that is known.
+
+        Returns:
+            The new words.
+        """
+        names = list(known)
+        expected = "a key that is known here" if names else self.expected
+        hint = nearest(str(key), names)
+        return replace(self, expected=expected, got=shown(key), hint=hint)
+
+    def of_forms(self, names: Iterable[str]) -> Wording:
+        """Say that a mapping does not tell which of several forms it has.
+
+        Args:
+            names: of the forms.
+
+        Returns:
+            The new words.
+        """
+        forms = ", ".join(repr(name) for name in names)
+        return replace(self, expected=f"one of the forms {forms}") if forms else self
+
+    def joined(self, others: Iterable[Wording]) -> Wording:
+        """Say that a value fits none of several descriptions.
+
+        Args:
+            others: of the same value, by the other branches of its union.
+
+        Returns:
+            One wording for all.
+        """
+        every = dict.fromkeys(wording.expected for wording in (self, *others))
+        hints = [wording.hint for wording in (self, *others) if wording.hint]
+        return replace(self, expected=" or ".join(every), hint="".join(hints[:1]))
+
+
+def worded(detail: Any) -> Wording:
+    """Put one of pydantic's errors into words.
+
+    Args:
+        detail: an entry of `ValidationError.errors()`.
+
+    Returns:
+        The words.
+    """
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    if kind in ("value_error", "assertion_error"):
+        return _own_words(str(context["error"]), value)
+    if kind == "missing":
+        return Wording(_PLAIN[kind], "none")
+    if kind == "union_tag_invalid":
+        return _choice(context["expected_tags"], context["tag"])
+    if kind in ("literal_error", "enum"):
+        return _choice(context["expected"], value)
+    expected = _expected(kind, context, detail["msg"])
+    return Wording(expected, shown(value), _hint(expected, value))
+
+
+def _own_words(text: str, value: object) -> Wording:
+    # Validators of our own say `expected <what>, got <value>. <What to do.>` already.
+    message, _, hint = text.rstrip(".").partition(". ")
+    if not message.startswith("expected"):
+        message = f"expected a valid value, got {shown(value)} ({message})"
+    return Wording("", "", f"{hint}." if hint else "", message)
+
+
+def _choice(expected: str, value: object) -> Wording:
+    names = re.findall(r"'([^']*)'", expected)
+    listed = expected.replace(" or ", ", ")
+    hint = nearest(str(value), names) if isinstance(value, str) else ""
+    what = f"one of {listed}" if "," in listed else listed
+    # The names are in the message already: a hint is worth a line if one is close.
+    return Wording(what, shown(value), hint if hint.startswith("Did") else "")
+
+
+def _expected(kind: str, context: Any, message: str) -> str:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in _LENGTHS:
+        return _LENGTHS[kind].format(**context)
+    for name, words in _BOUNDS.items():
+        if name in context:
+            bound = context[name]
+            number = "an integer" if isinstance(bound, int) else "a number"
+            return f"{number} {words} {bound:.6g}"
+    words = re.sub(r"^Input should be (a valid )?", "", message)
+    return words if words != message else f"a valid value ({message})"
+
+
+def _hint(expected: str, value: object) -> str:
+    number = {"an integer": int, "a number": float}.get(expected)
+    if number is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return f"Write {value:.0f}."
+    return (
+        "Remove the quotes." if isinstance(value, str) and _reads(number, value) else ""
+    )
+
+
+def _reads(number: Callable[[str], object], text: str) -> bool:
+    try:
+        number(text)
+    except ValueError:
+        return False
+    return True
