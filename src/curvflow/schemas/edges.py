@@ -1,0 +1,119 @@
+"""The types of edges: what an input takes, and which stages return it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from curvflow.schemas.document import Document
+from curvflow.schemas.draft import Draft
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import NodeData, Numbers
+from curvflow.schemas.order import input_path
+from curvflow.schemas.variables import Variable
+
+Inputs = Mapping[str, tuple[str, ...]]
+
+
+def numbers(kind: Kind) -> list[Variable]:
+    """List the variables of a kind that are numbers of a size to be looked at.
+
+    Args:
+        kind: the declaration.
+
+    Returns:
+        Its variables but text, bulk and files.
+    """
+    return [v for v in kind.outputs if v.dtype != "str" and not (v.bulk or v.file)]
+
+
+def fits(edge: type[NodeData], producer: Kind) -> bool:
+    """Tell whether a kind's result may be taken as an edge type.
+
+    Args:
+        edge: the type taken.
+        producer: the kind that returns the result.
+
+    Returns:
+        Whether it is of that type; whatever has numbers counts as `Numbers`.
+    """
+    if issubclass(producer.returns, edge):
+        return True
+    return edge is Numbers and bool(numbers(producer))
+
+
+def resolve_inputs(
+    document: Document,
+    draft: Draft,
+    drafts: Mapping[str, Draft],
+    done: Mapping[str, Inputs],
+) -> Inputs:
+    """Fill in the inputs that follow others, and check what is taken.
+
+    Args:
+        document: the resolved study.
+        draft: the consumer.
+        drafts: all stages.
+        done: the resolved inputs of its producers.
+
+    Returns:
+        Per input the stages taken.
+
+    Raises:
+        StudyError: an input is missing, or a stage does not return what is taken.
+    """
+    inputs = {}
+    for name, declared in draft.kind.inputs.items():
+        if name in draft.given:
+            inputs[name] = draft.given[name]
+        elif declared.follows in draft.given:
+            inputs[name] = _followed(document, draft, name, done)
+        else:
+            message = (
+                f"expected a stage that returns {declared.edge.__name__}, got none"
+            )
+            hint = _candidates(draft, name, drafts)
+            raise document.complain(("stages", draft.name, name), message, hint)
+        _check_edge(document, draft, name, inputs[name], drafts)
+    return inputs
+
+
+def _followed(
+    document: Document, draft: Draft, name: str, done: Mapping[str, Inputs]
+) -> tuple[str, ...]:
+    declared = draft.kind.inputs[name]
+    sources = draft.given[str(declared.follows)]
+    found = [stage for source in sources for stage in done[source].get(name, ())]
+    names = tuple(dict.fromkeys(found))
+    if names and (len(names) == 1 or declared.many):
+        return names
+    got = ", ".join(names) or "none"
+    message = f"expected the one '{name}' of {', '.join(sources)}, got {got}"
+    path = ("stages", draft.name, name)
+    raise document.complain(path, message, f"Give '{name}' here.")
+
+
+def _check_edge(
+    document: Document,
+    draft: Draft,
+    name: str,
+    producers: tuple[str, ...],
+    drafts: Mapping[str, Draft],
+) -> None:
+    edge = draft.kind.inputs[name].edge
+    for index, producer in enumerate(producers):
+        kind = drafts[producer].kind
+        if not fits(edge, kind):
+            path = input_path(document, draft.name, name, index)
+            message = (
+                f"expected a stage that returns {edge.__name__}, got '{producer}', "
+                f"whose kind {kind.name} returns {kind.returns.__name__}"
+            )
+            hint = _candidates(draft, name, drafts)
+            raise document.complain(path, message, hint)
+
+
+def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
+    edge = draft.kind.inputs[name].edge
+    others = [other for other in drafts.values() if other.name != draft.name]
+    found = [f"'{other.name}'" for other in others if fits(edge, other.kind)]
+    return f"Of these there are: {', '.join(found)}." if found else "There is none."
