@@ -1,0 +1,144 @@
+"""`expect:`, known values with their sources, to be set beside what is measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, ValidationError, model_validator
+
+from curvflow.errors import nearest
+from curvflow.schemas.axes import Axis
+from curvflow.schemas.complaints import complaints
+from curvflow.schemas.document import Document
+from curvflow.schemas.edges import numbers
+from curvflow.schemas.nodes import Label, Table
+from curvflow.schemas.params import Params
+from curvflow.schemas.stage import Stage
+from curvflow.schemas.wiring import EPOCH
+from curvflow.schemas.written import Path, shown
+
+Limits = Annotated[tuple[float, float], Field(strict=False)]
+
+
+class Expectation(Params):
+    """A known value of a quantity, and how far from it a result may be."""
+
+    stage: str = Field(description="stage that measures it")
+    where: dict[str, Label] = Field(
+        default_factory=dict, description="label per axis; axes left out mean all"
+    )
+    quantity: str = Field(description="variable, or quantity of a table")
+    value: float = Field(description="the value known")
+    sd: float | None = Field(None, gt=0, description="its standard deviation")
+    within: float | Limits | None = Field(
+        None, description="largest difference from it, or the limits [low, high]"
+    )
+    source: str = Field(min_length=1, description="where it is from")
+
+    @model_validator(mode="after")
+    def _one_tolerance(self) -> Expectation:
+        if (self.sd is None) == (self.within is None):
+            got = "neither" if self.sd is None else "both"
+            raise ValueError(f"expected one of 'sd' and 'within', got {got}")
+        low, high = self.limits or (0.0, 1.0)
+        if low > high:
+            raise ValueError(f"expected limits in order, got {shown([low, high])}")
+        return self
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """Smallest and largest value allowed, where `within` states them."""
+        if self.within is None or isinstance(self.within, tuple):
+            return self.within
+        return self.value - self.within, self.value + self.within
+
+
+def read_expectations(
+    document: Document, stages: Mapping[str, Stage], axes: Mapping[str, Axis]
+) -> tuple[Expectation, ...]:
+    """Read what the study expects.
+
+    Args:
+        document: the resolved study.
+        stages: its stages.
+        axes: its axes.
+
+    Returns:
+        The expectations in the order written.
+
+    Raises:
+        StudyError: an entry is badly formed, or its stage, axis, label or quantity
+            does not exist.
+    """
+    item = document.at(("expect",))
+    if item is None:
+        return ()
+    if not isinstance(item.value, list):
+        message = f"expected a list, got {shown(item.plain())}"
+        raise document.complain(("expect",), message)
+    return tuple(
+        _read(document, index, stages, axes) for index in range(len(item.value))
+    )
+
+
+def _read(
+    document: Document,
+    index: int,
+    stages: Mapping[str, Stage],
+    axes: Mapping[str, Axis],
+) -> Expectation:
+    path = ("expect", index)
+    entry = {key: item.plain() for key, item in document.mapping(path).items()}
+    document.refuse_unknown(path, Expectation.model_fields, "a key of an expectation")
+    try:
+        found = Expectation.model_validate(entry)
+    except ValidationError as error:
+        first = complaints(error, Expectation, entry)[0]
+        wording = first.wording
+        full = (*path, *first.path)
+        raise document.complain(
+            full, wording.message, wording.hint, key=first.key
+        ) from None
+    if found.stage not in stages:
+        message = f"expected a stage of the study, got {shown(found.stage)}"
+        hint = nearest(found.stage, stages)
+        raise document.complain((*path, "stage"), message, hint)
+    _check_where(document, path, found, stages[found.stage], axes)
+    _check_quantity(document, path, found, stages)
+    return found
+
+
+def _check_where(
+    document: Document,
+    path: Path,
+    found: Expectation,
+    stage: Stage,
+    axes: Mapping[str, Axis],
+) -> None:
+    for axis, label in found.where.items():
+        full = (*path, "where", axis)
+        if axis not in stage.dims:
+            message = f"expected a dimension of '{stage.name}', got {shown(axis)}"
+            hint = nearest(axis, stage.dims) or "It has none."
+            raise document.complain(full, message, hint, key=True)
+        if axis != EPOCH and label not in axes[axis].labels:
+            message = f"expected a label of axis '{axis}', got {shown(label)}"
+            labels = map(str, axes[axis].labels)
+            raise document.complain(full, message, nearest(str(label), labels))
+
+
+def _check_quantity(
+    document: Document, path: Path, found: Expectation, stages: Mapping[str, Stage]
+) -> None:
+    stage = stages[found.stage]
+    known = {variable.name for variable in numbers(stage.kind)}
+    if issubclass(stage.kind.returns, Table):
+        producers = [name for names in stage.inputs.values() for name in names]
+        known |= {v.name for name in producers for v in numbers(stages[name].kind)}
+    # A table adds the stage or the element where a variable alone is not unique.
+    if known.isdisjoint(re.findall(r"\w+", found.quantity)):
+        message = f"expected a quantity of '{stage.name}', got '{found.quantity}'"
+        hint = nearest(found.quantity, known)
+        raise document.complain((*path, "quantity"), message, hint)

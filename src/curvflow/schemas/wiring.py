@@ -1,0 +1,150 @@
+"""Connect stages: infer dimensions, check what is reduced and selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from curvflow.errors import nearest
+from curvflow.schemas.axes import Axis
+from curvflow.schemas.document import Document
+from curvflow.schemas.draft import Draft
+from curvflow.schemas.edges import resolve_inputs
+from curvflow.schemas.stage import Stage
+from curvflow.schemas.written import Path, shown
+
+EPOCH = "epoch"
+# Averages over an axis, so every stage taken must have it; others may have it or not.
+_OVER = "over"
+
+
+def connect(
+    document: Document, axes: Mapping[str, Axis], drafts: Mapping[str, Draft]
+) -> dict[str, Stage]:
+    """Connect stages to their inputs and infer their dimensions.
+
+    Args:
+        document: the resolved study.
+        axes: the study's axes.
+        drafts: the stages as written, producers first.
+
+    Returns:
+        The finished stages in the same order.
+
+    Raises:
+        StudyError: an input is missing or of the wrong type, a parameter is wrong at
+            some label, or an axis or variable named is not that of the inputs.
+    """
+    stages: dict[str, Stage] = {}
+    for draft in drafts.values():
+        done = {name: stage.inputs for name, stage in stages.items()}
+        inputs = resolve_inputs(document, draft, drafts, done)
+        named = {name for names in inputs.values() for name in names}
+        producers = [stages[name] for name in stages if name in named]
+        own = _in_order(axes, {r.axis.name for r in draft.template.references})
+        stage = Stage(
+            draft.name,
+            draft.kind,
+            inputs,
+            own_axes=own,
+            dims=own,
+            reduced=(),
+            at=draft.at,
+            template=draft.template,
+            document=document,
+        )
+        stages[draft.name] = _with_dims(stage, producers, axes)
+    return stages
+
+
+def _in_order(axes: Mapping[str, Axis], names: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in (*axes, EPOCH) if name in names)
+
+
+def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -> Stage:
+    for labels in stage.template.samples():
+        stage.params(labels)
+    taken = {dim for producer in producers for dim in producer.dims}
+    named = set(_reduced(stage, producers))
+    _check_selected(stage, producers)
+    added = {EPOCH} if stage.at.adds_epoch else set()
+    dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
+    _check_collisions(stage, dims)
+    return replace(stage, dims=dims, reduced=_in_order(axes, taken & named))
+
+
+def _check_collisions(stage: Stage, dims: tuple[str, ...]) -> None:
+    inner = {name for v in stage.kind.outputs for name in (v.name, *v.dims)}
+    for axis in dims:
+        if axis in inner and axis != EPOCH:
+            message = (
+                f"expected a name that no variable or dimension of stage "
+                f"'{stage.name}' has, got '{axis}'"
+            )
+            path = ("axes", axis)
+            raise stage.document.complain(path, message, "Rename the axis.", key=True)
+
+
+def _values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
+    # Every name that a parameter holds at some label, with where it is written.
+    for labels in stage.template.samples():
+        value = getattr(stage.params(labels), name)
+        if isinstance(value, str):
+            yield (name,), value
+        elif value is not None:
+            written = stage.document.at(("stages", stage.name, name))
+            single = written is None or not isinstance(written.value, list)
+            for index, item in enumerate(value):
+                yield (name,) if single else (name, index), item
+
+
+def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
+    for name in stage.kind.reduces:
+        for reference in stage.template.references:
+            if reference.path[0] == name:
+                message = (
+                    f"expected the name of an axis, got ${{{reference.axis.name}}}"
+                )
+                raise stage.complain(reference.path, message, "Write the name itself.")
+        for path, axis in _values(stage, name):
+            if axis in stage.own_axes:
+                message = f"expected an axis that no parameter names, got '{axis}'"
+                hint = f"Remove ${{{axis}}} from this stage."
+                raise stage.complain(path, message, hint)
+            if name == _OVER:
+                _check_everywhere(stage, producers, path, axis)
+            else:
+                _check_somewhere(stage, producers, path, axis)
+            yield axis
+
+
+def _check_everywhere(
+    stage: Stage, producers: list[Stage], path: Path, axis: str
+) -> None:
+    for producer in producers:
+        known = producer.dims
+        if axis not in known:
+            message = f"expected a dimension of '{producer.name}', got {shown(axis)}"
+            hint = nearest(axis, known) or "It has none."
+            raise stage.complain(path, message, hint)
+
+
+def _check_somewhere(
+    stage: Stage, producers: list[Stage], path: Path, axis: str
+) -> None:
+    # The curves of a training run along epochs without being spread over nodes.
+    inner = {dim for p in producers for v in p.kind.outputs for dim in v.dims}
+    known = {dim for p in producers for dim in p.dims} | (inner & {EPOCH})
+    if axis not in known:
+        message = f"expected a dimension of the stages taken, got {shown(axis)}"
+        raise stage.complain(path, message, nearest(axis, known) or "They have none.")
+
+
+def _check_selected(stage: Stage, producers: list[Stage]) -> None:
+    known = {v.name for producer in producers for v in producer.kind.outputs}
+    for name in stage.kind.selects:
+        for path, variable in _values(stage, name):
+            if variable not in known:
+                message = f"expected a variable of the stages taken, got '{variable}'"
+                raise stage.complain(path, message, nearest(variable, known))
