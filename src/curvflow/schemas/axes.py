@@ -12,7 +12,7 @@ from curvflow.schemas.written import Path, Written, shown
 
 # Dimensions and columns that curvflow itself gives to results.
 RESERVED = ("epoch", "node", "quantity", "reason", "slot", "stage", "status")
-_MOST_VALUES = 1_000_000
+MOST_VALUES = 1_000_000
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -94,12 +94,12 @@ def _axis(document: Document, name: str, item: Written) -> Axis:
         return Axis(name, tuple(item.value), values, "mapping")
     if isinstance(item.value, list):
         return _listed(document, path, item)
-    if type(item.value) is int and 1 <= item.value <= _MOST_VALUES:
+    if type(item.value) is int and 1 <= item.value <= MOST_VALUES:
         numbers = tuple(range(item.value))
         return Axis(name, numbers, numbers, "count")
     what = "a list, a mapping of labels to values, or a count"
     if type(item.value) is int:
-        what = f"a count from 1 to {_MOST_VALUES}"
+        what = f"a count from 1 to {MOST_VALUES}"
     raise document.complain(path, f"expected {what}, got {shown(item.value)}")
 
 

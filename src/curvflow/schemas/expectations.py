@@ -35,7 +35,7 @@ class Expectation(Params):
     within: float | Limits | None = Field(
         None, description="largest difference from it, or the limits [low, high]"
     )
-    source: str = Field(min_length=1, description="where it is from")
+    source: str = Field("", description="where it is from: paper, table, equation")
 
     @model_validator(mode="after")
     def _one_tolerance(self) -> Expectation:
