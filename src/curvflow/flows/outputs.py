@@ -97,20 +97,12 @@ def view_records(
     Raises:
         CorruptPayloadError: a result cannot be read.
     """
-    wanted = _wanted(view, variables)
+    wanted = [variable.name for variable in view.kind.chosen(variables)]
     nodes = [
         (view.coords(n), view.status(n), _arrays(store, receipt, wanted))
         for n, receipt in enumerate(view.receipts)
     ]
     return records(nodes, view.kind.outputs, variables=variables)
-
-
-def _wanted(view: View, variables: Sequence[str] | None) -> list[str]:
-    outputs = view.kind.outputs
-    chosen = [v for v in outputs if (v.name in variables if variables else v.tabular)]
-    dims = {dim for variable in chosen for dim in variable.dims}
-    chosen += [v for v in outputs if v.dims == (v.name,) and v.name in dims]
-    return list(dict.fromkeys(v.name for v in chosen))
 
 
 def _arrays(

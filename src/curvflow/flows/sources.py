@@ -10,6 +10,7 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study import Stage
+from curvflow.schemas.variables import Variable
 
 
 class Source:
@@ -81,9 +82,19 @@ class Source:
         selected = _selected(self._stage.kind, params)
         memo = (epoch, *selected)
         if memo not in self._parts:
-            names = self._edge.takes or selected
-            self._parts[memo] = _part_names(node.kind, names, epoch)
+            variables = self._variables(node.kind, selected)
+            self._parts[memo] = tuple(_part_name(v, epoch) for v in variables)
         return self._parts[memo]
+
+    def _variables(self, kind: Kind, selected: Sequence[str]) -> list[Variable]:
+        if takes := self._edge.takes:
+            return [v for v in kind.outputs if v.name in takes]
+        return kind.chosen(selected)
+
+
+def _part_name(variable: Variable, epoch: Label | None) -> str:
+    sliced = variable.sliced and epoch is not None
+    return f"{variable.name}@{epoch}" if sliced else variable.name
 
 
 def _selected(kind: Kind, params: Params) -> tuple[str, ...]:
@@ -92,17 +103,3 @@ def _selected(kind: Kind, params: Params) -> tuple[str, ...]:
         value = getattr(params, field)
         names += [value] if isinstance(value, str) else (value or [])
     return tuple(names)
-
-
-def _part_names(
-    kind: Kind, names: Sequence[str], epoch: Label | None
-) -> tuple[str, ...]:
-    """Name the parts of variables; with coordinates of their dims, if reducing."""
-    wanted = [v for v in kind.outputs if (v.name in names if names else v.tabular)]
-    dims = {dim for variable in wanted for dim in variable.dims}
-    wanted += [v for v in kind.outputs if v.dims == (v.name,) and v.name in dims]
-    parts = []
-    for variable in dict.fromkeys(wanted):
-        sliced = variable.sliced and epoch is not None
-        parts.append(f"{variable.name}@{epoch}" if sliced else variable.name)
-    return tuple(dict.fromkeys(parts))

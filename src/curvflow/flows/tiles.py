@@ -32,10 +32,7 @@ def groups(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _signature(node: Node, known: Signatures) -> str:
-    """Hash everything but the varying parameters.
-
-    Inputs count by their own signature, so that equal signatures mean equal shapes.
-    """
+    """Hash all but the varying parameters; equal signatures mean equal shapes."""
     if not node.kind.vectorised:
         return node.kind.name
     inner = {

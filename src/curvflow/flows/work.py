@@ -67,13 +67,18 @@ class Work:
         lost = [n.key for n in graph if n.state == "stale" and n.receipt and n.key]
         if lost:
             self._strike(lost, "payload lost")
-        while True:
-            try:
-                for nodes in graph.nodes.values():
-                    self._stage(nodes, machine)
-                return
-            except LostInputError as error:
-                self._strike([error.key], str(error))
+        while not self._swept(machine):
+            pass
+
+    def _swept(self, machine: Machine) -> bool:
+        """Go through the stages; False if a result was lost on the way."""
+        try:
+            for nodes in self._plan.graph.nodes.values():
+                self._stage(nodes, machine)
+        except LostInputError as error:
+            self._strike([error.key], str(error))
+            return False
+        return True
 
     def _strike(self, keys: Sequence[str], reason: str) -> None:
         """Strike results off the log, so that they are computed again."""

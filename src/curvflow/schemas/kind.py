@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -67,6 +67,23 @@ class Kind:
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""
         return next((v for v in self.outputs if v.name == name), None)
+
+    def chosen(self, names: Collection[str] | None = None) -> list[Variable]:
+        """Return the variables of some names, with the coordinates of their dims.
+
+        Args:
+            names: names of variables; if none, all that tables hold.
+
+        Returns:
+            The variables, in the order declared.
+        """
+        wanted = [v for v in self.outputs if (v.name in names if names else v.tabular)]
+        dims = {dim for variable in wanted for dim in variable.dims}
+        return [
+            v
+            for v in self.outputs
+            if v in wanted or (v.dims == (v.name,) and v.name in dims)
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return the declaration as plain data, parameters as JSON Schema."""

@@ -1,0 +1,114 @@
+"""What a plan says before anything runs."""
+
+import pytest
+
+from curvflow.errors import StudyError
+from curvflow.flows.plan import make_plan
+from tests.flows.toys import CALLS, STUDY, opened, run
+
+
+def plan(store, *overrides, text=STUDY, folder=None):
+    o = opened(store, *overrides, text=text, folder=folder)
+    return make_plan(o.study, o.store, o.files).as_json()
+
+
+def test_an_empty_store_leaves_sources_stale_and_the_rest_waiting(store):
+    said = plan(store)
+    assert {k: said[k] for k in ("total", "cached", "stale", "waiting")} == {
+        "total": 33,
+        "cached": 0,
+        "stale": 1,
+        "waiting": 32,
+    }
+    assert said["stages"]["fit"] == {
+        "kind": "toy.fit",
+        "total": 6,
+        "cached": 0,
+        "stale": 0,
+        "waiting": 6,
+        "reasons": [{"cause": "waits for data", "nodes": 6}],
+    }
+
+
+def test_planning_computes_and_writes_nothing(store):
+    plan(store)
+    assert not CALLS
+    assert store.index().number == 0
+
+
+def test_a_finished_study_is_all_cached(store):
+    run(store)
+    said = plan(store)
+    assert (said["cached"], said["stale"], said["waiting"]) == (33, 0, 0)
+    assert all(stage["reasons"] == [] for stage in said["stages"].values())
+
+
+def test_a_changed_parameter_is_named_with_old_and_new_value(store):
+    run(store)
+    said = plan(store, "stages.last.scale=2.0")["stages"]
+    cause = {"cause": "parameter scale: 1.0 -> 2.0", "nodes": 6}
+    assert said["last"]["reasons"] == [cause]
+    assert said["mean"]["reasons"] == [{"cause": "waits for last", "nodes": 2}]
+    assert said["fit"]["cached"] == 6
+
+
+def test_a_new_seed_is_new_and_the_aggregate_waits_for_it(store):
+    run(store)
+    said = plan(store, "axes.seed=4")["stages"]
+    assert said["fit"]["reasons"] == [{"cause": "new", "nodes": 2}]
+    assert said["mean"]["waiting"] == 2
+
+
+def test_a_raised_version_is_named(store, monkeypatch):
+    run(store)
+    from dataclasses import replace
+
+    from curvflow.schemas import kinds
+    from tests.flows.toys import PROBE
+
+    monkeypatch.setitem(kinds._added, "toy.probe", replace(PROBE, version=2))
+    said = plan(store)["stages"]["last"]
+    assert said["reasons"] == [{"cause": "version 1 -> 2", "nodes": 6}]
+
+
+def test_epochs_are_a_dimension_of_probes_at_several_checkpoints(store):
+    o = opened(store)
+    graph = make_plan(o.study, o.store, o.files).graph
+    assert o.study.stages["path"].dims == ("seed", "rule", "epoch")
+    points = [node.point for node in graph.nodes["path"]]
+    assert points[:4] == [
+        (0, "slow", 0),
+        (0, "slow", 2),
+        (0, "slow", 4),
+        (0, "fast", 0),
+    ]
+    taken = graph.nodes["path"][1].inputs["weights"][0].parts
+    assert taken == ("weights@2", "network")
+
+
+def test_a_probe_takes_the_data_its_weights_were_trained_on(store):
+    o = opened(store)
+    graph = make_plan(o.study, o.store, o.files).graph
+    (data,) = graph.nodes["data"]
+    assert all(n.inputs["data"][0].node is data for n in graph.nodes["last"])
+
+
+def test_aggregates_are_broadcast_over_the_dims_of_all_they_take(store):
+    both = STUDY.replace("of: last", "of: [last, path]")
+    o = opened(store, text=both)
+    graph = make_plan(o.study, o.store, o.files).graph
+    assert o.study.stages["mean"].dims == ("rule", "epoch")
+    node = graph.nodes["mean"][0]
+    stages = [one.node.stage for one in node.inputs["of"]]
+    assert stages == ["last"] * 3 + ["path"] * 3
+
+
+def test_a_missing_file_is_refused_with_its_place(store, tmp_path):
+    text = """
+study: files
+axes: {}
+stages:
+  data: {use: data.array, path: nowhere.npz}
+"""
+    with pytest.raises(StudyError, match=r"expected a readable file, got .*nowhere"):
+        plan(store, text=text, folder=tmp_path)

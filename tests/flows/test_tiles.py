@@ -1,0 +1,84 @@
+"""Tiles are cut the same way whatever is missing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curvflow.flows.plan import make_plan
+from curvflow.flows.tiles import MAX_WIDTH, bisect, cut, groups, padded, width_for
+from curvflow.stores.memory import MemoryStore
+from tests.flows.toys import STUDY, opened
+
+
+def fits(*overrides, text=STUDY):
+    o = opened(MemoryStore(), *overrides, text=text)
+    nodes = make_plan(o.study, o.store, o.files).graph.nodes["fit"]
+    for number, node in enumerate(nodes):
+        node.state, node.key = "stale", str(number)
+    return nodes
+
+
+def test_nodes_that_differ_in_varying_fields_share_a_tile():
+    assert [len(group) for group in groups(fits())] == [6]
+
+
+def test_nodes_that_differ_in_other_fields_do_not():
+    text = STUDY.replace('"${rule.lr}"', '"${rule.lr}", epochs: "${rule.epochs}"')
+    rules = "axes.rule={a: {lr: 0.1, epochs: 2}, b: {lr: 0.1, epochs: 4}}"
+    assert [len(group) for group in groups(fits(rules, text=text))] == [3, 3]
+
+
+def test_what_is_missing_moves_no_bounds():
+    nodes = fits("axes.seed=4")
+    whole = [{id(n) for n in tile} for tile in cut(nodes, 4)]
+    for node in nodes[::2]:
+        node.state = "cached"
+    rest = [{id(n) for n in tile} for tile in cut(nodes, 4)]
+    assert len(rest) == len(whole)
+    assert all(some < all_of_it for some, all_of_it in zip(rest, whole, strict=True))
+
+
+def test_a_new_seed_leaves_the_tiles_of_the_others_as_they_were():
+    """Seed is the first axis, so its nodes come last in the stage's order."""
+    before = [[n.point for n in tile] for tile in cut(fits(), 2)]
+    after = [[n.point for n in tile] for tile in cut(fits("axes.seed=4"), 2)]
+    assert after[: len(before)] == before
+
+
+@given(st.integers(1, 1 << 40), st.integers(1 << 20, 1 << 40))
+def test_width_is_a_power_of_two_that_fits_or_two(node_bytes, budget):
+    width = width_for(node_bytes, budget)
+    assert 2 <= width <= MAX_WIDTH
+    assert width & (width - 1) == 0
+    assert width == 2 or width * node_bytes <= budget
+
+
+def test_one_member_is_padded_to_two():
+    assert padded([7]) == [7, 7]
+    assert padded([7, 8, 9]) == [7, 8, 9]
+
+
+NUMBERS = st.integers(0, 30)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=40), st.sets(NUMBERS))
+def test_bisection_isolates_exactly_the_culprits(members, culprits):
+    def compute(some):
+        if culprits.intersection(some):
+            raise ValueError("bad")
+        return [m * 2 for m in some]
+
+    results = bisect(members, compute)
+    for member, result in zip(members, results, strict=True):
+        if member in culprits:
+            assert isinstance(result, ValueError)
+        else:
+            assert result == member * 2
+
+
+def test_an_interrupt_is_not_a_failure():
+    def compute(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bisect([1, 2], compute)
