@@ -1,0 +1,258 @@
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import zarr
+
+from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.stores import local, packs
+from curvflow.stores.contents import payload_id
+from curvflow.stores.local import LocalStore
+from curvflow.stores.packs import Pack, entries, zipped
+from tests.stores.contract import OUTPUTS, arrays_of, publish
+
+
+def write(path, arrays, *, sharded=True):
+    for name, data in entries(arrays, sharded=sharded):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+def test_equal_arrays_give_equal_bytes():
+    assert zipped(arrays_of()) == zipped(dict(reversed(arrays_of().items())))
+    first = sorted(entries(arrays_of(), sharded=True))
+    assert first == sorted(entries(arrays_of(), sharded=True))
+
+
+def test_a_zip_holds_sorted_stored_entries_of_one_date_and_no_name_twice():
+    with zipfile.ZipFile(io.BytesIO(zipped(arrays_of()))) as archive:
+        names = archive.namelist()
+        infos = archive.infolist()
+    assert names == sorted(set(names))
+    assert {(i.date_time, i.compress_type) for i in infos} == {
+        ((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED)
+    }
+    assert {"zarr.json", "loss/zarr.json", "loss/c/2/0"} < set(names)
+
+
+def test_chunks_hold_one_node_and_end_in_a_checksum():
+    held = dict(entries(arrays_of(), sharded=False))
+    metadata = json.loads(held["weights/zarr.json"])
+    assert metadata["zarr_format"] == 3
+    assert metadata["chunk_grid"]["configuration"]["chunk_shape"] == [1, 3, 6]
+    codecs = [codec["name"] for codec in metadata["codecs"]]
+    assert codecs == ["bytes", "zstd", "crc32c"]
+    assert "consolidated_metadata" not in json.loads(held["zarr.json"])
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_variable_of_zeros_is_written_in_full(sharded):
+    held = dict(entries({"zeros": np.zeros((2, 3))}, sharded=sharded))
+    chunks = {"zeros/c/0/0"} if sharded else {"zeros/c/0/0", "zeros/c/1/0"}
+    assert chunks == {name for name in held if "/c/" in name}
+
+
+def test_plain_zarr_reads_a_payload(tmp_path):
+    (tmp_path / "x.zip").write_bytes(zipped(arrays_of()))
+    for store in (
+        zarr.storage.ZipStore(tmp_path / "x.zip", mode="r"),
+        write(tmp_path / "x.zarr", arrays_of()),
+    ):
+        group = zarr.open_group(store, mode="r")
+        for name, array in arrays_of().items():
+            np.testing.assert_array_equal(group[name][:], array)
+
+
+def test_large_variables_take_several_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(packs, "SHARD_BYTES", 100)  # three nodes of 32 bytes
+    arrays = arrays_of(nodes=7)
+    path = write(tmp_path / "x", arrays)
+    assert sorted(p.name for p in (path / "loss" / "c").iterdir()) == ["0", "1", "2"]
+    pack = Pack("p", path)
+    for slot in range(7):
+        np.testing.assert_array_equal(pack.node("loss", slot), arrays["loss"][slot])
+    assert payload_id(pack.everything()) == payload_id(arrays)
+
+
+def test_many_nodes_are_read_without_opening_or_reading_again(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path / "s")
+    receipts = publish(store, arrays_of(nodes=20), [f"k{n}" for n in range(20)])
+    opened, read = [], []
+    opening, reading = packs._opened, Pack._read
+    monkeypatch.setattr(
+        packs, "_opened", lambda path: (opened.append(path), opening(path))[1]
+    )
+    monkeypatch.setattr(
+        Pack, "_read", lambda self, *args: (read.append(args), reading(self, *args))[1]
+    )
+    for receipt in receipts:
+        store.read(receipt, ["loss", "epoch"])
+    assert len(opened) == 1
+    assert len(read) == 4  # of each variable one node, then all
+
+
+def test_large_variables_are_never_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(packs, "WHOLE_BYTES", 10)
+    path = tmp_path / "x.zip"
+    path.write_bytes(zipped(arrays_of()))
+    pack = Pack("p", path)
+    for slot in (0, 1, 1, 2):
+        got = pack.node("loss", slot)
+        np.testing.assert_array_equal(got, arrays_of()["loss"][slot])
+    assert pack._whole == {}
+
+
+def test_no_more_than_a_few_payloads_stay_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "OPEN_PACKS", 2)
+    store = LocalStore(tmp_path)
+    names = [store.write_payload(arrays_of(seed)) for seed in range(4)]
+    for name in names:
+        store.layout(name)
+    assert store._open.cache_info().currsize == 2
+
+
+def damaged(data, position, flip):
+    return data[:position] + bytes([data[position] ^ flip]) + data[position + 1 :]
+
+
+def check(store, receipts, arrays):
+    """Count the reads that failed by name; those that did not are right."""
+    failed = 0
+    for receipt in receipts:
+        for name in arrays:
+            try:
+                got = store.read(receipt, [name])[name]
+            except CorruptPayloadError as error:
+                failed += receipt.payload[:12] in str(error)
+            else:
+                np.testing.assert_array_equal(got, arrays[name][receipt.slot])
+    return failed
+
+
+@pytest.mark.parametrize("limit", [1 << 20, -1], ids=["zip", "sharded"])
+@pytest.mark.parametrize("flip", [0x01, 0xFF])
+def test_a_flipped_byte_anywhere_is_a_miss_or_harmless(
+    tmp_path, monkeypatch, limit, flip
+):
+    monkeypatch.setattr(local, "ZIP_BYTES", limit)
+    store = LocalStore(tmp_path)
+    arrays = arrays_of(nodes=2) | {"word": np.array(["sgd", "metric"])}
+    receipts = publish(store, arrays, ["a", "b"])
+    found = []
+    samples = 150 if limit > 0 else 12
+    for path in sorted(p for p in (tmp_path / "payloads").rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        for position in range(flip % 7, len(data), 1 + len(data) // samples):
+            path.write_bytes(damaged(data, position, flip))
+            found.append(check(LocalStore(tmp_path), receipts, arrays))
+        path.write_bytes(data)
+    assert check(store, receipts, arrays) == 0
+    assert sum(map(bool, found)) > len(found) / 3
+
+
+def test_a_flipped_byte_in_one_chunk_leaves_the_other_nodes_readable(tmp_path):
+    store = LocalStore(tmp_path)
+    arrays = arrays_of(nodes=5)
+    receipts = publish(store, arrays, "abcde")
+    (path,) = (tmp_path / "payloads").rglob("*.zip")
+    with zipfile.ZipFile(path) as archive:
+        chunk = archive.read("loss/c/3/0")
+    data = path.read_bytes()
+    path.write_bytes(damaged(data, data.index(chunk) + 9, 4))
+    fresh = LocalStore(tmp_path)
+    for receipt in (*receipts, *receipts):
+        if receipt.slot == 3:
+            with pytest.raises(CorruptPayloadError, match="slot 3: loss cannot be"):
+                fresh.read(receipt, ["loss"])
+        else:
+            fresh.read(receipt, ["loss"])
+        fresh.read(receipt, ["epoch", "weights"])
+
+
+def test_a_checksum_guards_chunks_where_no_zip_does(tmp_path):
+    path = write(tmp_path / "x", {"x": np.arange(6.0).reshape(2, 3)}, sharded=False)
+    chunk = path / "x" / "c" / "1" / "0"
+    chunk.write_bytes(damaged(chunk.read_bytes(), 12, 1))
+    pack = Pack("p", path)
+    assert pack.node("x", 0).tolist() == [0, 1, 2]
+    with pytest.raises(CorruptPayloadError, match=r"slot 1: x cannot be read.*hecksum"):
+        pack.node("x", 1)
+
+
+def without(data, lost):
+    file = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
+        for info in old.infolist():
+            if info.filename != lost:
+                archive.writestr(info, old.read(info))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_deleted_chunk_of_a_zip_is_a_miss(tmp_path, value):
+    store = LocalStore(tmp_path)
+    receipts = publish(store, {"x": np.full((3, 2), value)}, "abc")
+    (path,) = (tmp_path / "payloads").rglob("*.zip")
+    path.write_bytes(without(path.read_bytes(), "x/c/1/0"))
+    fresh = LocalStore(tmp_path)
+    for receipt in (receipts[0], receipts[2], receipts[0]):
+        assert fresh.read(receipt, ["x"])["x"].tolist() == [value, value]
+    with pytest.raises(CorruptPayloadError, match="slot 1: x has no chunk"):
+        fresh.read(receipts[1], ["x"])
+
+
+def test_a_deleted_chunk_of_a_diverged_part_is_a_miss(tmp_path):
+    store = LocalStore(tmp_path)
+    arrays = {"loss": np.full((2, 4), np.nan)}
+    receipts = publish(store, arrays, "ab", outputs=OUTPUTS, status="diverged")
+    (path,) = (tmp_path / "payloads").rglob("*.zip")
+    path.write_bytes(without(path.read_bytes(), "loss/c/0/0"))
+    with pytest.raises(CorruptPayloadError, match="no chunk"):
+        LocalStore(tmp_path).read(receipts[0], ["loss"])
+
+
+@pytest.mark.parametrize("lost", ["x/c/0/0", "x/zarr.json", "zarr.json"])
+def test_a_deleted_file_of_a_folder_is_a_miss(tmp_path, monkeypatch, lost):
+    monkeypatch.setattr(local, "ZIP_BYTES", -1)
+    store = LocalStore(tmp_path)
+    (receipt,) = publish(store, {"x": np.zeros((3, 2))}, "a")
+    (path,) = (tmp_path / "payloads").rglob(f"*.zarr/{lost}")
+    path.unlink()
+    with pytest.raises(CorruptPayloadError):
+        LocalStore(tmp_path).read(receipt, ["x"])
+    assert store.write_payload({"x": np.zeros((3, 2))}) == receipt.payload
+    assert store.read(receipt, ["x"])["x"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"not a zip at all" * 50])
+def test_something_else_under_the_name_is_a_miss(tmp_path, data):
+    store = LocalStore(tmp_path)
+    (receipt,) = publish(store, arrays_of(nodes=1), "a")
+    (path,) = (tmp_path / "payloads").rglob("*.zip")
+    path.write_bytes(data)
+    with pytest.raises(CorruptPayloadError, match="it cannot be read"):
+        LocalStore(tmp_path).read(receipt, ["loss"])
+
+
+def test_a_slot_beyond_the_payload_is_a_miss(tmp_path):
+    (tmp_path / "x.zip").write_bytes(zipped(arrays_of()))
+    pack = Pack("p", tmp_path / "x.zip")
+    for name, slot in (("loss", 3), ("loss", -1), ("lost", 0)):
+        with pytest.raises(CorruptPayloadError, match=f"slot {slot}: {name} is miss"):
+            pack.node(name, slot)
+
+
+def test_a_payload_that_may_not_be_read_is_not_taken_for_corrupt(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(packs, "_opened", refuse)
+    with pytest.raises(StoreError, match="Permission denied") as caught:
+        Pack("p", tmp_path)
+    assert not isinstance(caught.value, CorruptPayloadError)
