@@ -52,7 +52,15 @@ def complaints(
         At least one complaint.
     """
     details: Sequence[Any] = error.errors(include_url=False)
-    return _likeliest([_complaint(model, value, detail) for detail in details], 0)
+    found = [_complaint(model, value, d) for d in details if not _echoes(d)]
+    return _likeliest(found, 0)
+
+
+def _echoes(detail: Any) -> bool:
+    # A list is too short for pydantic once its bad items are left out.
+    if detail["type"] != "too_short":
+        return False
+    return bool(len(detail["input"]) >= detail["ctx"]["min_length"])
 
 
 def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
@@ -68,7 +76,9 @@ def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
         step, key = _tag_step(detail)
         return replace(found, path=(*found.path, *step), key=key)
     if kind == "union_tag_not_found" and isinstance(detail["input"], dict):
-        return replace(found, wording=found.wording.of_forms(tags(model, loc)))
+        names = tags(model, loc)
+        wording = found.wording.of_forms(names, detail["ctx"]["discriminator"])
+        return replace(found, wording=wording)
     return found
 
 

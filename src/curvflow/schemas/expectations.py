@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from curvflow.errors import nearest
 from curvflow.schemas.axes import Axis
@@ -32,19 +32,23 @@ class Expectation(Params):
     quantity: str = Field(description="variable, or quantity of a table")
     value: float = Field(description="the value known")
     sd: float | None = Field(None, gt=0, description="its standard deviation")
-    within: float | Limits | None = Field(
+    within: Annotated[float, Field(gt=0)] | Limits | None = Field(
         None, description="largest difference from it, or the limits [low, high]"
     )
     source: str = Field("", description="where it is from: paper, table, equation")
+
+    @field_validator("within")
+    @classmethod
+    def _in_order(cls, within: float | Limits | None) -> float | Limits | None:
+        if isinstance(within, tuple) and within[0] > within[1]:
+            raise ValueError(f"expected [low, high], got {shown(within)}")
+        return within
 
     @model_validator(mode="after")
     def _one_tolerance(self) -> Expectation:
         if (self.sd is None) == (self.within is None):
             got = "neither" if self.sd is None else "both"
             raise ValueError(f"expected one of 'sd' and 'within', got {got}")
-        low, high = self.limits or (0.0, 1.0)
-        if low > high:
-            raise ValueError(f"expected limits in order, got {shown([low, high])}")
         return self
 
     @property

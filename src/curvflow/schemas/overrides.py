@@ -61,17 +61,18 @@ def _with_profile(document: Document, name: Label, root: Written) -> Written:
 
 
 def _override(root: Written, override: str) -> None:
-    target, equals, text = override.partition("=")
+    target, equals, text = (part.strip() for part in override.partition("="))
+    path = tuple(target.split("."))
     spot = f"--set {' '.join(override.split())}"
-    value = parse(text, lambda line, column: spot) if equals else None
-    if value is None or not target.strip():
+    value = parse(text, lambda line, column: spot, path) if equals else None
+    if value is None or not target:
         raise StudyError(
             "",
             f"expected path=value, got {shown(override)}",
             place="--set",
             hint="Write it as axes.seed=3; null stands for no value.",
         )
-    _put(root, target.strip(), value, spot)
+    _put(root, target, value, spot)
 
 
 def _put(root: Written, target: str, value: Written, spot: Spot) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from curvflow.errors import nearest
@@ -63,6 +64,7 @@ def _in_order(axes: Mapping[str, Axis], names: set[str]) -> tuple[str, ...]:
 
 
 def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -> Stage:
+    _refuse_references(stage)
     for labels in stage.template.samples():
         stage.params(labels)
     taken = {dim for producer in producers for dim in producer.dims}
@@ -88,7 +90,8 @@ def _check_collisions(stage: Stage, dims: tuple[str, ...]) -> None:
 
 def _values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
     # Every name that a parameter holds at some label, with where it is written.
-    for labels in stage.template.samples():
+    changes = any(r.path[0] == name for r in stage.template.references)
+    for labels in islice(stage.template.samples(), None if changes else 1):
         value = getattr(stage.params(labels), name)
         if isinstance(value, str):
             yield (name,), value
@@ -99,14 +102,16 @@ def _values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
                 yield (name,) if single else (name, index), item
 
 
+def _refuse_references(stage: Stage) -> None:
+    # Dimensions are those of the stage, so no point of the axes may change them.
+    for reference in stage.template.references:
+        if reference.path[0] in stage.kind.reduces:
+            message = f"expected the name of an axis, got ${{{reference.axis.name}}}"
+            raise stage.complain(reference.path, message, "Write the name itself.")
+
+
 def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
     for name in stage.kind.reduces:
-        for reference in stage.template.references:
-            if reference.path[0] == name:
-                message = (
-                    f"expected the name of an axis, got ${{{reference.axis.name}}}"
-                )
-                raise stage.complain(reference.path, message, "Write the name itself.")
         for path, axis in _values(stage, name):
             if axis in stage.own_axes:
                 message = f"expected an axis that no parameter names, got '{axis}'"
@@ -133,9 +138,9 @@ def _check_everywhere(
 def _check_somewhere(
     stage: Stage, producers: list[Stage], path: Path, axis: str
 ) -> None:
-    # The curves of a training run along epochs without being spread over nodes.
+    # A figure's x may be a dimension within nodes, as the epochs of a training curve.
     inner = {dim for p in producers for v in p.kind.outputs for dim in v.dims}
-    known = {dim for p in producers for dim in p.dims} | (inner & {EPOCH})
+    known = {dim for p in producers for dim in p.dims} | inner
     if axis not in known:
         message = f"expected a dimension of the stages taken, got {shown(axis)}"
         raise stage.complain(path, message, nearest(axis, known) or "They have none.")

@@ -23,7 +23,6 @@ _PLAIN = {
     "int_type": "an integer",
     "list_type": "a list",
     "mapping_type": "a mapping",
-    "missing": "a value",
     "model_attributes_type": "a mapping",
     "model_type": "a mapping",
     "none_required": "null",
@@ -78,17 +77,19 @@ class Wording:
         hint = nearest(str(key), names)
         return replace(self, expected=expected, got=shown(key), hint=hint)
 
-    def of_forms(self, names: Iterable[str]) -> Wording:
+    def of_forms(self, names: Iterable[str], tag: str) -> Wording:
         """Say that a mapping does not tell which of several forms it has.
 
         Args:
             names: of the forms.
+            tag: the key that tells, as pydantic quotes it, or a function's name.
 
         Returns:
             The new words.
         """
         forms = ", ".join(repr(name) for name in names)
-        return replace(self, expected=f"one of the forms {forms}") if forms else self
+        hint = "" if tag.endswith("()") else f"Add {tag} to it."
+        return replace(self, expected=f"one of the forms {forms}", hint=hint)
 
     def joined(self, others: Iterable[Wording]) -> Wording:
         """Say that a value fits none of several descriptions.
@@ -117,7 +118,9 @@ def worded(detail: Any) -> Wording:
     if kind in ("value_error", "assertion_error"):
         return _own_words(str(context["error"]), value)
     if kind == "missing":
-        return Wording(_PLAIN[kind], "none")
+        name = detail["loc"][-1]
+        hint = f"Add '{name}: ...'." if isinstance(name, str) else ""
+        return Wording("a value", "none", hint)
     if kind == "union_tag_invalid":
         return _choice(context["expected_tags"], context["tag"])
     if kind in ("literal_error", "enum"):
@@ -147,7 +150,7 @@ def _expected(kind: str, context: Any, message: str) -> str:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in _LENGTHS:
-        return _LENGTHS[kind].format(**context)
+        return re.sub(r"\b1 (\w+)s$", r"1 \1", _LENGTHS[kind].format(**context))
     for name, words in _BOUNDS.items():
         if name in context:
             bound = context[name]

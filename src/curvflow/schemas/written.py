@@ -110,12 +110,13 @@ def _flow(value: object) -> str:
     return repr(value)
 
 
-def parse(text: str, locate: Locate) -> Written | None:
+def parse(text: str, locate: Locate, path: Path = ()) -> Written | None:
     """Read YAML text into values with places.
 
     Args:
         text: YAML 1.2.
         locate: from a line and column, counted from 0, to a place.
+        path: of the value in the study, for messages.
 
     Returns:
         The value written, None if there is none.
@@ -128,7 +129,7 @@ def parse(text: str, locate: Locate) -> Written | None:
     except YAMLError as error:
         problem: StudyError = _syntax_error(error, text, locate)
         raise problem from None
-    return None if node is None else _Reader(locate).read(node, ())
+    return None if node is None else _Reader(locate).read(node, path)
 
 
 def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
@@ -141,7 +142,8 @@ def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
         hint = 'Put references in quotes: "${axis}".'
     elif "\t" in written:
         hint = "Indent with spaces."
-    message = f"expected YAML, got a syntax error ({' '.join(problem.split())})"
+    problem = " ".join(problem.split()).removeprefix("but ")
+    message = f"expected YAML, got a syntax error ({problem})"
     return StudyError("", message, place=locate(line, column), hint=hint)
 
 
@@ -186,6 +188,9 @@ class _Reader:
             seen |= {key, str(key)}
             result.keys[key] = self.place(key_node)
             result.value[key] = self.read(value_node, (*path, key))
+            if value_node.start_mark.index == value_node.end_mark.index:
+                # Nothing is written after the colon; ruamel points at what follows.
+                result.value[key].place = self.place(key_node)
         return result
 
     def key(self, node: Node, path: Path) -> Label:
@@ -194,7 +199,8 @@ class _Reader:
             raise self.error(node, path, "expected a key, got the merge '<<'", hint)
         key = self.scalar(node, path) if isinstance(node, ScalarNode) else None
         if not isinstance(key, str | int | float):
-            message = "expected text or a number as a key, got another value"
+            got = shown(key) if isinstance(node, ScalarNode) else "a list or mapping"
+            message = f"expected text or a number as a key, got {got}"
             raise self.error(node, path, message, "Put the key in quotes.")
         return key
 
@@ -202,7 +208,8 @@ class _Reader:
         if node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in node.value):
             return str(node.value)  # ruamel reads 12:30 as 750, as YAML 1.1 did
         if node.tag not in _NUMBERS + _CONSTANTS:
-            message = f"expected plain data, got the tag '{node.tag}'"
+            tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
+            message = f"expected plain data, got the tag '{tag}'"
             raise self.error(node, path, message, "Remove the tag.")
         try:
             value: Label | None = self.constructor.construct_object(node)
