@@ -23,7 +23,10 @@ T = TypeVar("T")
 Model = Mlp | Linear | FactoryModel
 
 # Bytes that the activations of one model may take in one pass over the data.
-PASS_BYTES = 1 << 26
+PASS_BYTES = 1 << 25
+
+# Numbers per activation that forward-over-reverse keeps at its peak, measured.
+PASS_COPIES = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Problem:
         Args:
             columns: vectors multiplied at once.
         """
-        return max(1, PASS_BYTES // (8 * 6 * self.network.width * columns))
+        return max(1, PASS_BYTES // (8 * PASS_COPIES * self.network.width * columns))
 
     def product_bytes(self, num_samples: int, columns: int) -> int:
         """Return the estimated bytes of one model's Hessian products.
@@ -65,7 +68,7 @@ class Problem:
             columns: vectors multiplied at once.
         """
         rows = min(num_samples, self.rows_per_pass(columns))
-        activations = 6 * rows * self.network.width * columns
+        activations = PASS_COPIES * rows * self.network.width * columns
         vectors = 8 * self.network.num_parameters * (columns + 1)
         return 8 * (activations + vectors)
 
@@ -166,6 +169,12 @@ class Samples:
     def rows(self, chosen: slice) -> Samples:
         """Return some of the samples, the same for every model."""
         return Samples(self.inputs[:, chosen], self.targets[:, chosen])
+
+    def models(self, chosen: slice) -> Samples:
+        """Return the samples of some of the models; shared ones as they are."""
+        if len(self.inputs) == 1:
+            return self
+        return Samples(self.inputs[chosen], self.targets[chosen])
 
 
 def load_samples(

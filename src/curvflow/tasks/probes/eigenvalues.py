@@ -27,10 +27,6 @@ def _params(member: Member) -> EigenvaluesParams:
 def _columns(member: Member) -> int:
     params = _params(member)
     size = described(member).network.num_parameters
-    if params.k > size:
-        raise InputError(
-            f"k: expected at most the {size} parameters, got {params.k}. Lower k."
-        )
     return min(size, params.k + params.oversampling)
 
 
@@ -64,6 +60,10 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, columns = _params(members[0]), _columns(members[0])
     operator = batched_hessian(members, machine, dtype=params.dtype, columns=columns)
     size = operator.shape[1]
+    if params.k > size:
+        raise InputError(
+            f"k: expected at most the {size} parameters, got {params.k}. Lower k."
+        )
     start_MDB = torch.stack([_start(_params(m).seed, size, columns) for m in members])
     ritz = block_power(
         operator,

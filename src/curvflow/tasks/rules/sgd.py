@@ -33,9 +33,10 @@ def step(
         Sutskever et al. (2013), Proceedings of ICML, for Nesterov's momentum in the
         form of torch.optim.SGD: v is replaced by g + momentum v.
     """
-    direction_MD = gradient_MD + hyper["weight_decay"] * weights_MD
+    # addcmul makes no temporaries: a step on the CPU is bound by memory.
+    direction_MD = torch.addcmul(gradient_MD, hyper["weight_decay"], weights_MD)
     if state is not None:
-        state = hyper["momentum"] * state + direction_MD
-        ahead_MD = direction_MD + hyper["momentum"] * state
+        state = torch.addcmul(direction_MD, hyper["momentum"], state)
+        ahead_MD = torch.addcmul(direction_MD, hyper["momentum"], state)
         direction_MD = torch.where(hyper["nesterov"] > 0, ahead_MD, state)
-    return weights_MD - hyper["lr"] * direction_MD, state
+    return torch.addcmul(weights_MD, hyper["lr"], direction_MD, value=-1), state

@@ -10,6 +10,7 @@ from torch import Tensor
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.problems import Problem, Samples
+from curvflow.tasks.training.passes import in_passes
 
 NAMES = (
     "train_loss",
@@ -43,17 +44,20 @@ class Evaluation:
         if count == 0:
             nothing = weights_MD.new_full((len(weights_MD),), torch.nan)
             return nothing, nothing
-        chunks = [
-            self._chunk(weights_MD, slice(start, start + _EVALUATION_ROWS))
+        parts = [
+            self._evaluate_rows(weights_MD, slice(start, start + _EVALUATION_ROWS))
             for start in range(0, count, _EVALUATION_ROWS)
         ]
         losses_MN, right_MN = (
-            torch.cat(part, dim=1) for part in zip(*chunks, strict=True)
+            torch.cat(part, dim=1) for part in zip(*parts, strict=True)
         )
         return reduced(self._problem, losses_MN), right_MN.mean(1)
 
-    def _chunk(self, weights_MD: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    def _evaluate_rows(self, weights_MD: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
         some = self._samples.rows(rows)
+        return in_passes(self._one_pass, self._problem, weights_MD, some)
+
+    def _one_pass(self, weights_MD: Tensor, some: Samples) -> tuple[Tensor, Tensor]:
         outputs_MNC = self._problem.network.outputs(weights_MD, some.inputs)
         losses_MN = sample_losses(self._problem.loss)(outputs_MNC, some.targets)
         if self._has_labels:

@@ -11,6 +11,7 @@ from torch import Tensor
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.curves import Curves, reduced
+from curvflow.tasks.training.passes import in_passes
 from curvflow.tasks.training.updates import Updates
 
 
@@ -97,8 +98,12 @@ def loss_and_gradient(
 
     Models do not interact, so the gradient of the sum of their losses holds each one's.
     """
-    weights_MD = weights_MD.detach().requires_grad_()
-    losses_MN = problem.losses(weights_MD, samples.inputs, samples.targets)
-    losses_M = reduced(problem, losses_MN)
-    (gradient_MD,) = torch.autograd.grad(losses_M.sum(), weights_MD)
-    return losses_M.detach(), gradient_MD
+
+    def one_pass(weights_MD: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        weights_MD = weights_MD.detach().requires_grad_()
+        losses_MN = problem.losses(weights_MD, samples.inputs, samples.targets)
+        losses_M = reduced(problem, losses_MN)
+        (gradient_MD,) = torch.autograd.grad(losses_M.sum(), weights_MD)
+        return losses_M.detach(), gradient_MD
+
+    return in_passes(one_pass, problem, weights_MD, samples)

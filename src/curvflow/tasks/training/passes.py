@@ -1,0 +1,45 @@
+"""Passes over models that fit into the processor's caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.problems import Problem, Samples
+
+# Activations of one pass on a CPU. Measured: beyond the allocator's threshold for
+# mapped memory, 32 MB, page faults make a pass up to three times slower.
+CPU_PASS_BYTES = 1 << 24
+
+
+def in_passes(
+    function: Callable[[Tensor, Samples], tuple[Tensor, Tensor]],
+    problem: Problem,
+    weights_MD: Tensor,
+    samples: Samples,
+) -> tuple[Tensor, Tensor]:
+    """Apply a function to some models at a time and join what it returns.
+
+    Args:
+        function: from weights and samples of some models to two tensors whose leading
+            dimension is the model.
+        problem: tells the activations per sample.
+        weights_MD: of all models.
+        samples: of all models.
+
+    Returns:
+        The two tensors for all models.
+    """
+    models = len(weights_MD)
+    each = samples.count * problem.network.width * weights_MD.element_size()
+    width = (
+        max(1, CPU_PASS_BYTES // each) if weights_MD.device.type == "cpu" else models
+    )
+    if width >= models:
+        return function(weights_MD, samples)
+    spans = [slice(start, start + width) for start in range(0, models, width)]
+    parts = [function(weights_MD[span], samples.models(span)) for span in spans]
+    first, second = zip(*parts, strict=True)
+    return torch.cat(first), torch.cat(second)
