@@ -1,0 +1,27 @@
+"""The studies that ship are in order, for the loader and for editors alike."""
+
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from curvflow.schemas.jsonschema import study_schema
+from curvflow.schemas.study import load_study
+
+ROOT = Path(__file__).parents[2]
+STUDIES = sorted([*ROOT.glob("studies/**/*.yaml"), *ROOT.glob("src/**/*.yaml")])
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
+def test_a_shipped_study_is_accepted_with_each_of_its_profiles(path):
+    text = path.read_text(encoding="utf-8")
+    study = load_study(text, file=path.name)
+    validator = Draft202012Validator(study_schema())
+    assert [error.message for error in validator.iter_errors(study.document)] == []
+    if "profiles:" in text:
+        smoke = load_study(text, file=path.name, profile="smoke")
+        assert smoke.document != study.document
+
+
+def test_there_are_studies_to_look_at():
+    assert STUDIES
