@@ -1,0 +1,39 @@
+"""Commit receipts of overlapping keys as fast as possible.
+
+    python -m tests.stores.racing FOLDER WRITER COUNT LINKS
+
+Prints what each commit made of its receipts: the live digests by key, as JSON.
+"""
+
+import json
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from curvflow.stores.files import Disk
+from curvflow.stores.local import LocalStore
+from tests.stores.contract import arrays_of, receipt_of
+
+
+class Unlinkable(Disk):
+    def link(self, source, target):
+        raise OSError(95, "Operation not supported")
+
+
+def main(folder, writer, count, *, links):
+    store = LocalStore(folder, disk=Disk() if links else Unlinkable())
+    draw = random.Random(writer)
+    one = receipt_of(arrays_of(), 0)
+    live = {}
+    for _ in range(count):
+        keys = draw.sample(range(4 * count), 3)
+        ours = [replace(one, key=str(key), digest=f"writer {writer}") for key in keys]
+        live.update({got.key: got.digest for got in store.commit(ours)})
+    json.dump(live, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(
+        Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), links=sys.argv[4] == "1"
+    )
