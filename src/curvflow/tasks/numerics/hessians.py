@@ -7,6 +7,7 @@ gradient of each, and one pass multiplies all of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,12 @@ from curvflow.tasks.numerics.precision import full_precision
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
+
+# The first forward derivative makes torch load rules that it compiles by its own
+# torch.jit.script, which it calls deprecated (seen in 2.13).
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", ".torch.jit.script. is", DeprecationWarning)
+    jvp(torch.sin, (torch.zeros(1),), (torch.zeros(1),))
 
 # From weights (M, D), inputs (M or 1, N, ...) and targets (M or 1, N, ...) to the loss
 # of each sample (M, N).

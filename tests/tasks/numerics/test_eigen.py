@@ -1,0 +1,87 @@
+"""Block power iteration against known spectra."""
+
+import numpy as np
+import pytest
+import torch
+from tests.tasks.toys import with_spectrum
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics import BatchedDense, block_power, stream
+
+
+def solve(A_MDD, k, *, columns=None, tol=1e-8, max_iterations=2000):
+    size = A_MDD.shape[1]
+    start = torch.stack(
+        [
+            torch.randn(size, columns or k, generator=stream(m, "t"), dtype=A_MDD.dtype)
+            for m in range(len(A_MDD))
+        ]
+    )
+    return block_power(
+        BatchedDense(A_MDD), start, k=k, tol=tol, max_iterations=max_iterations
+    )
+
+
+@pytest.mark.parametrize(
+    "spectrum",
+    [
+        [10, 6, 3, 1, 0.5, 0.2, 0.1, 0],
+        [10, -6, 3, 1, 0.5, 0.2, 0.1, 0],
+        [10, 5, -4.9, 1, 0.5, 0.2, 0.1, 0],
+        [10, 5, -5, 1, 0.5, 0.2, 0.1, 0],
+        [-7, -7, 2, 1, 0.5, 0.2, 0.1, 0],
+    ],
+)
+def test_signed_eigenvalues_are_found_by_magnitude(spectrum):
+    A = with_spectrum(spectrum, seed=1)[None]
+    found = solve(A, k=3)
+    assert found.converged.all()
+    expected = sorted(spectrum[:3])
+    np.testing.assert_allclose(sorted(found.values[0].tolist()), expected, rtol=1e-8)
+    magnitudes = found.values[0].abs()
+    assert (magnitudes[:-1] >= magnitudes[1:] * (1 - 1e-8)).all()
+
+
+def test_vectors_are_orthonormal_and_residuals_are_true():
+    A = with_spectrum([9, -5, 3, 1, 0.1], seed=2)[None]
+    found = solve(A, k=2)
+    U = found.vectors[0]
+    torch.testing.assert_close(U.T @ U, torch.eye(2).double(), rtol=0, atol=1e-12)
+    residuals = (A[0] @ U - U * found.values[0]).norm(dim=0)
+    torch.testing.assert_close(found.residuals[0], residuals, rtol=1e-3, atol=1e-12)
+
+
+def test_all_eigenvalues_sum_to_the_trace():
+    A = with_spectrum([4, -3, 2, 1], seed=3)[None]
+    assert solve(A, k=4).values.sum().item() == pytest.approx(4, rel=1e-10)
+
+
+def test_zero_eigenvalues_count_as_found():
+    found = solve(with_spectrum([2, 0, 0, 0], seed=4)[None], k=3)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.values[0], [2, 0, 0], atol=1e-12)
+    assert solve(torch.zeros(1, 4, 4).double(), k=2).converged.all()
+
+
+def test_eigenvalues_that_lie_too_close_are_flagged():
+    spectrum = [1, 0.9999999, 0.9999998, 0.9999997, *np.linspace(0.9999, 0.99, 16)]
+    found = solve(with_spectrum(spectrum, seed=5)[None], k=1, max_iterations=20)
+    assert not found.converged.any()
+    assert found.iterations.tolist() == [20]
+    assert (found.residuals > 1e-8).all()
+
+
+def test_each_model_stops_by_itself():
+    quick = with_spectrum([9, 1e-3, 1e-4, 1e-5], seed=6)
+    slow = with_spectrum([9, 8.5, 8, 7.5], seed=7)
+    found = solve(torch.stack([slow, quick]), k=1)
+    alone = solve(torch.stack([slow, slow]), k=1)
+    assert found.converged.all()
+    assert found.iterations[1] < 10 < found.iterations[0]
+    assert found.values[0].item() == pytest.approx(alone.values[0].item(), rel=1e-12)
+    assert found.iterations[0] == alone.iterations[0]
+
+
+def test_products_that_are_not_finite_are_refused():
+    with pytest.raises(InputError, match="expected finite Hessian products"):
+        solve(torch.full((1, 3, 3), torch.nan).double(), k=1)

@@ -1,0 +1,124 @@
+"""Products with the Hessian against its dense twin."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse.linalg import eigsh
+from tests.tasks.toys import RELU_NET, TANH_NET, blobs, waves, xor
+
+from curvflow.errors import InputError
+from curvflow.schemas.networks import parse_model
+from curvflow.tasks.numerics import BatchedHessian, dense_hessian, hessian, stream
+from curvflow.tasks.problems import load_samples, pose
+
+CASES = [
+    pytest.param(model, data, loss, id=f"{name}-{loss}-{data.digest}")
+    for name, model in [("tanh", TANH_NET), ("relu", RELU_NET)]
+    for data, loss in [
+        (blobs(), "cross_entropy"),
+        (waves(), "mse"),
+        (waves(), "sse"),
+        (xor(), "mse"),
+    ]
+]
+
+
+def posed(model, data, loss, models=2):
+    problem = pose(parse_model(model), loss, data)
+    samples = load_samples([data] * models, "", "cpu", torch.float64)
+    weights = [
+        problem.network.initial(stream(seed, "init"), parse_model(model).init)
+        for seed in range(models)
+    ]
+    return problem, torch.stack(weights) * 1.5 + 0.1, samples
+
+
+def dense_stack(problem, weights_MD, samples):
+    x, y = samples.inputs[0], samples.targets[0]
+    return torch.stack([dense_hessian(problem.losses, w, x, y) for w in weights_MD])
+
+
+@pytest.mark.parametrize(("model", "data", "loss"), CASES)
+def test_columns_of_the_identity_give_the_dense_hessian(model, data, loss):
+    problem, weights, samples = posed(model, data, loss)
+    operator = BatchedHessian(problem.losses, weights, samples.inputs, samples.targets)
+    H_MDD = dense_stack(problem, weights, samples)
+    assert operator.shape == H_MDD.shape
+    assert operator.shape[1] < 200
+    columns = torch.eye(H_MDD.shape[1], dtype=torch.float64).expand_as(H_MDD)
+    scale = float(H_MDD.abs().max())
+    torch.testing.assert_close(operator @ columns, H_MDD, rtol=0, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize(("model", "data", "loss"), CASES[:3])
+def test_products_are_symmetric_and_repeat(model, data, loss):
+    problem, weights, samples = posed(model, data, loss)
+    operator = BatchedHessian(problem.losses, weights, samples.inputs, samples.targets)
+    u, v = torch.randn(2, *weights.shape, generator=stream(0, "t"), dtype=torch.float64)
+    torch.testing.assert_close(
+        (u * (operator @ v)).sum(1), (v * (operator @ u)).sum(1), rtol=1e-10, atol=0
+    )
+    assert torch.equal(operator @ v, operator @ v)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 29, 30])
+def test_unequal_micro_batches_are_weighted(batch_size):
+    problem, weights, samples = posed(TANH_NET, blobs(30), "cross_entropy")
+    x, y = samples.inputs, samples.targets
+    whole = BatchedHessian(problem.losses, weights, x, y)
+    cut = BatchedHessian(problem.losses, weights, x, y, batch_size=batch_size)
+    v = torch.ones_like(weights)
+    torch.testing.assert_close(cut @ v, whole @ v, rtol=1e-10, atol=1e-14)
+
+
+def test_models_with_data_of_their_own_are_selected_with_them():
+    data = [blobs(seed=seed) for seed in range(3)]
+    problem, weights, _ = posed(TANH_NET, data[0], "cross_entropy", models=3)
+    samples = load_samples(data, "", "cpu", torch.float64)
+    operator = BatchedHessian(problem.losses, weights, samples.inputs, samples.targets)
+    v = torch.ones_like(weights)
+    some = operator.select(torch.tensor([2, 0])) @ v[:2]
+    torch.testing.assert_close(some, (operator @ v)[[2, 0]], rtol=1e-12, atol=1e-15)
+    assert not torch.allclose(some[0], some[1])
+
+
+def test_a_single_hessian_serves_scipy():
+    problem, weights, samples = posed(TANH_NET, xor(), "mse")
+    x, y = samples.inputs[0], samples.targets[0]
+    operator = hessian(problem.losses, weights[0], x, y)
+    H_DD = dense_hessian(problem.losses, weights[0], x, y)
+    assert operator.adjoint() is operator
+    top = eigsh(operator.to_scipy(), k=2, which="LA", return_eigenvectors=False)
+    expected = np.linalg.eigvalsh(H_DD.numpy())[-2:]
+    np.testing.assert_allclose(np.sort(top), expected, rtol=1e-8)
+
+
+def test_a_single_hessian_refuses_weights_that_are_not_finite():
+    problem, weights, samples = posed(TANH_NET, xor(), "mse")
+    with pytest.raises(InputError, match="expected finite numbers"):
+        hessian(
+            problem.losses,
+            weights[0] * torch.nan,
+            samples.inputs[0],
+            samples.targets[0],
+        )
+
+
+def test_homogeneous_networks_obey_eulers_identity():
+    # A bias-free ReLU network of depth d has f(cw) = c^d f(w), so for the mean of
+    # (f - y)^2: H w = 2/N sum_n J_n (d f_n + (d - 1)(f_n - y_n)).
+    model = {**RELU_NET, "bias": False}
+    problem, weights, samples = posed(model, xor(), "mse")
+    x, y = samples.inputs, samples.targets
+    operator = BatchedHessian(problem.losses, weights, x, y)
+
+    def outputs(w):
+        return problem.network.outputs(w[None], x)[0, :, 0]
+
+    f_N = outputs(weights[0])
+    J_ND = torch.func.jacrev(outputs)(weights[0])
+    terms_N = 3 * f_N + 2 * (f_N - y[0, :, 0])
+    expected = 2 / len(f_N) * J_ND.T @ terms_N
+    torch.testing.assert_close(
+        (operator @ weights)[0], expected, rtol=1e-10, atol=1e-14
+    )

@@ -1,0 +1,155 @@
+"""Small data sets, members and networks for the tests of tasks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Data, Member, NodeData, Outcome, Weights
+from curvflow.tasks.numerics import dense_hessian
+from curvflow.tasks.problems import read
+from curvflow.tasks.registry import Machine, find
+
+CPU = Machine()
+TANH_NET = {"kind": "mlp", "hidden": [6], "activation": "tanh"}
+RELU_NET = {"kind": "mlp", "hidden": [5, 4], "activation": "relu"}
+SGD = {"rule": "sgd", "lr": 0.1, "momentum": 0.9}
+ADAM = {"rule": "adam", "lr": 0.01}
+
+
+def member(kind: str, params: Mapping[str, Any] | None = None, **inputs: NodeData):
+    checked = find_kind(kind).params.model_validate(params or {})
+    return Member(checked, {name: [node] for name, node in inputs.items()})
+
+
+def compute(kind: str, members) -> list[Outcome]:
+    return find(kind).compute(members, CPU)
+
+
+def as_data(arrays, digest="toy") -> Data:
+    return Data("data", "data.array", {}, arrays, digest)
+
+
+def xor(labels="sign") -> Data:
+    (outcome,) = compute("data.xor", [member("data.xor", {"labels": labels})])
+    return as_data(outcome.arrays, f"xor-{labels}")
+
+
+def blobs(num_samples=30, num_test=8, seed=0, num_classes=3) -> Data:
+    """Gaussian clouds in three dimensions, one per class."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(num_samples + num_test) % num_classes
+    x = rng.normal(size=(len(y), 3)) + y[:, None]
+    return as_data(
+        dataset(x[num_test:], y[num_test:], x[:num_test], y[:num_test]), f"blobs{seed}"
+    )
+
+
+def waves(num_samples=20, seed=0) -> Data:
+    """A regression with two outputs and no test set."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(num_samples, 3))
+    return as_data(dataset(x, np.sin(x[:, :2])), f"waves{seed}")
+
+
+def train_member(data: Data, **params: Any) -> Member:
+    settings = {
+        "model": TANH_NET,
+        "rule": SGD,
+        "epochs": 5,
+        "dtype": "float64",
+        **params,
+    }
+    return member("train", settings, data=data)
+
+
+def train_all(members) -> list[Outcome]:
+    return compute("train", members)
+
+
+def weights_of(outcome: Outcome, checkpoint=-1) -> Weights:
+    taken = {
+        "weights": outcome.arrays["weights"][checkpoint],
+        "network": outcome.arrays["network"],
+    }
+    return Weights("fit", "train", {}, taken, "w", outcome.status, outcome.reason)
+
+
+def dense_of(probe: Member) -> torch.Tensor:
+    """Return the dense Hessian that a probe's member asks about."""
+    weights, data = probe.one("weights"), probe.one("data")
+    problem = read(str(weights["network"]))
+    kind = torch.int64 if data["targets"].ndim == 1 else torch.float64
+    return dense_hessian(
+        problem.losses,
+        torch.as_tensor(weights["weights"]),
+        torch.as_tensor(data["inputs"]),
+        torch.as_tensor(data["targets"], dtype=kind),
+    )
+
+
+def assert_declared(kind: str, outcome: Outcome) -> None:
+    """Hold an outcome to its declaration: names, dtypes and numbers of dimensions."""
+    outputs = find_kind(kind).outputs
+    assert set(outcome.arrays) == {v.name for v in outputs}
+    sizes: dict[str, int] = {}
+    for variable in outputs:
+        array = outcome.arrays[variable.name]
+        is_text = variable.dtype == "str"
+        assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
+        dims = [dim for dim in variable.dims if dim != "..."]
+        assert array.ndim == len(dims) or "..." in variable.dims, variable.name
+        for dim, size in zip(dims, array.shape, strict=False):
+            assert sizes.setdefault(dim, size) == size, variable.name
+
+
+def random_symmetric(size: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    A_DD = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    return (A_DD + A_DD.T) / 2
+
+
+def with_spectrum(values, seed: int) -> torch.Tensor:
+    """A symmetric matrix with the eigenvalues given."""
+    basis = torch.linalg.qr(random_symmetric(len(values), seed)).Q
+    return basis @ torch.diag(torch.as_tensor(values, dtype=torch.float64)) @ basis.T
+
+
+def make_conv(channels: int = 2) -> nn.Module:
+    """A convolutional network for inputs of shape (1, 4, 4) and three classes."""
+    return nn.Sequential(
+        nn.Conv2d(1, channels, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * channels, 3)
+    )
+
+
+def make_batch_norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+
+def make_frozen_norm() -> nn.Module:
+    return make_batch_norm().eval()
+
+
+def make_dropout() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 3))
+
+
+def make_data(num_samples: int = 10) -> dict[str, np.ndarray]:
+    x = np.linspace(0, 1, 2 * num_samples).reshape(-1, 2)
+    return {"inputs": x, "targets": x.sum(1)}
+
+
+def make_pair() -> tuple[np.ndarray, np.ndarray]:
+    return np.eye(4), np.array([0, 1, 1, 0])
+
+
+def make_nonsense() -> str:
+    return "no data"
+
+
+def make_typo() -> dict[str, np.ndarray]:
+    return {"input": np.eye(4), "targets": np.ones(4)}
