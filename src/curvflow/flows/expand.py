@@ -8,7 +8,7 @@ from itertools import product
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Graph, Node, Point, Taken
 from curvflow.flows.sources import Source
-from curvflow.schemas.keys import form
+from curvflow.schemas.keys import Encoded, canonical, form
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study import Stage, Study
@@ -41,13 +41,14 @@ def _nodes(graph: Graph, stage: Stage, files: SourceFiles) -> Iterator[Node]:
         for name, producers in stage.inputs.items()
         for producer in producers
     ]
-    forms: dict[Point, tuple[Params, dict[str, object]]] = {}
+    forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
         labels = dict(zip(axes, point, strict=True))
         own = tuple(labels[axis] for axis in stage.own_axes)
         if own not in forms:
             params = stage.params(labels)
-            forms[own] = params, form(params, files.digests(stage, params))
+            plain = form(params, files.digests(stage, params))
+            forms[own] = params, plain, Encoded(canonical(plain))
         for epoch in _epochs(stage, sources, labels):
             at = labels if epoch is None else {**labels, "epoch": epoch}
             taken = _taken(sources, at, forms[own][0])

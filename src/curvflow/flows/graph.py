@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from curvflow.schemas.keys import Encoded
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
@@ -26,6 +27,7 @@ class Node:
         point: one label per dimension of the stage.
         params: validated parameters.
         form: plain parameters as in the key; shared by nodes that have the same.
+        code: their canonical form.
         inputs: per input the results taken.
         state: whether it is done, must run, or waits for others.
         key: action key, once all inputs are known.
@@ -37,6 +39,7 @@ class Node:
     point: Point
     params: Params
     form: dict[str, object]
+    code: Encoded
     inputs: dict[str, tuple[Taken, ...]]
     state: State = "waiting"
     key: str | None = None

@@ -27,7 +27,7 @@ def key_of(node: Node) -> str | None:
     digests = input_digests(node)
     if digests is None:
         return None
-    return action_key(node.kind.name, node.kind.version, node.form, digests)
+    return action_key(node.kind.name, node.kind.version, node.code, digests)
 
 
 def input_digests(node: Node) -> dict[str, Any] | None:

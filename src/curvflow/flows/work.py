@@ -106,9 +106,12 @@ class Work:
         if not node.kind.vectorised:
             return NODE_BY_NODE_WIDTH
         (member,) = load(self._store, node.kind, self._job([node]).members)
-        return width_for(
-            find(node.kind.name).member_bytes(member), self._options.tile_bytes
-        )
+        try:
+            node_bytes = find(node.kind.name).member_bytes(member)
+        # A model of the user's own may raise here; its tile will, and tell of it.
+        except Exception:
+            return NODE_BY_NODE_WIDTH
+        return width_for(node_bytes, self._options.tile_bytes)
 
     def _job(self, nodes: Sequence[Node]) -> TileJob:
         files = {id(node.form): self._files.read(node.params) for node in nodes}

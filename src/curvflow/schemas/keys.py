@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -23,12 +24,16 @@ from curvflow.schemas.params import Neutral, SourceFile
 SCHEME = "curvflow/1"
 
 
+class Encoded(bytes):
+    """A canonical form made before, which stands for its value in a larger one."""
+
+
 def canonical(value: object) -> bytes:
     """Encode a value so that equal bytes mean equal type and value.
 
     Args:
         value: None, bool, int, float, str, a sequence, or a mapping with text keys, of
-            such values.
+            such values; `Encoded` for one that was encoded before.
 
     Returns:
         The canonical form.
@@ -36,25 +41,28 @@ def canonical(value: object) -> bytes:
     Raises:
         NotEncodableError: the value holds NaN, an infinity, a set or another type.
     """
-    if value is None:
-        return b"n"
-    if isinstance(value, bool):
-        return b"t" if value else b"f"
-    if isinstance(value, int):
-        return b"i%d;" % value
-    if isinstance(value, float):
-        return _canonical_float(value)
-    if isinstance(value, str):
-        text = unicodedata.normalize("NFC", value).encode()
-        return b"s%d:%b" % (len(text), text)
+    encode = _ENCODERS.get(type(value))
+    return encode(value) if encode else _canonical_subclass(value)
+
+
+def _canonical_subclass(value: object) -> bytes:
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return _ENCODERS[base](value)
     if isinstance(value, Mapping):
         return _canonical_mapping(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return b"l%d:%b" % (len(value), b"".join(map(canonical, value)))
+        return _canonical_sequence(value)
     raise NotEncodableError(
         f"expected text, numbers, lists or mappings in a key, got "
         f"{type(value).__name__} {value!r}"
     )
+
+
+def _canonical_text(value: str) -> bytes:
+    text = value if value.isascii() else unicodedata.normalize("NFC", value)
+    encoded = text.encode()
+    return b"s%d:%b" % (len(encoded), encoded)
 
 
 def _canonical_float(value: float) -> bytes:
@@ -63,13 +71,31 @@ def _canonical_float(value: float) -> bytes:
     return b"d%b;" % (value + 0.0).hex().encode()  # + 0.0 turns -0.0 into 0.0
 
 
-def _canonical_mapping(value: Mapping[object, object]) -> bytes:
+def _canonical_sequence(value: Sequence[object]) -> bytes:
+    return b"l%d:%b" % (len(value), b"".join([canonical(item) for item in value]))
+
+
+def _canonical_mapping(value: Mapping[Any, object]) -> bytes:
     items = []
     for key, item in value.items():
         if not isinstance(key, str):
             raise NotEncodableError(f"expected text as a mapping's key, got {key!r}")
-        items.append(canonical(key) + canonical(item))
-    return b"m%d:%b" % (len(items), b"".join(sorted(items)))
+        items.append(_canonical_text(key) + canonical(item))
+    items.sort()
+    return b"m%d:%b" % (len(items), b"".join(items))
+
+
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    type(None): lambda _: b"n",
+    bool: lambda value: b"t" if value else b"f",
+    int: lambda value: b"i%d;" % value,
+    float: _canonical_float,
+    str: _canonical_text,
+    list: _canonical_sequence,
+    tuple: _canonical_sequence,
+    dict: _canonical_mapping,
+    Encoded: lambda value: value,
+}
 
 
 def sha256(value: object) -> str:
@@ -115,14 +141,14 @@ def _plain(value: object) -> object:
 
 
 def action_key(
-    kind: str, version: int, params: Mapping[str, object], inputs: Mapping[str, object]
+    kind: str, version: int, params: object, inputs: Mapping[str, object]
 ) -> str:
     """Return the key that decides whether a node is done.
 
     Args:
         kind: name of the kind.
         version: its declared version.
-        params: plain parameters, see `form`.
+        params: plain parameters, see `form`, or their canonical form.
         inputs: per input the digest of what is taken, or a list of
             `[stage, coords, digest]` where results are reduced.
 
