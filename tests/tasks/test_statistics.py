@@ -41,6 +41,21 @@ def test_equal_values_have_exactly_no_spread():
     assert float(got.sd) == float(got.sem) == 0.0
 
 
+def test_error_bars_end_where_their_name_says():
+    got = statistics(np.array([[1.0, 5.0], [2.0, np.nan], [6.0, np.nan]]))
+    sd = 7.0**0.5
+    for spread, low, high in (
+        ("range", 1.0, 6.0),
+        ("sd", 3 - sd, 3 + sd),
+        ("sem", 3 - sd / 3**0.5, 3 + sd / 3**0.5),
+        ("ci95", *(float(end[0]) for end in got.interval(0.95))),
+        ("none", np.nan, np.nan),
+    ):
+        ends = np.array(got.ends(spread))
+        np.testing.assert_allclose(ends[:, 0], [low, high], rtol=1e-12)
+        assert np.isnan(ends[:, 1]).all()  # of a single value there is no spread
+
+
 def test_one_value_has_a_mean_but_neither_spread_nor_interval():
     got = statistics(np.array([4.0]))
     assert (int(got.count), float(got.mean)) == (1, 4.0)

@@ -46,6 +46,24 @@ class Statistics:
         half = stdtrit(freedom, (1 + confidence) / 2) * self.sem
         return self.mean - half, self.mean + half
 
+    def ends(self, spread: str) -> tuple[Array, Array]:
+        """Return the ends of an error bar.
+
+        Args:
+            spread: `ci95` for the interval, `sem` or `sd` for the mean -+ one, `range`
+                for least to greatest, `none`.
+
+        Returns:
+            Lower and upper end; NaN for `none` and where there is no spread.
+        """
+        if spread == "ci95":
+            return self.interval()
+        some = np.where(self.count > 1, 1.0, np.nan)
+        if spread == "range":
+            return self.least * some, self.greatest * some
+        half = {"sem": self.sem, "sd": self.sd, "none": np.nan * some}[spread]
+        return self.mean - half, self.mean + half
+
 
 def statistics(values_N: Array) -> Statistics:
     """Summarise repetitions; NaN and infinities are left out.
