@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from curvflow.tasks.comparison import are_numbers, groups, run_x
+from curvflow.tasks.measurements import find_measured
+from tests.tasks.measured_nodes import node, toy_kinds
+
+
+@pytest.fixture(autouse=True)
+def _toys():
+    with toy_kinds():
+        yield
+
+
+def test_groups_keep_the_order_of_the_study_and_count_what_diverged():
+    of = [
+        node({"rule": "b", "seed": 0}, diverged=True),
+        node({"rule": "a", "seed": 0}, trace=1.0),
+        node({"rule": "b", "seed": 1}, trace=2.0),
+        node({"rule": "a", "seed": 1}, trace=np.nan),
+    ]
+    first, second = groups(find_measured("y", "trace", of), label="rule")
+    assert (first.label, first.nodes, first.diverged) == ("b", 2, 1)
+    assert (second.label, second.nodes, second.diverged) == ("a", 2, 0)
+    assert [first.nonfinite(), second.nonfinite()] == [0, 1]
+    assert first.matrix([""]).tolist() == [[2.0]]
+
+
+def test_rows_are_set_at_their_own_x():
+    of = [
+        node({"seed": 0}, epoch=[0, 10], train_loss=[4.0, 3.0]),
+        node({"seed": 1}, epoch=[5], train_loss=[2.0]),
+    ]
+    one = find_measured("y", "train_loss", of)
+    (group,) = groups(one, label=None, x="epoch")
+    xs = run_x(one, "epoch", [group])
+    assert xs == [0, 5, 10]
+    expected = [[4.0, np.nan, 3.0], [np.nan, 2.0, np.nan]]
+    np.testing.assert_array_equal(group.matrix(xs), expected)
+
+
+def test_a_dimension_of_the_variable_becomes_label_or_x():
+    of = [node({}, rank=[1, 2], eigenvalues=[1.0, 2.0])]
+    one = find_measured("y", "eigenvalues", of)
+    by_rank = groups(one, label="rank")
+    assert [(g.label, g.matrix([""]).item()) for g in by_rank] == [(1, 1.0), (2, 2.0)]
+    (along,) = groups(one, label=None, x="rank")
+    assert along.matrix([1, 2]).tolist() == [[1.0, 2.0]]
+
+
+def test_truth_values_are_no_numbers_of_an_axis():
+    assert are_numbers([1, 2.5])
+    assert not are_numbers([True, False])
+    assert not are_numbers(["1"])
