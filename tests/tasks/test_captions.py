@@ -1,0 +1,42 @@
+import pytest
+
+from curvflow.schemas.variables import Variable
+from curvflow.tasks import captions
+from curvflow.tasks.comparison import Group
+from curvflow.tasks.measurements import Measured
+from tests.tasks.measured_nodes import node, toy_kinds
+
+
+def of(name, units):
+    return Measured(Variable(name, "", units=units), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "label"),
+    [
+        ("trace", "loss / parameter^2", "trace (loss / parameter²)"),
+        ("rate", "epoch^-1 loss", "rate (epoch⁻¹ loss)"),
+        ("train_loss", "loss", "train loss"),
+        ("train_accuracy", "1", "train accuracy"),
+        ("norm_l2", "parameter", "norm l2 (parameter)"),
+        ("cost", "$", r"cost (\$)"),
+    ],
+)
+def test_axes_bear_units_where_these_say_more_than_the_name(name, units, label):
+    assert captions.axis_label(of(name, units)) == label
+
+
+@pytest.mark.parametrize(
+    ("diverged", "text"),
+    [(0, "sgd"), (2, "sgd (2 of 5 diverged)"), (5, "sgd (all 5 diverged)")],
+)
+def test_a_legend_says_how_many_diverged(diverged, text):
+    assert captions.legend_label(Group("sgd", nodes=5, diverged=diverged)) == text
+
+
+def test_a_caption_says_what_was_averaged_and_what_was_held():
+    coords = [{"seed": s, "width": 16, "rule": r} for s in (0, 1) for r in "ab"]
+    with toy_kinds():
+        one = Measured(Variable("trace", ""), [node(c) for c in coords])
+    text = captions.averaged(one, [2, 1], ("rule",))
+    assert text == "Mean over seed, n = 1 to 2, at width = 16"

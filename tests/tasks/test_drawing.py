@@ -1,0 +1,86 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.lines import Line2D
+
+from curvflow.errors import InputError
+from curvflow.tasks import drawing
+
+
+def handles(count):
+    return [Line2D([], [], color=drawing.colour(k)) for k in range(count)]
+
+
+def composed(**parts):
+    figure = drawing.sheet(88, 50)
+    figure.add_subplot()
+    drawing.compose(figure, **{"title": None, "caption": "n = 5.", **parts})
+    return figure
+
+
+def test_the_users_own_settings_do_not_reach_a_figure():
+    def picture():
+        with drawing.quiet_style():
+            return drawing.pictures(composed())["png"].tobytes()
+
+    plain = picture()
+    with mpl.rc_context({"axes.facecolor": "red", "font.size": 20}):
+        assert picture() == plain
+        assert mpl.rcParams["font.size"] == 20
+
+
+def test_labels_in_one_figure_differ_in_colour_or_line():
+    count = 21
+    drawing.check_labels(count)
+    assert len({(drawing.colour(k), str(drawing.dash(k))) for k in range(count)}) == 21
+    with pytest.raises(InputError, match=r"label: expected at most 21 .*, got 22"):
+        drawing.check_labels(count + 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["a_b", "$x", "$x$", "_hidden", "a\nb", "100 %", "^_{"]
+)
+def test_any_label_can_be_written_and_none_is_taken_for_mathematics(text):
+    with drawing.quiet_style():
+        figure = composed(title=text, caption=text, handles=handles(1), labels=[text])
+        assert figure.legends[0].get_texts()[0].get_text() == drawing.literal(text)
+        drawing.pictures(figure)
+
+
+def test_wrapped_lines_fit_and_lose_no_word():
+    text = "Mean over seed, n = 5; band: Student's 95 % interval of the mean. " * 3
+    with drawing.quiet_style():
+        lines = drawing.wrapped(text, 6.5, 2.0)
+        assert max(drawing.text_width(line, 6.5) for line in lines) <= 2.0
+    assert " ".join(lines).split() == text.split()
+
+
+def test_title_legend_and_caption_come_on_top_of_the_panels_height():
+    with drawing.quiet_style():
+        bare, full = composed(), composed(title="t", handles=handles(2), labels="ab")
+    assert full.get_figwidth() == bare.get_figwidth()
+    assert full.get_figheight() > bare.get_figheight() > 50 * drawing.MM
+
+
+@pytest.mark.parametrize("length", [1, 12, 50])
+def test_a_legend_stays_inside_the_sheet(length):
+    labels = [f"{k} {'x' * length}" for k in range(9)]
+    with drawing.quiet_style():
+        figure = composed(handles=handles(9), labels=labels, label_name="rule")
+        drawing.pictures(figure)
+        box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    panel = figure.axes[0].get_tightbbox()
+    assert panel is not None
+    assert panel.y1 <= box.y0
+
+
+def test_logarithmic_limits_hold_every_mean_and_cut_bars_that_near_zero():
+    mean = np.array([1.0, 100.0, np.nan, -3.0])
+    half = np.array([2.0, 10.0, 0.0, 0.0])
+    bottom, top = drawing.log_limits(mean, mean - half, mean + half)
+    assert 0.05 < bottom < 0.1
+    assert 110 < top < 200
+    assert drawing.log_limits(*np.full((3, 2), np.nan)) == (1.0, 10.0)
+    assert drawing.log_limits(*np.full((3, 1), 5.0)) == (2.5, 10.0)
