@@ -1,0 +1,80 @@
+"""Declaration of `figure.lines`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.variables import Variable
+
+Band = Literal["ci95", "sem", "sd", "range", "none"]
+
+
+class LinesParams(FigureParams):
+    """What is drawn against what."""
+
+    y: str = Field(description="variable whose mean is drawn")
+    x: str = Field(
+        "epoch", description="dimension of y, or axis, that it is drawn against"
+    )
+    band: Band = Field(
+        "ci95",
+        description="ci95: Student's 95 % interval of the mean; sem, sd: the mean -+ "
+        "one; range: least to greatest; none",
+    )
+    log_x: bool = Field(False, description="logarithmic x axis")
+    log_y: bool = Field(False, description="logarithmic y axis")
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> LinesParams:
+        self.refuse_one_name_twice(x=self.x, label=self.label)
+        return self
+
+
+def _curve(name: str, description: str) -> Variable:
+    return Variable(name, description, ("curve", "x"), units=UNITS, series=True)
+
+
+KIND = Kind(
+    name="figure.lines",
+    version=1,
+    summary="A curve of means with a band, for each label of an axis.",
+    params=LinesParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("curve", "label of each curve", ("curve",), dtype="str"),
+        Variable(
+            "diverged",
+            "nodes that diverged; they are in no curve",
+            ("curve",),
+            dtype="int64",
+        ),
+        Variable(
+            "x",
+            "where the curves have points; 0, 1, 2, ... for labels that are text",
+            ("x",),
+            units="as x",
+            series=True,
+        ),
+        Variable("x_label", "the same as text", ("x",), dtype="str", series=True),
+        _curve("mean", "mean of y; NaN without values"),
+        _curve("low", "lower edge of the band; NaN without one"),
+        _curve("high", "upper edge of the band; NaN without one"),
+        Variable(
+            "count",
+            "finite values averaged, n",
+            ("curve", "x"),
+            dtype="int64",
+            series=True,
+        ),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("over", "label", "x"),
+    selects=("y",),
+    vectorised=False,
+)

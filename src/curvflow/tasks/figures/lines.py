@@ -1,0 +1,186 @@
+"""Curves of means with bands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.figures.lines import LinesParams
+from curvflow.schemas.nodes import Array, Label, Member, Outcome
+from curvflow.tasks import captions, drawing
+from curvflow.tasks.comparison import Group, are_numbers, groups, run_x
+from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics import statistics
+
+WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
+FEW = 12  # points that are marked one by one
+LONG = 40  # letters of x labels that still fit side by side
+
+
+@computes_each("figure.lines")
+def figure_lines(member: Member, machine: Machine) -> Outcome:
+    """Draw the mean of a variable against x, a curve and a band per label.
+
+    Args:
+        member: the nodes of the stage that measures y; diverged ones are in no curve,
+            and legend and caption say how many they are.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: y, x or label is not what the stages have, there are more labels
+            than can be told apart, or nothing can stand on a logarithmic axis.
+    """
+    params = member.params
+    assert isinstance(params, LinesParams)
+    y = find_measured("y", params.y, member.inputs["of"])
+    of = groups(y, label=params.label, x=params.x)
+    drawing.check_labels(len(of))
+    xs = run_x(y, params.x, of)
+    numbers = _numbers(of, xs, params.band)
+    shown = _shown(numbers, params)
+    caption = _caption(y, of, numbers, shown, params)
+    with drawing.quiet_style():
+        figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
+        axes = figure.add_subplot()
+        _set_axes(axes, y, numbers, params)
+        if not are_numbers(xs):
+            _name_ticks(axes, xs)
+        _draw(axes, numbers, shown)
+        drawing.compose(
+            figure,
+            title=params.title,
+            handles=[_handle(n) for n in range(len(of))] if params.label else [],
+            labels=[captions.legend_label(group) for group in of],
+            label_name=params.label or "",
+            caption=caption,
+        )
+        files = drawing.pictures(figure)
+    return Outcome({**files, "caption": np.array(caption), **numbers})
+
+
+def _numbers(of: Sequence[Group], xs: Sequence[Label], band: str) -> dict[str, Array]:
+    found = [statistics(group.matrix(xs)) for group in of]
+    ends = [one.ends(band) for one in found]
+    places = xs if are_numbers(xs) else range(len(xs))
+    return {
+        "curve": np.array([str(group.label) for group in of]),
+        "diverged": np.array([group.diverged for group in of], dtype=np.int64),
+        "x": np.array(places, dtype=np.float64),
+        "x_label": np.array([str(x) for x in xs]),
+        "mean": np.stack([one.mean for one in found]),
+        "low": np.stack([low for low, _ in ends]),
+        "high": np.stack([high for _, high in ends]),
+        "count": np.stack([one.count for one in found]).astype(np.int64),
+    }
+
+
+def _shown(numbers: Mapping[str, Array], params: LinesParams) -> Array:
+    """Return which points have a place in the panel, shape (curve, x).
+
+    Raises:
+        InputError: there are values, but none that a logarithmic axis can show.
+    """
+    known = np.isfinite(numbers["mean"])
+    shown = known.copy()
+    for field, wanted, values in (
+        ("log_y", params.log_y, numbers["mean"]),
+        ("log_x", params.log_x, numbers["x"]),
+    ):
+        if wanted:
+            shown &= values > 0
+            if known.any() and not shown.any():
+                name = field.removeprefix("log_")
+                raise InputError(
+                    f"{field}: expected positive {name}, got none. Set it to false."
+                )
+    return shown
+
+
+def _caption(
+    y: Measured,
+    of: Sequence[Group],
+    numbers: Mapping[str, Array],
+    shown: Array,
+    params: LinesParams,
+) -> str:
+    counts = [int(most) for most in numbers["count"].max(axis=1) if most]
+    text = captions.averaged(y, counts, (params.x, params.label))
+    if np.isfinite(numbers["low"]).any():
+        text += f"; band: {captions.SPREADS[params.band]}"
+    hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
+    notes = [*captions.left_out(of), *captions.off_scale(hidden, "point")]
+    return " ".join([f"{text}.", *notes])
+
+
+def _set_axes(
+    axes: Axes, y: Measured, numbers: Mapping[str, Array], params: LinesParams
+) -> None:
+    axes.grid(visible=True, axis="y")
+    axes.set_ylabel(captions.axis_label(y))
+    axes.set_xlabel(drawing.literal(params.x.replace("_", " ")))
+    if params.log_x:
+        axes.set_xscale("log")
+        if len(numbers["x"]) <= FEW:  # rather than at powers of ten
+            axes.set_xticks(numbers["x"], numbers["x_label"].tolist())
+            axes.set_xticks([], minor=True)
+    elif (numbers["x"] % 1 == 0).all():
+        axes.xaxis.set_major_locator(drawing.tick_steps("auto", whole=True))
+    if params.log_y:
+        axes.set_yscale("log")
+        ends = (numbers[name] for name in ("mean", "low", "high"))
+        axes.set_ylim(*drawing.log_limits(*ends))
+
+
+def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
+    names = [drawing.literal(x) for x in xs]
+    tilt: dict[str, Any] = {}
+    if sum(map(len, names)) > LONG:
+        tilt = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(names)), names, **tilt)
+
+
+def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
+    if not shown.any():
+        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+    floor = axes.get_ylim()[0] if axes.get_yscale() == "log" else -np.inf
+    for number, where in enumerate(shown):
+        x, mean, low, high = (
+            values[..., where]
+            for values in (
+                numbers["x"],
+                *(numbers[name][number] for name in ("mean", "low", "high")),
+            )
+        )
+        axes.fill_between(
+            x,
+            np.maximum(low, floor),
+            high,
+            color=drawing.colour(number),
+            alpha=0.2,
+            linewidth=0,
+        )
+        line = _handle(number, marker="o" if where.sum() <= FEW else "")
+        line.set_data(x, mean)
+        axes.add_line(line)
+    axes.autoscale_view()
+
+
+def _handle(number: int, marker: str = "") -> Line2D:
+    return Line2D(
+        [],
+        [],
+        color=drawing.colour(number),
+        linestyle=drawing.dash(number),
+        linewidth=1.2,
+        marker=marker,
+        markersize=2.5,
+    )

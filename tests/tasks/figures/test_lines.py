@@ -1,0 +1,268 @@
+import io
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from PIL import Image
+from pydantic import ValidationError
+from scipy import stats
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.figures.lines import LinesParams
+from tests.tasks.measured_nodes import compute, node, toy_kinds
+
+EPOCHS = np.array([0, 1, 2])
+
+
+@pytest.fixture(autouse=True)
+def _toys():
+    with toy_kinds():
+        yield
+
+
+def loss(seed, rule="sgd"):
+    start = 4.0 if rule == "sgd" else 8.0
+    return start * (1 + 0.1 * seed) / (1 + EPOCHS)
+
+
+def fits(rules=("sgd", "adam"), seeds=3, diverged=()):
+    return [
+        node(
+            {"seed": seed, "rule": rule},
+            diverged=(rule, seed) in diverged,
+            epoch=EPOCHS,
+            train_loss=loss(seed, rule),
+        )
+        for seed in range(seeds)
+        for rule in rules
+    ]
+
+
+def draw(of, **params):
+    given = {"y": "train_loss", "label": "rule", "over": "seed", **params}
+    return compute("figure.lines", of, **given).arrays
+
+
+def test_the_numbers_drawn_are_mean_and_interval_at_every_x():
+    got = draw(fits())
+    assert got["curve"].tolist() == ["sgd", "adam"]
+    assert got["x"].tolist() == [0, 1, 2]
+    for row, rule in enumerate(["sgd", "adam"]):
+        values = np.stack([loss(seed, rule) for seed in range(3)])
+        low, high = stats.t.interval(
+            0.95, 2, loc=values.mean(0), scale=stats.sem(values)
+        )
+        np.testing.assert_allclose(got["mean"][row], values.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(got["low"][row], low, rtol=1e-12)
+        np.testing.assert_allclose(got["high"][row], high, rtol=1e-12)
+    assert (got["count"] == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("band", "low", "high"),
+    [
+        ("sem", 4.4 - 0.4 / 3**0.5, 4.4 + 0.4 / 3**0.5),
+        ("sd", 4.0, 4.8),
+        ("range", 4.0, 4.8),
+        ("none", np.nan, np.nan),
+    ],
+)
+def test_the_band_is_the_one_asked_for(band, low, high):
+    got = draw(fits(), band=band)
+    found = [got["low"][0, 0], got["high"][0, 0]]
+    np.testing.assert_allclose(found, [low, high], rtol=1e-12)
+    assert ("band" in str(got["caption"])) == (band != "none")
+
+
+def test_diverged_nodes_are_told_and_never_averaged():
+    gone = [("adam", 0), ("sgd", 0), ("sgd", 1), ("sgd", 2)]
+    got = draw(fits(diverged=gone))
+    assert got["curve"].tolist() == ["sgd", "adam"]
+    assert got["diverged"].tolist() == [3, 1]
+    assert got["count"].tolist() == [[0, 0, 0], [2, 2, 2]]
+    assert np.isnan(got["mean"][0]).all()
+    expected = np.mean([loss(1, "adam"), loss(2, "adam")], 0)
+    np.testing.assert_allclose(got["mean"][1], expected, rtol=1e-12)
+    assert str(got["caption"]).endswith(
+        "Diverged, left out: sgd (3 of 3), adam (1 of 3)."
+    )
+
+
+def test_where_all_diverged_there_is_a_figure_that_says_so():
+    gone = [(rule, seed) for rule in ("sgd", "adam") for seed in range(3)]
+    got = draw(fits(diverged=gone), log_y=True)
+    assert not got["count"].any()
+    assert "sgd (3 of 3), adam (3 of 3)" in str(got["caption"])
+    assert Image.open(io.BytesIO(got["png"].tobytes())).format == "PNG"
+
+
+def test_values_that_are_not_finite_are_left_out_and_told():
+    of = fits(["sgd"])
+    of.append(node({"seed": 3, "rule": "sgd"}, epoch=EPOCHS, train_loss=[1, np.nan, 1]))
+    got = draw(of)
+    assert got["count"].tolist() == [[4, 3, 4]]
+    assert "Not finite, left out: 1 value." in str(got["caption"])
+
+
+def test_a_single_run_is_a_line_without_a_band():
+    got = draw(fits(seeds=1))
+    assert np.isnan(got["low"]).all()
+    assert str(got["caption"]) == "Single values, at seed = 0."
+
+
+def test_curves_keep_their_own_points_where_these_differ():
+    of = fits(["sgd"])
+    of.append(node({"seed": 0, "rule": "adam"}, epoch=[0, 5], train_loss=[1.0, 2.0]))
+    got = draw(of)
+    assert got["x"].tolist() == [0, 1, 2, 5]
+    assert got["count"].tolist() == [[3, 3, 3, 0], [1, 0, 0, 1]]
+
+
+def spread_over(axis, labels, **arrays):
+    return [
+        node({"seed": s, axis: v}, **{k: f(s, v) for k, f in arrays.items()})
+        for s in range(2)
+        for v in labels
+    ]
+
+
+def test_an_axis_of_numbers_can_be_x_and_is_put_in_order():
+    of = spread_over("width", [64, 8, 16], trace=lambda s, w: w + s)
+    got = draw(of, y="trace", x="width", label=None, log_x=True)
+    assert got["x"].tolist() == [8, 16, 64]
+    assert got["mean"].tolist() == [[8.5, 16.5, 64.5]]
+    assert got["curve"].tolist() == [""]
+
+
+def test_an_axis_of_text_can_be_x_and_keeps_its_order():
+    labels = ["tanh", "relu", "a rather long name of an activation function"]
+    of = spread_over("act", labels, trace=lambda s, _: s)
+    got = draw(of, y="trace", x="act", label=None)
+    assert got["x"].tolist() == [0, 1, 2]
+    assert got["x_label"].tolist() == labels
+
+
+def test_an_epoch_axis_and_a_dimension_make_a_curve_per_rank():
+    of = spread_over("epoch", [0, 10], eigenvalues=lambda s, e: [e + 2.0, e + s])
+    got = draw(of, y="eigenvalues", x="epoch", label="rank")
+    assert got["curve"].tolist() == ["0", "1"]
+    assert got["mean"].tolist() == [[2, 12], [0.5, 10.5]]
+
+
+def test_axes_not_named_are_averaged_and_told():
+    got = draw(fits(), label=None, over=None)
+    assert (got["count"] == 6).all()
+    assert str(got["caption"]).startswith("Mean over seed, rule, n = 6;")
+
+
+def test_points_that_a_logarithmic_axis_lacks_are_told():
+    got = draw(fits(), log_x=True, log_y=True)
+    assert "Not on a logarithmic axis: 2 points at or below 0." in str(got["caption"])
+
+
+def test_the_files_are_pictures_of_the_size_asked_for():
+    got = draw(fits(), width=60.0, height=40.0, band="none")
+    picture = Image.open(io.BytesIO(got["png"].tobytes()))
+    assert picture.width == pytest.approx(60 / 25.4 * 300, abs=1)
+    assert picture.height > 40 / 25.4 * 300  # legend and caption come on top
+    svg = got["svg"].tobytes().decode()
+    assert svg.startswith("<?xml")
+    assert "<dc:date>" not in svg
+    assert mpl.__version__ not in svg
+    assert not picture.info.keys() & {"Software", "Creation Time"}
+
+
+def test_the_same_input_gives_the_same_bytes():
+    first, second = draw(fits()), draw(fits())
+    assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
+
+
+def test_every_declared_variable_is_there_in_its_type_and_shape():
+    got = draw(fits())
+    sizes = {"curve": 2, "x": 3}
+    for variable in find_kind("figure.lines").outputs:
+        array = got[variable.name]
+        is_text = variable.dtype == "str"
+        assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
+        if variable.file is None:
+            assert array.shape == tuple(sizes[dim] for dim in variable.dims)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"y": "train_los"},
+            "y: expected a measured variable, got 'train_los'. "
+            "Did you mean 'train_loss'?",
+        ),
+        (
+            {"y": "note"},
+            "y: expected a measured variable, got 'note'. Known: blocks, converged, "
+            "eigenvalues, epoch, layer_trace, rank, steps, trace, train_loss.",
+        ),
+        (
+            {"label": "rul"},
+            "label: expected a dimension of train_loss of probe, got 'rul'. "
+            "Did you mean 'rule'?",
+        ),
+        (
+            {"x": "width"},
+            "x: expected a dimension of train_loss of probe, got 'width'. "
+            "Known: epoch, rule, seed.",
+        ),
+        (
+            {"x": "seed", "over": None},
+            "y: expected a variable without further dimensions, got train_loss with "
+            "epoch. Name one as `label` or `x`, or choose another variable.",
+        ),
+    ],
+)
+def test_what_the_stages_do_not_have_is_refused(params, message):
+    with pytest.raises(InputError) as caught:
+        draw(fits(), **params)
+    assert str(caught.value) == message
+
+
+def test_a_variable_of_two_stages_is_refused():
+    of = [*fits(), node({"seed": 0}, stage="again", epoch=EPOCHS, train_loss=EPOCHS)]
+    with pytest.raises(InputError, match="'train_loss' of probe and again"):
+        draw(of)
+
+
+@pytest.mark.parametrize("axis", ["log_x", "log_y"])
+def test_a_logarithmic_axis_without_anything_positive_is_refused(axis):
+    of = [node({"seed": s, "rule": "a"}, epoch=[0], train_loss=[-1.0]) for s in (0, 1)]
+    with pytest.raises(InputError) as caught:
+        draw(of, **{axis: True})
+    letter = axis[-1]
+    assert str(caught.value) == (
+        f"{axis}: expected positive {letter}, got none. Set it to false."
+    )
+
+
+def test_more_labels_than_can_be_told_apart_are_refused():
+    of = fits([f"rule {k}" for k in range(22)], seeds=1)
+    with pytest.raises(
+        InputError, match=r"label: expected at most 21 labels .* got 22"
+    ):
+        draw(of)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"label": "epoch"}, "expected label to differ from x, got 'epoch' for both"),
+        ({"over": "epoch"}, "expected x to differ from over, got 'epoch' for both"),
+        (
+            {"label": "rule", "over": ["seed", "rule"]},
+            "expected label to differ from over, got 'rule' for both",
+        ),
+        ({"band": "iqr"}, "Input should be 'ci95'"),
+        ({"width": 3.0}, "greater than 30"),
+    ],
+)
+def test_contradictory_parameters_are_refused(params, message):
+    with pytest.raises(ValidationError, match=message):
+        LinesParams(y="train_loss", **params)
