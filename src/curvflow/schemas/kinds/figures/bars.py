@@ -1,0 +1,75 @@
+"""Declaration of `figure.bars`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.variables import Variable
+
+ErrorBar = Literal["ci95", "sem", "sd", "none"]
+
+
+class BarsParams(FigureParams):
+    """What is compared."""
+
+    y: OneOrMoreNames = Field(
+        min_length=1, description="variables whose means are drawn, a panel for each"
+    )
+    error: ErrorBar = Field(
+        "ci95",
+        description="ci95: Student's 95 % interval of the mean; sem, sd: the mean -+ "
+        "one; none",
+    )
+    points: bool = Field(False, description="draw the single values too")
+    log_y: bool = Field(
+        False,
+        description="logarithmic axis of values; it has no zero where bars could "
+        "start, so dots take their place",
+    )
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> BarsParams:
+        self.refuse_one_name_twice(label=self.label)
+        if len(set(self.y)) < len(self.y):
+            raise ValueError(
+                f"expected y without repetitions, got {', '.join(self.y)}. "
+                "Name each variable once."
+            )
+        return self
+
+
+def _statistic(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity", "label"), units=UNITS)
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity", "label"), dtype="int64")
+
+
+KIND = Kind(
+    name="figure.bars",
+    version=1,
+    summary="Means with error bars, one bar for each label of an axis.",
+    params=BarsParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("quantity", "variable of each panel", ("quantity",), dtype="str"),
+        Variable("label", "label of each bar", ("label",), dtype="str"),
+        _statistic("mean", "mean of y; NaN without values"),
+        _statistic("low", "lower end of the error bar; NaN without one"),
+        _statistic("high", "upper end of the error bar; NaN without one"),
+        _count("count", "finite values averaged, n"),
+        _count("diverged", "nodes that diverged; none of their values is used"),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("over", "label"),
+    selects=("y",),
+    vectorised=False,
+)

@@ -1,0 +1,199 @@
+"""Means with error bars, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.figures.bars import BarsParams
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks import captions, drawing
+from curvflow.tasks.comparison import Group, groups
+from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics import statistics
+
+WIDTHS = (88.0, 130.0, 180.0)  # mm, by panels side by side
+FRAME, BAR = 15.0, 7.0  # mm: a panel's axis, and each of its bars
+SPREAD = 0.3  # of the single values across a bar, either side
+ERROR_BAR: dict[str, Any] = {
+    "color": "0.1",
+    "linewidth": 0.9,
+    "marker": "|",
+    "markersize": 4,
+}
+CIRCLES: dict[str, Any] = {
+    "linestyle": "",
+    "marker": "o",
+    "markersize": 2.6,
+    "markerfacecolor": "white",
+    "markeredgecolor": "0.25",
+    "markeredgewidth": 0.5,
+}
+
+
+@computes_each("figure.bars")
+def figure_bars(member: Member, machine: Machine) -> Outcome:
+    """Draw the means of variables with error bars, a panel each, a bar per label.
+
+    Bars lie, so that labels of any length can be read. A logarithmic axis has no zero
+    for bars to start from, so there a dot stands for the mean.
+
+    Args:
+        member: the nodes of the stages that measure y; diverged ones are in no mean,
+            and labels and caption say how many they are.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: y or label is not what the stages have, there are more labels than
+            can be told apart, or nothing can stand on a logarithmic axis.
+    """
+    params = member.params
+    assert isinstance(params, BarsParams)
+    panels = [find_measured("y", name, member.inputs["of"]) for name in params.y]
+    grid = _grid(panels, params.label)
+    drawing.check_labels(len(grid[0]))
+    numbers = _numbers(panels, grid, params.error)
+    caption = _caption(panels, grid, numbers, params)
+    with drawing.quiet_style():
+        figure = _sheet(params, len(panels), len(grid[0]))
+        for number, (one, of) in enumerate(zip(panels, grid, strict=True)):
+            part = {name: numbers[name][number] for name in ("mean", "low", "high")}
+            _draw_panel(figure.axes[number], one, of, part, params)
+        drawing.compose(figure, title=params.title, caption=caption)
+        files = drawing.pictures(figure)
+    return Outcome({**files, "caption": np.array(caption), **numbers})
+
+
+def _grid(panels: Sequence[Measured], label: str | None) -> list[list[Group]]:
+    """Return the groups of each panel, for the same labels."""
+    found = [{g.label: g for g in groups(one, label=label)} for one in panels]
+    labels = list(dict.fromkeys(name for table in found for name in table))
+    return [[table.get(name, Group(name)) for name in labels] for table in found]
+
+
+def _numbers(
+    panels: Sequence[Measured], grid: Sequence[Sequence[Group]], error: str
+) -> dict[str, Array]:
+    found = [[statistics(g.matrix([""])[:, 0]) for g in of] for of in grid]
+    ends = [[one.ends(error) for one in row] for row in found]
+    return {
+        "quantity": np.array([one.variable.name for one in panels]),
+        "label": np.array([str(group.label) for group in grid[0]]),
+        "mean": np.array([[one.mean for one in row] for row in found]),
+        "low": np.array([[low for low, _ in row] for row in ends]),
+        "high": np.array([[high for _, high in row] for row in ends]),
+        "count": np.array([[one.count for one in row] for row in found], np.int64),
+        "diverged": np.array([[g.diverged for g in of] for of in grid], np.int64),
+    }
+
+
+def _caption(
+    panels: Sequence[Measured],
+    grid: Sequence[Sequence[Group]],
+    numbers: Mapping[str, Array],
+    params: BarsParams,
+) -> str:
+    counts = [int(n) for n in numbers["count"].flat if n]
+    text = captions.averaged(panels[0], counts, (params.label,))
+    if np.isfinite(numbers["low"]).any():
+        text += f"; bars: {captions.SPREADS[params.error]}"
+    if params.points:
+        text += "; circles: single values"
+    notes = dict.fromkeys(note for of in grid for note in captions.left_out(of))
+    hidden = int((numbers["mean"] <= 0).sum()) if params.log_y else 0
+    return " ".join([f"{text}.", *notes, *captions.off_scale(hidden, "mean")])
+
+
+def _sheet(params: BarsParams, panels: int, labels: int) -> Figure:
+    columns = min(panels, len(WIDTHS))
+    rows = -(-panels // columns)
+    height = rows * (FRAME + BAR * labels)
+    figure = drawing.sheet(params.width or WIDTHS[columns - 1], params.height or height)
+    for number in range(panels):
+        first = figure.axes[number - number % columns] if number % columns else None
+        figure.add_subplot(rows, columns, number + 1, sharey=first)
+    return figure
+
+
+def _draw_panel(
+    axes: Axes,
+    one: Measured,
+    of: Sequence[Group],
+    numbers: Mapping[str, Array],
+    params: BarsParams,
+) -> None:
+    axes.grid(visible=True, axis="x")
+    axes.set_xlabel(captions.axis_label(one, break_line=True))
+    axes.set_ylim(len(of) - 0.5, -0.5)
+    _name_bars(axes, of, params.label)
+    values = [group.matrix([""])[:, 0] for group in of]
+    if params.log_y:
+        _set_log(axes, one, numbers, np.concatenate(values) if params.points else None)
+    else:
+        axes.xaxis.set_major_locator(drawing.tick_steps(4))
+        axes.axvline(0, color="0.3", linewidth=0.6)
+    for place, group in enumerate(of):
+        bar = {name: float(column[place]) for name, column in numbers.items()}
+        _draw_bar(axes, place, group, bar)
+        if params.points:
+            _draw_points(axes, place, values[place])
+
+
+def _set_log(
+    axes: Axes, one: Measured, numbers: Mapping[str, Array], values: Array | None
+) -> None:
+    mean, low, high = (numbers[name] for name in ("mean", "low", "high"))
+    if np.isfinite(mean).any() and not (mean > 0).any():
+        raise InputError(
+            f"log_y: expected positive values of {one.variable.name}, got none. "
+            "Set it to false."
+        )
+    axes.set_xscale("log")
+    left, right = drawing.log_limits(mean, low, high)
+    if values is not None and (values > 0).any():
+        left = min(left, 0.8 * values[values > 0].min())
+        right = max(right, 1.25 * values[values > 0].max())
+    axes.set_xlim(left, right)
+
+
+def _draw_bar(axes: Axes, place: int, group: Group, bar: Mapping[str, float]) -> None:
+    is_log = axes.get_xscale() == "log"
+    if np.isnan(bar["mean"]) or (is_log and bar["mean"] <= 0):
+        reason = captions.nothing(group) if np.isnan(bar["mean"]) else "not positive"
+        at = axes.get_yaxis_transform()
+        axes.text(0.03, place, reason, transform=at, va="center", size=7, color="0.35")
+        return
+    if is_log:
+        axes.plot(bar["mean"], place, "o", color=drawing.colour(place), markersize=5)
+    else:
+        axes.barh(place, bar["mean"], height=0.62, color=drawing.colour(place))
+    if np.isfinite(bar["low"]):
+        low = max(bar["low"], axes.get_xlim()[0]) if is_log else bar["low"]
+        axes.plot([low, bar["high"]], [place, place], **ERROR_BAR)
+
+
+def _draw_points(axes: Axes, place: int, values: Array) -> None:
+    if axes.get_xscale() == "log":  # below the dot, which they would hide
+        lanes = np.full(len(values), SPREAD)
+    else:
+        lanes = np.linspace(-SPREAD, SPREAD, len(values) + 2)[1:-1]
+    axes.plot(values, place + lanes, **CIRCLES)
+
+
+def _name_bars(axes: Axes, of: Sequence[Group], label: str | None) -> None:
+    spec = axes.get_subplotspec()
+    is_first = spec is not None and spec.is_first_col()
+    names = [drawing.literal(group.label) for group in of]
+    axes.set_yticks(range(len(of)), names)
+    axes.tick_params(axis="y", length=0, labelleft=is_first)
+    if label is not None and is_first:
+        axes.set_ylabel(drawing.literal(label))
