@@ -13,10 +13,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from curvflow.schemas.forms import field_names, tags
+from curvflow.schemas.forms import description, field_names, tags
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.wording import Wording, worded
 from curvflow.schemas.written import Path
+
+# A path in the value, and the branches of unions on the way: depth and name.
+_Steps = tuple[Path, tuple[tuple[int, str], ...]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
     kind, loc = detail["type"], tuple(p for p in detail["loc"] if p != "[key]")
     missing = kind == "missing"
     tail = loc[-1:] if missing else ()
-    path, branches = _walk(value, loc[: len(loc) - len(tail)])
-    found = Complaint((*path, *tail), worded(detail), missing, branches=branches)
+    path, branches = _steps(value, loc[: len(loc) - len(tail)])
+    words = worded(detail, description(model, loc))
+    found = Complaint((*path, *tail), words, missing, branches=branches)
     if kind == "extra_forbidden" or "[key]" in detail["loc"]:
         names = field_names(model, loc) if kind == "extra_forbidden" else []
         return replace(found, key=True, wording=found.wording.of_key(loc[-1], names))
@@ -82,18 +86,27 @@ def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
     return found
 
 
-def _walk(value: Any, loc: Path) -> tuple[Path, tuple[tuple[int, str], ...]]:
-    # Pydantic's location mixes keys of the value with names of branches of unions.
+def _steps(value: Any, loc: Path) -> _Steps:
+    # Pydantic's location mixes keys of the value with names of branches of unions; it
+    # begins with a key. The reading that finds the most keys is right; of two, the one
+    # that finds the last key, `factory` being the name of a branch and its first field.
     if not loc:
         return (), ()
-    head, rest = loc[0], loc[1:]
-    path, branches = _walk(value, rest)
-    skipped = path, ((0, str(head)), *branches)
-    if not _leads(value, head):
-        return skipped
-    path, branches = _walk(value[head], rest)
-    taken = (head, *path), tuple((depth + 1, name) for depth, name in branches)
-    return max(taken, skipped, key=lambda option: len(option[0]))
+    if not _leads(value, loc[0]):
+        return _skipping(value, loc)
+    path, branches = max(
+        _skipping(value[loc[0]], loc[1:]),
+        _steps(value[loc[0]], loc[1:]),
+        key=lambda option: len(option[0]),
+    )
+    return (loc[0], *path), tuple((depth + 1, name) for depth, name in branches)
+
+
+def _skipping(value: Any, loc: Path) -> _Steps:
+    if not loc:
+        return (), ()
+    path, branches = _steps(value, loc[1:])
+    return path, ((0, str(loc[0])), *branches)
 
 
 def _leads(value: Any, part: Label) -> bool:

@@ -61,6 +61,23 @@ def tags(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     return [form.names()[0] for form in _forms_at(model, loc)]
 
 
+def description(model: type[BaseModel], loc: tuple[Any, ...]) -> str:
+    """Return what a field says that it is.
+
+    Args:
+        model: the outermost model.
+        loc: pydantic's location of the field.
+
+    Returns:
+        Its description, empty if it has none.
+    """
+    for form in _forms_at(model, loc[:-1]):
+        info = form.model.model_fields.get(loc[-1]) if loc else None
+        if info is not None:
+            return info.description or ""
+    return ""
+
+
 def _keys(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 

@@ -111,8 +111,13 @@ def _refuse_references(stage: Stage) -> None:
 
 
 def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
+    seen: set[str] = set()
     for name in stage.kind.reduces:
         for path, axis in _values(stage, name):
+            if axis in seen:
+                message = f"expected each axis once, got '{axis}' a second time"
+                raise stage.complain(path, message, "Remove one of them.")
+            seen.add(axis)
             if axis in stage.own_axes:
                 message = f"expected an axis that no parameter names, got '{axis}'"
                 hint = f"Remove ${{{axis}}} from this stage."

@@ -105,11 +105,12 @@ class Wording:
         return replace(self, expected=" or ".join(every), hint="".join(hints[:1]))
 
 
-def worded(detail: Any) -> Wording:
+def worded(detail: Any, meaning: str = "") -> Wording:
     """Put one of pydantic's errors into words.
 
     Args:
         detail: an entry of `ValidationError.errors()`.
+        meaning: the description of the field, if it has one.
 
     Returns:
         The words.
@@ -119,14 +120,18 @@ def worded(detail: Any) -> Wording:
         return _own_words(str(context["error"]), value)
     if kind == "missing":
         name = detail["loc"][-1]
-        hint = f"Add '{name}: ...'." if isinstance(name, str) else ""
+        what = f" ({meaning})" if meaning else ""
+        hint = f"Add '{name}: ...'{what}." if isinstance(name, str) else ""
         return Wording("a value", "none", hint)
     if kind == "union_tag_invalid":
         return _choice(context["expected_tags"], context["tag"])
     if kind in ("literal_error", "enum"):
         return _choice(context["expected"], value)
     expected = _expected(kind, context, detail["msg"])
-    return Wording(expected, shown(value), _hint(expected, value))
+    hint = _hint(expected, value)
+    if kind == "string_pattern_mismatch" and meaning:
+        hint = f"It is {meaning}."
+    return Wording(expected, shown(value), hint)
 
 
 def _own_words(text: str, value: object) -> Wording:
