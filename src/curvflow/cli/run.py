@@ -25,6 +25,10 @@ def command(
     device: Annotated[
         Literal["auto", "cpu", "cuda"], typer.Option(help="where to compute")
     ] = "auto",
+    threads: Annotated[
+        int,
+        typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large"),
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""
@@ -40,7 +44,7 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
-        options=RunOptions(device=device),
+        options=RunOptions(device=device, num_threads=threads),
         observer=watch(),
     )
     assert results.run is not None

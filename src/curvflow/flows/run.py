@@ -77,7 +77,7 @@ def run_study(
     if any(node.state != "cached" for node in plan.graph):
         from curvflow.tasks.machine import machine_for  # torch: a no-op saves 1 s
 
-        machine = machine_for(options.device)
+        machine = machine_for(options.device, options.num_threads)
     run = store.begin_run(
         study.name,
         document=study.document,

@@ -13,6 +13,12 @@ class RunOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    num_threads: int = Field(
+        1,
+        ge=1,
+        description="threads of one tile's CPU operations; more than one pays for "
+        "large networks only, and costs dearly on a busy machine",
+    )
     tile_bytes: int = Field(
         1 << 30, ge=1 << 20, description="working memory that one tile may use, bytes"
     )

@@ -1,4 +1,4 @@
-"""Which device computes."""
+"""Which device computes, and on how many threads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from curvflow.errors import RequestError
 from curvflow.tasks.registry import Machine
 
 
-def machine_for(device: str) -> Machine:
-    """Turn what was asked for into a device that is there.
+def machine_for(device: str, num_threads: int) -> Machine:
+    """Turn what was asked for into a device that is there, and set the threads.
 
     Args:
         device: `auto`, `cpu` or `cuda`; `auto` takes a GPU if there is one.
+        num_threads: threads of PyTorch's CPU operations in this process.
 
     Returns:
         The machine to compute on.
@@ -26,4 +27,5 @@ def machine_for(device: str) -> Machine:
             "--device: expected a CUDA device that PyTorch can use, got none. "
             "Use --device cpu, or install a CUDA build of PyTorch."
         )
+    torch.set_num_threads(num_threads)
     return Machine("cuda:0" if has_cuda and device != "cpu" else "cpu")
