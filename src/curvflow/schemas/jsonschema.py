@@ -64,44 +64,47 @@ def study_schema() -> Schema:
     definitions: Schema = {"reference": _REFERENCE, "stage": _stage(kinds)}
     for kind in kinds.values():
         definitions |= _definitions(kind)
-    expectation = Expectation.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "curvflow study",
         "type": "object",
         "required": ["study", "stages"],
         "additionalProperties": False,
-        "properties": {
-            "study": {
-                "type": "string",
-                "pattern": STUDY_NAME,
-                "description": "name under which runs are numbered",
-            },
-            "axes": {
-                "type": "object",
-                "description": "named lists of values; each becomes a dimension",
-                "propertyNames": {"pattern": _NAME, "not": {"enum": list(RESERVED)}},
-                "additionalProperties": _AXIS,
-            },
-            "stages": {
-                "type": "object",
-                "description": "what is done, by name",
-                "minProperties": 1,
-                "propertyNames": {"pattern": _NAME},
-                "additionalProperties": {"$ref": "#/$defs/stage"},
-            },
-            "expect": {
-                "type": "array",
-                "description": "known values with their sources",
-                "items": expectation,
-            },
-            "profiles": {
-                "type": "object",
-                "description": "named overrides, `a.b: value`",
-                "additionalProperties": {"type": "object"},
-            },
-        },
+        "properties": _sections(),
         "$defs": definitions,
+    }
+
+
+def _sections() -> Schema:
+    return {
+        "study": {
+            "type": "string",
+            "pattern": STUDY_NAME,
+            "description": "name under which runs are numbered",
+        },
+        "axes": {
+            "type": "object",
+            "description": "named lists of values; each becomes a dimension",
+            "propertyNames": {"pattern": _NAME, "not": {"enum": list(RESERVED)}},
+            "additionalProperties": _AXIS,
+        },
+        "stages": {
+            "type": "object",
+            "description": "what is done, by name",
+            "minProperties": 1,
+            "propertyNames": {"pattern": _NAME},
+            "additionalProperties": {"$ref": "#/$defs/stage"},
+        },
+        "expect": {
+            "type": "array",
+            "description": "known values with their sources",
+            "items": Expectation.model_json_schema(),
+        },
+        "profiles": {
+            "type": "object",
+            "description": "named overrides, `a.b: value`",
+            "additionalProperties": {"type": "object"},
+        },
     }
 
 
