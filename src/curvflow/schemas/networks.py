@@ -51,8 +51,8 @@ class Mlp(Params):
     """Dense layers with one activation between them and a linear last layer."""
 
     kind: Literal["mlp"] = "mlp"
-    hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)] = (
-        Field(description="widths of the hidden layers, first to last")
+    hidden: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = Field(
+        description="widths of the hidden layers, first to last; none is linear"
     )
     activation: Activation = Field("relu", description="between the layers")
     bias: bool = Field(True, description="whether every layer has a bias")

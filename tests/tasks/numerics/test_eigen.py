@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from tests.tasks.toys import with_spectrum
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, block_power, stream
+from tests.tasks.toys import with_spectrum
 
 
 def solve(A_MDD, k, *, columns=None, tol=1e-8, max_iterations=2000):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse.linalg import eigsh
-from tests.tasks.toys import RELU_NET, TANH_NET, blobs, waves, xor
 
 from curvflow.errors import InputError
 from curvflow.schemas.networks import parse_model
 from curvflow.tasks.numerics import BatchedHessian, dense_hessian, hessian, stream
 from curvflow.tasks.problems import load_samples, pose
+from tests.tasks.toys import RELU_NET, TANH_NET, blobs, waves, xor
 
 CASES = [
     pytest.param(model, data, loss, id=f"{name}-{loss}-{data.digest}")

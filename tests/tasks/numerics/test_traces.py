@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.tasks.toys import random_symmetric
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, estimate, trace_draws
+from tests.tasks.toys import random_symmetric
 
 LAWS = ["rademacher", "gaussian"]
 

@@ -63,7 +63,7 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator.initial_seed())
         module = spec.call()
-    if not isinstance(module, nn.Module) or not any(module.parameters()):
+    if not isinstance(module, nn.Module) or not list(module.parameters()):
         raise InputError(
             f"model: expected {spec.factory} to return a torch.nn.Module with "
             f"parameters, got {type(module).__name__}"

@@ -1,0 +1,71 @@
+"""What a data set must be."""
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.schemas.datasets import dataset, split
+
+X = np.arange(12.0).reshape(6, 2)
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+
+
+def test_integers_and_flags_are_labels_and_floats_are_values():
+    assert dataset(X, LABELS)["num_classes"] == 3
+    assert dataset(X, LABELS == 0)["num_classes"] == 2
+    assert dataset(X, X)["num_classes"] == 0
+    assert dataset(X, X[:, 0])["targets"].shape == (6, 1)
+
+
+def test_signs_are_two_classes_as_values():
+    signs = np.array([1.0, -1, 1, 1, -1, -1])
+    found = dataset(X, signs)
+    assert found["num_classes"] == 2
+    assert found["targets"].shape == (6, 1)
+
+
+def test_every_array_is_float64_whatever_was_given():
+    found = dataset(X.astype("uint8"), LABELS.astype("int8"))
+    assert {a.dtype for n, a in found.items() if n != "num_classes"} == {X.dtype}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((X[:, 0], LABELS), "inputs: expected shape (samples, ...), got (6,). "
+         "Reshape a single feature to (samples, 1)."),
+        ((X * np.nan, LABELS), "inputs: expected finite numbers, got 12 NaN or "
+         "infinite of 12. Remove or fill them."),
+        ((X.astype(str), LABELS), "inputs: expected real numbers, got dtype <U32"),
+        ((X * 1j, LABELS), "inputs: expected real numbers, got dtype complex128"),
+        ((X, LABELS[:4]), "targets: expected 6 rows as its inputs, got 4"),
+        ((X[:1], X[:1]), "inputs: expected at least 2 samples, got 1"),
+        ((X, LABELS + 1), "targets: expected integer labels 0..2 without gaps, got 1, "
+         "2, 3. Relabel them, or give floats for regression."),
+        ((X, 2 * LABELS), "targets: expected integer labels 0..2 without gaps, got 0, "
+         "2, 4. Relabel them, or give floats for regression."),
+        ((X, LABELS - 1), "targets: expected integer labels 0..2 without gaps, got "
+         "-1, 0, 1. Relabel them, or give floats for regression."),
+        ((X, LABELS[:, None]), "targets: expected integer labels of shape (samples,), "
+         "or floats, got int64 of shape (6, 1)"),
+        ((X, np.ones((6, 2, 2))), "targets: expected shape (samples,) or (samples, "
+         "outputs), got (6, 2, 2)"),
+        ((X, LABELS, X[:, :1], LABELS), "test_inputs: expected rows of shape (2,) as "
+         "in training, got (1,)"),
+        ((X, LABELS, X, X), "test_targets: expected rows of shape () as in training, "
+         "got (2,)"),
+        ((X, LABELS, X, LABELS[1:]), "test_targets: expected 6 rows as its inputs, "
+         "got 5"),
+    ],
+)  # fmt: skip
+def test_what_is_no_data_set_is_refused(arrays, message):
+    with pytest.raises(InputError) as caught:
+        dataset(*arrays)
+    assert str(caught.value) == message
+
+
+def test_a_split_holds_out_the_first_in_order():
+    parts = split({"inputs": X, "targets": LABELS}, np.array([5, 4, 3, 2, 1, 0]), 2)
+    assert parts["test_targets"].tolist() == [2, 1]
+    assert parts["targets"].tolist() == [0, 2, 1, 0]
+    assert np.array_equal(parts["inputs"], X[[3, 2, 1, 0]])

@@ -1,0 +1,23 @@
+"""References to functions of the user's own."""
+
+import pytest
+from pydantic import ValidationError
+
+from curvflow.errors import InputError
+from curvflow.schemas.factory import Factory
+
+
+def test_the_function_is_called_with_its_arguments():
+    reference = Factory(factory="collections:OrderedDict", kwargs={"a": 1})
+    assert reference.call() == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["module", "module.function", "a:b:c", "a/b:c", ":f"])
+def test_what_is_no_reference_is_refused(text):
+    with pytest.raises(ValidationError, match="string_pattern_mismatch"):
+        Factory(factory=text)
+
+
+def test_a_misspelt_function_gets_the_nearest_name():
+    with pytest.raises(InputError, match="Did you mean 'OrderedDict'"):
+        Factory(factory="collections:OrderdDict").call()

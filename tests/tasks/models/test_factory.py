@@ -1,0 +1,119 @@
+"""Modules of the user's own."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.datasets import dataset
+from curvflow.tasks.problems import read
+from tests.tasks import toys
+from tests.tasks.toys import (
+    as_data,
+    assert_declared,
+    blobs,
+    compute,
+    dense_of,
+    member,
+    train_all,
+    train_member,
+    weights_of,
+)
+
+
+def factory(name, **kwargs):
+    return {"factory": f"tests.tasks.toys:{name}", "kwargs": kwargs}
+
+
+def images():
+    rng = np.random.default_rng(0)
+    return as_data(dataset(rng.normal(size=(12, 1, 4, 4)), np.arange(12) % 3))
+
+
+def test_a_convolutional_network_trains_as_by_hand():
+    data = images()
+    members = [
+        train_member(data, model=factory("make_conv"), seed=seed, epochs=4)
+        for seed in range(2)
+    ]
+    outcomes = train_all([_with_start(m) for m in members])
+    assert_declared("train", outcomes[0])
+    for outcome in outcomes:
+        twin = toys.make_conv().double()
+        first = torch.as_tensor(outcome.arrays["weights"][0])
+        torch.nn.utils.vector_to_parameters(first, twin.parameters())
+        steps = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(4):
+            steps.zero_grad()
+            x = torch.as_tensor(data["inputs"])
+            y = torch.as_tensor(data["targets"]).long()
+            torch.nn.functional.cross_entropy(twin(x), y).backward()
+            steps.step()
+        found = torch.nn.utils.parameters_to_vector(twin.parameters()).detach()
+        np.testing.assert_allclose(outcome.arrays["weights"][-1], found, rtol=1e-10)
+
+
+def _with_start(one):
+    settings = one.params.model_dump(mode="json") | {"checkpoints": {"every": 4}}
+    return member("train", settings, data=one.one("data"))
+
+
+def test_the_modules_own_initialisation_follows_the_seed_alone():
+    def first(seed):
+        one = train_member(images(), model=factory("make_conv"), seed=seed)
+        return train_all([_with_start(one)] * 2)[0].arrays["weights"][0]
+
+    before = torch.random.get_rng_state()
+    assert np.array_equal(first(1), first(1))
+    assert not np.array_equal(first(1), first(2))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_probes_take_it_like_any_other():
+    data = images()
+    fits = train_all(
+        [train_member(data, model=factory("make_conv"), seed=s) for s in (0, 1)]
+    )
+    probes = [
+        member("probe.eigenvalues", {"k": 2}, weights=weights_of(f), data=data)
+        for f in fits
+    ]
+    for probe, outcome in zip(
+        probes, compute("probe.eigenvalues", probes), strict=True
+    ):
+        exact = np.linalg.eigvalsh(dense_of(probe).numpy())
+        exact = exact[np.abs(exact).argsort()[::-1]][:2]
+        assert outcome.arrays["converged"].all()
+        np.testing.assert_allclose(outcome.arrays["eigenvalues"], exact, rtol=1e-6)
+
+
+def test_a_frozen_batch_norm_keeps_its_buffers():
+    fits = train_all([train_member(blobs(), model=factory("make_frozen_norm"))] * 2)
+    assert fits[0].status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "message"),
+    [
+        ("make_batch_norm", {}, "got BatchNorm1d at '1'. Remove it, or return"),
+        ("make_dropout", {}, "got Dropout at '1'. Remove it, or return"),
+        ("make_pair", {}, "to return a torch.nn.Module with parameters, got tuple"),
+        ("make_conv", {"width": 3}, "to take the keyword arguments width, got TypeErr"),
+    ],
+)
+def test_what_cannot_be_trained_in_a_batch_is_refused_by_name(name, kwargs, message):
+    with pytest.raises(InputError, match=message):
+        train_all([train_member(blobs(), model=factory(name, **kwargs))])
+
+
+def test_outputs_of_another_shape_are_refused():
+    four = as_data(dataset(images()["inputs"], np.arange(12) % 4))
+    with pytest.raises(InputError, match=r"expected outputs of shape \(2, 4\)"):
+        train_all([train_member(four, model=factory("make_conv"))])
+
+
+def test_a_function_that_changed_since_training_is_refused():
+    fit = train_all([train_member(images(), model=factory("make_conv"))] * 2)[0]
+    text = str(fit.arrays["network"]).replace("[2,1,3,3]", "[5,1,3,3]")
+    with pytest.raises(InputError, match="expected the parameters it was trained with"):
+        read(text)

@@ -1,0 +1,113 @@
+"""The largest Hessian eigenvalues of networks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.tasks.probes.eigenvalues import member_bytes
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.probes.checks import DATA, probes
+from tests.tasks.toys import assert_declared, compute, dense_of
+
+KIND = "probe.eigenvalues"
+
+
+def exact(member, k):
+    values = np.linalg.eigvalsh(dense_of(member).numpy())
+    return values[np.abs(values).argsort()[::-1]][:k]
+
+
+@pytest.mark.parametrize("case", DATA)
+def test_converged_eigenvalues_are_those_of_the_dense_hessian(case):
+    members = probes(KIND, case, 3, k=3, max_iterations=3000)
+    for member, outcome in zip(members, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        arrays = outcome.arrays
+        assert arrays["converged"].all()
+        np.testing.assert_allclose(arrays["eigenvalues"], exact(member, 3), rtol=1e-6)
+        assert arrays["rank"].tolist() == [1, 2, 3]
+        bound = 1e-6 * np.abs(arrays["eigenvalues"])
+        assert (arrays["residuals"] <= bound).all()
+
+
+def test_negative_eigenvalues_keep_their_sign():
+    members = probes(KIND, "tanh-xor", 5, k=12, oversampling=12, max_iterations=3000)
+    found = compute(KIND, members)
+    assert any((o.arrays["eigenvalues"] < 0).any() for o in found)
+    for member, outcome in zip(members, found, strict=True):
+        good = outcome.arrays["converged"]
+        values = outcome.arrays["eigenvalues"]
+        np.testing.assert_allclose(values[good], exact(member, 12)[good], rtol=1e-6)
+
+
+def test_too_few_iterations_are_flagged():
+    members = probes(KIND, "relu-ce", 2, k=4, oversampling=0, max_iterations=3)
+    arrays = compute(KIND, members)[0].arrays
+    assert not arrays["converged"].all()
+    assert arrays["iterations"] == 3
+    assert arrays["num_matvecs"] == 12
+    loose = arrays["residuals"][~arrays["converged"]]
+    assert (loose > 1e-6 * np.abs(arrays["eigenvalues"][~arrays["converged"]])).all()
+
+
+def test_results_do_not_depend_on_the_width_of_the_tile():
+    members = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for seed, m in enumerate(probes(KIND, "tanh-ce", 5))
+    ]
+    reference = compute(KIND, members)
+    for width in (2, 3):
+        for found, expected in zip(
+            compute(KIND, members[:width]), reference, strict=False
+        ):
+            assert found.arrays["iterations"] == expected.arrays["iterations"]
+            np.testing.assert_allclose(
+                found.arrays["eigenvalues"], expected.arrays["eigenvalues"], rtol=1e-10
+            )
+
+
+def test_two_calls_are_bitwise_equal():
+    first, second = (compute(KIND, probes(KIND, "relu-ce", 3))[1] for _ in range(2))
+    for name, array in first.arrays.items():
+        assert np.array_equal(array, second.arrays[name])
+
+
+def test_more_eigenvalues_than_parameters_are_refused():
+    with pytest.raises(
+        InputError, match="k: expected at most the 45 parameters, got 46"
+    ):
+        compute(KIND, probes(KIND, "tanh-ce", 2, k=46))
+
+
+def test_all_eigenvalues_sum_to_the_trace():
+    members = probes(KIND, "tanh-ce", 2, k=45, max_iterations=1)
+    for member, outcome in zip(members, compute(KIND, members), strict=True):
+        trace = dense_of(member).trace().item()
+        assert outcome.arrays["eigenvalues"].sum() == pytest.approx(trace, rel=1e-10)
+
+
+def test_golden_numbers():
+    arrays = compute(KIND, probes(KIND, "tanh-ce", 2))[0].arrays
+    np.testing.assert_allclose(arrays["eigenvalues"], GOLDEN, rtol=1e-7)
+
+
+GOLDEN = [1.8494213543824372, 1.2277151580563954, 0.835071422777516]
+
+
+def test_memory_is_estimated_above_the_blocks_alone():
+    (one,) = probes(KIND, "tanh-ce", 1)
+    assert 11 * 45 * 8 < member_bytes(one) < 10**7
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same_eigenvalues():
+    members = probes(KIND, "tanh-ce", 3)
+    on_gpu = find(KIND).compute(members, Machine("cuda:0"))
+    for a, b in zip(on_gpu, compute(KIND, members), strict=True):
+        np.testing.assert_allclose(
+            a.arrays["eigenvalues"], b.arrays["eigenvalues"], rtol=1e-8
+        )

@@ -1,0 +1,27 @@
+"""Stochastic gradient descent."""
+
+from functools import partial
+
+from torch.optim import SGD
+
+from tests.tasks.rules.checks import assert_steps_equal, rule
+
+
+def test_every_step_is_that_of_torch():
+    settings = [
+        {"lr": 0.05},
+        {"lr": 0.02, "momentum": 0.9},
+        {"lr": 0.02, "momentum": 0.8, "nesterov": True},
+        {"lr": 0.03, "weight_decay": 0.1},
+        {"lr": 0.01, "momentum": 0.5, "nesterov": True, "weight_decay": 0.2},
+    ]
+    assert_steps_equal(
+        [rule(rule="sgd", **s) for s in settings], [partial(SGD, **s) for s in settings]
+    )
+
+
+def test_steps_without_any_momentum_keep_no_velocity():
+    settings = [{"lr": 0.05}, {"lr": 0.03, "weight_decay": 0.1}]
+    assert_steps_equal(
+        [rule(rule="sgd", **s) for s in settings], [partial(SGD, **s) for s in settings]
+    )

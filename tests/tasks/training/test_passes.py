@@ -1,0 +1,25 @@
+"""Passes over some models at a time."""
+
+import torch
+
+from curvflow.schemas.networks import parse_model
+from curvflow.tasks.numerics import stream
+from curvflow.tasks.problems import load_samples, pose
+from curvflow.tasks.training import passes
+from curvflow.tasks.training.fit import loss_and_gradient
+from tests.tasks.toys import TANH_NET, blobs
+
+
+def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
+    data = [blobs(seed=seed) for seed in range(5)]
+    problem = pose(parse_model(TANH_NET), "auto", data[0])
+    weights = torch.randn(
+        5, problem.network.num_parameters, generator=stream(0, "t"), dtype=torch.float64
+    )
+    for stacked in (data, data[:1]):
+        samples = load_samples(stacked, "", "cpu", torch.float64)
+        whole = loss_and_gradient(problem, weights, samples)
+        with monkeypatch.context() as patch:
+            patch.setattr(passes, "CPU_PASS_BYTES", 2 * 30 * 8 * problem.network.width)
+            parts = loss_and_gradient(problem, weights, samples)
+        torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
