@@ -84,3 +84,36 @@ def test_logarithmic_limits_hold_every_mean_and_cut_bars_that_near_zero():
     assert 110 < top < 200
     assert drawing.log_limits(*np.full((3, 2), np.nan)) == (1.0, 10.0)
     assert drawing.log_limits(*np.full((3, 1), 5.0)) == (2.5, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "labels"),
+    [
+        ((0.25, 4.0), ["0.5", "1", "2"]),
+        ((2.2, 4.9), ["3", "4"]),
+        ((1.12, 1.38), ["1.2", "1.3"]),
+        ((3e-6, 8e-6), ["$3\\times10^{-6}$", "$4\\times10^{-6}$"]),
+        ((5e4, 3e5), ["50000", "$1\\times10^{5}$", "$2\\times10^{5}$"]),
+    ],
+)
+def test_a_short_logarithmic_axis_has_round_numbers_for_ticks(limits, labels):
+    axes = drawing.sheet(88, 50).add_subplot()
+    axes.set_xscale("log")
+    axes.set_xlim(*limits)
+    drawing.set_log_ticks(axes.xaxis)
+    shown = [
+        text.get_text()
+        for text, place in zip(axes.get_xticklabels(), axes.get_xticks(), strict=True)
+        if limits[0] <= place <= limits[1]
+    ]
+    assert shown[: len(labels)] == labels
+    assert axes.get_xlim() == limits
+
+
+def test_a_long_logarithmic_axis_has_powers_of_ten_for_ticks():
+    axes = drawing.sheet(88, 50).add_subplot()
+    axes.set_yscale("log")
+    axes.set_ylim(0.03, 300)
+    drawing.set_log_ticks(axes.yaxis)
+    shown = [tick for tick in axes.get_yticks() if 0.03 <= tick <= 300]
+    np.testing.assert_allclose(shown, [0.1, 1, 10, 100])

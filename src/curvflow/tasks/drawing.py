@@ -6,6 +6,7 @@ Lengths are in inches unless a name says otherwise.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -14,10 +15,16 @@ from typing import Any, Literal
 import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+)
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array
@@ -261,6 +268,35 @@ def log_limits(mean: Array, low: Array, high: Array) -> tuple[float, float]:
     top = np.fmax(high[seen], mean[seen]).max()
     margin = (top / bottom) ** 0.04 if top > bottom else 2.0
     return float(bottom / margin), float(top * margin)
+
+
+def set_log_ticks(axis: Axis) -> None:
+    """Set ticks at powers of ten, or at further round numbers if these are too few.
+
+    Args:
+        axis: logarithmic, with its limits set.
+    """
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in (1,), (1, 2, 5), range(1, 10):
+        # From text, so that 3e-1 is 0.3 and not a neighbour of it.
+        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        if sum(low <= tick <= high for tick in ticks) >= 2:
+            break
+    else:
+        ticks = [x for x in tick_steps(4).tick_values(low, high) if x > 0]
+    if digits != (1,):
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_major_formatter(FuncFormatter(_short))
+        axis.set_view_interval(low, high, ignore=True)
+
+
+def _short(value: float, place: int | None) -> str:
+    digits, _, power = f"{value:.2e}".partition("e")
+    if -4 < int(power) < 5:
+        return f"{value:g}"
+    return rf"${float(digits):g}\times10^{{{int(power)}}}$"
 
 
 def pictures(figure: Figure) -> dict[str, Array]:

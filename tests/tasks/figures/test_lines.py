@@ -161,6 +161,16 @@ def test_points_that_a_logarithmic_axis_lacks_are_told():
     assert "Not on a logarithmic axis: 2 points at or below 0." in str(got["caption"])
 
 
+def test_a_band_that_a_logarithmic_axis_cannot_hold_is_told():
+    of = [
+        node({"seed": s, "rule": "a"}, epoch=[0, 1], train_loss=[1.0, 10.0**s])
+        for s in range(3)
+    ]
+    note = "Where the band reaches 0 it runs off the axis."
+    assert note in str(draw(of, log_y=True)["caption"])
+    assert note not in str(draw(of)["caption"])
+
+
 def test_the_files_are_pictures_of_the_size_asked_for():
     got = draw(fits(), width=60.0, height=40.0, band="none")
     picture = Image.open(io.BytesIO(got["png"].tobytes()))

@@ -110,7 +110,10 @@ def _caption(
         text += "; circles: single values"
     notes = dict.fromkeys(note for of in grid for note in captions.left_out(of))
     hidden = int((numbers["mean"] <= 0).sum()) if params.log_y else 0
-    return " ".join([f"{text}.", *notes, *captions.off_scale(hidden, "mean")])
+    notes.update(dict.fromkeys(captions.off_scale(hidden, "mean")))
+    if params.log_y and (numbers["low"][numbers["mean"] > 0] <= 0).any():
+        notes["Bars that reach 0 run off the axis."] = None
+    return " ".join([f"{text}.", *notes])
 
 
 def _sheet(params: BarsParams, panels: int, labels: int) -> Figure:
@@ -163,6 +166,7 @@ def _set_log(
         left = min(left, 0.8 * values[values > 0].min())
         right = max(right, 1.25 * values[values > 0].max())
     axes.set_xlim(left, right)
+    drawing.set_log_ticks(axes.xaxis)
 
 
 def _draw_bar(axes: Axes, place: int, group: Group, bar: Mapping[str, float]) -> None:

@@ -118,6 +118,8 @@ def _caption(
         text += f"; band: {captions.SPREADS[params.band]}"
     hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
     notes = [*captions.left_out(of), *captions.off_scale(hidden, "point")]
+    if params.log_y and (numbers["low"][shown] <= 0).any():
+        notes.append("Where the band reaches 0 it runs off the axis.")
     return " ".join([f"{text}.", *notes])
 
 
@@ -138,6 +140,7 @@ def _set_axes(
         axes.set_yscale("log")
         ends = (numbers[name] for name in ("mean", "low", "high"))
         axes.set_ylim(*drawing.log_limits(*ends))
+        drawing.set_log_ticks(axes.yaxis)
 
 
 def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
