@@ -48,6 +48,7 @@ def test_records_with_other_fields_form_a_table_of_their_own():
         (1.23456e-9, 2.2e-11, "1.235e-9 2.2e-11"),
         (0.5, 12.0, "0 12"),
         (3.14159, 0.0, "3.142 0"),
+        (30.0, 0.0, "30 0"),
         (3.14159, float("nan"), "3.142 nan"),
         (-1234567.0, float("nan"), "-1.235e6 nan"),
     ],

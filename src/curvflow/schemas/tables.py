@@ -144,10 +144,10 @@ def _has_fractions(values: Sequence[Any]) -> bool:
 
 
 def _error(field: str, row: Mapping[str, Any]) -> float:
-    """Return the standard error that bounds a field's digits, else NaN."""
+    """Return the standard error that says a field's digits, else NaN."""
     name = field.removesuffix("_sem")
     sem = row.get("sem" if field in LIKE_THE_MEAN else f"{name}_sem")
-    return sem if isinstance(sem, float) and 0 < sem < math.inf else math.nan
+    return sem if isinstance(sem, float) and math.isfinite(sem) else math.nan
 
 
 def _cell(value: Any, error: float) -> str:
@@ -155,10 +155,11 @@ def _cell(value: Any, error: float) -> str:
         return "yes" if value else "no"
     if not isinstance(value, float):
         return "" if value is None else " ".join(str(value).split())
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}"
+    exact = error == 0 and value.is_integer() and abs(value) < 1e6
+    if not math.isfinite(value) or value == 0 or exact:
+        return f"{value:.6g}"
     exponent = _exponent(value, DIGITS)
-    last = exponent - DIGITS + 1 if math.isnan(error) else _exponent(error, 2) - 1
+    last = _exponent(error, 2) - 1 if error > 0 else exponent - DIGITS + 1
     if -5 < exponent < 6 and last <= 0:
         return f"{value:.{-last}f}"
     digits, _, power = f"{value:.{max(exponent - last, 0)}e}".partition("e")
