@@ -1,0 +1,51 @@
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.tasks.measurements import find_measured, measured, spread
+from tests.tasks.measured_nodes import node, toy_kinds
+
+
+@pytest.fixture(autouse=True)
+def _toys():
+    with toy_kinds():
+        yield
+
+
+def test_a_node_that_arrives_twice_counts_once():
+    of = [node({"seed": s}, trace=float(s)) for s in (0, 1, 0, 1)]
+    one = find_measured("y", "trace", of)
+    assert [n.coords["seed"] for n in one.nodes] == [0, 1]
+
+
+def test_what_diverged_is_kept_apart():
+    of = [node({"seed": s}, diverged=s == 1) for s in range(3)]
+    one = find_measured("y", "trace", of)
+    assert [n.coords["seed"] for n in one.ok] == [0, 2]
+    assert [n.coords["seed"] for n in one.diverged] == [1]
+
+
+def test_every_stage_brings_its_own_variables():
+    of = [node({}), node({}, stage="second", kind="toy.other")]
+    found = [(m.stage, m.variable.name) for m in measured(of)]
+    assert ("probe", "trace") in found
+    assert found[-2:] == [("second", "trace"), ("second", "curvature")]
+
+
+def test_a_variable_is_laid_out_along_axes_and_its_own_dimensions():
+    of = [node({"rule": "a"}, rank=[1, 2], eigenvalues=[5.0, 4.0])]
+    one = find_measured("y", "eigenvalues", of)
+    labels, values = spread(of[0], one.variable, ("rule", "rank"))
+    assert (labels, values.tolist()) == ([["a"], [1, 2]], [[5.0, 4.0]])
+    labels, values = spread(of[0], one.variable, ("rank", None))
+    assert (labels, values.tolist()) == ([[1, 2], [""]], [[5.0], [4.0]])
+
+
+def test_a_dimension_without_a_coordinate_is_numbered():
+    of = [node({}, eigenvalues=[5.0, 4.0])]
+    labels, _ = spread(of[0], find_measured("y", "eigenvalues", of).variable, ["rank"])
+    assert labels == [[0, 1]]
+
+
+def test_a_picture_is_nothing_to_measure():
+    with pytest.raises(InputError, match="y: expected a measured variable"):
+        find_measured("y", "picture", [node({})])
