@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy import stats
-from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 from curvflow.errors import InputError
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.summary import SummaryParams
+from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 COLUMNS = ["mean", "sd", "sem", "low", "high"]
 
