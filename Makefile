@@ -9,8 +9,9 @@ BIN := .venv/bin
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
 
+test: export OMP_NUM_THREADS = 1 # many small programs, one to a core
 test: .venv/.test # run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 check: .venv/.test # formatter, linter, type checker, spelling
 	$(BIN)/ruff format --check
