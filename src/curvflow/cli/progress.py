@@ -12,7 +12,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from curvflow.flows.observer import Observer
+from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan
 
 
@@ -22,28 +22,16 @@ def watch() -> Observer:
     return Bars(console) if console.is_terminal else Warnings(console)
 
 
-class Warnings:
+class Warnings(Unwatched):
     """Tells of losses and nothing else."""
 
     def __init__(self, console: Console) -> None:
         """Write to a console."""
         self._console = console
 
-    def begin(self, plan: Plan) -> None:
-        """Say nothing."""
-
-    def tile_begins(self, stage: str, nodes: int) -> None:
-        """Say nothing."""
-
-    def tile_ends(self, stage: str, *, done: int, failed: int) -> None:
-        """Say nothing."""
-
     def warn(self, message: str) -> None:
         """Tell what will be computed again."""
         self._console.print(f"curvflow: {message}", style="yellow", highlight=False)
-
-    def end(self) -> None:
-        """Say nothing."""
 
 
 class Bars(Warnings):
@@ -53,43 +41,44 @@ class Bars(Warnings):
         """Draw on a terminal."""
         super().__init__(console)
         self._progress = Progress(
-            TextColumn("{task.description:<12}"),
+            TextColumn("{task.description:<16}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[cached]} cached {task.fields[failed]}"),
-            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
         )
-        self._tasks: dict[str, TaskID] = {}
-        self._failed: dict[str, int] = {}
+        self._lines: dict[str, TaskID] = {}
+        self._cached: dict[str, int] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Draw a line per stage that has something to compute."""
+        """Draw a line per stage, unless there is nothing to do."""
         for stage in plan.graph.nodes:
             counts = plan.counts(stage)
-            self._failed[stage] = 0
-            self._tasks[stage] = self._progress.add_task(
+            self._cached[stage] = counts["cached"]
+            self._lines[stage] = self._progress.add_task(
                 stage,
                 total=counts["total"],
                 completed=counts["cached"],
-                cached=counts["cached"],
-                failed="",
-                start=counts["cached"] == counts["total"],
+                told=self._told(stage, 0),
+                start=False,
             )
-        self._progress.start()
+        if plan.counts()["cached"] < plan.counts()["total"]:
+            self._progress.start()
 
-    def tile_begins(self, stage: str, nodes: int) -> None:
+    def tile_begins(self, stage: str) -> None:
         """Start the clock of a stage at its first tile."""
-        self._progress.start_task(self._tasks[stage])
+        self._progress.start_task(self._lines[stage])
 
-    def tile_ends(self, stage: str, *, done: int, failed: int) -> None:
+    def stage_at(self, stage: str, *, done: int, failed: int) -> None:
         """Move a stage's line on."""
-        self._failed[stage] += failed
         self._progress.update(
-            self._tasks[stage],
-            advance=done,
-            failed=f"{self._failed[stage]} failed" if self._failed[stage] else "",
+            self._lines[stage], completed=done, told=self._told(stage, failed)
         )
+
+    def _told(self, stage: str, failed: int) -> str:
+        cached = f"{self._cached[stage]} cached"
+        return f"{cached}, {failed} failed" if failed else cached
 
     def end(self) -> None:
         """Leave the lines as they stand."""

@@ -13,11 +13,11 @@ class Observer(Protocol):
     def begin(self, plan: Plan) -> None:
         """The plan is made and computing may begin."""
 
-    def tile_begins(self, stage: str, nodes: int) -> None:
+    def tile_begins(self, stage: str) -> None:
         """A tile of a stage is about to be computed."""
 
-    def tile_ends(self, stage: str, *, done: int, failed: int) -> None:
-        """A tile's results are committed."""
+    def stage_at(self, stage: str, *, done: int, failed: int) -> None:
+        """So many nodes of a stage are done by now, so many have failed."""
 
     def warn(self, message: str) -> None:
         """Something was lost and will be computed again."""
@@ -32,11 +32,11 @@ class Unwatched:
     def begin(self, plan: Plan) -> None:
         """Ignore the plan."""
 
-    def tile_begins(self, stage: str, nodes: int) -> None:
+    def tile_begins(self, stage: str) -> None:
         """Ignore the tile."""
 
-    def tile_ends(self, stage: str, *, done: int, failed: int) -> None:
-        """Ignore the tile."""
+    def stage_at(self, stage: str, *, done: int, failed: int) -> None:
+        """Ignore the progress."""
 
     def warn(self, message: str) -> None:
         """Ignore the warning; it stands in the run's journal."""

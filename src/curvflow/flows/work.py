@@ -92,15 +92,16 @@ class Work:
             compare(nodes, index)
 
     def _stage(self, nodes: Sequence[Node], machine: Machine) -> None:
+        if all(node.state == "cached" for node in nodes):
+            return
         compare((n for n in nodes if n.state != "cached"), self._store.index())
         self._pass_on_divergence(nodes)
-        if all(node.state != "stale" for node in nodes):
-            return
         for group in groups(nodes):
             stale = [node for node in group if node.state == "stale"]
             if stale:
                 for tile in cut(group, self._width(stale[0])):
                     self._tile(tile, group, machine)
+        self._tell(nodes[0].stage)
 
     def _width(self, node: Node) -> int:
         if not node.kind.vectorised:
@@ -121,7 +122,7 @@ class Work:
         self, tile: Sequence[Node], group: Sequence[Node], machine: Machine
     ) -> None:
         stage = tile[0].stage
-        self._observer.tile_begins(stage, len(tile))
+        self._observer.tile_begins(stage)
         keys = [node.key for node in tile]
         self._store.note(self._run, {"event": "begins", "stage": stage, "keys": keys})
         reports = compute_tile(self._store, self._job(tile), machine)
@@ -134,8 +135,12 @@ class Work:
         for node, report in zip(tile, reports, strict=True):
             if isinstance(report, Failed):
                 self._fail(node, report)
-        failed = len(tile) - len(done)
-        self._observer.tile_ends(stage, done=len(done), failed=failed)
+        self._tell(stage)
+
+    def _tell(self, stage: str) -> None:
+        failed = sum(failure["stage"] == stage for failure in self.failures.values())
+        done = self._plan.counts(stage)["cached"]
+        self._observer.stage_at(stage, done=done, failed=failed)
 
     def _publish(
         self, stage: str, receipts: Sequence[Receipt], group: Sequence[Node]
