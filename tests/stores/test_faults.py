@@ -166,6 +166,16 @@ def test_the_order_of_a_publication_is_payload_folder_commit_folder(tmp_path):
     assert receipt.payload in str(disk.done[3][2])
 
 
+def test_a_new_store_is_marked_as_one_before_it_holds_anything(tmp_path):
+    disk = Recorded()
+    LocalStore(tmp_path, disk=disk).make()
+    steps = [(name, rest[-1].name) for name, *rest in disk.done if name != "write"]
+    assert steps.index(("rename", "FORMAT")) < steps.index(("flush", tmp_path.name))
+    assert steps.index(("flush", tmp_path.name)) < steps.index(
+        ("make_folder", "commits")
+    )
+
+
 class Full(Disk):
     """Has room for so many writes, and then for half of one."""
 

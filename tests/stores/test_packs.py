@@ -142,7 +142,7 @@ def test_a_flipped_byte_anywhere_is_a_miss_or_harmless(
     arrays = arrays_of(nodes=2) | {"word": np.array(["sgd", "metric"])}
     receipts = publish(store, arrays, ["a", "b"])
     found = []
-    samples = 150 if limit > 0 else 12
+    samples = 80 if limit > 0 else 8
     for path in sorted(p for p in (tmp_path / "payloads").rglob("*") if p.is_file()):
         data = path.read_bytes()
         for position in range(flip % 7, len(data), 1 + len(data) // samples):

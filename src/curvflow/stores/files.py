@@ -15,6 +15,7 @@ from pathlib import Path
 
 from curvflow.errors import StoreError
 
+UNFLUSHABLE = {errno.EINVAL, errno.EOPNOTSUPP}
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -40,6 +41,10 @@ class Disk:
         number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)
+        except OSError as error:
+            # Some network file systems keep folders on the server and cannot do this.
+            if error.errno not in UNFLUSHABLE or not path.is_dir():
+                raise
         finally:
             os.close(number)
 

@@ -31,7 +31,7 @@ from curvflow.stores.logged import Layout
 SHARD_BYTES = 64 << 20
 # Variables up to this size are read whole once a second node of them is wanted: a chunk
 # read alone takes 0.4 ms, one of 32 read together 0.14 ms (benchmarks/payloads.py).
-WHOLE_BYTES = 8 << 20
+WHOLE_BYTES = 1 << 20
 # Every entry of a zip bears this date, so that equal payloads are equal files.
 DATE = (1980, 1, 1, 0, 0, 0)
 # Not the payload's fault, so no reason to compute it again.
