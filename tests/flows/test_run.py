@@ -85,6 +85,14 @@ def test_stages_that_ask_the_same_share_results(store):
     assert counts["cached"]["path"] == 9
 
 
+def test_a_result_that_stands_at_two_nodes_is_counted_at_both(store):
+    """Both rules share epoch 0 of a seed; a mean over rules must see two values."""
+    text = STUDY.replace("of: last, over: seed", "of: path, over: [seed, rule]")
+    report = run(store, text=text)
+    first = report.plan.graph.nodes["mean"][0]
+    assert int(store.read(first.receipt, ["count"])["count"]) == 6
+
+
 def test_labels_with_equal_parameters_share_one_node(store):
     same = "axes.rule={one: {lr: 0.5}, two: {lr: 0.5}}"
     report = run(store, same, "axes.seed=2")

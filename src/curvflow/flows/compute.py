@@ -17,11 +17,11 @@ from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.schemas.receipts import part_digests, result_digest
+from curvflow.schemas.receipts import Receipt, part_digests, result_digest
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine, find
 
-Loaded = dict[tuple[str, tuple[str, ...]], NodeData]
+Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
 
 
 class LostInputError(StoreError):
@@ -101,24 +101,31 @@ def _read(
     store: Store, kind: Kind, name: str, taken: TakenResult, loaded: Loaded
 ) -> NodeData:
     receipt = taken.receipt
+    parts = taken_parts(receipt, taken.parts)
     memo = (receipt.key, taken.parts)
     if memo not in loaded:
-        parts = taken_parts(receipt, taken.parts)
-        wanted = [name for name in taken.parts if _has(parts, name)]
-        try:
-            arrays = store.read(receipt, wanted) if receipt.payload else {}
-        except CorruptPayloadError as error:
-            raise LostInputError(receipt.key, str(error)) from error
-        loaded[memo] = kind.inputs[name].edge(
-            stage=taken.stage,
-            kind=receipt.kind,
-            coords=taken.coords,
-            arrays={part.partition("@")[0]: array for part, array in arrays.items()},
-            digest=sha256(parts),
-            status=receipt.status,
-            reason=receipt.reason,
-        )
-    return loaded[memo]
+        loaded[memo] = _arrays(store, receipt, taken.parts, parts)
+    # One result may stand at several nodes, each with coordinates of its own.
+    return kind.inputs[name].edge(
+        stage=taken.stage,
+        kind=receipt.kind,
+        coords=taken.coords,
+        arrays=loaded[memo],
+        digest=sha256(parts),
+        status=receipt.status,
+        reason=receipt.reason,
+    )
+
+
+def _arrays(
+    store: Store, receipt: Receipt, names: Sequence[str], parts: Mapping[str, str]
+) -> Mapping[str, Array]:
+    wanted = [name for name in names if _has(parts, name)]
+    try:
+        arrays = store.read(receipt, wanted) if receipt.payload else {}
+    except CorruptPayloadError as error:
+        raise LostInputError(receipt.key, str(error)) from error
+    return {part.partition("@")[0]: array for part, array in arrays.items()}
 
 
 def _has(parts: Mapping[str, str], name: str) -> bool:

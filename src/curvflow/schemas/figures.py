@@ -19,7 +19,7 @@ class FigureParams(Params):
     )
     over: OneOrMoreNames | None = Field(
         None,
-        description="axes averaged over; null takes all that have no other part here",
+        description="axes averaged over; each point of the others has its own figure",
     )
     title: str | None = Field(None, description="written above; null writes nothing")
     width: float | None = Field(
