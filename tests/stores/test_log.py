@@ -175,6 +175,18 @@ def test_the_loser_of_a_race_with_nothing_left_to_say_says_nothing():
     assert rival.after(0) == [1]
 
 
+def test_a_receipt_for_a_live_key_is_kept_for_history_alone():
+    # Such an entry can arise where a network file system shows a commit late.
+    commits = MemoryCommits()
+    first, second = receipts_of("a"), receipts_of("a", seed=1)
+    for number, receipts in enumerate((first, second), start=1):
+        entry = {"type": "receipts", **pack_receipts(receipts)}
+        commits.create(number, encode(number, entry))
+    index = Log(commits, "here").index()
+    assert index.receipts == {"a": first[0]}
+    assert index.rows == {(1, 0): first[0], (2, 0): second[0]}
+
+
 def test_a_race_with_a_retirement_is_won_by_the_later():
     rival = Rival([{"type": "retired", "keys": ["a"], "reason": "lost"}])
     ours = receipts_of("a")

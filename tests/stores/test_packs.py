@@ -240,6 +240,28 @@ def test_something_else_under_the_name_is_a_miss(tmp_path, data):
         LocalStore(tmp_path).read(receipt, ["loss"])
 
 
+def test_a_payload_healed_by_this_process_is_read_at_once(tmp_path):
+    store = LocalStore(tmp_path)
+    (receipt,) = publish(store, arrays_of(nodes=1), "a")
+    store.layout(receipt.payload)
+    (path,) = (tmp_path / "payloads").rglob("*.zip")
+    path.write_bytes(bytes(len(path.read_bytes())))
+    store.write_payload(arrays_of(nodes=1))
+    store.read(receipt, ["loss"])
+
+
+def test_a_payload_healed_by_another_process_is_read_the_next_time(tmp_path):
+    store = LocalStore(tmp_path)
+    (receipt,) = publish(store, arrays_of(nodes=1), "a")
+    store.layout(receipt.payload)
+    (path,) = (tmp_path / "payloads").rglob("*.zip")
+    path.write_bytes(bytes(len(path.read_bytes())))
+    with pytest.raises(CorruptPayloadError):
+        store.read(receipt, ["loss"])
+    LocalStore(tmp_path).write_payload(arrays_of(nodes=1))
+    store.read(receipt, ["loss"])
+
+
 def test_a_slot_beyond_the_payload_is_a_miss(tmp_path):
     (tmp_path / "x.zip").write_bytes(zipped(arrays_of()))
     pack = Pack("p", tmp_path / "x.zip")
