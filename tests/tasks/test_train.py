@@ -57,10 +57,8 @@ def plain_training(outcome, data, params, steps_of):
     [(blobs(), "auto"), (waves(), "mse"), (waves(), "sse"), (xor(), "auto")],
 )
 def test_full_batch_training_is_that_of_a_plain_loop(data, loss):
-    rule = {**SGD, "lr": 0.1}
-    members = [
-        train_member(data, seed=s, loss=loss, rule=rule, **EVERY) for s in range(3)
-    ]
+    settings = {"rule": {**SGD, "lr": 0.1}, "diverged_above": None, **EVERY}
+    members = [train_member(data, seed=s, loss=loss, **settings) for s in range(3)]
     for one, outcome in zip(members, train_all(members), strict=True):
         final = plain_training(
             outcome, data, one.params, lambda p: [slice(None)] * p.epochs
@@ -205,7 +203,8 @@ def test_divergence_is_a_result_and_touches_no_sibling():
     assert_declared("train", lost)
     epoch = int(lost.arrays["diverged_epoch"])
     assert lost.status == "diverged"
-    assert lost.reason == f"non-finite loss at epoch {epoch}"
+    cause = "loss above 10000 times the initial one"
+    assert lost.reason == f"{cause} at epoch {epoch}"
     assert 0 < epoch < 40
     assert lost.arrays["num_gradients"] == epoch
     curve = lost.arrays["train_loss"]
@@ -232,8 +231,19 @@ def test_a_tile_that_diverges_whole_stops_early():
 def test_weights_that_are_infinite_from_the_start_diverge_at_epoch_zero():
     rule = {**SGD, "init": {"normal": 1e200}}
     outcome = train_all([train_member(waves(), rule=rule)] * 2)[0]
-    assert outcome.reason == "non-finite loss at epoch 0"
+    assert outcome.reason == "non-finite loss or weights at epoch 0"
     assert outcome.arrays["num_gradients"] == 0
+
+
+def test_a_loss_that_is_huge_but_finite_is_divergence_unless_that_is_waived():
+    def trained(**settings):
+        rule = {**SGD, "lr": 1e6}
+        return train_all([train_member(waves(), rule=rule, epochs=2, **settings)] * 2)
+
+    huge, waived = trained()[0], trained(diverged_above=None)[0]
+    assert huge.status == "diverged"
+    assert waived.status == "ok"
+    assert float(waived.arrays["final_train_loss"]) > 1e4
 
 
 def test_members_with_data_of_their_own_train_on_it():

@@ -61,7 +61,7 @@ class NodeData:
 
 
 class Data(NodeData):
-    """A data set: `inputs` (N, ...), `targets` (N,) int64 or (N, C) float64."""
+    """A data set: `inputs` (N, ...), and `targets`, labels (N,) or values (N, C)."""
 
     takes: ClassVar[tuple[str, ...] | None] = (
         "inputs",

@@ -85,6 +85,7 @@ def _train_together(members: Sequence[Member], machine: Machine) -> list[Outcome
         Evaluation(problem, training, classes),
         Evaluation(problem, testing, classes),
         len(members),
+        diverged_above=params.diverged_above,
     )
     result = fit(
         problem,
@@ -135,4 +136,4 @@ def _outcome(
     }
     if diverged < 0:
         return Outcome(arrays)
-    return Outcome(arrays, "diverged", f"non-finite loss at epoch {diverged}")
+    return Outcome(arrays, "diverged", f"{curves.cause(number)} at epoch {diverged}")

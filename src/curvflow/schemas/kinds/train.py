@@ -46,6 +46,13 @@ class TrainParams(Params):
     checkpoints: Checkpoints | None = Field(
         None, description="weights kept; the final ones always are"
     )
+    diverged_above: float | None = Field(
+        1e4,
+        gt=1,
+        description="a recorded training loss of more than this multiple of its value "
+        "at epoch 0 counts as divergence, as any non-finite loss or weight does; null "
+        "for the latter alone",
+    )
     record_every: int = Field(
         1, ge=1, description="epochs between points of the curves; 0 and last included"
     )
@@ -119,7 +126,7 @@ KIND = Kind(
         ),
         Variable(
             "diverged_epoch",
-            "first epoch with a non-finite loss or weight; -1 if none",
+            "epoch at which divergence was seen; -1 if none",
             dtype="int64",
             units="epoch",
         ),
