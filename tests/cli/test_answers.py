@@ -1,0 +1,180 @@
+"""The commands that answer questions: plan, why, show, log, export, kinds, schema."""
+
+import csv
+import io
+import json
+
+import pytest
+import xarray as xr
+
+
+@pytest.fixture
+def ran(curvflow, study):
+    assert curvflow("run", study).code == 0
+    return study
+
+
+def test_plan_json_has_the_promised_form(curvflow, study):
+    said = json.loads(curvflow("plan", study, "--json").out)
+    assert list(said) == ["study", "total", "cached", "stale", "waiting", "stages"]
+    assert (said["total"], said["stale"], said["waiting"]) == (16, 1, 15)
+    assert list(said["stages"]["fit"]) == [
+        "kind",
+        "total",
+        "cached",
+        "stale",
+        "waiting",
+        "reasons",
+    ]
+
+
+def test_plan_makes_no_store(curvflow, study):
+    curvflow("plan", study)
+    assert [path.name for path in study.parent.iterdir()] == ["tiny.yaml"]
+
+
+def test_plan_fits_80_columns_and_says_when_there_is_nothing_to_do(curvflow, ran):
+    out = curvflow("plan", ran).out
+    assert "nothing to do" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_why_names_old_and_new_value(curvflow, ran):
+    changed = ("--set", "stages.trace.seed=5")
+    said = curvflow("why", ran, "trace[seed=0,rule=sgd]", *changed)
+    assert said.out == "trace[seed=0,rule=sgd]: stale: parameter seed: 0 -> 5\n"
+
+
+def test_why_compares_a_new_node_with_the_nearest_result(curvflow, ran):
+    said = curvflow("why", ran, "fit[seed=2,rule=sgd]", "--set", "axes.seed=3")
+    assert "fit[seed=2,rule=sgd]: stale: new" in said.out
+    assert "nearest earlier result: fit[" in said.out
+    assert "parameter seed: " in said.out
+
+
+def test_why_says_done_of_a_done_node(curvflow, ran):
+    assert ": done, key " in curvflow("why", ran, "data").out
+
+
+def test_show_json_gives_a_record_per_node_and_element(curvflow, ran):
+    rows = json.loads(curvflow("show", ran, "eigen", "--json").out)
+    ranked = [row for row in rows if "rank" in row]
+    assert len(ranked) == 2 * 2 * 2
+    names = {"seed", "rule", "status", "rank", "eigenvalues", "residuals", "converged"}
+    assert names <= set(ranked[0])
+    assert sum("iterations" in row for row in rows) == 2 * 2
+
+
+def test_show_where_keeps_the_nodes_asked_for(curvflow, ran):
+    where = ("--where", "rule=adam", "--where", "seed=1")
+    rows = json.loads(curvflow("show", ran, "trace", "--json", *where).out)
+    assert {(row["seed"], row["rule"]) for row in rows} == {(1, "adam")}
+
+
+def test_show_csv_and_the_table_on_disk_agree(curvflow, ran):
+    said = curvflow("show", ran, "table", "--csv").out
+    on_disk = (ran.parent / "results/tiny/table.csv").read_text()
+    assert said == on_disk
+    rows = list(csv.DictReader(io.StringIO(said)))
+    assert {"rule", "quantity", "units", "mean", "sd", "sem", "count"} <= set(rows[0])
+
+
+def test_show_without_a_stage_lists_them(curvflow, ran):
+    out = curvflow("show", ran).out
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "data",
+        "fit",
+        "trace",
+        "eigen",
+        "table",
+        "loss",
+    ]
+
+
+def test_show_run_goes_back_in_time(curvflow, ran):
+    before = curvflow("show", ran, "trace", "--json").out
+    change = ("--set", "stages.trace.num_probes=6")
+    curvflow("run", ran, *change)
+    after = curvflow("show", ran, "trace", "--json", *change).out
+    assert before != after
+    assert curvflow("show", ran, "trace", "--json", "--run", "1").out == before
+    assert curvflow("show", ran, "trace", "--json", "--run", "2").out == after
+
+
+def test_log_lists_the_runs(curvflow, ran):
+    curvflow("run", ran)
+    rows = json.loads(curvflow("log", ran, "--json").out)
+    assert [(r["run"], r["status"], r["executed"]) for r in rows] == [
+        (1, "done", 16),
+        (2, "done", 0),
+    ]
+    assert len(curvflow("log", ran).out.splitlines()) == 2
+
+
+def test_exports_hold_the_same_numbers(curvflow, ran, tmp_path):
+    rows = json.loads(curvflow("show", ran, "trace", "--json").out)
+    expected = [row["trace"] for row in rows if "trace" in row]
+    for suffix, load in (
+        ("nc", lambda p: xr.load_dataset(p, engine="h5netcdf")),
+        ("zarr", lambda p: xr.load_dataset(p, engine="zarr", consolidated=False)),
+    ):
+        path = tmp_path / f"trace.{suffix}"
+        assert curvflow("export", ran, "trace", "-o", path).code == 0
+        got = load(path)["trace"]
+        assert got.dims == ("seed", "rule")
+        assert got.attrs["units"] == "loss / parameter^2"
+        assert got.values.ravel().tolist() == pytest.approx(expected, rel=1e-15)
+    for suffix in ("csv", "parquet"):
+        path = tmp_path / f"t.{suffix}"
+        assert curvflow("export", ran, "trace", "-o", path).code == 0
+    from pyarrow import parquet
+
+    table = parquet.read_table(tmp_path / "t.parquet").to_pylist()
+    assert [r["trace"] for r in table if r.get("trace") is not None] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "tiny.yaml", "trac"], "Did you mean 'trace'?"),
+        (["show", "tiny.yaml", "trace", "--where", "sed=1"], "Did you mean 'seed'?"),
+        (["show", "tiny.yaml", "trace", "--where", "seed=9"], "expected one of its"),
+        (["show", "tiny.yaml", "trace", "--where", "seed"], "expected axis=label"),
+        (["show", "tiny.yaml", "trace", "--variable", "tracee"], "'trace'?"),
+        (["show", "tiny.yaml", "trace", "--run", "7"], "no run 7"),
+        (["why", "tiny.yaml", "fit[seed=0"], "expected STAGE[axis=value,...]"),
+        (["why", "tiny.yaml", "fut"], "Did you mean 'fit'?"),
+        (["export", "tiny.yaml", "trace", "-o", "t.xls"], "expected a name that ends"),
+        (["kinds", "prob.trace"], "no kind 'prob.trace'"),
+    ],
+)
+def test_wrong_questions_are_one_line_and_exit_code_2(
+    curvflow, ran, arguments, message
+):
+    said = curvflow(*arguments)
+    assert said.code == 2
+    assert message in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_kinds_lists_every_kind_and_describes_one(curvflow):
+    out = curvflow("kinds").out
+    assert {"train", "data.digits", "probe.hessian_trace"} <= set(out.split())
+    page = curvflow("kinds", "probe.hessian_trace").out
+    assert "num_probes" in page
+    assert "loss / parameter^2" in page
+    assert max(map(len, page.splitlines())) <= 80
+    assert json.loads(curvflow("kinds", "train", "--json").out)[0]["name"] == "train"
+
+
+def test_schema_is_json(curvflow):
+    assert "$schema" in json.loads(curvflow("schema").out)
+
+
+def test_init_writes_a_study_that_plans_and_refuses_to_overwrite(curvflow, tmp_path):
+    folder = tmp_path / "new"
+    assert curvflow("init", folder).code == 0
+    assert json.loads(curvflow("plan", folder / "study.yaml", "--json").out)["total"]
+    again = curvflow("init", folder)
+    assert again.code == 2
+    assert "expected no such file yet" in again.err

@@ -1,0 +1,108 @@
+"""`curvflow run` as a person or a script meets it."""
+
+import json
+
+import pytest
+
+STAGES = ["data", "fit", "trace", "eigen", "table", "loss"]
+
+
+def test_run_json_counts_what_was_executed_then_nothing(curvflow, study):
+    first = json.loads(curvflow("run", study, "--json").out)
+    assert (first["study"], first["run"]) == ("tiny", 1)
+    counts = dict(zip(STAGES, [1, 4, 4, 4, 2, 1], strict=True))
+    assert first["executed"] == counts
+    second = curvflow("run", study, "--json")
+    assert second.code == 0
+    said = json.loads(second.out)
+    assert set(said["executed"].values()) == {0}
+    assert said["cached"] == counts
+    assert said["run"] == 2
+    assert second.err == ""
+
+
+def test_run_names_the_files_it_leaves(curvflow, study):
+    said = curvflow("run", study)
+    assert "run 1 executed 16 nodes" in said.out
+    for name in ("table.csv", "loss.png", "loss.svg"):
+        assert f"results/tiny/{name}" in said.out
+        assert (study.parent / "results/tiny" / name).stat().st_size > 100
+
+
+def test_a_deleted_figure_is_written_again_without_computing(curvflow, study):
+    curvflow("run", study)
+    figure = study.parent / "results/tiny/loss.png"
+    before = figure.read_bytes()
+    figure.unlink()
+    said = json.loads(curvflow("run", study, "--json").out)
+    assert set(said["executed"].values()) == {0}
+    assert figure.read_bytes() == before
+
+
+def test_profile_and_set_override_the_study(curvflow, study):
+    curvflow("run", study)
+    more = json.loads(curvflow("run", study, "--profile", "more", "--json").out)
+    assert more["executed"] == dict(zip(STAGES, [0, 2, 2, 2, 2, 1], strict=True))
+    one = ("run", study, "--set", "axes.seed=4", "--json")
+    assert json.loads(curvflow(*one).out)["executed"]["fit"] == 2
+
+
+def test_a_planted_divergence_ends_well_and_is_counted(curvflow, study):
+    calm = json.loads(curvflow("run", study, "--json").out)
+    wild = "axes.rule.wild={rule: sgd, lr: 1.0e+6}"
+    said = curvflow("run", study, "--json", "--set", wild)
+    assert said.code == 0
+    counts = json.loads(said.out)
+    assert counts["diverged"]["fit"] == 2
+    assert counts["diverged"]["trace"] == 2
+    assert counts["executed"]["fit"] == 2
+    assert counts["failed"] == dict.fromkeys(STAGES, 0)
+    assert calm["diverged"]["fit"] == 0
+    rows = json.loads(curvflow("show", study, "table", "--json", "--set", wild).out)
+    by_rule = {row["rule"]: row for row in rows if row["quantity"] == "trace"}
+    assert by_rule["wild"]["diverged"] == 2
+    assert by_rule["wild"]["count"] == 0
+    assert by_rule["sgd"]["diverged"] == 0
+    assert by_rule["sgd"]["count"] == 2
+
+
+def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
+    (study.parent / "nets.py").write_text(
+        "def broken(*args, **kwargs):\n    raise RuntimeError('no net today')\n"
+    )
+    factory = 'stages.fit.model={factory: "nets:broken", kwargs: {}}'
+    said = curvflow("run", study, "--set", factory)
+    assert said.code == 1
+    assert "failed: fit[seed=0,rule=sgd]: " in said.out
+    assert "no net today" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.yaml"], "expected a study file, got none: No such file"),
+        (["tiny.yaml", "--set", "axes.sed=3"], "axes.sed"),
+        (["tiny.yaml", "--set", "stages.fit.epochs=-1"], "stages.fit.epochs"),
+        (["tiny.yaml", "--profile", "moor"], "Did you mean 'more'?"),
+        (["tiny.yaml", "--store", "s3://bucket/x"], "s3"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_exit_code_2(
+    curvflow, study, arguments, message
+):
+    said = curvflow("run", *arguments)
+    assert said.code == 2
+    assert said.out == ""
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert "Traceback" not in said.err
+
+
+def test_cuda_is_refused_by_name_where_there_is_none(curvflow, study):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    said = curvflow("run", study, "--device", "cuda")
+    assert said.code == 2
+    assert "expected a CUDA device" in said.err
