@@ -19,6 +19,7 @@ from tests.stores.contract import arrays_of, begin, end, publish
 
 SCENARIOS = ("zip", "folder", "without links", "healing")
 NEVER = -1
+ARRAYS = {"loss": arrays_of(0, nodes=2)["loss"]}
 
 
 class Killing(Disk):
@@ -58,7 +59,7 @@ def work(store):
     if not store.index().runs:
         begin(store)
     if not store.index().receipts:
-        publish(store, arrays_of(0, nodes=2), ["a", "b"])
+        publish(store, ARRAYS, ["a", "b"])
     end(store, store.index().runs[0])
 
 
@@ -70,7 +71,7 @@ def attempt(folder, point, scenario):
 def prepare(folder, scenario):
     if scenario == "healing":
         store = LocalStore(folder, disk=Killing(NEVER, scenario))
-        name = store.write_payload(arrays_of(0, nodes=2))
+        name = store.write_payload(ARRAYS)
         (chunk,) = folder.glob(f"payloads/*/{name}.zarr/loss/c/0/0")
         chunk.unlink()
 
