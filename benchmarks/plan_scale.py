@@ -76,7 +76,8 @@ def fill(path: Path) -> None:
 
 def commit(graph: Graph, store: Store, nodes: list[Node]) -> None:
     """Commit one tile's receipts over one small payload."""
-    payload = store.write_payload({"stamp": np.frombuffer(nodes[0].key.encode(), "u1")})
+    stamp = np.frombuffer(str(nodes[0].key).encode(), "u1")
+    payload = store.write_payload({"stamp": stamp[None]})
     receipts = [receipt(graph, n, payload, slot) for slot, n in enumerate(nodes)]
     for node, live in zip(nodes, store.commit(receipts), strict=True):
         node.receipt, node.state = live, "cached"
@@ -85,6 +86,7 @@ def commit(graph: Graph, store: Store, nodes: list[Node]) -> None:
 def receipt(graph: Graph, node: Node, payload: str, slot: int) -> Receipt:
     """Make up a node's receipt: real key and parts, digests of nothing."""
     kind = node.kind
+    assert node.key is not None
     parts = {v.name: sha256([node.key, v.name]) for v in kind.outputs if not v.sliced}
     epochs = kind.checkpoints(node.params) if kind.checkpoints else ()
     for variable in kind.outputs:
@@ -98,7 +100,7 @@ def receipt(graph: Graph, node: Node, payload: str, slot: int) -> Receipt:
         kind=kind.name,
         version=kind.version,
         params=node.form,
-        inputs=input_digests(node),
+        inputs=input_digests(node) or {},
         digest=sha256(parts),
         parts=parts,
     )

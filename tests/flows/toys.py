@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 from unittest import mock
 
 import numpy as np
@@ -118,7 +119,7 @@ MEAN = Kind(
 
 def _points(members: Sequence[Member], _: Machine) -> list[Outcome]:
     CALLS["toy.points"] += 1
-    counts = [member.params.count for member in members]
+    counts = [cast("PointsParams", member.params).count for member in members]
     return [
         Outcome({"inputs": np.arange(float(n)), "targets": np.ones(n)}) for n in counts
     ]
@@ -127,9 +128,10 @@ def _points(members: Sequence[Member], _: Machine) -> list[Outcome]:
 def _fit(members: Sequence[Member], _: Machine) -> list[Outcome]:
     CALLS["toy.fit"] += 1
     WIDTHS.append(len(members))
-    if any(member.params.seed == 13 for member in members):
+    params = [cast("FitParams", member.params) for member in members]
+    if any(p.seed == 13 for p in params):
         raise RuntimeError("seed 13 is unlucky")
-    return [_fit_one(member.params) for member in members]
+    return [_fit_one(p) for p in params]
 
 
 def _fit_one(p: FitParams) -> Outcome:
@@ -156,10 +158,9 @@ def _fit_one(p: FitParams) -> Outcome:
 
 def _probe(members: Sequence[Member], _: Machine) -> list[Outcome]:
     CALLS["toy.probe"] += 1
-    return [
-        Outcome({"square": m.params.scale * m.one("weights")["weights"][0] ** 2})
-        for m in members
-    ]
+    scales = [cast("ProbeParams", member.params).scale for member in members]
+    weights = [member.one("weights")["weights"][0] for member in members]
+    return [Outcome({"square": s * w**2}) for s, w in zip(scales, weights, strict=True)]
 
 
 def _mean(members: Sequence[Member], _: Machine) -> list[Outcome]:

@@ -110,6 +110,7 @@ def find(kind: str) -> Implementation:
 
     Raises:
         UnknownNameError: no file of that name registers this kind.
+        ModuleNotFoundError: its file needs a library that is not installed.
     """
     if kind not in _implementations:
         prefix, _, name = kind.rpartition(".")

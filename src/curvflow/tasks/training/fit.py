@@ -40,7 +40,8 @@ def fit(
     """Train M models at once.
 
     A model diverges in the first epoch in which a batch loss, a weight or a recorded
-    loss is not finite, or a recorded loss exceeds its bound. It stays in the batch, where its numbers touch no sibling.
+    loss is not finite, or a recorded loss exceeds its bound. It stays in the batch,
+    where its numbers touch no sibling.
 
     Args:
         problem: network and loss.

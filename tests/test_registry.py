@@ -1,0 +1,199 @@
+"""What holds for every built-in kind, whoever adds one."""
+
+import numpy as np
+import pytest
+
+import curvflow.flows.tiles as tiles
+from curvflow.flows.door import open_study
+from curvflow.flows.run import run_study
+from curvflow.schemas.keys import action_key, form
+from curvflow.schemas.kinds import all_kinds, find_kind
+from curvflow.schemas.variables import Variable
+
+KINDS = sorted(all_kinds())
+
+# One study that uses every kind; its seeds and rules fill tiles of several widths.
+STUDY = """
+study: every-kind
+axes:
+  seed: 5
+  rule: {sgd: {rule: sgd, lr: 0.1, momentum: 0.5}, adam: {rule: adam, lr: 0.01}}
+stages:
+  digits: {use: data.digits, num_train: 40, seed: "${seed}"}
+  xor: {use: data.xor}
+  array: {use: data.array, path: mine.npz}
+  made: {use: data.factory, factory: "makers:points", kwargs: {count: 12}}
+  on_digits: {use: train, data: digits, model: {kind: linear}, rule: "${rule}",
+              seed: "${seed}", epochs: 2, batch_size: 16, dtype: float64}
+  on_xor: {use: train, data: xor, model: {kind: mlp, hidden: [4], activation: tanh},
+           rule: "${rule}", seed: "${seed}", epochs: 3, checkpoints: {every: 1},
+           dtype: float64}
+  on_array: {use: train, data: array, model: {kind: mlp, hidden: [3]},
+             rule: {rule: sgd, lr: 0.1}, epochs: 1}
+  on_made: {use: train, data: made, model: {factory: "makers:net", kwargs: {}},
+            rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 1, dtype: float64}
+  trace: {use: probe.hessian_trace, weights: on_xor, num_probes: 6, seed: "${seed}"}
+  eigen: {use: probe.eigenvalues, weights: on_xor, k: 2}
+  norms: {use: probe.norms, weights: on_digits}
+  table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
+  lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
+  bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
+"""
+MAKERS = """
+import numpy as np
+import torch
+
+
+def points(count):
+    x = np.linspace(-1, 1, count)[:, None]
+    return {"inputs": x, "targets": x**2}
+
+
+def net(*shapes):
+    return torch.nn.Sequential(
+        torch.nn.Linear(1, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("every-kind")
+    (folder / "study.yaml").write_text(STUDY)
+    (folder / "makers.py").write_text(MAKERS)
+    inputs = np.random.default_rng(0).normal(size=(10, 3))
+    np.savez(folder / "mine.npz", inputs=inputs, targets=np.arange(10) % 2)
+    return folder
+
+
+def run(folder, *overrides, width=8):
+    """Run the study on a fresh store in memory, in tiles of a given width."""
+    opened = open_study(folder / "study.yaml", store="memory:", overrides=overrides)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "MAX_WIDTH", width)
+        report = run_study(opened.study, opened.store, opened.files)
+    assert report.record.failures == []
+    return report, opened.store
+
+
+@pytest.fixture(scope="module")
+def first(folder):
+    return run(folder)
+
+
+def digests(report):
+    return {(n.stage, n.point): n.receipt.digest for n in report.plan.graph}
+
+
+def test_the_study_uses_every_built_in_kind(first):
+    used = {node.kind.name for node in first[0].plan.graph}
+    assert used == set(KINDS)
+
+
+def test_the_same_study_from_scratch_is_equal_bit_for_bit(folder, first):
+    assert digests(run(folder)[0]) == digests(first[0])
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_no_result_depends_on_the_width_of_its_tile(folder, first, width):
+    report, store = run(folder, width=width)
+    for one, other in zip(first[0].plan.graph, report.plan.graph, strict=True):
+        assert (one.stage, one.point) == (other.stage, other.point)
+        numbers = numeric(one.kind.outputs)
+        wide = first[1].read(one.receipt, numbers)
+        narrow = store.read(other.receipt, numbers)
+        for name in numbers:
+            np.testing.assert_allclose(
+                wide[name], narrow[name], rtol=1e-9, atol=1e-11, err_msg=one.stage
+            )
+
+
+def numeric(outputs: tuple[Variable, ...]) -> list[str]:
+    # Residuals are rounding errors themselves once converged.
+    names = [v.name for v in outputs if v.dtype != "str" and not v.file]
+    return [name for name in names if name != "residuals"]
+
+
+def test_a_study_run_in_two_halves_equals_one_run_at_once(folder, first):
+    fewer = ["axes.seed=4"]
+    opened = open_study(folder / "study.yaml", store="memory:", overrides=fewer)
+    run_study(opened.study, opened.store, opened.files)
+    whole = open_study(folder / "study.yaml", store="memory:")
+    report = run_study(whole.study, opened.store, whole.files)
+    assert report.record.counts["cached"]["on_xor"] == 8
+    for one, other in zip(first[0].plan.graph, report.plan.graph, strict=True):
+        if one.kind.name == "train":
+            names = ["final_train_loss", "norm_tensor_sum"]
+            a = first[1].read(one.receipt, names)
+            b = opened.store.read(other.receipt, names)
+            for name in names:
+                np.testing.assert_allclose(a[name], b[name], rtol=1e-9)
+
+
+def test_sizes_of_arrays_fit_the_declared_dims(first):
+    report, store = first
+    for node in report.plan.graph:
+        found = store.read(node.receipt, [v.name for v in node.kind.outputs])
+        sizes: dict[str, int] = {}
+        for variable in node.kind.outputs:
+            shape = found[variable.name].shape
+            if "..." not in variable.dims:
+                assert len(shape) == len(variable.dims), (node.stage, variable.name)
+            for dim, size in zip(variable.dims, shape, strict=False):
+                assert dim == "..." or sizes.setdefault(dim, size) == size
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_is_documented(name):
+    kind = find_kind(name)
+    assert kind.summary.endswith(".")
+    assert len(kind.summary) <= 80
+    for field, info in kind.params.model_fields.items():
+        assert info.description, f"{name}: parameter {field}"
+    for variable in kind.outputs:
+        assert variable.description, f"{name}: variable {variable.name}"
+        assert variable.units
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_declared_fields_exist(name):
+    kind = find_kind(name)
+    fields = kind.params.model_fields
+    for path in (*kind.varying, *kind.reduces, *kind.selects):
+        assert path.partition(".")[0] in fields
+    for given in kind.inputs.values():
+        assert given.follows is None or given.follows in kind.inputs
+    names = [variable.name for variable in kind.outputs]
+    assert len(names) == len(set(names))
+    assert set(kind.returns.takes or ()) <= set(names)
+
+
+# Frozen: a key that moves throws away results. Raise the kind's version and say so in
+# the change log, or give a new field a neutral value.
+GOLDEN = {
+    "aggregate.summary": "209c50981edb993690499a889eac0c89d1ee3292",
+    "data.array": "6da47f44283f48049671939808f31a88873b7116",
+    "data.digits": "177834b9ca0137ffc714d21fe6ee2c8f758672e3",
+    "data.factory": "1da5a642b8a24a29d5feb0f350a6ff6eac88917b",
+    "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
+    "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
+    "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
+    "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
+    "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
+    "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
+    "train": "65058c9df48f557b8a8fbecf06d35379e5c6b5b6",
+}
+
+
+def test_golden_keys_cover_every_kind():
+    assert sorted(GOLDEN) == KINDS
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_keys_are_frozen(folder, name):
+    opened = open_study(folder / "study.yaml", store="memory:")
+    stage = next(s for s in opened.study.stages.values() if s.kind.name == name)
+    params = stage.params({"seed": 1, "rule": "sgd"})
+    plain = form(params, dict.fromkeys(["path"], "ab" * 32))
+    key = action_key(name, stage.kind.version, plain, {"data": "cd"})
+    assert key[:40] == GOLDEN[name]
