@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 FOLDERS = ("commits", "payloads", "runs", "tmp")
 # Payloads of more bytes than this become a sharded folder. Up to here both take the
-# same time, and one file is easier on file systems; 500 MB took 3 to 4 s as a zip, which
-# is held in memory three times, and 1.5 s as a folder (benchmarks/payloads.py).
+# same time, and one file is easier on file systems; 500 MB took 3 to 4 s as a zip,
+# which is held in memory three times, and 1.5 s as a folder (benchmarks/payloads.py).
 ZIP_BYTES = 64 << 20
 # Payloads kept open; each holds a file and at most its small variables.
 OPEN_PACKS = 32
