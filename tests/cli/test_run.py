@@ -58,6 +58,10 @@ def test_a_planted_divergence_ends_well_and_is_counted(curvflow, study):
     assert counts["executed"]["fit"] == 2
     assert counts["failed"] == dict.fromkeys(STAGES, 0)
     assert calm["diverged"]["fit"] == 0
+    rows = json.loads(curvflow("show", study, "trace", "--json", "--set", wild).out)
+    reasons = {row["reason"] for row in rows if row["rule"] == "wild"}
+    assert reasons
+    assert all(reason.startswith("input train diverged: ") for reason in reasons)
     rows = json.loads(curvflow("show", study, "table", "--json", "--set", wild).out)
     by_rule = {row["rule"]: row for row in rows if row["quantity"] == "trace"}
     assert by_rule["wild"]["diverged"] == 2

@@ -92,17 +92,19 @@ def view_records(
         variables: which variables; all that tables hold by default.
 
     Returns:
-        One record per node and element.
+        One record per node and element; a node that diverged says why.
 
     Raises:
         CorruptPayloadError: a result cannot be read.
     """
     wanted = [variable.name for variable in view.kind.chosen(variables)]
-    nodes = [
-        (view.coords(n), view.status(n), _arrays(store, receipt, wanted))
-        for n, receipt in enumerate(view.receipts)
-    ]
-    return records(nodes, view.kind.outputs, variables=variables)
+    rows = []
+    for n, receipt in enumerate(view.receipts):
+        node = view.coords(n), view.status(n), _arrays(store, receipt, wanted)
+        found = records([node], view.kind.outputs, variables=variables)
+        reason = {"reason": receipt.reason} if receipt and receipt.reason else {}
+        rows += [row | reason for row in found]
+    return rows
 
 
 def _arrays(
