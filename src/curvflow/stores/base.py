@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import Receipt, RunRecord
@@ -29,6 +31,19 @@ class Index:
     receipts: dict[str, Receipt] = field(default_factory=dict)
     runs: list[RunRecord] = field(default_factory=list)
     rows: dict[tuple[int, int], Receipt] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape and type of one variable of a payload, known without reading it.
+
+    Attributes:
+        shape: within one node.
+        dtype: object for text.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
 
 class Store(ABC):
@@ -63,6 +78,20 @@ class Store(ABC):
         """Return those payloads that exist; cheap, their content is not read."""
 
     @abstractmethod
+    def layout(self, payload: str) -> Mapping[str, Layout]:
+        """Return the variables of a payload, read from its metadata alone.
+
+        Args:
+            payload: its id.
+
+        Returns:
+            Variable to shape and type.
+
+        Raises:
+            CorruptPayloadError: the payload is missing or its metadata are torn.
+        """
+
+    @abstractmethod
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of one node's result and verify their digests.
 
@@ -77,6 +106,7 @@ class Store(ABC):
         Raises:
             CorruptPayloadError: the payload is missing, lacks a chunk, fails a
                 checksum or does not have the digests of the receipt.
+            UnknownNameError: the result has no such part.
         """
 
     def fetch(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:

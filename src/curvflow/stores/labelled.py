@@ -18,10 +18,9 @@ from curvflow.errors import RequestError
 from curvflow.schemas.nodes import Array, Label
 from curvflow.schemas.receipts import Receipt
 from curvflow.schemas.variables import ELLIPSIS, Variable
-from curvflow.stores.base import Store
+from curvflow.stores.base import Layout, Store
 from curvflow.stores.files import Disk, explained
 from curvflow.stores.lazy import Cell, NodesArray
-from curvflow.stores.logged import Layout, LoggedStore
 
 Dataset = xr.Dataset
 DataTree = xr.DataTree
@@ -136,7 +135,7 @@ class _Field:
         return None if receipt is None else self._array(receipt)
 
     def _array(self, receipt: Receipt) -> Array:
-        return self.store.read(receipt, [self.variable.name])[self.variable.name]
+        return self.store.fetch(receipt, [self.variable.name])[self.variable.name]
 
     def _dtype(self, *, is_whole: bool) -> np.dtype[Any]:
         declared = object if self.variable.dtype == "str" else self.variable.dtype
@@ -154,7 +153,6 @@ class _Field:
 def _layouts(
     store: Store, cells: Mapping[Cell, Receipt]
 ) -> dict[str, Mapping[str, Layout]]:
-    assert isinstance(store, LoggedStore), "a store that knows no layouts"
     payloads = dict.fromkeys(str(one.payload) for one in cells.values())
     return {payload: store.layout(payload) for payload in payloads}
 

@@ -20,11 +20,12 @@ from uuid import uuid4
 from curvflow.errors import CorruptPayloadError, StoreFormatError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.stores.base import Layout
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.contents import corrupt_payload, payload_id, read_parts
 from curvflow.stores.files import Disk, explained
 from curvflow.stores.log import Log
-from curvflow.stores.logged import Layout, LoggedStore
+from curvflow.stores.logged import LoggedStore
 
 if TYPE_CHECKING:
     from curvflow.stores.packs import Pack

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-
-import numpy as np
 
 from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Index, Store
 from curvflow.stores.log import Log
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Shape and type of one variable of a payload, known without reading it.
-
-    Attributes:
-        shape: within one node.
-        dtype: object for text.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
 
 
 class LoggedStore(Store):
@@ -39,20 +22,6 @@ class LoggedStore(Store):
             log: its commit log.
         """
         self.location, self._log = location, log
-
-    @abstractmethod
-    def layout(self, payload: str) -> Mapping[str, Layout]:
-        """Return the variables of a payload, read from its metadata alone.
-
-        Args:
-            payload: its id.
-
-        Returns:
-            Variable to shape and type.
-
-        Raises:
-            CorruptPayloadError: the payload is missing or its metadata are torn.
-        """
 
     def index(self, as_of: int | None = None) -> Index:
         """Return what the log says, up to `as_of` if given; reads only what is new."""

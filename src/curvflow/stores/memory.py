@@ -11,10 +11,11 @@ import numpy as np
 
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.stores.base import Layout
 from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.contents import TEXT, corrupt_payload, payload_id, read_parts
 from curvflow.stores.log import Log
-from curvflow.stores.logged import Layout, LoggedStore
+from curvflow.stores.logged import LoggedStore
 
 
 class MemoryStore(LoggedStore):

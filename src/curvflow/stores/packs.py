@@ -24,8 +24,8 @@ from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.nodes import Array
+from curvflow.stores.base import Layout
 from curvflow.stores.contents import TEXT, corrupt_payload
-from curvflow.stores.logged import Layout
 
 # One shard holds as many nodes as fit in this, so that writing needs no more memory.
 SHARD_BYTES = 64 << 20
