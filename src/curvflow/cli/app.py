@@ -1,6 +1,7 @@
 """The command `curvflow`: one file per command, errors on one line.
 
-Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong.
+Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong, 3 an
+expectation is contradicted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 import typer
 
 from curvflow import __version__
-from curvflow.cli import export, init, kinds, log, plan, run, schema, show, why
+from curvflow.cli import check, export, init, kinds, log, plan, run, schema, show, why
 from curvflow.errors import CurvflowError, RequestError
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (init, kinds, schema, plan, run, why, show, export, log):
+for module in (init, kinds, schema, plan, run, why, show, check, export, log):
     app.command(name=module.__name__.rpartition(".")[2])(module.command)
 
 

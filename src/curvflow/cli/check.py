@@ -1,0 +1,63 @@
+"""`curvflow check`: measured against expected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from curvflow.cli.arguments import (
+    AsJson,
+    Overrides,
+    Profile,
+    RunNumber,
+    StoreUrl,
+    StudyPath,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from curvflow.flows.check import Finding
+
+CODES = {"contradicted": 3, "not measured": 1}
+
+
+def command(
+    study: StudyPath,
+    *,
+    run: RunNumber = None,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set measured beside expected values; exit code 3 if they contradict."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.api import results_of
+    from curvflow.flows.check import check
+    from curvflow.flows.door import open_study
+
+    opened = open_study(study, store=store, profile=profile, overrides=overrides or ())
+    findings = check(results_of(opened, run), opened.study.expect)
+    if as_json:
+        print_json([finding.as_json() for finding in findings])
+    else:
+        typer.echo("\n".join(map(_line, findings)) or "the study expects nothing")
+    verdicts = {finding.verdict for finding in findings}
+    code = max((CODES.get(verdict, 0) for verdict in verdicts), default=0)
+    if code:
+        raise typer.Exit(code)
+
+
+def _line(finding: Finding) -> str:
+    expected = finding.expected
+    inside = ",".join(f"{axis}={label}" for axis, label in finding.coords.items())
+    node = f"{expected.stage}[{inside}]" if inside else expected.stage
+    within = "" if expected.sd is None else f" +- {expected.sd:g}"
+    if expected.limits is not None:
+        low, high = expected.limits
+        within = f" in [{low:g}, {high:g}]"
+    return (
+        f"{finding.verdict:<13} {node} {expected.quantity}: "
+        f"{finding.measured:.4g}, expected {expected.value:g}{within}"
+    )

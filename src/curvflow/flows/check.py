@@ -1,0 +1,106 @@
+"""Set what was measured beside what was expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from curvflow.flows.results import Results
+from curvflow.schemas.nodes import Label, Table
+from curvflow.schemas.study import Expectation
+
+# Differences of more combined standard deviations than these contradict.
+MAX_Z = 3.0
+
+Verdict = Literal["agrees", "contradicted", "not measured"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One expectation at one node of its stage.
+
+    Attributes:
+        expected: what was expected.
+        coords: labels of the node.
+        measured: the value found; NaN if there is none.
+        sem: its standard error; NaN if unknown.
+    """
+
+    expected: Expectation
+    coords: Mapping[str, Label]
+    measured: float = math.nan
+    sem: float = math.nan
+
+    @property
+    def z(self) -> float:
+        """Difference in combined standard deviations; NaN if only limits are known."""
+        if self.expected.sd is None:
+            return math.nan
+        sem = 0.0 if math.isnan(self.sem) else self.sem
+        return (self.measured - self.expected.value) / math.hypot(self.expected.sd, sem)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the value agrees."""
+        if not math.isfinite(self.measured):
+            return "not measured"
+        if self.expected.limits is not None:
+            low, high = self.expected.limits
+            return "agrees" if low <= self.measured <= high else "contradicted"
+        return "agrees" if abs(self.z) <= MAX_Z else "contradicted"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as plain data."""
+        return {
+            "stage": self.expected.stage,
+            "where": dict(self.coords),
+            "quantity": self.expected.quantity,
+            "expected": self.expected.value,
+            "sd": self.expected.sd,
+            "within": self.expected.limits,
+            "measured": self.measured,
+            "sem": self.sem,
+            "z": self.z,
+            "verdict": self.verdict,
+            "source": self.expected.source,
+        }
+
+
+def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
+    """Compare results with what a study expects of them.
+
+    Args:
+        results: the study's results.
+        expected: its expectations.
+
+    Returns:
+        One finding per expectation and node that it speaks of.
+
+    Raises:
+        CorruptPayloadError: a result cannot be read.
+    """
+    return [finding for one in expected for finding in _findings(results, one)]
+
+
+def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
+    where = {axis: str(label) for axis, label in expected.where.items()}
+    view = results.view(expected.stage).where(where)
+    is_table = issubclass(view.kind.returns, Table)
+    name = expected.quantity
+    names = None if is_table else [name, f"{name}_sem"]
+    rows = results.records(expected.stage, where=where, variables=names)
+    for number in range(len(view.points)):
+        coords = view.coords(number)
+        own = [row for row in rows if coords.items() <= row.items()]
+        if is_table:
+            found = [(r["mean"], r["sem"]) for r in own if r.get("quantity") == name]
+        else:
+            found = [(r[name], r.get(f"{name}_sem")) for r in own if name in r]
+        measured, sem = found[0] if len(found) == 1 else (None, None)
+        yield Finding(expected, coords, _number(measured), _number(sem))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

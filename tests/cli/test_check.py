@@ -1,0 +1,82 @@
+"""`curvflow check`: measured against expected."""
+
+import json
+
+import pytest
+
+EXPECT = """
+expect:
+  - {{stage: {stage}, where: {{rule: sgd}}, quantity: {quantity}, value: {value},
+     {tolerance}, source: "made up"}}
+"""
+
+
+@pytest.fixture
+def ran(curvflow, study):
+    assert curvflow("run", study).code == 0
+    return study
+
+
+def expecting(study, **entry):
+    """Let the study expect something."""
+    plain = study.read_text().partition("expect:")[0]
+    study.write_text(plain + EXPECT.format(**entry))
+
+
+def measured(curvflow, study):
+    rows = json.loads(curvflow("show", study, "table", "--json").out)
+    (row,) = [r for r in rows if r["rule"] == "sgd" and r["quantity"] == "trace"]
+    return row["mean"], row["sem"]
+
+
+@pytest.mark.parametrize(("off", "code"), [(2.9, 0), (-2.9, 0), (3.1, 3), (-3.1, 3)])
+def test_three_combined_standard_deviations_are_the_limit(curvflow, ran, off, code):
+    mean, sem = measured(curvflow, ran)
+    sd = 0.5 * sem
+    value = mean + off * (sd**2 + sem**2) ** 0.5
+    expecting(ran, stage="table", quantity="trace", value=value, tolerance=f"sd: {sd}")
+    said = curvflow("check", ran, "--json")
+    assert said.code == code
+    (finding,) = json.loads(said.out)
+    assert finding["z"] == pytest.approx(-off, rel=1e-6)
+    assert finding["measured"] == mean
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "verdict"),
+    [("[-1.0e+9, 1.0e+9]", 0, "agrees"), ("[1.0e+9, 2.0e+9]", 3, "contradicted")],
+)
+def test_limits_hold_without_a_standard_deviation(curvflow, ran, limits, code, verdict):
+    expecting(
+        ran, stage="table", quantity="trace", value=0.0, tolerance=f"within: {limits}"
+    )
+    said = curvflow("check", ran)
+    assert said.code == code
+    assert said.out.startswith(verdict)
+    assert "table[rule=sgd] trace: " in said.out
+
+
+def test_axes_left_out_mean_every_label(curvflow, ran):
+    expecting(
+        ran, stage="trace", quantity="trace", value=0.0, tolerance="within: 1.0e+9"
+    )
+    findings = json.loads(curvflow("check", ran, "--json").out)
+    assert [f["where"] for f in findings] == [
+        {"seed": 0, "rule": "sgd"},
+        {"seed": 1, "rule": "sgd"},
+    ]
+    assert all(f["sem"] > 0 for f in findings)
+
+
+def test_what_was_not_measured_is_not_passed_over(curvflow, study):
+    expecting(
+        study, stage="table", quantity="trace", value=1.0, tolerance="within: 1.0"
+    )
+    said = curvflow("check", study)
+    assert said.code == 1
+    assert said.out.startswith("not measured")
+
+
+def test_a_study_may_expect_nothing(curvflow, ran):
+    said = curvflow("check", ran)
+    assert (said.code, said.out) == (0, "the study expects nothing\n")
