@@ -71,6 +71,74 @@ def test_eigenvalues_that_lie_too_close_are_flagged():
     assert (found.residuals > 1e-8).all()
 
 
+class Diagonal:
+    """Diagonal matrices, cheap at any size; remembers the widths it was used at."""
+
+    def __init__(self, d_MD, widths=None):
+        self.d_MD, self.widths = d_MD, [] if widths is None else widths
+        self.shape = (*d_MD.shape, d_MD.shape[1])
+        self.dtype, self.device = d_MD.dtype, d_MD.device
+
+    def __matmul__(self, columns):
+        self.widths.append(len(columns))
+        return self.d_MD.unsqueeze(2) * columns
+
+    def select(self, models):
+        return Diagonal(self.d_MD[models], self.widths)
+
+
+def random_blocks(d_MD, columns, seed=0):
+    shape = (*d_MD.shape, columns)
+    return torch.randn(shape, generator=stream(seed, "t"), dtype=d_MD.dtype)
+
+
+@pytest.mark.parametrize("iterations", [5, 40, 400])
+def test_single_precision_claims_no_more_than_its_accuracy(iterations):
+    d_MD = torch.linspace(0, 0.99, 20_000).repeat(2, 1)
+    d_MD[:, :4] = torch.tensor([1.0, -0.5, 0.1, 0.01])
+    d_MD[:, 4:] *= 0.005
+    found = block_power(
+        Diagonal(d_MD),
+        random_blocks(d_MD, 6),
+        k=4,
+        tol=1e-5,
+        max_iterations=iterations,
+    )
+    errors = (found.values - d_MD[:, :4]).abs()[found.converged]
+    magnitudes = d_MD[:, :4].abs()[found.converged]
+    assert (errors <= 2e-5 * magnitudes).all()
+    assert (found.residuals[found.converged] <= 1e-5 * magnitudes * 1.01).all()
+    assert iterations == 5 or found.converged[:, 0].all()
+
+
+def test_small_eigenvalues_beside_a_large_one_are_held_to_their_own_size():
+    d_MD = torch.tensor([[1, 1e-10, 5e-11, 4e-11, 1e-11, 0]]).double().repeat(2, 1)
+    found = block_power(
+        Diagonal(d_MD), random_blocks(d_MD, 3), k=2, tol=1e-3, max_iterations=500
+    )
+    assert found.converged.all()
+    np.testing.assert_allclose(found.values, d_MD[:, :2], rtol=1e-3)
+
+
+def test_tiny_operators_in_single_precision_are_not_taken_for_found():
+    d_MD = 1e-24 * torch.linspace(10, 1, 40).repeat(2, 1)
+    found = block_power(
+        Diagonal(d_MD), random_blocks(d_MD, 2), k=1, tol=1e-6, max_iterations=2
+    )
+    assert not found.converged.any()
+    assert (found.residuals > 0).all()
+
+
+def test_the_last_model_to_stop_is_computed_beside_a_copy():
+    quick, slow = [9, 1e-3, 1e-4, 1e-5], [9, 8.5, 8, 7.5]
+    operator = Diagonal(torch.tensor([quick, slow, quick]).double())
+    found = block_power(
+        operator, random_blocks(operator.d_MD, 1), k=1, tol=1e-8, max_iterations=900
+    )
+    assert found.converged.all()
+    assert set(operator.widths) == {3, 2}
+
+
 def test_each_model_stops_by_itself():
     quick = with_spectrum([9, 1e-3, 1e-4, 1e-5], seed=6)
     slow = with_spectrum([9, 8.5, 8, 7.5], seed=7)

@@ -41,8 +41,8 @@ def block_power(
     """Find eigenvalues by block power iteration with Rayleigh-Ritz in every step.
 
     Each model stops by itself, so what it returns does not depend on its siblings. An
-    eigenvalue has converged if its residual is at most `tol` of its magnitude, or at
-    the rounding error of the largest, which tells a zero eigenvalue.
+    eigenvalue has converged if its residual is at most `tol` of its magnitude, or if
+    both are at the rounding error of the largest, which tells a zero eigenvalue.
 
     Args:
         operator: symmetric maps A of M models.
@@ -63,17 +63,12 @@ def block_power(
         sign do not disturb it, unlike criteria on the change of columns.
     """
     models, size, _ = operator.shape
-    floor = size * torch.finfo(operator.dtype).eps
     found = _empty(models, size, k, start_MDB)
     active = torch.arange(models, device=start_MDB.device)
     basis_MDB = torch.linalg.qr(start_MDB).Q
     for iteration in range(1, max_iterations + 1):
         values, vectors, images = _rayleigh_ritz(operator, basis_MDB)
-        residuals = (images - vectors * values.unsqueeze(1)).norm(dim=1)
-        magnitudes = values.abs()
-        within = (residuals <= tol * magnitudes) | (
-            residuals <= floor * magnitudes[:, :1]
-        )
+        residuals, within = _judge(values, vectors, images, tol=tol)
         found.values[active] = values[:, :k]
         found.vectors[active] = vectors[..., :k]
         found.residuals[active] = residuals[:, :k]
@@ -83,8 +78,9 @@ def block_power(
         if not going.any():
             break
         if not going.all():
-            active, images = active[going], images[going]
-            operator = operator.select(going.nonzero().squeeze(1))
+            kept = _at_least_two(going.nonzero().squeeze(1))
+            active, images = active[kept], images[kept]
+            operator = operator.select(kept)
         basis_MDB = torch.linalg.qr(images).Q
     return found
 
@@ -93,10 +89,30 @@ def _empty(models: int, size: int, k: int, like: Tensor) -> Ritz:
     return Ritz(
         like.new_empty(models, k),
         like.new_empty(models, size, k),
-        like.new_empty(models, k),
+        like.new_empty(models, k, dtype=torch.float64),
         torch.zeros(models, k, dtype=torch.bool, device=like.device),
         torch.zeros(models, dtype=torch.int64, device=like.device),
     )
+
+
+def _judge(
+    values_MB: Tensor, vectors_MDB: Tensor, images_MDB: Tensor, *, tol: float
+) -> tuple[Tensor, Tensor]:
+    """Return residuals, float64, and which of them are within the tolerance."""
+    size, eps = vectors_MDB.shape[1], torch.finfo(vectors_MDB.dtype).eps
+    # Squares of small single-precision numbers would underflow to a residual of zero.
+    magnitudes = values_MB.double().abs()
+    gaps_MDB = images_MDB.double() - vectors_MDB.double() * values_MB[:, None].double()
+    residuals = gaps_MDB.norm(dim=1)
+    # Rounding of a sum over D terms grows as its root.
+    zero = 10 * size**0.5 * eps * magnitudes[:, :1]
+    is_zero = (magnitudes <= zero) & (residuals <= zero)
+    return residuals, (residuals <= tol * magnitudes) | is_zero
+
+
+def _at_least_two(chosen: Tensor) -> Tensor:
+    """Set a model left alone beside a copy of itself: see decision 0003."""
+    return chosen.repeat(2) if len(chosen) == 1 else chosen
 
 
 def _rayleigh_ritz(
