@@ -28,12 +28,18 @@ def test_every_hyper_parameter_is_described():
 
 def test_hyper_parameters_are_the_numbers_and_flags():
     rule = ADAPTER.validate_python(
-        {"rule": "sgd", "lr": 1, "nesterov": True, "init": {"normal": 0.1}}
+        {
+            "rule": "sgd",
+            "lr": 1,
+            "momentum": 0.5,
+            "nesterov": True,
+            "init": {"normal": 0.1},
+        }
     )
     assert rule.init == Normal(normal=0.1)
     assert rule.hyper() == {
         "lr": 1.0,
-        "momentum": 0.0,
+        "momentum": 0.5,
         "nesterov": 1.0,
         "weight_decay": 0.0,
     }

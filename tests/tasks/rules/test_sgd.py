@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+from pydantic import ValidationError
 from torch.optim import SGD
 
 from tests.tasks.rules.checks import assert_steps_equal, rule
@@ -25,3 +27,10 @@ def test_steps_without_any_momentum_keep_no_velocity():
     assert_steps_equal(
         [rule(rule="sgd", **s) for s in settings], [partial(SGD, **s) for s in settings]
     )
+
+
+def test_looking_ahead_needs_a_velocity():
+    with pytest.raises(
+        ValidationError, match=r"expected momentum above 0 with nesterov, got 0\.0"
+    ):
+        rule(rule="sgd", lr=0.1, nesterov=True)

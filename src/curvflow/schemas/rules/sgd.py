@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from curvflow.schemas.rules._base import Rule
 
@@ -17,6 +17,14 @@ class Sgd(Rule):
     momentum: float = Field(0.0, ge=0, lt=1, description="decay of the velocity")
     nesterov: bool = Field(False, description="look ahead along the velocity")
     weight_decay: float = Field(0.0, ge=0, description="added to g as weight_decay w")
+
+    @model_validator(mode="after")
+    def _check_momentum(self) -> Self:
+        if self.nesterov and self.momentum == 0:
+            raise ValueError(
+                f"expected momentum above 0 with nesterov, got {self.momentum}"
+            )
+        return self
 
 
 RULE = Sgd
