@@ -126,7 +126,9 @@ def _rayleigh_ritz(
     images_MDB = operator @ basis_MDB
     small_MBB = basis_MDB.mT @ images_MDB
     if not torch.isfinite(small_MBB).all():
-        raise InputError("weights: expected finite Hessian products, got NaN")
+        raise InputError(
+            "weights: expected finite Hessian products, got NaN or infinity"
+        )
     values_MB, turn_MBB = torch.linalg.eigh((small_MBB + small_MBB.mT) / 2)
     order = values_MB.abs().argsort(dim=1, descending=True, stable=True)
     turn_MBB = turn_MBB.gather(2, order.unsqueeze(1).expand_as(turn_MBB))

@@ -111,5 +111,7 @@ def trace_draws(
         draws.append(torch.stack([part.sum(1) for part in parts], dim=1))
     draws_MLS = torch.cat(draws, dim=2)
     if not torch.isfinite(draws_MLS).all():
-        raise InputError("weights: expected finite Hessian products, got NaN")
+        raise InputError(
+            "weights: expected finite Hessian products, got NaN or infinity"
+        )
     return draws_MLS
