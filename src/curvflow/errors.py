@@ -26,8 +26,10 @@ class RequestError(CurvflowError):
     """The request is wrong: nothing was computed, exit code 2."""
 
 
-class UnknownNameError(RequestError):
+class UnknownNameError(RequestError, KeyError):
     """A kind, stage, run or variable that does not exist."""
+
+    __str__ = Exception.__str__  # KeyError would put the message in quotes
 
 
 class InputError(CurvflowError):

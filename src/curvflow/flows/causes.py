@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +26,13 @@ class Causes:
             index: what the log says.
         """
         self._graph, self._index = graph, index
-        self._by_address: dict[Address, Receipt] | None = None
+        self._by_address: dict[Address, list[Receipt]] | None = None
+        # A failure counts until the next run of the node, whatever became of that.
+        self._failed = {
+            failure.get("key"): (run.number, failure)
+            for run in index.runs
+            for failure in run.failures
+        }
 
     def of(self, node: Node) -> list[str]:
         """List why one node is not done; empty if it is."""
@@ -36,8 +42,16 @@ class Causes:
             return ["payload lost"]
         if node.state == "waiting":
             return [f"waits for {name}" for name in _awaited(node)]
+        if failed := self._failed.get(node.key):
+            run, failure = failed
+            return [f"failed in run {run}: {' '.join(str(failure['error']).split())}"]
         earlier = self._same_address(node)
         return differences(node, earlier) if earlier else ["new"]
+
+    def traceback(self, node: Node) -> str:
+        """Return the traceback of a node that failed before; empty if it did not."""
+        failed = self._failed.get(node.key)
+        return str(failed[1]["traceback"]) if failed else ""
 
     def grouped(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         """Group the causes of many nodes: `{"cause", "nodes"}`, most nodes first."""
@@ -45,29 +59,32 @@ class Causes:
         return [{"cause": c, "nodes": n} for c, n in found.most_common()]
 
     def nearest(self, node: Node) -> Receipt | None:
-        """Return the earlier result nearest to a node.
+        """Return the earlier result nearest to a node, None if there is none.
 
-        The latest of the same stage and coordinates; failing that, the one of the
-        same kind with the fewest differing parameters and inputs.
+        Of the same stage and coordinates if possible, else of the same kind; of those
+        the one with the fewest differing parameters and inputs, the latest of equals.
         """
         if earlier := self._same_address(node):
             return earlier
-        same_kind = [
-            receipt
-            for receipt in self._index.rows.values()
-            if receipt.kind == node.kind.name
-        ]
-        distance = {id(r): len(differences(node, r)) for r in same_kind}
-        return min(same_kind, key=lambda r: distance[id(r)], default=None)
+        rows = self._index.rows.values()
+        return _nearest(node, [r for r in rows if r.kind == node.kind.name])
 
     def _same_address(self, node: Node) -> Receipt | None:
         if self._by_address is None:
-            self._by_address = {
-                (receipt.stage, frozenset(receipt.coords.items())): receipt
-                for receipt in self._index.rows.values()
-            }
+            self._by_address = defaultdict(list)
+            for receipt in self._index.rows.values():
+                address = receipt.stage, frozenset(receipt.coords.items())
+                self._by_address[address].append(receipt)
         coords = self._graph.coords(node)
-        return self._by_address.get((node.stage, frozenset(coords.items())))
+        earlier = self._by_address.get((node.stage, frozenset(coords.items())), [])
+        return _nearest(node, earlier)
+
+
+def _nearest(node: Node, earlier: Sequence[Receipt]) -> Receipt | None:
+    def distance(receipt: Receipt) -> tuple[bool, int]:
+        return receipt.kind != node.kind.name, len(differences(node, receipt))
+
+    return min(reversed(earlier), key=distance, default=None)
 
 
 def _awaited(node: Node) -> list[str]:

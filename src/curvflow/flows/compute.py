@@ -28,13 +28,13 @@ class LostInputError(StoreError):
     """A result that a tile takes turned out to be unreadable.
 
     Attributes:
-        key: action key of the result.
+        receipt: of the result.
     """
 
-    def __init__(self, key: str, reason: str) -> None:
+    def __init__(self, receipt: Receipt, reason: str) -> None:
         """Name the result and what is wrong with it."""
         super().__init__(reason)
-        self.key = key
+        self.receipt = receipt
 
 
 def compute_tile(
@@ -124,7 +124,7 @@ def _arrays(
     try:
         arrays = store.read(receipt, wanted) if receipt.payload else {}
     except CorruptPayloadError as error:
-        raise LostInputError(receipt.key, str(error)) from error
+        raise LostInputError(receipt, str(error)) from error
     return {part.partition("@")[0]: array for part, array in arrays.items()}
 
 
@@ -155,7 +155,7 @@ def _check_array(kind: str, name: str, dtype: str, array: Array) -> None:
 def write(
     store: Store,
     kind: Kind,
-    results: Sequence[Outcome | Exception],
+    results: Sequence[Outcome | BaseException],
     *,
     seconds: float,
     device: str,
@@ -175,7 +175,7 @@ def write(
     places = _write_payloads(store, results)
     reports: list[Computed | Failed] = []
     for number, result in enumerate(results):
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             reports.append(failure(result))
             continue
         parts = part_digests(kind.outputs, result)
@@ -197,7 +197,7 @@ def write(
 
 
 def _write_payloads(
-    store: Store, results: Sequence[Outcome | Exception]
+    store: Store, results: Sequence[Outcome | BaseException]
 ) -> Mapping[int, tuple[str, int]]:
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for number, result in enumerate(results):
@@ -226,7 +226,7 @@ def _shapes(outcome: Outcome) -> tuple[object, ...]:
     )
 
 
-def failure(error: Exception) -> Failed:
+def failure(error: BaseException) -> Failed:
     """Describe an error for the run's record."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Failed(text, "".join(traceback.format_exception(error)))

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.errors import RequestError
-from curvflow.flows.outputs import as_csv, replace_file
+from curvflow.flows.outputs import as_csv, columns_of, replace_file
 from curvflow.flows.results import Results
 from curvflow.stores.labelled import write
 
 SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
 
 
-def export(results: Results, stage: str, path: Path) -> None:
+def export(
+    results: Results, stage: str, path: Path, variables: Sequence[str] | None = None
+) -> None:
     """Write one stage's results; the suffix says in which form.
 
     `.nc` and `.zarr` hold all variables with their dimensions; `.csv` and `.parquet`
@@ -25,6 +27,8 @@ def export(results: Results, stage: str, path: Path) -> None:
         results: the study's results.
         stage: name of the stage.
         path: the file; replaced if it is there.
+        variables: which variables; all for `.nc` and `.zarr`, else those that tables
+            hold.
 
     Raises:
         RequestError: the suffix is unknown, or a library for it is missing.
@@ -36,9 +40,11 @@ def export(results: Results, stage: str, path: Path) -> None:
             f"got '{path.suffix}'"
         )
     if path.suffix in (".nc", ".zarr"):
-        write(results[stage], path)
+        dataset = results[stage]
+        results.check_variables(stage, variables)
+        write(dataset[list(variables)] if variables else dataset, path)
     else:
-        rows = results.records(stage)
+        rows = results.records(stage, variables=variables)
         replace_file(path, FLAT[path.suffix](rows))
 
 
@@ -55,8 +61,9 @@ def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
             "export to .parquet: expected pyarrow installed, got none. "
             "Install it with: pip install 'curvflow[export]'."
         ) from error
+    columns = {name: [row.get(name) for row in rows] for name in columns_of(rows)}
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), buffer)
+    parquet.write_table(pyarrow.table(columns), buffer)
     return buffer.getvalue()
 
 

@@ -45,6 +45,9 @@ def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / name, content())
         shown[name] = digest
+    for name in known.keys() - shown.keys():
+        # It showed results that the study no longer has.
+        (folder / name).unlink(missing_ok=True)
     if shown != known:
         replace_file(manifest, json.dumps(shown, indent=1).encode())
     return [folder / name for name in shown]
@@ -117,12 +120,16 @@ def _arrays(
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Write records as CSV; the columns are all fields, in order of appearance."""
-    columns = list(dict.fromkeys(field for row in rows for field in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, columns_of(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return all fields of records, in order of first appearance."""
+    return list(dict.fromkeys(field for row in rows for field in row))
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -125,12 +125,24 @@ class Results(Mapping[str, Dataset]):
             CorruptPayloadError: a result cannot be read.
         """
         view = self.view(stage).where(where or {})
-        known = [variable.name for variable in view.kind.outputs]
+        self.check_variables(stage, variables)
+        return view_records(view, self._store, variables or None)
+
+    def check_variables(self, stage: str, variables: Sequence[str] | None) -> None:
+        """Refuse names of variables that a stage does not declare.
+
+        Args:
+            stage: name of the stage.
+            variables: the names.
+
+        Raises:
+            UnknownNameError: the stage has no such variable.
+        """
+        known = [variable.name for variable in self.view(stage).kind.outputs]
         for name in variables or ():
             if name not in known:
                 hint = nearest(name, known)
                 raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
-        return view_records(view, self._store, variables or None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._views)
@@ -145,7 +157,9 @@ class Results(Mapping[str, Dataset]):
 
     def __repr__(self) -> str:
         of = f"run {self.run.number} of " if self.run else ""
-        return f"<Results of {of}{self.study}: {', '.join(self._views)}>"
+        failed = len(self.run.failures) if self.run else 0
+        told = f"; {failed} nodes failed" if failed else ""
+        return f"<Results of {of}{self.study}: {', '.join(self._views)}{told}>"
 
 
 def _labels(view: View, position: int) -> list[Label]:

@@ -27,6 +27,8 @@ class Answer:
         key: its action key, if its inputs are known.
         nearest: the earlier result it was compared with.
         differs: what differs from that result.
+        reason: why a done node diverged.
+        traceback: of the error that the node raised before.
     """
 
     stage: str
@@ -36,6 +38,8 @@ class Answer:
     key: str | None
     nearest: Receipt | None
     differs: tuple[str, ...]
+    reason: str = ""
+    traceback: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -50,18 +54,21 @@ class Answer:
             if earlier
             else None,
             "differs": list(self.differs),
+            "reason": self.reason,
+            "traceback": self.traceback,
         }
 
     def __str__(self) -> str:
         name = _name(self.stage, self.coords)
         if self.state == "cached":
-            return f"{name}: done, key {(self.key or '')[:12]}"
+            diverged = f", diverged: {self.reason}" if self.reason else ""
+            return f"{name}: done, key {(self.key or '')[:12]}{diverged}"
         lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
         if self.nearest and self.causes == ("new",):
             other = _name(self.nearest.stage, self.nearest.coords)
             lines.append(f"  nearest earlier result: {other}")
             lines += [f"    {difference}" for difference in self.differs]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.traceback.splitlines()])
 
 
 def _name(stage: str, coords: Mapping[str, Label]) -> str:
@@ -101,4 +108,6 @@ def _answer(plan: Plan, node: Node) -> Answer:
         key=node.key,
         nearest=earlier,
         differs=tuple(differences(node, earlier)) if earlier else (),
+        reason=node.receipt.reason if node.receipt else "",
+        traceback=plan.causes.traceback(node),
     )

@@ -76,7 +76,7 @@ class Work:
             for nodes in self._plan.graph.nodes.values():
                 self._stage(nodes, machine)
         except LostInputError as error:
-            self._strike([error.key], str(error))
+            self._strike(self._store.sharing(error.receipt), str(error))
             return False
         return True
 
@@ -86,7 +86,9 @@ class Work:
             raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
         self._struck.update(keys)
         self._store.retire(keys, reason)
-        self._observer.warn(f"{reason}; computing {len(keys)} results again")
+        self._observer.warn(
+            f"{reason.rstrip('.')}; computing {len(keys)} results again"
+        )
         index = self._store.index()
         for nodes in self._plan.graph.nodes.values():
             compare(nodes, index)
@@ -173,6 +175,7 @@ class Work:
     def _fail(self, node: Node, report: Failed) -> None:
         assert node.key is not None
         failure = {
+            "key": node.key,
             "stage": node.stage,
             "coords": self._plan.graph.coords(node),
             "error": report.error,

@@ -127,10 +127,17 @@ class Store(ABC):
             return self.read(receipt, parts)
         except CorruptPayloadError as error:
             with suppress(StoreError):  # a store that cannot be written stays as it is
-                self.retire([receipt.key], str(error))
+                self.retire(self.sharing(receipt), str(error))
             raise CorruptPayloadError(
-                f"{error}. The result is struck off; run the study to compute it again."
+                f"{str(error).rstrip('.')}. Its results are struck off; "
+                "run the study to compute them again."
             ) from error
+
+    def sharing(self, receipt: Receipt) -> list[str]:
+        """Return the keys of all live results in the payload of one of them."""
+        live = self.index().receipts.values()
+        others = [one.key for one in live if one.payload == receipt.payload]
+        return list(dict.fromkeys([receipt.key, *others]))
 
     @abstractmethod
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
