@@ -138,6 +138,101 @@ def make_dropout() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 3))
 
 
+def make_frozen() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+    module[0].requires_grad_(False)
+    return module
+
+
+class Lambda(nn.Module):
+    """A linear layer after a function of its inputs."""
+
+    def __init__(self, function, features: int = 3) -> None:
+        super().__init__()
+        self.function = function
+        self.linear = nn.Linear(features, 3)
+
+    def forward(self, x):
+        return self.linear(self.function(x))
+
+
+def make_mixing() -> nn.Module:
+    return Lambda(lambda x: x - x.mean(0))
+
+
+def make_noisy() -> nn.Module:
+    return Lambda(lambda x: nn.functional.dropout(x, 0.5))
+
+
+def make_counting() -> nn.Module:
+    """A module whose outputs grow from call to call."""
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return x * len(calls)
+
+    return Lambda(counted)
+
+
+def make_misfit() -> nn.Module:
+    return nn.Linear(7, 3)
+
+
+def make_weight_norm() -> nn.Module:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    return nn.Sequential(layer, nn.Tanh(), nn.Linear(4, 3))
+
+
+class Recurrent(nn.Module):
+    """An LSTM over the features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(1, 4, batch_first=True)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(self.lstm(x.unsqueeze(-1))[0][:, -1])
+
+
+def make_recurrent() -> nn.Module:
+    return Recurrent()
+
+
+class Attention(nn.Module):
+    """One head of attention over the features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.out = nn.Linear(1, 6), nn.Linear(2, 3)
+
+    def forward(self, x):
+        parts = self.embed(x.unsqueeze(-1)).chunk(3, dim=-1)
+        attend = nn.functional.scaled_dot_product_attention
+        return self.out(attend(*parts).mean(1))
+
+
+def make_attention() -> nn.Module:
+    return Attention()
+
+
+class Scaled(nn.Module):
+    """A linear layer times a buffer that single precision cannot hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.register_buffer("scale", torch.tensor(1 / 3, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.linear(x) * self.scale
+
+
+def make_scaled() -> nn.Module:
+    return Scaled()
+
+
 def make_data(num_samples: int = 10) -> dict[str, np.ndarray]:
     x = np.linspace(0, 1, 2 * num_samples).reshape(-1, 2)
     return {"inputs": x, "targets": x.sum(1)}

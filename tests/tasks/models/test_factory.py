@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
 from curvflow.schemas.datasets import dataset
-from curvflow.tasks.problems import read
+from curvflow.schemas.networks import parse_model
+from curvflow.tasks.problems import pose, read
 from tests.tasks import toys
 from tests.tasks.toys import (
     as_data,
@@ -99,6 +101,30 @@ def test_a_frozen_batch_norm_keeps_its_buffers():
         ("make_dropout", {}, "got Dropout at '1'. Remove it, or return"),
         ("make_pair", {}, "to return a torch.nn.Module with parameters, got tuple"),
         ("make_conv", {"width": 3}, "to take the keyword arguments width, got TypeErr"),
+        (
+            "make_frozen",
+            {},
+            "expected trainable parameters, got frozen '0.weight'. Register it as a "
+            "buffer, or let it train.",
+        ),
+        ("make_mixing", {}, "got others where the sample is alone. Remove what mixes"),
+        (
+            "make_noisy",
+            {},
+            "that computes under vmap, got tests.tasks.toys:make_noisy with Runtim",
+        ),
+        ("make_counting", {}, "for equal inputs, got others at the second call."),
+        ("make_misfit", {}, "got tests.tasks.toys:make_misfit with RuntimeError: "),
+        (
+            "make_weight_norm",
+            {},
+            "has second derivatives under vmap, got tests.tasks.toys:make_weight_norm",
+        ),
+        (
+            "make_recurrent",
+            {},
+            "that computes under vmap, got tests.tasks.toys:make_rec",
+        ),
     ],
 )
 def test_what_cannot_be_trained_in_a_batch_is_refused_by_name(name, kwargs, message):
@@ -106,9 +132,40 @@ def test_what_cannot_be_trained_in_a_batch_is_refused_by_name(name, kwargs, mess
         train_all([train_member(blobs(), model=factory(name, **kwargs))])
 
 
+def probed(name, kind, **params):
+    fits = train_all(
+        [train_member(blobs(), model=factory(name), seed=s) for s in (0, 1)]
+    )
+    probes = [member(kind, params, weights=weights_of(f), data=blobs()) for f in fits]
+    return probes, compute(kind, probes)
+
+
+def test_attention_has_second_derivatives():
+    probes, found = probed("make_attention", "probe.eigenvalues", k=1)
+    for probe, outcome in zip(probes, found, strict=True):
+        with sdpa_kernel(SDPBackend.MATH):
+            exact = np.abs(np.linalg.eigvalsh(dense_of(probe).numpy())).max()
+        assert abs(outcome.arrays["eigenvalues"][0]) == pytest.approx(exact, rel=1e-6)
+
+
+def test_buffers_keep_their_precision():
+    problem = pose(parse_model(factory("make_scaled")), "auto", blobs())
+    weights = torch.ones(2, 12, dtype=torch.float64)
+    outputs = problem.network.outputs(weights, torch.ones(1, 1, 3).double())
+    torch.testing.assert_close(
+        outputs[0, 0], torch.full((3,), 4 / 3, dtype=torch.float64), rtol=1e-14, atol=0
+    )
+
+
+def test_the_trial_leaves_the_users_random_numbers_alone():
+    before = torch.random.get_rng_state()
+    pose(parse_model(factory("make_conv", channels=3)), "auto", images())
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
 def test_outputs_of_another_shape_are_refused():
     four = as_data(dataset(images()["inputs"], np.arange(12) % 4))
-    with pytest.raises(InputError, match=r"expected outputs of shape \(2, 4\)"):
+    with pytest.raises(InputError, match=r"expected outputs of shape \(4, 4\)"):
         train_all([train_member(four, model=factory("make_conv"))])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from curvflow.errors import InputError
 from curvflow.schemas.networks import FactoryModel
 from curvflow.tasks.networks import Layout, Network
+from curvflow.tasks.trials import try_network
 
 
 def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> Network:
@@ -27,19 +30,21 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         The network. Buffers are those of a fixed seed, the same for every model.
 
     Raises:
-        InputError: it is no module, computes other shapes, or holds a layer whose
-            output depends on chance or on the other samples of a batch.
+        InputError: it is no module, has frozen parameters, computes other shapes,
+            depends on chance or on the other samples of a batch, or has no second
+            derivatives.
     """
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
-    _check_outputs(module, input_shape, num_outputs)
+    _check_parameters(module)
     parameters = dict(module.named_parameters())
     buffers = dict(module.named_buffers())
     names = tuple(parameters)
 
     def one(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
         like = tensors[0]
-        held = {n: _moved(b, like) for n, b in buffers.items()}
+        # A copy, so that a module that changes its buffers does not change these.
+        held = {n: _moved(b, like).clone() for n, b in buffers.items()}
         named = dict(zip(names, tensors, strict=True))
         output: Tensor = functional_call(module, (named, held), (inputs,))
         return output
@@ -54,8 +59,18 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         return _flat(_make(spec, generator))
 
     shapes = tuple(tuple(p.shape) for p in parameters.values())
-    width = _count_activations(module, input_shape)
-    return Network(Layout(names, shapes), forward, width, own)
+    network = Network(Layout(names, shapes), forward, 1, own)
+    first_D = _flat(module)
+    try_network(
+        network,
+        first_D,
+        name=spec.factory,
+        input_shape=input_shape,
+        num_outputs=num_outputs,
+    )
+    hooked = partial(network.outputs, first_D[None].float())
+    width = _count_activations(module, hooked, input_shape)
+    return replace(network, width=width)
 
 
 def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
@@ -96,19 +111,18 @@ def _check_layers(module: nn.Module) -> None:
             )
 
 
-def _check_outputs(
-    module: nn.Module, input_shape: Sequence[int], num_outputs: int
-) -> None:
-    with torch.no_grad():
-        outputs = module.float()(torch.zeros(2, *input_shape))
-    if outputs.shape != (2, num_outputs):
+def _check_parameters(module: nn.Module) -> None:
+    frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
+    if frozen:
         raise InputError(
-            f"model: expected outputs of shape (2, {num_outputs}) for two samples of "
-            f"shape {tuple(input_shape)}, got {tuple(outputs.shape)}"
+            f"model: expected trainable parameters, got frozen '{frozen[0]}'. Register "
+            "it as a buffer, or let it train."
         )
 
 
-def _count_activations(module: nn.Module, input_shape: Sequence[int]) -> int:
+def _count_activations(
+    module: nn.Module, call: Callable[[Tensor], Tensor], input_shape: Sequence[int]
+) -> int:
     count = 0
 
     def add(_module: nn.Module, _inputs: object, output: object) -> None:
@@ -117,7 +131,7 @@ def _count_activations(module: nn.Module, input_shape: Sequence[int]) -> int:
 
     hooks = [layer.register_forward_hook(add) for layer in module.modules()]
     with torch.no_grad():
-        module(torch.zeros(1, *input_shape))
+        call(torch.zeros(1, 1, *input_shape))
     for hook in hooks:
         hook.remove()
     return max(1, count)

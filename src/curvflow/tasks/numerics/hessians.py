@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 from torch.func import grad, jvp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import scipy_operator
@@ -67,7 +68,8 @@ class BatchedHessian:
             return (self @ columns.unsqueeze(-1)).squeeze(-1)
         count = self._inputs.shape[1]
         total = torch.zeros_like(columns)
-        with full_precision():
+        # Fused attention has no forward derivatives.
+        with full_precision(), sdpa_kernel(SDPBackend.MATH):
             for start in range(0, count, self._batch_size):
                 rows = slice(start, min(start + self._batch_size, count))
                 total += self._sum_product(rows, columns)
