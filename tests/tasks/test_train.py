@@ -228,6 +228,38 @@ def test_a_tile_that_diverges_whole_stops_early():
     assert [o.status for o in outcomes] == ["diverged"] * 2
 
 
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("loss", ["mse", "sse"])
+@pytest.mark.parametrize("rate", [0.01, 2.0, 1e3, 1e200])
+def test_divergence_does_not_depend_on_what_is_recorded(rate, loss, batch_size):
+    often, seldom = (
+        train_all(
+            [
+                train_member(
+                    waves(),
+                    model={"kind": "linear"},
+                    rule={"rule": "sgd", "lr": lr},
+                    loss=loss,
+                    seed=seed,
+                    epochs=50,
+                    batch_size=batch_size,
+                    record_every=every,
+                    checkpoints={"every": 1},
+                )
+                for seed, lr in enumerate([rate, 1e-3, rate])
+            ]
+        )
+        for every in (1, 50)
+    )
+    for one, other in zip(often, seldom, strict=True):
+        assert (one.status, one.reason) == (other.status, other.reason)
+        for name in ("diverged_epoch", "num_gradients", "weights", "final_train_loss"):
+            assert same(one.arrays[name], other.arrays[name]), name
+        assert same(one.arrays["train_loss"][[0, -1]], other.arrays["train_loss"])
+    assert often[1].status == "ok"
+    assert (often[0].status == "diverged") == (rate > 1)
+
+
 def test_weights_that_are_infinite_from_the_start_diverge_at_epoch_zero():
     rule = {**SGD, "init": {"normal": 1e200}}
     outcome = train_all([train_member(waves(), rule=rule)] * 2)[0]

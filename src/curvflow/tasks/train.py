@@ -85,7 +85,6 @@ def _train_together(members: Sequence[Member], machine: Machine) -> list[Outcome
         Evaluation(problem, training, classes),
         Evaluation(problem, testing, classes),
         len(members),
-        diverged_above=params.diverged_above,
     )
     result = fit(
         problem,
@@ -96,6 +95,7 @@ def _train_together(members: Sequence[Member], machine: Machine) -> list[Outcome
         ),
         curves=curves,
         kept=kept_epochs(params),
+        diverged_above=params.diverged_above,
     )
     return [
         _outcome(number, params, problem, curves, result)
@@ -116,7 +116,7 @@ def _outcome(
     number: int, params: TrainParams, problem: Problem, curves: Curves, result: Fit
 ) -> Outcome:
     weights_CD = result.checkpoints[:, number]
-    diverged = int(result.diverged[number])
+    diverged = int(result.divergence.epoch_M[number])
     measured = curves.of(number)
     final = {f"final_{n}": row[-1:].reshape(()) for n, row in measured.items()}
     del final["final_update_norm"]
@@ -136,4 +136,6 @@ def _outcome(
     }
     if diverged < 0:
         return Outcome(arrays)
-    return Outcome(arrays, "diverged", f"{curves.cause(number)} at epoch {diverged}")
+    return Outcome(
+        arrays, "diverged", f"{result.divergence.cause(number)} at epoch {diverged}"
+    )

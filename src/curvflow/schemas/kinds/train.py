@@ -49,9 +49,9 @@ class TrainParams(Params):
     diverged_above: float | None = Field(
         1e4,
         gt=1,
-        description="a recorded training loss of more than this multiple of its value "
-        "at epoch 0 counts as divergence, as any non-finite loss or weight does; null "
-        "for the latter alone",
+        description="a training loss, averaged over the batches of an epoch or at the "
+        "end, of more than this multiple of its value at epoch 0 counts as divergence, "
+        "as any non-finite loss or weight does; null for the latter alone",
     )
     record_every: int = Field(
         1, ge=1, description="epochs between points of the curves; 0 and last included"

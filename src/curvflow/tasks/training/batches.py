@@ -28,6 +28,11 @@ class Batches:
         rank = {seed: number for number, seed in enumerate(self._streams)}
         self._which = torch.tensor([rank[seed] for seed in seeds])
 
+    @property
+    def count(self) -> int:
+        """Number of samples of one epoch, N."""
+        return self._samples.count
+
     def epoch(self) -> Iterator[Samples]:
         """Yield the batches of the next epoch."""
         count = self._samples.count

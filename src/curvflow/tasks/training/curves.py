@@ -78,23 +78,9 @@ class Curves:
         train: Evaluation,
         test: Evaluation,
         models: int,
-        *,
-        diverged_above: float | None = None,
     ) -> None:
-        """Take what to record, how to evaluate, and the number of models.
-
-        Args:
-            epochs: to record; the first is 0.
-            train: evaluates over the training data.
-            test: evaluates over the test data.
-            models: how many, M.
-            diverged_above: multiple of the first training loss that counts as
-                divergence; None for no such bound.
-        """
+        """Take what to record, how to evaluate, and the number of models."""
         self.epochs = tuple(epochs)
-        self._diverged_above = diverged_above
-        self._bound_M = torch.full((models,), torch.inf, dtype=torch.float64)
-        self._blown_M = torch.zeros(models, dtype=torch.bool)
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
         self._train, self._test = train, test
         self._values = torch.full(
@@ -105,46 +91,27 @@ class Curves:
         """Return whether this epoch is recorded."""
         return epoch in self._row
 
-    def record(
-        self, epoch: int, weights_MD: Tensor, before_MD: Tensor, alive_M: Tensor
-    ) -> Tensor:
-        """Evaluate the models and record those that have not diverged.
+    def measure(self, weights_MD: Tensor, before_MD: Tensor) -> Tensor:
+        """Evaluate the models.
 
         Args:
-            epoch: epochs completed.
             weights_MD: present weights.
             before_MD: weights one epoch earlier.
-            alive_M: which models have not diverged before.
 
         Returns:
-            Which models are alive now: their losses are finite and within bounds.
+            The values of `NAMES`, (6, M).
         """
         train_loss, train_accuracy = self._train(weights_MD)
         test_loss, test_accuracy = self._test(weights_MD)
-        finite_M = torch.isfinite(train_loss) & ~torch.isinf(test_loss)
-        bounded_M = self._bounded(epoch, train_loss.cpu()).to(finite_M.device)
-        self._blown_M |= (alive_M & finite_M & ~bounded_M).cpu()
-        alive_M = alive_M & finite_M & bounded_M
         norm, update = weights_MD.norm(dim=1), (weights_MD - before_MD).norm(dim=1)
-        measured = torch.stack(
+        return torch.stack(
             [train_loss, test_loss, train_accuracy, test_accuracy, norm, update]
         )
+
+    def record(self, epoch: int, measured: Tensor, alive_M: Tensor) -> None:
+        """Keep what was measured of the models that have not diverged."""
         shown = measured.double().masked_fill(~alive_M, torch.nan)
         self._values[:, self._row[epoch]] = shown.cpu()
-        return alive_M
-
-    def _bounded(self, epoch: int, train_loss_M: Tensor) -> Tensor:
-        if epoch == 0 and self._diverged_above is not None:
-            # A start without loss offers no scale to judge by.
-            bound_M = self._diverged_above * train_loss_M.double()
-            self._bound_M = torch.where(bound_M > 0, bound_M, torch.inf)
-        return train_loss_M.double() <= self._bound_M
-
-    def cause(self, model: int) -> str:
-        """Say in words why a model that diverged did so."""
-        if self._blown_M[model]:
-            return f"loss above {self._diverged_above:g} times the initial one"
-        return "non-finite loss or weights"
 
     def of(self, model: int) -> dict[str, Array]:
         """Return one model's curves by name."""

@@ -11,8 +11,12 @@ from torch import Tensor
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.curves import Curves, reduced
+from curvflow.tasks.training.divergence import Divergence
 from curvflow.tasks.training.passes import in_passes
 from curvflow.tasks.training.updates import Updates
+
+# Epochs between looks at whether any model is left: each look waits for the device.
+LOOK_EVERY = 16
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,11 @@ class Fit:
 
     Attributes:
         checkpoints: weights kept, (C, M, D), float64 on the CPU; NaN once diverged.
-        diverged: epoch of divergence, (M,); -1 if none.
+        divergence: which models diverged, when and why.
     """
 
     checkpoints: Tensor
-    diverged: Tensor
+    divergence: Divergence
 
 
 def fit(
@@ -36,11 +40,14 @@ def fit(
     batches: Batches,
     curves: Curves,
     kept: Sequence[int],
+    diverged_above: float | None,
 ) -> Fit:
     """Train M models at once.
 
-    A model diverges in the first epoch in which a batch loss, a weight or a recorded
-    loss is not finite, or a recorded loss exceeds its bound. It stays in the batch,
+    A model diverges in the first epoch in which a batch loss or a weight is not finite,
+    or the mean of its batch losses exceeds the bound. At epoch 0 and the last, which
+    are always recorded, the recorded losses are held to the same, so that nothing
+    depends on how often is recorded. A model that has diverged stays in the batch,
     where its numbers touch no sibling.
 
     Args:
@@ -50,46 +57,48 @@ def fit(
         batches: the data order.
         curves: filled with what is recorded.
         kept: epochs whose weights are kept; the last one ends training.
+        diverged_above: multiple of the loss at epoch 0 that is out of bounds.
 
     Returns:
-        Checkpoints and epochs of divergence.
+        Checkpoints and divergence.
     """
     models, size = weights_MD.shape
     rows = {epoch: row for row, epoch in enumerate(kept)}
-    checkpoints_CMD = torch.full(
-        (len(kept), models, size), torch.nan, dtype=torch.float64
-    )
-    diverged_M = torch.full((models,), -1)
-    alive_M = torch.ones(models, dtype=torch.bool, device=weights_MD.device)
+    shape = (len(kept), models, size)
+    checkpoints_CMD = torch.full(shape, torch.nan, dtype=torch.float64)
+    divergence = Divergence(models, weights_MD.device, diverged_above)
     before_MD = weights_MD
     for epoch in range(kept[-1] + 1):
         if epoch:
             before_MD = weights_MD
-            weights_MD, finite_M = _epoch(problem, weights_MD, updates, batches)
-            alive_M = alive_M & finite_M
+            weights_MD, loss_M = _epoch(problem, weights_MD, updates, batches)
+            divergence.judge(epoch, loss_M, torch.isfinite(weights_MD).all(1))
         if curves.wants(epoch):
-            alive_M = curves.record(epoch, weights_MD, before_MD, alive_M)
-        alive_here_M = alive_M.cpu()
-        diverged_M[~alive_here_M & (diverged_M < 0)] = epoch
+            measured = curves.measure(weights_MD, before_MD)
+            if epoch in (0, kept[-1]):
+                divergence.judge(epoch, measured[0], ~torch.isinf(measured[1]))
+            curves.record(epoch, measured, divergence.alive)
         if epoch in rows:
-            shown = weights_MD.double().masked_fill(~alive_M.unsqueeze(1), torch.nan)
+            lost_M1 = ~divergence.alive.unsqueeze(1)
+            shown = weights_MD.double().masked_fill(lost_M1, torch.nan)
             checkpoints_CMD[rows[epoch]] = shown.cpu()
-        if not alive_here_M.any():
+        if epoch % LOOK_EVERY == 0 and not divergence.alive.any():
             break
-    return Fit(checkpoints_CMD, diverged_M)
+    return Fit(checkpoints_CMD, divergence)
 
 
 def _epoch(
     problem: Problem, weights_MD: Tensor, updates: Updates, batches: Batches
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights after one epoch, and whose losses and weights are finite."""
+    """Return the weights after one epoch, and the loss over its batches, (M,)."""
     total_M = weights_MD.new_zeros(len(weights_MD))
     for batch in batches.epoch():
         losses_M, gradient_MD = loss_and_gradient(problem, weights_MD, batch)
-        total_M = total_M + losses_M
+        # Sums over batches add up to the loss over the data, means by their shares.
+        share = 1 if problem.loss == "sse" else batch.count / batches.count
+        total_M = total_M + share * losses_M
         weights_MD = updates.step(gradient_MD, weights_MD)
-    finite_M = torch.isfinite(total_M) & torch.isfinite(weights_MD).all(1)
-    return weights_MD, finite_M
+    return weights_MD, total_M
 
 
 def loss_and_gradient(
