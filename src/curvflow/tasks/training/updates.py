@@ -32,7 +32,9 @@ class _Group:
     def __init__(self, rules: Mapping[int, Rule], weights_MD: Tensor) -> None:
         numbers = list(rules)
         alone = len(numbers) == len(weights_MD)
-        self.models: Any = slice(None) if alone else numbers
+        # On the device once: a list would be copied there at every step.
+        index = torch.tensor(numbers, device=weights_MD.device)
+        self.models: Any = slice(None) if alone else index
         name = next(iter(rules.values())).rule
         self.functions = import_module(f"curvflow.tasks.rules.{name}")
         self.hyper = hyper_parameters(list(rules.values()), weights_MD)
