@@ -1,5 +1,6 @@
 """Passes over some models at a time."""
 
+import pytest
 import torch
 
 from curvflow.schemas.networks import parse_model
@@ -23,3 +24,22 @@ def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
             patch.setattr(passes, "CPU_PASS_BYTES", 2 * 30 * 8 * problem.network.width)
             parts = loss_and_gradient(problem, weights, samples)
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("fit", [1, 2, 4])
+def test_no_pass_is_of_a_single_model(monkeypatch, fit):
+    data = [blobs(seed=seed) for seed in range(5)]
+    problem = pose(parse_model(TANH_NET), "auto", data[0])
+    samples = load_samples(data, "", "cpu", torch.float64)
+    seen = []
+
+    def counted(weights, samples):
+        assert len(weights) == len(samples.inputs)
+        seen.append(len(weights))
+        return weights, weights
+
+    monkeypatch.setattr(passes, "CPU_PASS_BYTES", fit * 30 * 8 * problem.network.width)
+    weights = torch.ones(5, problem.network.num_parameters, dtype=torch.float64)
+    whole, _ = passes.in_passes(counted, problem, weights, samples)
+    assert len(whole) == sum(seen) == 5
+    assert min(seen) >= 2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from curvflow.tasks.numerics.spans import spans
 from curvflow.tasks.problems import Problem, Samples
 
 # Activations of one pass on a CPU. Measured: beyond the allocator's threshold for
@@ -34,12 +35,12 @@ def in_passes(
     """
     models = len(weights_MD)
     each = samples.count * problem.network.width * weights_MD.element_size()
-    width = (
-        max(1, CPU_PASS_BYTES // each) if weights_MD.device.type == "cpu" else models
-    )
-    if width >= models:
-        return function(weights_MD, samples)
-    spans = [slice(start, start + width) for start in range(0, models, width)]
-    parts = [function(weights_MD[span], samples.models(span)) for span in spans]
+    on_cpu = weights_MD.device.type == "cpu"
+    parts = [
+        function(weights_MD[span], samples.models(span))
+        for span in spans(models, CPU_PASS_BYTES // each if on_cpu else models)
+    ]
+    if len(parts) == 1:
+        return parts[0]
     first, second = zip(*parts, strict=True)
     return torch.cat(first), torch.cat(second)

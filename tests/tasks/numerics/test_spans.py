@@ -1,0 +1,20 @@
+"""Spans of models."""
+
+import pytest
+
+from curvflow.tasks.numerics.spans import spans
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 100])
+@pytest.mark.parametrize("models", [2, 3, 4, 5, 7, 8, 9, 80, 511])
+def test_spans_cover_all_models_evenly_and_none_is_of_width_one(models, most):
+    found = [range(models)[span] for span in spans(models, most)]
+    assert [model for span in found for model in span] == list(range(models))
+    lengths = [len(span) for span in found]
+    assert min(lengths) >= 2
+    assert max(lengths) - min(lengths) <= 1
+    assert max(lengths) <= max(most, 3)
+
+
+def test_a_single_model_is_a_span_of_its_own():
+    assert spans(1, 8) == [slice(0, 1)]
