@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -93,11 +94,127 @@ def test_a_coordinate_that_all_nodes_share_labels_the_dimension(store):
     assert picked.item() == tile(1)["loss"][1, 1]
 
 
-def test_coordinates_that_differ_stay_per_node(store):
-    later = tile(1, step=np.array([[0, 6, 12], [0, 5, 10]]))
-    dataset = grid(store, tile(0), later)
-    assert dataset.step.dims == ("rule", "seed", "step")
-    assert dataset.step.values[1, 0].tolist() == [0, 6, 12]
+def test_coordinates_that_differ_are_aligned_by_their_numbers(store):
+    first, later = tile(0), tile(1, step=np.array([[0, 6, 12], [12, 5, 0]]))
+    dataset = grid(store, first, later)
+    assert dataset.step.dims == ("step",)
+    assert dataset.step.values.tolist() == [0, 5, 6, 10, 12]
+    assert dataset.step.dtype == np.int64
+    assert dataset.step.attrs["description"] == "optimiser step"
+    for seed, steps in enumerate(later["step"]):
+        own = dataset.loss.isel(rule=1, seed=seed)
+        np.testing.assert_array_equal(own.sel(step=steps), later["loss"][seed])
+        assert np.isfinite(own.values).sum() == 3
+    weights = dataset.weights.sel(rule="adam", seed=1, step=5)
+    np.testing.assert_array_equal(weights, later["weights"][1, 1])
+    assert np.isnan(dataset.loss.sel(rule="sgd", step=12)).all()
+    assert dataset.isel(seed=0).copy().step.dims == ("step",)
+
+
+TABLE = (
+    Variable("quantity", "what was measured", ("quantity",), dtype="str"),
+    Variable("mean", "mean", ("quantity",)),
+    Variable("count", "values", ("quantity",), dtype="int64"),
+    Variable("known", "whether known", ("quantity",), dtype="bool"),
+    Variable("units", "units", ("quantity",), dtype="str"),
+)
+
+
+def rows(store, key, *names):
+    size = len(names)
+    arrays = {
+        "quantity": np.array([names]),
+        "mean": np.arange(size, dtype=float)[None] + 1,
+        "count": np.arange(size)[None] + 5,
+        "known": np.ones((1, size), bool),
+        "units": np.array([[f"{name} unit" for name in names]]),
+    }
+    return publish(store, arrays, [key], outputs=TABLE)[0]
+
+
+def tables(store, *each):
+    cells = {(n,): rows(store, f"k{n}", *names) for n, names in enumerate(each)}
+    given = {"dims": ("rule",), "coords": {"rule": list(range(len(each)))}}
+    return show(store, cells, outputs=TABLE, **given)
+
+
+def test_text_is_aligned_in_the_order_of_first_appearance(store):
+    dataset = tables(store, ["trace", "loss"], ["accuracy", "loss", "norm"])
+    assert dataset.quantity.dims == ("quantity",)
+    assert dataset.quantity.values.tolist() == ["trace", "loss", "accuracy", "norm"]
+    nan = math.nan
+    np.testing.assert_array_equal(
+        dataset["mean"].values, [[1, 2, nan, nan], [nan, 2, 1, 3]]
+    )
+    units = dataset.units.sel(rule=0).values.tolist()
+    assert units == ["trace unit", "loss unit", "", ""]
+    assert (dataset["count"].dtype, dataset.known.dtype) == (float, float)
+    assert dataset["mean"].sel(rule=1, quantity=["norm", "loss"]).values.tolist() == [
+        3,
+        2,
+    ]
+
+
+def test_the_same_labels_in_another_order_leave_nothing_missing(store):
+    dataset = tables(store, ["trace", "loss"], ["loss", "trace"])
+    assert dataset["count"].dtype == np.int64
+    assert dataset.known.dtype == bool
+    assert dataset["count"].values.tolist() == [[5, 6], [6, 5]]
+    assert dataset["mean"].sel(quantity="loss").values.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_aligned_results_are_written_and_read_back(store, tmp_path, suffix):
+    dataset = tables(store, ["trace", "loss"], ["loss", "norm"])
+    write(dataset, tmp_path / f"t{suffix}")
+    engine = {".nc": "h5netcdf", ".zarr": "zarr"}[suffix]
+    with xr.open_dataset(tmp_path / f"t{suffix}", engine=engine) as back:
+        assert back["mean"].sel(rule=1, quantity="loss").item() == 1
+
+
+def test_labels_that_all_nodes_share_keep_their_order_and_may_repeat(store):
+    dataset = tables(store, ["b", "a", "b"], ["b", "a", "b"])
+    assert dataset.quantity.values.tolist() == ["b", "a", "b"]
+    assert dataset["count"].values.tolist() == [[5, 6, 7]] * 2
+
+
+def test_labels_that_repeat_within_a_node_leave_it_to_position(store):
+    dataset = tables(store, ["a", "a", "b"], ["b", "c"])
+    assert "quantity" not in dataset.coords
+    assert dataset.node_quantity.dims == ("rule", "quantity")
+    assert dataset.node_quantity.values.tolist() == [["a", "a", "b"], ["b", "c", ""]]
+    np.testing.assert_array_equal(dataset["mean"].values, [[1, 2, 3], [1, 2, math.nan]])
+
+
+def test_nan_is_no_label(store):
+    outputs = (Variable("x", "place", ("x",)), Variable("y", "value", ("x",)))
+    cells = {}
+    for n, x in enumerate(([0.0, math.nan], [0.0, 1.0])):
+        arrays = {"x": np.array([x]), "y": np.array([[1.0, 2.0]])}
+        (cells[n,],) = publish(store, arrays, [f"k{n}"], outputs=outputs)
+    given = {"dims": ("seed",), "coords": {"seed": [0, 1]}}
+    dataset = show(store, cells, outputs=outputs, **given)
+    assert dataset.y.values.tolist() == [[1, 2], [1, 2]]
+    np.testing.assert_array_equal(dataset.node_x.values, [[0, math.nan], [0, 1]])
+
+
+def test_a_node_without_labels_is_laid_out_by_position(store):
+    bare = publish(store, {"loss": np.ones((1, 2))}, ["x"], outputs=OUTPUTS)
+    (full,) = publish(store, tile(0, nodes=1), ["a"], outputs=OUTPUTS)
+    dataset = show(store, {(0, 0): full, (1, 0): bare[0]})
+    assert dataset.step.values.tolist() == [0, 5, 10]
+    np.testing.assert_array_equal(dataset.loss[1, 0].values, [1, 1, math.nan])
+
+
+def test_arrays_longer_than_their_labels_are_laid_out_by_position(store):
+    arrays = {"step": np.array([[0, 5]]), "loss": np.ones((1, 4))}
+    (receipt,) = publish(store, arrays, ["x"], outputs=OUTPUTS)
+    dataset = show(store, {(0, 0): receipt})
+    assert dataset.loss.shape == (2, 2, 4)
+    assert "step" not in dataset.coords
+    np.testing.assert_array_equal(
+        dataset.node_step[0, 0].values, [0, 5, math.nan, math.nan]
+    )
 
 
 def test_further_dimensions_are_named_after_the_variable(store):
@@ -106,13 +223,19 @@ def test_further_dimensions_are_named_after_the_variable(store):
     assert dataset.inputs.dims == dims
 
 
-def test_shorter_arrays_are_padded_with_nan(store):
+def test_shorter_arrays_are_nan_at_the_labels_they_lack(store):
     dataset = grid(store, tile(0, steps=3), tile(1, steps=2))
-    assert dict(dataset.sizes)["step"] == 3
+    assert dataset.step.values.tolist() == [0, 5, 10]
     assert np.isnan(dataset.loss.values[1, :, 2]).all()
     assert np.isfinite(dataset.loss.values[1, :, :2]).all()
-    assert dataset.step.dtype == float
-    np.testing.assert_array_equal(dataset.step.values[1, 0], [0, 5, math.nan])
+    assert dataset.step.dtype == np.int64
+
+
+def test_shorter_arrays_without_labels_are_padded_with_nan(store):
+    few = tile(1, inputs=np.ones((2, 4, 2, 2), np.float32))
+    dataset = grid(store, tile(0), few)
+    assert (dataset.inputs.values[1, :, :4] == 1).all()
+    assert np.isnan(dataset.inputs.values[1, :, 4:]).all()
 
 
 def test_arrays_of_fewer_dimensions_are_padded_too(store):
@@ -152,6 +275,8 @@ def test_a_stage_without_results_is_all_missing(store):
     dataset = show(store, {})
     assert np.isnan(dataset.trace.values).all()
     assert dataset.loss.shape == (2, 2, 0)
+    assert dataset.step.dims == ("step",)
+    assert dataset.step.dtype == np.int64
     assert (dataset.status == "missing").all()
 
 
@@ -169,7 +294,8 @@ def test_names_that_an_axis_bears_already_get_a_prefix(store):
     dataset = show(store, {(0, 0): receipt}, dims=dims, coords=coords)
     assert dataset.loss.dims == ("step", "trace", "node_step")
     assert dataset.node_trace.dims == ("step", "trace")
-    assert dataset.node_step.values.ravel().tolist() == [0, 5, 10]
+    assert dataset.node_step.dims == ("node_step",)
+    assert dataset.node_step.values.tolist() == [0, 5, 10]
     assert dataset.step.values.tolist() == [1]
 
 
@@ -197,6 +323,15 @@ def test_only_what_is_looked_at_is_read():
     store = Counting()
     dataset = grid(store, tile(0), tile(1))
     assert store.asked == [("00", "step")]
+    store.asked.clear()
+    dataset.loss.sel(rule="adam", seed=[1], step=slice(0, 5)).load()
+    assert store.asked == [("11", "loss")]
+
+
+def test_of_results_to_be_aligned_only_the_labels_are_read_at_once():
+    store = Counting()
+    dataset = grid(store, tile(0), tile(1, steps=2))
+    assert store.asked == [("00", "step"), ("10", "step")]
     store.asked.clear()
     dataset.loss.sel(rule="adam", seed=[1], step=slice(0, 5)).load()
     assert store.asked == [("11", "loss")]
@@ -239,15 +374,23 @@ def test_what_is_written_reads_back(store, tmp_path, suffix):
     path = tmp_path / "out" / f"fit{suffix}"
     for _ in range(2):  # the second replaces the first
         write(dataset, path)
-    options = {"consolidated": False} if suffix == ".zarr" else {}
     engine = "zarr" if suffix == ".zarr" else "h5netcdf"
-    with xr.open_dataset(path, engine=engine, **options) as back:
+    with xr.open_dataset(path, engine=engine) as back:
         back.load()
     for name in dataset.variables:
         np.testing.assert_array_equal(back[name].values, dataset[name].values)
     assert back.trace.attrs["units"] == "loss / parameter^2"
     assert back.attrs["of"] == '{"a": 1}'
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_zarr_that_was_written_opens_without_a_warning(store, tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        write(grid(store, tile(0), tile(1)), tmp_path / "fit.zarr")
+        with xr.open_zarr(tmp_path / "fit.zarr") as back:
+            assert back.loss.sel(step=5).shape == (2, 2)
+    assert [str(one.message) for one in caught] == []
 
 
 def test_mixed_labels_are_written_as_text(store, tmp_path):

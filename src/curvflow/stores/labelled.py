@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from curvflow.errors import RequestError
 from curvflow.schemas.nodes import Array, Label
 from curvflow.schemas.receipts import Receipt
 from curvflow.schemas.variables import ELLIPSIS, Variable
+from curvflow.stores.alignment import Labels, aligned
 from curvflow.stores.base import Layout, Store
 from curvflow.stores.files import Disk, explained
 from curvflow.stores.lazy import Cell, NodesArray
@@ -41,11 +43,15 @@ def labelled(
 ) -> Dataset:
     """Lay one stage's results out over its axes; arrays are read when looked at.
 
-    A variable that a node lacks is NaN there, or empty text; so are the ends of arrays
-    that are shorter than others, and integers and booleans become floats where that
-    happens. A variable named like its only dimension becomes that dimension's
-    coordinate if all nodes agree on it. A name that an axis or `status` bears already
-    gets the prefix `node_`.
+    A variable named like its only dimension labels that dimension, and is read at once:
+    the coordinate is the union of all nodes' labels, numbers in order, text as it first
+    appears, and each node's values lie at its own labels. Without labels, or where they
+    differ and repeat within a node, values lie by position, and the labels in a
+    variable with the prefix `node_`.
+
+    What a node lacks is NaN there, or empty text; integers and booleans become floats
+    where that happens. A name that an axis or `status` bears already gets the prefix
+    `node_` too.
 
     Args:
         store: holds the arrays.
@@ -60,24 +66,28 @@ def labelled(
         The declared variables and `status`, with units and descriptions.
 
     Raises:
-        CorruptPayloadError: a payload is missing or its metadata are torn; looking at
-            a variable raises the same for its content.
+        CorruptPayloadError: a payload is missing, its metadata are torn or its labels
+            unreadable; looking at a variable raises the same for its content.
     """
     shape = tuple(len(coords[dim]) for dim in dims)
     found = {cell: one for cell, one in cells.items() if one and one.payload}
     layouts = _layouts(store, found)
     fields = [_field(store, dims, found, layouts, variable) for variable in outputs]
     sizes = _sizes(fields)
-    shared = {f.name: f.as_coordinate() for f in fields if f.is_shared(sizes)}
+    labels = _labels(fields, sizes)
+    sizes |= {dim: len(one.values) for dim, one in labels.items()}
+    own = {f.name: f.as_coordinate(labels) for f in fields if f.name in labels}
     arrays = {
-        f.name: f.over_axes(dims, shape, sizes) for f in fields if f.name not in shared
+        f.free_name: f.over_axes(dims, shape, sizes, labels)
+        for f in fields
+        if f.name not in labels
     }
     status = np.full(shape, "missing", dtype=object)
     for cell, text in statuses.items():
         status[cell] = text
     return xr.Dataset(
         arrays | {"status": (dims, status, {"description": "what became of the node"})},
-        coords={dim: (dim, _labels(coords[dim])) for dim in dims} | shared,
+        coords={dim: (dim, _axis(coords[dim])) for dim in dims} | own,
         attrs=dict(attrs),
     )
 
@@ -107,28 +117,48 @@ class _Field:
         num_dims = len(self.dims)
         return {one.shape + (1,) * (num_dims - len(one.shape)) for one in self.layouts}
 
-    def is_shared(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether this is a dimension's coordinate, the same for all nodes."""
-        name = self.variable.name
-        digests = {one.parts.get(name) for one in self.receipts.values()}
-        is_coordinate = self.variable.dims == (name,) == self.dims
-        return is_coordinate and len(digests) == 1 and self.shapes() == {(sizes[name],)}
+    @property
+    def is_coordinate(self) -> bool:
+        """Whether this labels its only dimension."""
+        return self.variable.dims == (self.variable.name,) and len(self.dims) == 1
+
+    @property
+    def free_name(self) -> str:
+        """Name over the axes, where a coordinate's own stands for the dimension."""
+        return f"node_{self.name}" if self.is_coordinate else self.name
+
+    def labels(self) -> Labels | None:
+        """Return the nodes' labels, united; equal ones are read once."""
+        own: dict[str, Array] = {}
+        cells = {}
+        for cell, receipt in self.receipts.items():
+            cells[cell] = receipt.parts.get(self.variable.name, receipt.key)
+            if cells[cell] not in own:
+                own[cells[cell]] = np.atleast_1d(self._array(receipt))
+        return aligned(own or {"": np.zeros(0, self._dtype(is_whole=True))}, cells)
 
     def over_axes(
-        self, axes: tuple[str, ...], shape: tuple[int, ...], sizes: Mapping[str, int]
+        self,
+        axes: tuple[str, ...],
+        shape: tuple[int, ...],
+        sizes: Mapping[str, int],
+        labels: Mapping[str, Labels],
     ) -> xr.Variable:
         """Return the variable over axes and its own dimensions, not yet read."""
         inner = tuple(sizes[dim] for dim in self.dims)
         is_whole = len(self.receipts) == np.prod(shape) and self.shapes() == {inner}
         array = NodesArray(
-            self._read, axes=shape, inner=inner, dtype=self._dtype(is_whole=is_whole)
+            self._read,
+            axes=shape,
+            inner=inner,
+            dtype=self._dtype(is_whole=is_whole),
+            places=[labels[dim].places if dim in labels else {} for dim in self.dims],
         )
         return xr.Variable(axes + self.dims, LazilyIndexedArray(array), self._attrs())
 
-    def as_coordinate(self) -> xr.Variable:
-        """Return the array that all nodes share."""
-        array = self._array(next(iter(self.receipts.values())))
-        return xr.Variable(self.dims, _plain(array), self._attrs())
+    def as_coordinate(self, labels: Mapping[str, Labels]) -> xr.Variable:
+        """Return the labels of the dimension."""
+        return xr.Variable(self.dims, labels[self.name].values, self._attrs())
 
     def _read(self, cell: Cell) -> Array | None:
         receipt = self.receipts.get(cell)
@@ -203,15 +233,18 @@ def _sizes(fields: Sequence[_Field]) -> dict[str, int]:
     return sizes
 
 
-def _labels(labels: Sequence[Label]) -> Array:
+def _labels(fields: Sequence[_Field], sizes: Mapping[str, int]) -> dict[str, Labels]:
+    found = {one.name: one.labels() for one in fields if one.is_coordinate}
+    # Arrays longer than the labels would leave positions without any.
+    return {
+        dim: one for dim, one in found.items() if one and len(one.values) >= sizes[dim]
+    }
+
+
+def _axis(labels: Sequence[Label]) -> Array:
     types = {type(label) for label in labels}
     alike = types in ({bool}, {int}, {float}, {int, float})
     return np.array(labels, dtype=None if alike else object)
-
-
-def _plain(array: Array) -> Array:
-    # Text of fixed width has no stable form in zarr; objects are written as text.
-    return array.astype(object) if array.dtype.kind == "U" else array
 
 
 def tree(datasets: Mapping[str, Dataset]) -> DataTree:
@@ -263,8 +296,11 @@ def write(dataset: Dataset, path: Path) -> None:
 def _write(dataset: Dataset, path: Path, suffix: str) -> None:
     if suffix == ".nc":
         dataset.to_netcdf(path, engine="h5netcdf")
-    else:
-        dataset.to_zarr(path, mode="w", zarr_format=3, consolidated=False)
+        return
+    with warnings.catch_warnings():
+        # zarr's readers expect what zarr's writer warns of.
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        dataset.to_zarr(path, mode="w", zarr_format=3, consolidated=True)
 
 
 def _portable(dataset: Dataset) -> Dataset:

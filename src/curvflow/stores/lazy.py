@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -21,7 +21,7 @@ ReadCell = Callable[[Cell], Array | None]
 
 
 class NodesArray(BackendArray):
-    """One variable of many nodes; nodes that lack it are filled, short ones padded."""
+    """One variable of many nodes; what a node lacks is filled."""
 
     def __init__(
         self,
@@ -30,16 +30,19 @@ class NodesArray(BackendArray):
         axes: tuple[int, ...],
         inner: tuple[int, ...],
         dtype: np.dtype[Any],
+        places: Sequence[Mapping[Cell, Array]],
     ) -> None:
         """Describe the array without reading.
 
         Args:
             read: returns one node's array, or None.
             axes: number of labels along each axis.
-            inner: shape within a node, that of the largest.
+            inner: shape within a node, at least that of the largest.
             dtype: object for text.
+            places: per dimension within a node, where the values of nodes lie along
+                it; those of other nodes come first.
         """
-        self._read, self._num_axes = read, len(axes)
+        self._read, self._num_axes, self._places = read, len(axes), places
         self.shape, self.dtype = axes + inner, dtype
 
     def __getitem__(self, key: ExplicitIndexer) -> Array:
@@ -60,18 +63,29 @@ class NodesArray(BackendArray):
             cell = tuple(int(pick[p]) for pick, p in zip(axes, place, strict=True))
             array = self._read(cell)
             if array is not None:
-                selected[place] = self._padded(array)[np.ix_(*inner)]
+                selected[place] = self._placed(cell, array)[np.ix_(*inner)]
         dropped = [isinstance(part, int | np.integer) for part in key]
         return selected[tuple(0 if drop else slice(None) for drop in dropped)]
 
-    def _padded(self, array: Array) -> Array:
+    def _placed(self, cell: Cell, array: Array) -> Array:
         inner = self.shape[self._num_axes :]
         array = array.reshape(array.shape + (1,) * (len(inner) - array.ndim))
-        if array.shape == inner:
+        if array.shape == inner and not any(cell in one for one in self._places):
             return array
-        padded = blank(inner, self.dtype)
-        padded[tuple(map(slice, array.shape))] = array
-        return padded
+        where = [
+            _positions(one.get(cell), size)
+            for one, size in zip(self._places, array.shape, strict=True)
+        ]
+        placed = blank(inner, self.dtype)
+        placed[np.ix_(*where)] = array
+        return placed
+
+
+def _positions(labelled: Array | None, size: int) -> Array:
+    # Labels of another number than the values say nothing about them.
+    if labelled is None or len(labelled) != size:
+        return np.arange(size)
+    return labelled
 
 
 def blank(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
