@@ -61,11 +61,22 @@ def test_a_torn_commit_is_void_and_the_others_stand(tmp_path, caplog, number, da
     assert set(index.receipts) == {f"k{n}" for n in range(5) if n != number - 1}
     assert index.number == 5
     store.index(), store.index(as_of=4), store.index(as_of=number)
+    LocalStore(tmp_path).index(), LocalStore(tmp_path).index()  # once per process
     assert [record.message for record in caplog.records] == [
-        f"{tmp_path}: commit {number} is torn or missing; its results run again"
+        f"{tmp_path}: commit {number} is torn or missing: "
+        "what it held, if anything, will run again"
     ]
     (again,) = store.commit(receipts_of(f"k{number - 1}"))
     assert LocalStore(tmp_path).index().rows[6, 0] == again
+
+
+def test_several_torn_commits_name_the_store_once(tmp_path, caplog):
+    store_of(tmp_path)
+    for number in (2, 4):
+        commit_path(tmp_path, number).write_bytes(b"")
+    LocalStore(tmp_path).index()
+    assert caplog.text.count(str(tmp_path)) == 1
+    assert caplog.text.count("is torn or missing") == 2
 
 
 def test_every_flipped_byte_of_a_commit_is_noticed():

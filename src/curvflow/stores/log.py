@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +34,8 @@ from curvflow.stores.entries import (
 PATIENCE = 200
 
 _logger = logging.getLogger("curvflow")
+# Void entries told of, by store: a process that opens it again need not say so twice.
+_told: defaultdict[str, set[int]] = defaultdict(set)
 
 
 class Log:
@@ -47,7 +50,6 @@ class Log:
         """
         self._commits, self._location = commits, location
         self._index = Index()
-        self._void: set[int] = set()
 
     def index(self, as_of: int | None = None) -> Index:
         """Fold the log, up to `as_of` if given.
@@ -159,13 +161,15 @@ class Log:
             return None
 
     def _report(self, number: int) -> None:
-        if number not in self._void:
-            self._void.add(number)
+        told = _told[self._location]
+        if number not in told:
             _logger.warning(
-                "%s: commit %d is torn or missing; its results run again",
-                self._location,
+                "%scommit %d is torn or missing: what it held, if anything, "
+                "will run again",
+                "" if told else f"{self._location}: ",
                 number,
             )
+            told.add(number)
 
 
 def _receipts_entry(
