@@ -99,7 +99,7 @@ def test_booleans_become_shares_integers_numbers_and_text_is_skipped():
     assert "note" not in rows
 
 
-def test_elements_are_numbered_or_named_by_their_text_labels():
+def test_elements_are_named_by_their_labels_or_numbered():
     of = [
         node(
             {"seed": s},
@@ -114,8 +114,8 @@ def test_elements_are_numbered_or_named_by_their_text_labels():
     rows = table(of)
     means = {name: row["mean"] for name, row in rows.items() if "[" in name}
     assert means == {
-        "eigenvalues[0]": 3.5,
-        "eigenvalues[1]": 1.0,
+        "eigenvalues[1]": 3.5,
+        "eigenvalues[2]": 1.0,
         "layer_trace[0.weight]": 5.0,
         "layer_trace[0.bias]": 6.0,
         "blocks[0.weight,0]": 1.0,
@@ -123,6 +123,23 @@ def test_elements_are_numbered_or_named_by_their_text_labels():
         "blocks[0.bias,0]": 3.0,
         "blocks[0.bias,1]": 4.0,
     }
+
+
+def test_elements_of_nodes_with_other_labels_are_set_apart():
+    of = [
+        node({"seed": s}, epoch=[0, 5 * (s + 1)], train_loss=[1.0, 0.5])
+        for s in range(2)
+    ]
+    rows = table(of, quantities="train_loss")
+    counts = {name: row["count"] for name, row in rows.items()}
+    assert counts == {"train_loss[0]": 2, "train_loss[5]": 1, "train_loss[10]": 1}
+
+
+def test_elements_whose_labels_repeat_are_numbered():
+    of = [node({"seed": 0}, rank=[1, 1], eigenvalues=[3.0, 2.0])]
+    rows = table(of, quantities="eigenvalues")
+    means = {name: row["mean"] for name, row in rows.items()}
+    assert means == {"eigenvalues[0]": 3.0, "eigenvalues[1]": 2.0}
 
 
 def test_an_element_that_only_some_nodes_have_counts_those():

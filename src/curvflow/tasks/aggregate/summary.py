@@ -112,7 +112,7 @@ def _matrix(one: Measured) -> tuple[list[str], Array, Array]:
 
 
 def _elements(node: NodeData, variable: Variable) -> Iterator[str]:
-    """Yield each element's name: by its labels where these are text, else by number."""
+    """Yield each element's name: by labels that tell them apart, else by number."""
     array = node.arrays.get(variable.name)
     if array is None:
         return
@@ -121,8 +121,8 @@ def _elements(node: NodeData, variable: Variable) -> Iterator[str]:
         # Dimensions that `...` stands for have no name and so no labels.
         dim = variable.dims[position] if position < len(variable.dims) else ""
         labels = dim_labels(node, dim, size)
-        is_text = any(isinstance(label, str) for label in labels)
-        ranges.append(labels if is_text else range(size))
+        is_distinct = len(set(labels)) == size
+        ranges.append(labels if is_distinct else range(size))
     for element in product(*ranges):
         inside = ",".join(map(str, element))
         yield f"{variable.name}[{inside}]" if element else variable.name

@@ -37,7 +37,7 @@ def _count(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="aggregate.summary",
-    version=1,
+    version=2,
     summary="Mean, spread and interval of measured quantities over axes.",
     params=SummaryParams,
     returns=Table,
@@ -45,7 +45,7 @@ KIND = Kind(
         Variable(
             "quantity",
             "what was measured: variable, with the stage's name before it if several "
-            "stages have it and the element's behind it if it has several",
+            "stages have it and the element's label behind it if it has several",
             ("quantity",),
             dtype="str",
         ),
