@@ -68,6 +68,16 @@ def test_axes_left_out_mean_every_label(curvflow, ran):
     assert all(f["sem"] > 0 for f in findings)
 
 
+def test_a_quantity_without_a_standard_error_is_compared_as_well(curvflow, ran):
+    expecting(
+        ran, stage="eigen", quantity="iterations", value=0.0, tolerance="within: 1.0e+9"
+    )
+    said = curvflow("check", ran, "--json")
+    findings = json.loads(said.out)
+    assert [f["verdict"] for f in findings] == ["agrees", "agrees"]
+    assert {f["sem"] for f in findings} == {None}
+
+
 def test_what_was_not_measured_is_not_passed_over(curvflow, study):
     expecting(
         study, stage="table", quantity="trace", value=1.0, tolerance="within: 1.0"

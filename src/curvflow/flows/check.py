@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -89,17 +90,22 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     view = results.view(expected.stage).where(where)
     is_table = issubclass(view.kind.returns, Table)
     name = expected.quantity
-    names = None if is_table else [name, f"{name}_sem"]
-    rows = results.records(expected.stage, where=where, variables=names)
-    for number in range(len(view.points)):
-        coords = view.coords(number)
-        own = [row for row in rows if coords.items() <= row.items()]
+    # Not every quantity has a standard error beside it.
+    names = [one for one in (name, f"{name}_sem") if view.kind.output(one)]
+    rows = results.records(
+        expected.stage, where=where, variables=None if is_table else names
+    )
+    by_point: dict[tuple[Label, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_point[tuple(row[dim] for dim in view.dims)].append(row)
+    for number, point in enumerate(view.points):
+        own = by_point[point]
         if is_table:
             found = [(r["mean"], r["sem"]) for r in own if r.get("quantity") == name]
         else:
             found = [(r[name], r.get(f"{name}_sem")) for r in own if name in r]
         measured, sem = found[0] if len(found) == 1 else (None, None)
-        yield Finding(expected, coords, _number(measured), _number(sem))
+        yield Finding(expected, view.coords(number), _number(measured), _number(sem))
 
 
 def _number(value: object) -> float:
