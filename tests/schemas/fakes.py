@@ -7,7 +7,7 @@ from unittest import mock
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
-from curvflow.schemas import kinds
+from curvflow.schemas import jsonschema, use
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Data, Figure, NodeData, Numbers, Table, Weights
 from curvflow.schemas.params import Names, Params
@@ -114,7 +114,7 @@ class TrainParams(Params):
     rule: Annotated[Sgd | Adam, Field(discriminator="rule")]
     seed: int = Field(0, ge=0)
     epochs: int = Field(ge=1)
-    every: int = Field(100, ge=1)
+    every: int = Field(5, ge=1)
     batch: int | Literal["full"] = "full"
     schedule: float | Annotated[Names, Field(min_length=2)] | Normal | Uniform = 1.0
     note: str = Field("", pattern="^[a-z]*$")
@@ -237,10 +237,10 @@ KINDS = (DATA, TRAIN, PROBE, AVERAGE, SUMMARY, FIGURE, ANYTHING)
 @contextmanager
 def fake_kinds() -> Iterator[None]:
     """Make the fake kinds, and no others, known; forget them again."""
-    added = {kind.name: kind for kind in KINDS}
+    added = {kind.name: kind for kind in sorted(KINDS, key=lambda kind: kind.name)}
     with (
-        mock.patch.object(kinds, "_built_in", dict),
-        mock.patch.dict(kinds._added, added, clear=True),
+        mock.patch.object(use, "all_kinds", lambda: added),
+        mock.patch.object(jsonschema, "all_kinds", lambda: added),
     ):
         yield
 

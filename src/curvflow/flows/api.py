@@ -109,7 +109,7 @@ def results_of(opened: Opened, run: int | None = None) -> Results:
     name, store = opened.study.name, opened.store
     if run is None:
         plan = make_plan(opened.study, store, opened.files)
-        return Results(name, plan_views(plan), store)
+        return Results(name, plan_views(plan, plan.causes.failures()), store)
     record = find_run(store, name, run)
     return Results(name, run_views(record, store.index()), store, record)
 

@@ -48,6 +48,12 @@ class Causes:
         earlier = self._same_address(node)
         return differences(node, earlier) if earlier else ["new"]
 
+    def failures(self) -> list[Mapping[str, Any]]:
+        """Return the failures of earlier runs that still stand."""
+        standing = {node.key for node in self._graph if node.state == "stale"}
+        found = self._failed.items()
+        return [failure for key, (_, failure) in found if key in standing]
+
     def traceback(self, node: Node) -> str:
         """Return the traceback of a node that failed before; empty if it did not."""
         failed = self._failed.get(node.key)
@@ -122,7 +128,9 @@ def differences(node: Node, earlier: Receipt) -> list[str]:
 
 
 def _changed_inputs(node: Node, earlier: Receipt) -> list[str]:
-    digests = input_digests(node) or {}
+    digests = input_digests(node)
+    if digests is None:  # a node that waits may yet find its inputs unchanged
+        return []
     names = digests.keys() | earlier.inputs.keys()
     return sorted(n for n in names if digests.get(n) != earlier.inputs.get(n))
 

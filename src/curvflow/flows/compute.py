@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from curvflow.errors import CorruptPayloadError, InputError, StoreError
+from curvflow.flows.held import checked
 from curvflow.flows.jobs import Computed, Failed, MemberJob, TakenResult, TileJob
 from curvflow.flows.lookup import taken_parts
 from curvflow.flows.tiles import bisect, padded
@@ -56,15 +57,20 @@ def compute_tile(
     """
     kind = find_kind(job.kind)
     members = load(store, kind, job.members)
-    compute = find(job.kind).compute
     started = time.perf_counter()
 
     def together(some: Sequence[Member]) -> list[Outcome]:
         whole = padded(some) if kind.vectorised else some
-        outcomes = compute(whole, machine)[: len(some)]
-        return [_checked(kind, outcome) for outcome in outcomes]
+        outcomes = find(job.kind).compute(whole, machine)
+        if len(outcomes) != len(whole):
+            raise InputError(
+                f"{kind.name}: expected {len(whole)} outcomes, got {len(outcomes)}"
+            )
+        return [checked(kind, outcome) for outcome in outcomes[: len(some)]]
 
-    results = bisect(members, together)
+    # Node by node nothing is shared, so a failure costs its siblings no second try.
+    parts = [members] if kind.vectorised else [[member] for member in members]
+    results = [result for part in parts for result in bisect(part, together)]
     seconds = (time.perf_counter() - started) / len(members)
     return write(store, kind, results, seconds=seconds, device=machine.device)
 
@@ -84,11 +90,16 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
         LostInputError: a result taken cannot be read.
     """
     loaded: Loaded = {}
+    taken = [one for job in jobs for some in job.inputs.values() for one in some]
+    for one in sorted(taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)):
+        memo = (one.receipt.key, one.parts)
+        if memo not in loaded:  # in the order of payloads, each opened once
+            loaded[memo] = _arrays(store, one.receipt, one.parts)
     return [
         Member(
             job.params,
             {
-                name: [_read(store, kind, name, one, loaded) for one in taken]
+                name: [_node_data(kind, name, one, loaded) for one in taken]
                 for name, taken in job.inputs.items()
             },
             job.files,
@@ -97,29 +108,26 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
     ]
 
 
-def _read(
-    store: Store, kind: Kind, name: str, taken: TakenResult, loaded: Loaded
-) -> NodeData:
-    receipt = taken.receipt
-    parts = taken_parts(receipt, taken.parts)
-    memo = (receipt.key, taken.parts)
-    if memo not in loaded:
-        loaded[memo] = _arrays(store, receipt, taken.parts, parts)
+def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> NodeData:
+    arrays = loaded[taken.receipt.key, taken.parts]
+    if not kind.vectorised:  # code of the user's own may write into what it is given
+        arrays = {variable: array.copy() for variable, array in arrays.items()}
     # One result may stand at several nodes, each with coordinates of its own.
     return kind.inputs[name].edge(
         stage=taken.stage,
-        kind=receipt.kind,
+        kind=taken.receipt.kind,
         coords=taken.coords,
-        arrays=loaded[memo],
-        digest=sha256(parts),
-        status=receipt.status,
-        reason=receipt.reason,
+        arrays=arrays,
+        digest=sha256(taken_parts(taken.receipt, taken.parts)),
+        status=taken.receipt.status,
+        reason=taken.receipt.reason,
     )
 
 
 def _arrays(
-    store: Store, receipt: Receipt, names: Sequence[str], parts: Mapping[str, str]
+    store: Store, receipt: Receipt, names: Sequence[str]
 ) -> Mapping[str, Array]:
+    parts = taken_parts(receipt, names)
     wanted = [name for name in names if _has(parts, name)]
     try:
         arrays = store.read(receipt, wanted) if receipt.payload else {}
@@ -130,26 +138,6 @@ def _arrays(
 
 def _has(parts: Mapping[str, str], name: str) -> bool:
     return any(part.partition("@")[0] == name.partition("@")[0] for part in parts)
-
-
-def _checked(kind: Kind, outcome: Outcome) -> Outcome:
-    """Hold a result to its declaration before anybody can depend on it."""
-    for variable in kind.outputs:
-        array = outcome.arrays.get(variable.name)
-        if array is None and outcome.status == "ok":
-            raise InputError(
-                f"{kind.name}: expected the declared variable {variable.name}, "
-                f"got {', '.join(outcome.arrays) or 'nothing'}"
-            )
-        if array is not None:
-            _check_array(kind.name, variable.name, variable.dtype, array)
-    return outcome
-
-
-def _check_array(kind: str, name: str, dtype: str, array: Array) -> None:
-    is_text = array.dtype.kind in "UOT"
-    if is_text != (dtype == "str") or (not is_text and array.dtype != np.dtype(dtype)):
-        raise InputError(f"{kind}: expected {name} of {dtype}, got {array.dtype}")
 
 
 def write(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
 from curvflow.schemas.study import Stage
@@ -46,19 +50,26 @@ class SourceFiles:
             for name, path in self._paths(params).items()
         }
 
-    def read(self, params: Params) -> dict[str, dict[str, Array]]:
+    def read(
+        self, params: Params, form: Mapping[str, Any]
+    ) -> dict[str, dict[str, Array]]:
         """Read the arrays of all files that parameters name.
 
         Args:
             params: validated parameters.
+            form: their plain form, which holds the digests planned with.
 
         Returns:
             Field name to the arrays of its .npz by name, or `array` for an .npy.
 
         Raises:
-            ValueError: a file is neither .npy nor .npz, or holds Python objects.
+            InputError: a file has changed or vanished since it was planned with, is
+                neither .npy nor .npz, or holds Python objects.
         """
-        return {name: _arrays(path) for name, path in self._paths(params).items()}
+        return {
+            name: _arrays(name, path, form[name]["sha256"])
+            for name, path in self._paths(params).items()
+        }
 
     def _paths(self, params: Params) -> dict[str, Path]:
         return {
@@ -86,13 +97,25 @@ def _file_fields(params: type[Params]) -> tuple[str, ...]:
     )
 
 
-def _arrays(path: Path) -> dict[str, Array]:
+def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
     try:
-        loaded = np.load(path, allow_pickle=False)
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{name}: expected the file {path.name} that was planned with, got none "
+            f"({error.strerror})"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InputError(
+            f"{name}: expected the {path.name} that was planned with, got one that "
+            "has changed since. Run again"
+        )
+    try:
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        # An archive finds objects only when it is unpacked.
+        return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = f"expected a .npy or .npz file of numbers, got {path.name}"
-        raise ValueError(f"{reason} ({error})") from error
-    if isinstance(loaded, np.ndarray):
-        return {"array": loaded}
-    with loaded:
-        return dict(loaded)
+        raise InputError(
+            f"{name}: expected a .npy or .npz file of numbers, got {path.name}, which "
+            "is none"
+        ) from error

@@ -99,7 +99,7 @@ def check_files(graph: Graph, files: SourceFiles) -> None:
             continue
         seen.add(id(node.form))
         try:
-            check(node.params, files.read(node.params))
-        except (InputError, ValueError) as error:
+            check(node.params, files.read(node.params, node.form))
+        except InputError as error:
             stage = graph.study.stages[node.stage]
             raise stage.complain((), str(error)) from error

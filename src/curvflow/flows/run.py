@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
 from curvflow.flows.work import Work
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
 from curvflow.schemas.study import Study
 from curvflow.stores.base import Store
+from curvflow.tasks.registry import Machine
 
 LIBRARIES = ("curvflow", "torch", "numpy", "scipy", "zarr", "scikit-learn")
 
@@ -73,11 +76,13 @@ def run_study(
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
     plan = make_plan(study, store, files)
-    machine = None
+    machine: Machine | None = None
+    computing: AbstractContextManager[None] = nullcontext()
     if any(node.state != "cached" for node in plan.graph):
-        from curvflow.tasks.machine import machine_for  # torch: a no-op saves 1 s
+        # Loaded here because a run without news saves the second that torch takes.
+        from curvflow.tasks.machine import machine_for, threads
 
-        machine = machine_for(options.device, options.num_threads)
+        machine, computing = machine_for(options.device), threads(options.num_threads)
     run = store.begin_run(
         study.name,
         document=study.document,
@@ -88,23 +93,26 @@ def run_study(
     observer.begin(plan)
     try:
         if machine is not None:
-            work.do(machine)
+            with computing:
+                work.do(machine)
     finally:
         observer.end()
-    failures = list(work.failures.values())
+    failures = work.tally.failure_records()
     record = store.end_run(
         run,
         seconds=time.perf_counter() - started,
-        counts=_counts(plan, work),
+        counts=_counts(plan, work.tally, failures),
         failures=failures,
         tables=run_tables(plan_views(plan, failures), store.index()),
     )
     return RunReport(record, plan)
 
 
-def _counts(plan: Plan, work: Work) -> dict[str, dict[str, int]]:
+def _counts(
+    plan: Plan, tally: Tally, failures: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, int]]:
     """Count per stage what was executed, found, failed, and what diverged."""
-    failed = Counter(failure["stage"] for failure in work.failures.values())
+    failed = Counter(failure["stage"] for failure in failures)
     done = {stage: plan.counts(stage)["cached"] for stage in plan.graph.nodes}
     diverged = Counter(
         node.stage
@@ -112,8 +120,8 @@ def _counts(plan: Plan, work: Work) -> dict[str, dict[str, int]]:
         if node.receipt is not None and node.receipt.status == "diverged"
     )
     return {
-        "executed": dict(work.executed),
-        "cached": {stage: n - work.executed[stage] for stage, n in done.items()},
+        "executed": {stage: tally.executed[stage] for stage in done},
+        "cached": {stage: n - tally.executed[stage] for stage, n in done.items()},
         "failed": {stage: failed[stage] for stage in done},
         "diverged": {stage: diverged[stage] for stage in done},
     }

@@ -8,7 +8,7 @@ missing changes neither a tile's bounds nor any key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from curvflow.flows.graph import Node
@@ -24,6 +24,8 @@ Signatures = dict[tuple[object, ...], str]
 
 def groups(nodes: Sequence[Node]) -> list[list[Node]]:
     """Group nodes by what must be equal within a tile, in order of first members."""
+    if nodes and not nodes[0].kind.vectorised:
+        return [list(nodes)]
     found: dict[str, list[Node]] = defaultdict(list)
     known: Signatures = {}
     for node in nodes:
@@ -33,8 +35,6 @@ def groups(nodes: Sequence[Node]) -> list[list[Node]]:
 
 def _signature(node: Node, known: Signatures) -> str:
     """Hash all but the varying parameters; equal signatures mean equal shapes."""
-    if not node.kind.vectorised:
-        return node.kind.name
     inner = {
         name: _signature(taken[0].node, known)
         for name, taken in sorted(node.inputs.items())
@@ -42,7 +42,9 @@ def _signature(node: Node, known: Signatures) -> str:
     }
     label = (id(node.form), *inner.values())
     if label not in known:
-        static = _without(node.form, node.kind.varying)
+        # What cannot be vectorised promises nothing about shapes.
+        varying = node.kind.varying if node.kind.vectorised else ()
+        static = _without(node.form, varying)
         known[label] = sha256([node.kind.name, static, inner])
     return known[label]
 
@@ -59,10 +61,22 @@ def _without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, obje
     return kept
 
 
-def cut(group: Sequence[Node], width: int) -> Iterator[list[Node]]:
-    """Cut a group at a width and keep of each tile the nodes that must run."""
+def cut(
+    group: Sequence[Node], width: int, without: Collection[str] = ()
+) -> Iterator[list[Node]]:
+    """Cut a group at a width and keep of each tile the nodes that must run.
+
+    Args:
+        group: nodes of equal signature, in order.
+        width: nodes per tile.
+        without: keys of nodes not to be tried again.
+
+    Yields:
+        The nodes of one tile, each key once.
+    """
     for start in range(0, len(group), width):
-        stale = [n for n in group[start : start + width] if n.state == "stale"]
+        tile = group[start : start + width]
+        stale = [n for n in tile if n.state == "stale" and n.key not in without]
         if stale:
             yield list({node.key: node for node in stale}.values())
 
@@ -88,7 +102,7 @@ def padded(members: Sequence[T]) -> list[T]:
 
 def bisect(
     members: Sequence[T], compute: Callable[[Sequence[T]], Sequence[R]]
-) -> list[R | Exception]:
+) -> list[R | BaseException]:
     """Compute members together; on an error halve down to the culprits.
 
     Args:
@@ -100,8 +114,9 @@ def bisect(
     """
     try:
         return list(compute(members))
-    # Whatever a stage raises, user code included, is that node's failure.
-    except Exception as error:
+    # Whatever a stage raises, user code included, is that node's failure; so is an
+    # exit, which must not end the run with a code of its own.
+    except (Exception, SystemExit) as error:
         if len(members) == 1:
             return [error]
     half = len(members) // 2

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
-from curvflow.errors import StoreError
-from curvflow.flows.compute import LostInputError, compute_tile, load
+from curvflow.errors import InputError, StoreError
+from curvflow.flows.compute import LostInputError, compute_tile, failure, load
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
-from curvflow.flows.jobs import Computed, Failed, TileJob, tile_job
+from curvflow.flows.jobs import Computed, TileJob, tile_job
 from curvflow.flows.lookup import compare, diverged_inputs, input_digests
 from curvflow.flows.observer import Observer
 from curvflow.flows.plan import Plan
+from curvflow.flows.tally import Tally
 from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, cut, groups, width_for
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
@@ -21,11 +22,10 @@ from curvflow.tasks.registry import Machine, find
 
 
 class Work:
-    """The state of one run.
+    """One run of a plan.
 
     Attributes:
-        executed: nodes computed, per stage.
-        failures: by action key the stage, coords, error and traceback.
+        tally: what has been done so far.
     """
 
     def __init__(
@@ -51,8 +51,7 @@ class Work:
         self._plan, self._run, self._store = plan, run, store
         self._files, self._options, self._observer = files, options, observer
         self._struck: set[str] = set()
-        self.executed: dict[str, int] = dict.fromkeys(plan.graph.nodes, 0)
-        self.failures: dict[str, dict[str, Any]] = {}
+        self.tally = Tally(plan.graph)
 
     def do(self, machine: Machine) -> None:
         """Compute everything that is not done and can be.
@@ -92,72 +91,88 @@ class Work:
         index = self._store.index()
         for nodes in self._plan.graph.nodes.values():
             compare(nodes, index)
+        self.tally.recount()
 
     def _stage(self, nodes: Sequence[Node], machine: Machine) -> None:
-        if all(node.state == "cached" for node in nodes):
+        if not nodes or all(node.state == "cached" for node in nodes):
             return
-        compare((n for n in nodes if n.state != "cached"), self._store.index())
+        open_nodes = [node for node in nodes if node.state != "cached"]
+        compare(open_nodes, self._store.index())
+        self.tally.done[nodes[0].stage] += sum(n.state == "cached" for n in open_nodes)
         self._pass_on_divergence(nodes)
         for group in groups(nodes):
             stale = [node for node in group if node.state == "stale"]
             if stale:
-                for tile in cut(group, self._width(stale[0])):
-                    self._tile(tile, group, machine)
+                twins = by_key(stale)
+                width = self._width(stale[0])
+                for tile in cut(group, width, without=self.tally.failures):
+                    self._tile(tile, twins, machine)
         self._tell(nodes[0].stage)
 
     def _width(self, node: Node) -> int:
         if not node.kind.vectorised:
             return NODE_BY_NODE_WIDTH
-        (member,) = load(self._store, node.kind, self._job([node]).members)
         try:
+            (member,) = load(self._store, node.kind, self._job([node]).members)
             node_bytes = find(node.kind.name).member_bytes(member)
+        except StoreError:
+            raise
         # A model of the user's own may raise here; its tile will, and tell of it.
         except Exception:
             return NODE_BY_NODE_WIDTH
         return width_for(node_bytes, self._options.tile_bytes)
 
     def _job(self, nodes: Sequence[Node]) -> TileJob:
-        files = {id(node.form): self._files.read(node.params) for node in nodes}
+        # Nodes with equal parameters share one form, and so one reading of the files.
+        first = {id(node.form): node for node in nodes}
+        files = {
+            form: self._files.read(node.params, node.form)
+            for form, node in first.items()
+        }
         return tile_job(self._plan.graph, nodes, files)
 
     def _tile(
-        self, tile: Sequence[Node], group: Sequence[Node], machine: Machine
+        self, tile: Sequence[Node], twins: Mapping[str, list[Node]], machine: Machine
     ) -> None:
         stage = tile[0].stage
         self._observer.tile_begins(stage)
-        keys = [node.key for node in tile]
-        self._store.note(self._run, {"event": "begins", "stage": stage, "keys": keys})
-        reports = compute_tile(self._store, self._job(tile), machine)
-        done = [
-            self._receipt(node, report)
-            for node, report in zip(tile, reports, strict=True)
-            if isinstance(report, Computed)
-        ]
-        self._publish(stage, done, group)
+        self._note("begins", stage, [node.key for node in tile])
+        try:
+            reports = compute_tile(self._store, self._job(tile), machine)
+        except InputError as error:  # a file is not what it was planned to be
+            reports = [failure(error) for _ in tile]
+        done = []
         for node, report in zip(tile, reports, strict=True):
-            if isinstance(report, Failed):
-                self._fail(node, report)
+            if isinstance(report, Computed):
+                done.append(self._receipt(node, report))
+            elif node.key is not None:
+                self.tally.failures[node.key] = report
+                self._note("failed", stage, [node.key])
+        self._publish(stage, done, twins)
         self._tell(stage)
 
+    def _note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
+        self._store.note(self._run, {"event": event, "stage": stage, "keys": keys})
+
     def _tell(self, stage: str) -> None:
-        failed = sum(failure["stage"] == stage for failure in self.failures.values())
-        done = self._plan.counts(stage)["cached"]
-        self._observer.stage_at(stage, done=done, failed=failed)
+        failed = self.tally.failed(stage) if self.tally.failures else 0
+        self._observer.stage_at(stage, done=self.tally.done[stage], failed=failed)
 
     def _publish(
-        self, stage: str, receipts: Sequence[Receipt], group: Sequence[Node]
+        self,
+        stage: str,
+        receipts: Sequence[Receipt],
+        twins: Mapping[str, list[Node]],
     ) -> None:
         if not receipts:
             return
-        live = {receipt.key: receipt for receipt in self._store.commit(receipts)}
-        keys = list(live)
-        self._store.note(
-            self._run, {"event": "committed", "stage": stage, "keys": keys}
-        )
-        self.executed[stage] += len(receipts)
-        for node in group:
-            if node.key in live:
-                node.receipt, node.state = live[node.key], "cached"
+        live = self._store.commit(receipts)
+        self._note("committed", stage, [receipt.key for receipt in live])
+        self.tally.executed[stage] += len(live)
+        for receipt in live:
+            for node in twins[receipt.key]:
+                node.receipt, node.state = receipt, "cached"
+                self.tally.done[stage] += 1
 
     def _receipt(self, node: Node, report: Computed) -> Receipt:
         assert node.key is not None
@@ -172,18 +187,6 @@ class Work:
             **vars(report),
         )
 
-    def _fail(self, node: Node, report: Failed) -> None:
-        assert node.key is not None
-        failure = {
-            "key": node.key,
-            "stage": node.stage,
-            "coords": self._plan.graph.coords(node),
-            "error": report.error,
-            "traceback": report.traceback,
-        }
-        self.failures[node.key] = failure
-        self._store.note(self._run, {"event": "failed", **failure})
-
     def _pass_on_divergence(self, nodes: Sequence[Node]) -> None:
         """Record what stands on diverged results as diverged; nothing is computed."""
         found = []
@@ -193,7 +196,17 @@ class Work:
                 assert receipt is not None
                 found.append(self._receipt(node, _diverged(receipt)))
         if found:
-            self._publish(nodes[0].stage, found, nodes)
+            unique = list({receipt.key: receipt for receipt in found}.values())
+            stale = [node for node in nodes if node.state == "stale"]
+            self._publish(nodes[0].stage, unique, by_key(stale))
+
+
+def by_key(nodes: Sequence[Node]) -> dict[str, list[Node]]:
+    """Group nodes by action key; equal parameters make several nodes one result."""
+    found: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        found[node.key or ""].append(node)
+    return found
 
 
 def _diverged(cause: Receipt) -> Computed:

@@ -48,6 +48,7 @@ class Kind:
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.
         vectorised: computes its tile in one program; else node by node.
+        home: `module:name` of a user's kind, told apart from others of its name.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Kind:
     checkpoints: Callable[[Any], Sequence[int]] | None = None
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
     vectorised: bool = True
+    home: str = ""
 
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""

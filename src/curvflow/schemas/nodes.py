@@ -59,6 +59,9 @@ class NodeData:
         """Return one variable's array."""
         return self.arrays[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.arrays
+
 
 class Data(NodeData):
     """A data set: `inputs` (N, ...), and `targets`, labels (N,) or values (N, C)."""

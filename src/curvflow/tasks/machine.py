@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from curvflow.errors import RequestError
 from curvflow.tasks.registry import Machine
 
 
-def machine_for(device: str, num_threads: int) -> Machine:
-    """Turn what was asked for into a device that is there, and set the threads.
+def machine_for(device: str) -> Machine:
+    """Turn what was asked for into a device that is there.
 
     Args:
         device: `auto`, `cpu` or `cuda`; `auto` takes a GPU if there is one.
-        num_threads: threads of PyTorch's CPU operations in this process.
 
     Returns:
         The machine to compute on.
@@ -27,5 +29,22 @@ def machine_for(device: str, num_threads: int) -> Machine:
             "--device: expected a CUDA device that PyTorch can use, got none. "
             "Use --device cpu, or install a CUDA build of PyTorch."
         )
-    torch.set_num_threads(num_threads)
     return Machine("cuda:0" if has_cuda and device != "cpu" else "cpu")
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let PyTorch's CPU operations use so many threads, and no longer than needed.
+
+    Args:
+        count: number of threads.
+
+    Yields:
+        Nothing; the caller's setting is restored afterwards.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

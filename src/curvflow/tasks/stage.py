@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_type_hints
 
-from curvflow.errors import RequestError
+import numpy as np
+
+from curvflow.errors import InputError, RequestError
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds import add
 from curvflow.schemas.nodes import Array, Data, Member, NodeData, Numbers, Outcome
@@ -46,7 +48,8 @@ def stage(
         declaration as its attribute `kind`.
 
     Raises:
-        RequestError: an argument has no annotation that says what it is.
+        RequestError: an argument has no annotation that says what it is, or the name
+            is that of another kind.
     """
 
     def register(function: F) -> F:
@@ -60,13 +63,21 @@ def stage(
             outputs=tuple(outputs),
             inputs=inputs,
             vectorised=False,
+            home=f"{function.__module__}:{function.__qualname__}",
         )
 
         def compute(member: Member, machine: Machine) -> Outcome:
             given: dict[str, Any] = {key: member.one(key) for key in inputs}
             given.update(dict.fromkeys(params, member.params))
             result = function(**given)
-            return result if isinstance(result, Outcome) else Outcome(result)
+            if isinstance(result, Outcome):
+                return result
+            if not isinstance(result, Mapping):
+                raise InputError(
+                    f"{name}: expected a mapping of variables, got {result!r}. "
+                    "Return one array per declared output."
+                )
+            return Outcome({key: np.asarray(value) for key, value in result.items()})
 
         add(kind)
         computes_each(name)(compute)
@@ -85,19 +96,23 @@ def _signature(
     edges = [
         n for n in inspect.signature(function).parameters if _is(hints, n, NodeData)
     ]
-    for argument in inspect.signature(function).parameters:
+    for argument, signature in inspect.signature(function).parameters.items():
+        if signature.kind in (signature.VAR_POSITIONAL, signature.VAR_KEYWORD):
+            raise RequestError(
+                f"{name}: expected named arguments, got '{signature}'. Name each one."
+            )
         if argument in edges:
             follows = (
                 "weights" if hints[argument] is Data and "weights" in edges else None
             )
             inputs[argument] = Input(hints[argument], follows=follows)
-        elif _is(hints, argument, Params):
+        elif _is(hints, argument, Params) and not params:
             params[argument] = hints[argument]
         else:
             raise RequestError(
                 f"{name}: expected argument '{argument}' annotated with Weights, Data "
-                f"or a Params model, got {hints.get(argument, 'no annotation')}. "
-                "Annotate it; NumPy values go into the Params model."
+                f"or a single Params model, got {hints.get(argument, 'nothing')}. "
+                "Annotate it; plain values go into the Params model."
             )
     return inputs, params
 

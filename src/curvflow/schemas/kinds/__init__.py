@@ -7,32 +7,51 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from curvflow.errors import UnknownNameError, nearest
+from curvflow.errors import RequestError, UnknownNameError, nearest
 from curvflow.schemas.kind import Kind
 
 _added: dict[str, Kind] = {}
 
 
 @cache
-def _built_in() -> dict[str, Kind]:
+def _shipped() -> dict[str, Kind]:
     kinds = {}
     for info in pkgutil.walk_packages(__path__, f"{__name__}."):
         if not info.ispkg:
             kind: Kind = import_module(info.name).KIND
             kinds[kind.name] = kind
-    for entry in entry_points(group="curvflow.kinds"):
-        entry.load()  # a module that registers its kinds by @curvflow.stage
     return kinds
 
 
+@cache
+def _load_plugins() -> None:
+    for entry in entry_points(group="curvflow.kinds"):
+        entry.load()  # a module that registers its kinds by @curvflow.stage
+
+
 def add(kind: Kind) -> None:
-    """Make a kind of the user's own known under its name."""
+    """Make a kind of the user's own known under its name.
+
+    Args:
+        kind: the declaration; the same function may be declared again, as a notebook
+            does when a cell is run twice.
+
+    Raises:
+        RequestError: another kind has the name.
+    """
+    other = _added.get(kind.name) or _shipped().get(kind.name)
+    if other is not None and other.home != kind.home:
+        raise RequestError(
+            f"{kind.name}: expected a name of its own for {kind.home}, got that of "
+            f"{other.home or 'a built-in kind'}. Rename one of them."
+        )
     _added[kind.name] = kind
 
 
 def all_kinds() -> dict[str, Kind]:
     """Return every known kind by name, sorted."""
-    return dict(sorted({**_built_in(), **_added}.items()))
+    _load_plugins()
+    return dict(sorted({**_shipped(), **_added}.items()))
 
 
 def find_kind(name: str) -> Kind:
