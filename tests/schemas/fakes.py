@@ -42,7 +42,7 @@ expect:
     sd: 0.29
     source: Table 1
 profiles:
-  smoke: {axes.seed: 2, stages.fit.epochs: 5}
+  smoke: {axes.seed: 2, stages.fit.epochs: 400}
 """
 
 
@@ -114,7 +114,7 @@ class TrainParams(Params):
     rule: Annotated[Sgd | Adam, Field(discriminator="rule")]
     seed: int = Field(0, ge=0)
     epochs: int = Field(ge=1)
-    every: int = Field(5, ge=1)
+    every: int = Field(100, ge=1)
     batch: int | Literal["full"] = "full"
     schedule: float | Annotated[Names, Field(min_length=2)] | Normal | Uniform = 1.0
     note: str = Field("", pattern="^[a-z]*$")
@@ -239,8 +239,8 @@ def fake_kinds() -> Iterator[None]:
     """Make the fake kinds, and no others, known; forget them again."""
     added = {kind.name: kind for kind in sorted(KINDS, key=lambda kind: kind.name)}
     with (
-        mock.patch.object(use, "all_kinds", lambda: added),
-        mock.patch.object(jsonschema, "all_kinds", lambda: added),
+        mock.patch.object(use, "all_kinds", return_value=added),
+        mock.patch.object(jsonschema, "all_kinds", return_value=added),
     ):
         yield
 

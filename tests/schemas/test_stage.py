@@ -50,6 +50,7 @@ def test_a_combination_that_no_label_alone_breaks_is_refused_when_asked_for():
     study = load(
         ("  seed: 3", "  seed: 3\n  every: [10, 400]\n  epochs: [500, 100]"),
         ("epochs: 500\n  trace", 'epochs: "${epochs}"\n    every: "${every}"\n  trace'),
+        (", stages.fit.epochs: 400", ""),
     )
     fit = study.stages["fit"]
     good = {"seed": 0, "rule": "small", "every": 400, "epochs": 500}

@@ -110,9 +110,22 @@ def test_stages_come_after_what_they_take_else_as_written():
 def test_an_override_comes_after_the_profile_and_the_profiles_are_left_out():
     study = load(profile="smoke", overrides=["axes.seed=4", "stages.fit.every=1"])
     assert study.document["axes"]["seed"] == 4
-    assert study.document["stages"]["fit"]["epochs"] == 5
+    assert study.document["stages"]["fit"]["epochs"] == 400
     assert "profiles" not in study.document
     assert load().document["axes"]["seed"] == 3
+
+
+def test_a_profile_is_checked_as_written_whatever_is_overridden():
+    wrong = ("stages.fit.epochs: 400", "stages.fit.epoch: 400")
+    with pytest.raises(StudyError, match=r"^study.yaml:27:25: stages.fit.epoch: "):
+        load(wrong, overrides=["stages.fit.epochs=700"])
+
+
+def test_an_override_is_no_part_of_a_profile_that_is_not_chosen():
+    study = load(overrides=["axes.rule={small: {rule: adam, lr: 0.5}}"])
+    assert study.axes["rule"].labels == ("small",)
+    small = ("axes.seed: 2", "axes.rule.large.lr: 0.5")
+    assert load(small, overrides=["axes.rule={small: {rule: adam, lr: 0.5}}"])
 
 
 def test_an_override_may_set_a_new_parameter_an_item_or_a_whole_axis():

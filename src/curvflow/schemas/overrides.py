@@ -13,12 +13,9 @@ from curvflow.schemas.written import Spot, Written, has_part, parse, shown
 
 
 def resolve(
-    document: Document, profile: str | None, overrides: Sequence[str]
+    document: Document, profile: str | None, overrides: Sequence[str] = ()
 ) -> Document:
     """Apply a profile, then overrides; the profiles themselves are left out.
-
-    Profiles that are not asked for are tried as well, so that a typo in the nightly
-    one does not wait for the night.
 
     Args:
         document: the study as written.
@@ -32,32 +29,70 @@ def resolve(
         StudyError: there is no such profile, an override is not of this form, or its
             path leads nowhere.
     """
-    entries = dict(document.root.value)
-    entries.pop("profiles", None)
-    plain = Written(entries, document.root.place, dict(document.root.keys))
-    profiles = {str(name): name for name in document.mapping(("profiles",))}
-    if profile is not None and profile not in profiles:
+    names = profile_names(document)
+    if profile is not None and profile not in names:
         raise StudyError(
             "profiles",
             f"expected a profile of the study, got {shown(profile)}",
             place=f"--profile {profile}",
-            hint=nearest(profile, profiles),
+            hint=nearest(profile, names),
         )
-    resolved = plain
-    for text, name in profiles.items():
-        changed = _with_profile(document, name, deepcopy(plain))
-        resolved = changed if text == profile else resolved
+    entries = dict(document.root.value)
+    entries.pop("profiles", None)
+    root = deepcopy(Written(entries, document.root.place, document.root.keys))
+    if profile is not None:
+        _apply_profile(document, names[profile], root)
     for override in overrides:
-        _override(resolved, override)
-    return Document(resolved)
+        _override(root, override)
+    return Document(root)
 
 
-def _with_profile(document: Document, name: Label, root: Written) -> Written:
+def profile_names(document: Document) -> dict[str, Label]:
+    """Return the profiles of a study, as text to the key written.
+
+    Args:
+        document: the study as written.
+
+    Returns:
+        Names in the order written.
+
+    Raises:
+        StudyError: what is written under `profiles:` is no mapping.
+    """
+    return {str(name): name for name in document.mapping(("profiles",))}
+
+
+def blame_profile(document: Document, name: Label, error: StudyError) -> StudyError:
+    """Make an error that a profile brings point at the profile.
+
+    Args:
+        document: the study as written.
+        name: of the profile.
+        error: what is wrong with the study once the profile is applied.
+
+    Returns:
+        The error itself if it points there already, else one that does: a profile may
+        take away what a line elsewhere needs.
+    """
+    path = ("profiles", name)
+    item = document.at(path)
+    if item and error.place in _places(item):
+        return error
+    hint = f"{error.hint} It is so with profile {shown(name)}.".lstrip()
+    spot = document.place(path, key=True)
+    return StudyError(error.path, error.message, place=spot, hint=hint)
+
+
+def _places(item: Written) -> set[Spot]:
+    inner = [_places(child) for _, child in item.children()]
+    return {item.place, *item.keys.values()}.union(*inner)
+
+
+def _apply_profile(document: Document, name: Label, root: Written) -> None:
     path = ("profiles", name)
     for target, value in document.mapping(path).items():
         spot = document.place((*path, target), key=True)
         _put(root, str(target), deepcopy(value), spot)
-    return root
 
 
 def _override(root: Written, override: str) -> None:

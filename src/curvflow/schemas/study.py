@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.errors import nearest
+from curvflow.errors import StudyError, nearest
 from curvflow.schemas.axes import Axis, read_axes
 from curvflow.schemas.document import Document, read_document
 from curvflow.schemas.expectations import Expectation, read_expectations
+from curvflow.schemas.nodes import Label
 from curvflow.schemas.order import read_drafts
-from curvflow.schemas.overrides import resolve
+from curvflow.schemas.overrides import blame_profile, profile_names, resolve
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.wiring import connect
 from curvflow.schemas.written import shown
@@ -48,6 +49,8 @@ def load_study(
 ) -> Study:
     """Read a study and check everything that can be checked without computing.
 
+    Profiles that are not asked for are checked as well, each as if it were.
+
     Args:
         text: the YAML document.
         file: its name, for messages.
@@ -63,7 +66,22 @@ def load_study(
     """
     written = read_document(text, file)
     written.refuse_unknown((), KEYS, "a key of a study")
-    document = resolve(written, profile, overrides)
+    study = _connected(resolve(written, profile, overrides))
+    for text, name in profile_names(written).items():
+        # So that a typo in the nightly profile does not wait for the night.
+        if text != profile:
+            _check_profile(written, name)
+    return study
+
+
+def _check_profile(written: Document, name: Label) -> None:
+    try:
+        _connected(resolve(written, str(name)))
+    except StudyError as error:
+        raise blame_profile(written, name, error) from None
+
+
+def _connected(document: Document) -> Study:
     document.refuse_unknown((), KEYS, "a key of a study")
     name = _read_name(document)
     axes = read_axes(document)

@@ -8,7 +8,23 @@ from curvflow.errors import nearest
 from curvflow.schemas.document import Document
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
-from curvflow.schemas.written import Path, shown
+from curvflow.schemas.written import Path, Written, shown
+
+
+def named_kind(name: str, *, place: str) -> Kind:
+    """Find the kind that a study would find under this name.
+
+    Args:
+        name: as `use:` gives it.
+        place: where it was asked for, for messages.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        StudyError: as `read_kind`.
+    """
+    return read_kind(Document(Written(name, place)), ())
 
 
 def read_kind(document: Document, path: Path) -> Kind:
@@ -35,7 +51,8 @@ def read_kind(document: Document, path: Path) -> Kind:
     got = shown(value) if item else "none"
     hint = "`curvflow kinds` lists them."
     if isinstance(value, str):
-        hint = nearest(value, kinds)
+        own = 'For a kind of yours write use: "module:name".'
+        hint = f"{nearest(value, kinds)} {own}"
     raise document.complain(path, f"expected the name of a kind, got {got}", hint)
 
 
