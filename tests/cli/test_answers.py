@@ -1,4 +1,4 @@
-"""The commands that answer questions: plan, why, show, log, export, kinds, schema."""
+"""The commands that answer questions: plan, why, show, log, export, schema."""
 
 import csv
 import io
@@ -145,7 +145,6 @@ def test_exports_hold_the_same_numbers(curvflow, ran, tmp_path):
         (["why", "tiny.yaml", "fit[seed=0"], "expected STAGE[axis=value,...]"),
         (["why", "tiny.yaml", "fut"], "Did you mean 'fit'?"),
         (["export", "tiny.yaml", "trace", "-o", "t.xls"], "expected a name that ends"),
-        (["kinds", "prob.trace"], "no kind 'prob.trace'"),
     ],
 )
 def test_wrong_questions_are_one_line_and_exit_code_2(
@@ -155,16 +154,6 @@ def test_wrong_questions_are_one_line_and_exit_code_2(
     assert said.code == 2
     assert message in said.err
     assert said.err.count("\n") == 1
-
-
-def test_kinds_lists_every_kind_and_describes_one(curvflow):
-    out = curvflow("kinds").out
-    assert {"train", "data.digits", "probe.hessian_trace"} <= set(out.split())
-    page = curvflow("kinds", "probe.hessian_trace").out
-    assert "num_probes" in page
-    assert "loss / parameter^2" in page
-    assert max(map(len, page.splitlines())) <= 80
-    assert json.loads(curvflow("kinds", "train", "--json").out)[0]["name"] == "train"
 
 
 def test_schema_is_json(curvflow):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,16 +12,25 @@ from curvflow.cli.arguments import AsJson, print_json
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="one kind, in full")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="one kind, in full; a kind of yours is module:name"),
+    ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """List the kinds that `use:` knows, or one of them with every parameter."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.summary import kind_page
-    from curvflow.schemas.kinds import all_kinds, find_kind
+    from curvflow.cli.kind_page import kind_page
+    from curvflow.schemas.kinds import all_kinds
+    from curvflow.schemas.use import named_kind
 
-    kinds = list(all_kinds().values()) if name is None else [find_kind(name)]
+    if name is None:
+        kinds = list(all_kinds().values())
+    else:
+        # As a study beside which the user stands would find it.
+        sys.path.insert(0, str(Path.cwd()))
+        kinds = [named_kind(name, place="kinds")]
     if as_json:
         print_json([kind.as_json() for kind in kinds])
     elif name is None:

@@ -1,4 +1,4 @@
-"""What commands print for people: plans, runs and kinds, within 80 columns."""
+"""What commands print for people: plans and runs, within 80 columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curvflow.schemas.kind import Kind
 from curvflow.schemas.receipts import RunRecord
 
 
@@ -74,37 +73,3 @@ def _failures(run: RunRecord) -> Iterator[str]:
 def _near(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def kind_page(kind: Kind) -> str:
-    """Describe one kind with its inputs, parameters and variables.
-
-    Args:
-        kind: the declaration.
-
-    Returns:
-        Several lines.
-    """
-    lines = [f"{kind.name} (version {kind.version})", f"  {kind.summary}"]
-    if kind.inputs:
-        lines.append("inputs")
-        lines += [
-            f"  {name}: {given.edge.__name__}"
-            + (f", by default that of {given.follows}" if given.follows else "")
-            + (", one stage or several" if given.many else "")
-            for name, given in kind.inputs.items()
-        ]
-    lines.append("parameters")
-    for name, info in kind.params.model_fields.items():
-        default = "required" if info.is_required() else f"default {info.default!r}"
-        lines += _wrapped(f"{name}: {info.description or ''} [{default}]")
-    lines.append("returns")
-    for variable in kind.outputs:
-        dims = f"({', '.join(variable.dims)})"
-        text = f"{variable.name} {dims} [{variable.units}]: {variable.description}"
-        lines += _wrapped(text)
-    return "\n".join(lines)
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 78, initial_indent="  ", subsequent_indent="      ")

@@ -33,8 +33,9 @@ _AXIS: Schema = {
         {"type": "object", "minProperties": 1},
     ],
 }
-_AT: Schema = {
-    "description": "epochs of the weights looked at; other than final adds `epoch`",
+AT: Schema = {
+    "description": "epochs of the weights looked at; all but final add the dimension "
+    "epoch",
     "default": "final",
     "anyOf": [
         {"enum": ["final", "all"]},
@@ -143,7 +144,7 @@ def _definitions(kind: Kind) -> Schema:
     properties = {
         "use": {"const": kind.name},
         **{name: _input(name, taken) for name, taken in kind.inputs.items()},
-        **({"at": _AT} if takes_weights(kind) else {}),
+        **({"at": AT} if takes_weights(kind) else {}),
         **_with_references(params).get("properties", {}),
     }
     needed = [name for name, taken in kind.inputs.items() if taken.follows is None]
