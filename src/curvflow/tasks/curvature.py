@@ -81,10 +81,13 @@ def batched_hessian(
     weights_MD = stacked_weights(members, machine, dtype=dtype)
     data = [member.one("data") for member in members]
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
+    on_cpu = weights_MD.device.type == "cpu"
+    most = problem.models_per_pass(samples.count, columns) if on_cpu else len(members)
     return BatchedHessian(
         problem.losses,
         weights_MD,
         samples.inputs,
         samples.targets,
         batch_size=problem.rows_per_pass(columns),
+        models_per_pass=max(2, most),
     )

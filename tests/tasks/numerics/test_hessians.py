@@ -71,6 +71,28 @@ def test_unequal_micro_batches_are_weighted(batch_size):
     torch.testing.assert_close(cut @ v, whole @ v, rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_passes_over_some_models_at_a_time_change_nothing(width, shared):
+    data = [blobs(seed=0 if shared else seed) for seed in range(5)]
+    problem, weights, _ = posed(TANH_NET, data[0], "cross_entropy", models=5)
+    samples = load_samples(data, "", "cpu", torch.float64)
+    x, y = samples.inputs, samples.targets
+    seen = []
+
+    def losses(weights, inputs, targets):
+        seen.append(len(weights))
+        return problem.losses(weights, inputs, targets)
+
+    columns = torch.randn(5, 45, 3, generator=stream(0, "t"), dtype=torch.float64)
+    whole = BatchedHessian(problem.losses, weights, x, y) @ columns
+    cut = BatchedHessian(losses, weights, x, y, batch_size=7, models_per_pass=width)
+    torch.testing.assert_close(cut @ columns, whole, rtol=1e-10, atol=1e-14)
+    assert 2 <= min(seen) <= max(seen) <= max(3, width)
+    some = cut.select(torch.tensor([4, 1, 0])) @ columns[[4, 1, 0]]
+    torch.testing.assert_close(some, whole[[4, 1, 0]], rtol=1e-10, atol=1e-14)
+
+
 def test_models_with_data_of_their_own_are_selected_with_them():
     data = [blobs(seed=seed) for seed in range(3)]
     problem, weights, _ = posed(TANH_NET, data[0], "cross_entropy", models=3)

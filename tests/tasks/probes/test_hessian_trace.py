@@ -105,6 +105,18 @@ def test_memory_is_estimated_above_the_vectors_alone():
     assert 16 * 45 * 8 < member_bytes(one) < 10**7
 
 
+def test_memory_holds_the_data_twice():
+    (one,) = probes(KIND, "tanh-ce", 1, num_probes=2)
+    data = one.one("data")
+    tall = np.repeat(data["inputs"], 1000, axis=1)
+    inputs = {
+        **one.inputs,
+        "data": [replace(data, arrays={**data.arrays, "inputs": tall})],
+    }
+    more = member_bytes(replace(one, inputs=inputs)) - member_bytes(one)
+    assert more == 2 * (tall.nbytes - data["inputs"].nbytes)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_finds_the_same_draws():

@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import scipy_operator
 from curvflow.tasks.numerics.precision import full_precision
+from curvflow.tasks.numerics.spans import spans
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -45,6 +46,7 @@ class BatchedHessian:
         targets: Tensor,
         *,
         batch_size: int | None = None,
+        models_per_pass: int | None = None,
     ) -> None:
         """Take the loss, where it is expanded, and the data it is averaged over.
 
@@ -54,6 +56,7 @@ class BatchedHessian:
             inputs: shape (M or 1, N, ...); 1 shares the data between models.
             targets: shape (M or 1, N) or (M or 1, N, C).
             batch_size: samples per pass, bounding memory; the mean stays exact.
+            models_per_pass: models per pass; None for all.
         """
         models, size = weights_MD.shape
         self.shape = (models, size, size)
@@ -61,6 +64,7 @@ class BatchedHessian:
         self._losses, self._weights_MD = losses, weights_MD.detach()
         self._inputs, self._targets = inputs, targets
         self._batch_size = batch_size or inputs.shape[1]
+        self._models_per_pass = models_per_pass or models
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (M, D) or columns (M, D, S)."""
@@ -70,18 +74,25 @@ class BatchedHessian:
         total = torch.zeros_like(columns)
         # Fused attention has no forward derivatives.
         with full_precision(), sdpa_kernel(SDPBackend.MATH):
-            for start in range(0, count, self._batch_size):
-                rows = slice(start, min(start + self._batch_size, count))
-                total += self._sum_product(rows, columns)
+            for models in spans(len(columns), self._models_per_pass):
+                for start in range(0, count, self._batch_size):
+                    rows = slice(start, min(start + self._batch_size, count))
+                    total[models] += self._sum_product(models, rows, columns[models])
         return total / count
 
-    def _sum_product(self, rows: slice, columns_MDS: Tensor) -> Tensor:
+    def _sum_product(self, models: slice, rows: slice, columns_MDS: Tensor) -> Tensor:
+        weights_MD = self._weights_MD[models]
+        shared = self._inputs.shape[0] == 1
+        of_models = slice(None) if shared else models
+        inputs, targets = (
+            data[of_models, rows] for data in (self._inputs, self._targets)
+        )
+
         def loss(weights_MD: Tensor) -> Tensor:
-            inputs, targets = self._inputs[:, rows], self._targets[:, rows]
             return self._losses(weights_MD, inputs, targets).sum()
 
         def along(column_MD: Tensor) -> Tensor:
-            product: Tensor = jvp(grad(loss), (self._weights_MD,), (column_MD,))[1]
+            product: Tensor = jvp(grad(loss), (weights_MD,), (column_MD,))[1]
             return product
 
         product: Tensor = vmap(along, in_dims=2, out_dims=2)(columns_MDS)
@@ -99,6 +110,7 @@ class BatchedHessian:
             pick(self._inputs),
             pick(self._targets),
             batch_size=self._batch_size,
+            models_per_pass=self._models_per_pass,
         )
 
 

@@ -31,11 +31,10 @@ def _columns(member: Member) -> int:
 
 
 def member_bytes(member: Member) -> int:
-    """Return one member's estimated peak memory: products and blocks."""
-    samples = len(member.one("data")["inputs"])
+    """Return one member's estimated peak memory: products, blocks, data."""
     problem, columns = described(member), _columns(member)
     blocks = 8 * 8 * problem.network.num_parameters * columns
-    return problem.product_bytes(samples, columns) + blocks
+    return problem.product_bytes(member.one("data"), columns) + blocks
 
 
 @computes("probe.eigenvalues", member_bytes=member_bytes)

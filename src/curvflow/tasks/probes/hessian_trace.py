@@ -25,9 +25,8 @@ def _params(member: Member) -> HessianTraceParams:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products and the data."""
-    samples = len(member.one("data")["inputs"])
     columns = min(BLOCK, _params(member).num_probes)
-    return described(member).product_bytes(samples, columns)
+    return described(member).product_bytes(member.one("data"), columns)
 
 
 @computes("probe.hessian_trace", member_bytes=member_bytes)
