@@ -10,6 +10,7 @@ from curvflow.schemas.kinds.train import kept_epochs, recorded_epochs
 from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.train import member_bytes
+from curvflow.tasks.training.passes import CPU_PASS_BYTES
 from tests.tasks.toys import (
     ADAM,
     CPU,
@@ -353,6 +354,17 @@ def test_memory_grows_with_parameters_samples_and_checkpoints():
     assert member_bytes(train_member(blobs(3000))) > 50 * small
     kept = train_member(blobs(), epochs=1000, checkpoints={"every": 1})
     assert member_bytes(kept) > 1000 * 45 * 8
+
+
+def test_memory_follows_the_precision_and_the_bound_of_a_pass():
+    wide = {**TANH_NET, "hidden": [600]}
+    single, double = (
+        member_bytes(train_member(blobs(300), model=wide, dtype=dtype, epochs=1))
+        for dtype in ("float32", "float64")
+    )
+    assert 1.5 < double / single < 2.1
+    huge = member_bytes(train_member(blobs(40_000), model=wide))
+    assert 4 * CPU_PASS_BYTES < huge < 4 * CPU_PASS_BYTES + 10**7
 
 
 @pytest.mark.gpu

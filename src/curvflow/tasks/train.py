@@ -22,8 +22,9 @@ from curvflow.tasks.problems import (
 )
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.batches import Batches
-from curvflow.tasks.training.curves import Curves, Evaluation
+from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
 from curvflow.tasks.training.fit import Fit, fit
+from curvflow.tasks.training.passes import CPU_PASS_BYTES
 from curvflow.tasks.training.updates import Updates
 
 
@@ -37,18 +38,27 @@ def _problem(member: Member) -> Problem:
 
 
 def member_bytes(member: Member) -> int:
-    """Return one member's estimated peak memory: weights, activations, data."""
+    """Return one member's estimated peak memory: weights, activations, data.
+
+    Activations count up to the bound of a pass, which all members share.
+    """
     params, data = _params(member), member.one("data")
-    problem = _problem(member)
-    size, count = problem.network.num_parameters, len(data["inputs"])
+    network = _problem(member).network
+    item: int = getattr(torch, params.dtype).itemsize
+    count = len(data["inputs"])
     batch = min(params.batch_size or count, count)
-    evaluated = min(max(count, len(data["test_inputs"])), 4096)
-    width = problem.network.width
+    evaluated = min(max(count, len(data["test_inputs"])), EVALUATION_ROWS)
+
+    def in_one_pass(samples: int) -> int:
+        return min(samples * network.width * item, CPU_PASS_BYTES)
+
     # Weights, gradient, two moments, and the temporaries of an update.
-    numbers = 10 * size + 4 * batch * width + 2 * evaluated * width
-    numbers += sum(data[n].size for n in ("inputs", "test_inputs"))
-    kept = len(kept_epochs(params)) * size * 2
-    return 8 * (numbers + kept)
+    weights = 10 * item * network.num_parameters
+    activations = max(4 * in_one_pass(batch), 2 * in_one_pass(evaluated))
+    # As stored and as loaded.
+    held = (8 + item) * sum(data[name].size for name in ("inputs", "test_inputs"))
+    kept = 2 * 8 * len(kept_epochs(params)) * network.num_parameters
+    return weights + activations + held + kept
 
 
 @computes("train", member_bytes=member_bytes)

@@ -20,7 +20,7 @@ NAMES = (
     "norm_l2",
     "update_norm",
 )
-_EVALUATION_ROWS = 4096
+EVALUATION_ROWS = 4096
 
 
 def reduced(problem: Problem, losses_MN: Tensor) -> Tensor:
@@ -45,8 +45,8 @@ class Evaluation:
             nothing = weights_MD.new_full((len(weights_MD),), torch.nan)
             return nothing, nothing
         parts = [
-            self._evaluate_rows(weights_MD, slice(start, start + _EVALUATION_ROWS))
-            for start in range(0, count, _EVALUATION_ROWS)
+            self._evaluate_rows(weights_MD, slice(start, start + EVALUATION_ROWS))
+            for start in range(0, count, EVALUATION_ROWS)
         ]
         losses_MN, right_MN = (
             torch.cat(part, dim=1) for part in zip(*parts, strict=True)

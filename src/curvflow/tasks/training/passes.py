@@ -14,6 +14,9 @@ from curvflow.tasks.problems import Problem, Samples
 # mapped memory, 32 MB, page faults make a pass up to three times slower.
 CPU_PASS_BYTES = 1 << 24
 
+# The same on a GPU, only to bound its memory.
+GPU_PASS_BYTES = 1 << 30
+
 
 def in_passes(
     function: Callable[[Tensor, Samples], tuple[Tensor, Tensor]],
@@ -35,10 +38,10 @@ def in_passes(
     """
     models = len(weights_MD)
     each = samples.count * problem.network.width * weights_MD.element_size()
-    on_cpu = weights_MD.device.type == "cpu"
+    most = CPU_PASS_BYTES if weights_MD.device.type == "cpu" else GPU_PASS_BYTES
     parts = [
         function(weights_MD[span], samples.models(span))
-        for span in spans(models, CPU_PASS_BYTES // each if on_cpu else models)
+        for span in spans(models, most // each)
     ]
     if len(parts) == 1:
         return parts[0]
