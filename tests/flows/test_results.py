@@ -1,12 +1,19 @@
 """The Python door: results as xarray sees them."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import curvflow
 from curvflow.errors import CorruptPayloadError, CurvflowError, UnknownNameError
-from tests.flows.toys import CALLS, STUDY
+from curvflow.flows.results import Results
+from curvflow.flows.views import View, plan_views, run_tables, run_views
+from curvflow.schemas import kinds
+from curvflow.stores.base import Index
+from curvflow.stores.memory import MemoryStore
+from tests.flows.toys import CALLS, STUDY, run
 
 
 @pytest.fixture
@@ -75,9 +82,80 @@ def test_open_as_of_a_run_sees_what_that_run_left(study):
 def test_a_run_without_news_points_to_the_tables_of_the_last(study):
     curvflow.run(study)
     again = curvflow.run(study)
-    assert set(again.run.tables) == {"same_as"}
+    assert all(set(table) == {"same_as"} for table in again.run.tables.values())
     reopened = curvflow.open(study, run=2)
     xr.testing.assert_equal(reopened["mean"], again["mean"])
+
+
+def test_a_changed_stage_does_not_repeat_the_tables_of_the_others(study):
+    curvflow.run(study)
+    changed = curvflow.run(study, overrides=["stages.path.scale=2.0"]).run.tables
+    assert {name for name, table in changed.items() if "nodes" in table} == {"path"}
+    back = curvflow.run(study).run.tables
+    assert all("nodes" not in table for table in back.values())
+    values = [
+        float(curvflow.open(study, run=n)["path"]["square"].values.flat[0])
+        for n in (1, 2, 3)
+    ]
+    assert values == [3.0, 2.0, 3.0]
+
+
+def test_an_earlier_run_opens_without_a_kind_that_is_there_no_more(study):
+    curvflow.run(study)
+    study.write_text(STUDY.partition("  path:")[0])
+    with mock.patch.dict(kinds._added):
+        del kinds._added["toy.mean"]
+        earlier = curvflow.open(study, run=1)
+        assert earlier["last"]["square"].shape == (3, 2)
+        with pytest.raises(UnknownNameError, match=r"no kind 'toy.mean'"):
+            earlier["mean"]
+
+
+def test_epochs_ascend_whatever_the_first_node_has(study):
+    text = STUDY.replace('"${rule.lr}"', '"${rule.lr}", every: "${rule.every}"')
+    text = text.replace("lr: 0.25}", "lr: 0.25, every: 4}")
+    study.write_text(text.replace("lr: 0.75}", "lr: 0.75, every: 1}"))
+    assert curvflow.run(study)["path"]["epoch"].values.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_labels_that_python_holds_equal_are_told_apart():
+    view = View("s", "toy.probe", ("a",), [(1,), (True,), (0.5,)], [None] * 3)
+    ds = Results("toys", {"s": view}, MemoryStore())["s"]
+    assert [repr(label) for label in ds["a"].values] == ["1", "True", "0.5"]
+    assert ds["status"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("true", [True]), ("1e-3", [0.001]), ("0.001", [0.001]), ("1", [1]), ("x", ["x"])],
+)
+def test_labels_are_asked_for_as_yaml_writes_them(text, kept):
+    points = [(True,), (0.001,), (1,), ("x",)]
+    view = View("s", "toy.probe", ("a",), points, [None] * 4).where({"a": text})
+    assert [repr(label) for (label,) in view.points] == [repr(k) for k in kept]
+
+
+def test_a_result_struck_off_during_the_run_stands_in_its_tables(store):
+    first = run(store)
+    key = first.plan.graph.nodes["data"][0].key
+
+    begin = store.begin_run
+
+    def begin_run(*args, **told):
+        store.retire([key], "somebody else found it torn")
+        return begin(*args, **told)
+
+    with mock.patch.object(store, "begin_run", begin_run):
+        again = run(store)
+    assert again.record.ended is not None
+    # The run took it before, so the run's own tables still show it.
+    assert run_views(again.record, store.index())["data"].counts()["ok"] == 1
+
+
+def test_a_receipt_that_the_log_does_not_know_is_written_as_missing(store):
+    views = plan_views(run(store).plan)
+    tables = run_tables({"data": views["data"]}, Index())
+    assert tables["data"]["nodes"] == [[[], None, "missing"]]
 
 
 def test_diverged_nodes_keep_what_they_have(study):

@@ -8,7 +8,7 @@ from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.outputs import view_records
-from curvflow.flows.views import View
+from curvflow.flows.views import View, told
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
@@ -63,8 +63,9 @@ class Results(Mapping[str, Dataset]):
         coords = {
             dim: _labels(view, position) for position, dim in enumerate(view.dims)
         }
+        at = [{told(label): i for i, label in enumerate(coords[d])} for d in view.dims]
         cells = {
-            tuple(coords[d].index(p) for d, p in zip(view.dims, point, strict=True)): n
+            tuple(own[told(label)] for own, label in zip(at, point, strict=True)): n
             for n, point in enumerate(view.points)
         }
         return labelled(
@@ -81,7 +82,7 @@ class Results(Mapping[str, Dataset]):
         attributes = {
             "study": self.study,
             "stage": view.stage,
-            "kind": view.kind.name,
+            "kind": view.use,
             "kind_version": view.kind.version,
         }
         return attributes | ({"run": self.run.number} if self.run else {})
@@ -163,4 +164,7 @@ class Results(Mapping[str, Dataset]):
 
 
 def _labels(view: View, position: int) -> list[Label]:
-    return list(dict.fromkeys(point[position] for point in view.points))
+    found = {told(point[position]): point[position] for point in view.points}
+    # Nodes whose checkpoints differ do not bring the epochs in order.
+    is_epoch = view.dims[position] == "epoch"
+    return sorted(found.values()) if is_epoch else list(found.values())

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from curvflow.errors import UnknownNameError, nearest
+from curvflow.errors import StudyError, UnknownNameError, nearest
 from curvflow.flows.plan import Plan
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.written import parse
 from curvflow.stores.base import Index
 
 Point = tuple[Label, ...]
+Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -24,19 +27,26 @@ class View:
 
     Attributes:
         stage: its name.
-        kind: declaration of its kind.
+        use: name of its kind.
         dims: its dimensions.
         points: one label per dimension, per node.
         receipts: per node; None where there is no result.
         failed: points whose nodes raised an error.
+        declared: declaration of its kind, if it is known already.
     """
 
     stage: str
-    kind: Kind
+    use: str
     dims: tuple[str, ...]
     points: Sequence[Point]
     receipts: Sequence[Receipt | None]
     failed: frozenset[Point] = frozenset()
+    declared: Kind | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Declaration of its kind; UnknownNameError if that is there no more."""
+        return self.declared or find_kind(self.use)
 
     def status(self, number: int) -> str:
         """Return `ok`, `diverged`, `failed` or `missing` for one node."""
@@ -54,7 +64,7 @@ class View:
         return dict(zip(self.dims, self.points[number], strict=True))
 
     def where(self, labels: Mapping[str, str]) -> View:
-        """Keep the nodes at the given labels, compared as text.
+        """Keep the nodes at the given labels, compared as text or as YAML.
 
         Args:
             labels: dimension to label.
@@ -65,31 +75,45 @@ class View:
         Raises:
             UnknownNameError: the stage has no such dimension or label.
         """
-        for dim, label in labels.items():
+        positions = range(len(self.points))
+        keep = set(positions)
+        for dim, text in labels.items():
             if dim not in self.dims:
                 hint = nearest(dim, self.dims) or "It has no dimensions."
                 raise UnknownNameError(
                     f"{self.stage}: expected one of its dimensions, got '{dim}'. {hint}"
                 )
-            known = {str(point[self.dims.index(dim)]) for point in self.points}
-            if label not in known:
+            slot = self.dims.index(dim)
+            known = {told(point[slot]) for point in self.points}
+            matching = {one for one in known if _means(text, one[1])}
+            if not matching:
+                hint = nearest(text, (str(label) for _, label in known))
                 raise UnknownNameError(
-                    f"{self.stage}[{dim}]: expected one of its labels, got '{label}'. "
-                    f"{nearest(label, known)}"
+                    f"{self.stage}[{dim}]: expected one of its labels, got '{text}'. "
+                    f"{hint}"
                 )
-        keep = [n for n in range(len(self.points)) if self._matches(n, labels)]
-        return View(
-            self.stage,
-            self.kind,
-            self.dims,
-            [self.points[n] for n in keep],
-            [self.receipts[n] for n in keep],
-            self.failed,
+            keep &= {n for n in positions if told(self.points[n][slot]) in matching}
+        return replace(
+            self,
+            points=[self.points[n] for n in sorted(keep)],
+            receipts=[self.receipts[n] for n in sorted(keep)],
         )
 
-    def _matches(self, number: int, labels: Mapping[str, str]) -> bool:
-        coords = self.coords(number)
-        return all(str(coords[dim]) == label for dim, label in labels.items())
+
+def told(label: Label) -> tuple[type, Label]:
+    """Tell labels apart that Python holds equal: 1, 1.0 and True."""
+    return type(label), label
+
+
+def _means(text: str, label: Label) -> bool:
+    if text == str(label):
+        return True
+    with suppress(StudyError):
+        written = parse(text, lambda *_: "")
+        value = None if written is None else written.value
+        # `true` is not 1, though Python holds them equal.
+        return isinstance(value, bool) == isinstance(label, bool) and value == label
+    return False
 
 
 def plan_views(
@@ -104,11 +128,12 @@ def plan_views(
     return {
         name: View(
             name,
-            stages[name].kind,
+            stages[name].kind.name,
             stages[name].dims,
             [node.point for node in nodes],
             [node.receipt if node.state == "cached" else None for node in nodes],
             frozenset(failed.get(name, ())),
+            stages[name].kind,
         )
         for name, nodes in plan.graph.nodes.items()
     }
@@ -122,35 +147,40 @@ def run_tables(views: Mapping[str, View], index: Index) -> dict[str, Any]:
         index: the log, with the run's commits.
 
     Returns:
-        Per stage its kind, dims, and labels and place in the log per node; or
-        `{"same_as": number}` if the last run's tables say the same.
+        Per stage its kind, dims, and labels, place in the log and status per node; or
+        `{"same_as": number}` if the run that ended there says the same of it.
     """
-    places = {
-        receipt.key: place
-        for place, receipt in index.rows.items()
-        if index.receipts.get(receipt.key) is receipt
-    }
-    tables = {
-        name: {
-            "kind": view.kind.name,
-            "dims": list(view.dims),
-            "nodes": [
-                [list(view.points[n]), *_place(places, receipt, view.status(n))]
-                for n, receipt in enumerate(view.receipts)
-            ],
-        }
-        for name, view in views.items()
-    }
-    for run in reversed(index.runs):
-        if run.ended is not None and run.tables == tables:
-            return {"same_as": run.ended}
+    place = _places(index)
+    earlier = defaultdict(list)
+    for run in index.runs:
+        for name, table in run.tables.items():
+            if "same_as" not in table:
+                earlier[name].append((table, run.ended))
+    tables: dict[str, Any] = {}
+    for name, view in views.items():
+        nodes = [_entry(view, n, place) for n in range(len(view.points))]
+        table = {"kind": view.use, "dims": list(view.dims), "nodes": nodes}
+        same = (ended for other, ended in reversed(earlier[name]) if other == table)
+        origin = next(same, None)
+        tables[name] = table if origin is None else {"same_as": origin}
     return tables
 
 
-def _place(
-    places: Mapping[str, tuple[int, int]], receipt: Receipt | None, status: str
-) -> tuple[list[int] | None, str]:
-    return (None, status) if receipt is None else (list(places[receipt.key]), status)
+def _places(index: Index) -> Callable[[Receipt], Place | None]:
+    # By identity first: the same key may have been committed, retired and committed.
+    own = {id(receipt): place for place, receipt in index.rows.items()}
+    alike = {(r.key, r.digest): place for place, r in index.rows.items()}
+    return lambda r: own.get(id(r)) or alike.get((r.key, r.digest))
+
+
+def _entry(
+    view: View, number: int, place: Callable[[Receipt], Place | None]
+) -> list[Any]:
+    receipt, status = view.receipts[number], view.status(number)
+    where = None if receipt is None else place(receipt)
+    if receipt is not None and where is None:
+        status = "missing"
+    return [list(view.points[number]), where and list(where), status]
 
 
 def run_views(run: RunRecord, index: Index) -> dict[str, View]:
@@ -163,18 +193,19 @@ def run_views(run: RunRecord, index: Index) -> dict[str, View]:
     Returns:
         The views; results are those of that run, whatever came later.
     """
-    tables = dict(run.tables)
-    while "same_as" in tables:
-        origin = tables["same_as"]
-        tables = dict(next(r for r in index.runs if r.ended == origin).tables)
-    return {name: _view(name, table, index) for name, table in tables.items()}
+    by_end = {one.ended: one for one in index.runs}
+    views = {}
+    for name, table in run.tables.items():
+        origin = by_end[table.get("same_as", run.ended)]
+        views[name] = _view(name, origin.tables[name], index)
+    return views
 
 
 def _view(name: str, table: Mapping[str, Any], index: Index) -> View:
     points = [tuple(labels) for labels, _, _ in table["nodes"]]
     return View(
         name,
-        find_kind(table["kind"]),
+        table["kind"],
         tuple(table["dims"]),
         points,
         [index.rows[tuple(p)] if p else None for _, p, _ in table["nodes"]],
