@@ -1,18 +1,25 @@
-"""The studies shown in README and docs are studies."""
+"""The studies shown in README and docs are studies, and the code beside them runs."""
 
 import re
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+import curvflow
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
+from curvflow.schemas import kinds
 from curvflow.schemas.study import load_study
 
 ROOT = Path(__file__).parents[1]
+FLAGS = re.DOTALL | re.MULTILINE
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -29,9 +36,7 @@ def examples() -> Iterator[Any]:
     for page in PAGES:
         base: dict[str, Any] = {}
         text = page.read_text(encoding="utf-8")
-        for found in re.finditer(
-            r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE
-        ):
+        for found in re.finditer(r"^```yaml\n(.*?)^```", text, FLAGS):
             line = text.count("\n", 0, found.start()) + 1
             example = YAML(typ="safe").load(found[1])
             base = base or example
@@ -39,13 +44,53 @@ def examples() -> Iterator[Any]:
             yield pytest.param(study, id=f"{page.stem}-{line}")
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a folder with the modules shown, importable for the time of a test."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name, code in re.findall(
+            r"^```python\n# (\w+)\.py\n(.*?)^```", text, FLAGS
+        ):
+            (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with mock.patch.dict(kinds._added):
+        yield tmp_path
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
 @pytest.mark.parametrize("study", list(examples()))
-def test_every_study_shown_can_be_planned(study, tmp_path):
-    (tmp_path / "measured.npz").write_bytes(b"any content")
-    path = tmp_path / "study.yaml"
+def test_every_study_shown_can_be_planned(study, folder):
+    (folder / "measured.npz").write_bytes(b"any content")
+    path = folder / "study.yaml"
     YAML(typ="safe").dump(study, path)
     loaded = load_study(path.read_text(encoding="utf-8"), file="study.yaml")
-    assert len(list(expand(loaded, SourceFiles(tmp_path)))) >= len(loaded.stages)
+    assert len(list(expand(loaded, SourceFiles(folder)))) >= len(loaded.stages)
+
+
+def test_the_kind_of_one_s_own_that_is_shown_runs(folder):
+    (study,) = [
+        param.values[0]
+        for param in examples()
+        if "mine:largest_weight" in str(param.values[0])
+    ]
+    small = {"axes.seed": 2, "stages.fit.epochs": 2, "stages.trace.num_probes": 2}
+    path = folder / "study.yaml"
+    YAML(typ="safe").dump({**study, "profiles": {"small": small}}, path)
+    results = curvflow.run(path, profile="small")
+    largest = results["largest"]
+    assert set(largest["largest"].dims) == {"seed", "rule"}
+    assert largest["largest"].attrs["units"] == "parameter"
+    assert np.all(largest["relative"] > 1)
+    assert set(results["largest_per_rule"]["count"].values.ravel()) == {2}
+
+
+def test_a_node_without_a_value_is_told_as_diverged(folder):
+    mine = import_module("mine")
+    weights = {"weights": np.array([0.0, 0.0, 0.0, -2.0])}
+    outcome = mine.largest_weight(weights, mine.Largest())
+    assert (outcome.status, outcome.arrays["largest"]) == ("diverged", 2.0)
 
 
 def test_docs_show_studies():

@@ -3,10 +3,12 @@
 import json
 import re
 import sys
+from unittest import mock
 
 import pytest
 
 from curvflow.cli.kind_page import kind_page
+from curvflow.schemas import kinds
 from curvflow.schemas.kinds import all_kinds
 
 NAMES = sorted(all_kinds())
@@ -127,7 +129,8 @@ def test_a_kind_of_one_s_own_is_found_in_the_current_folder(
     (tmp_path / "largest_kind.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
-    said = page(curvflow, "largest_kind:largest")
+    with mock.patch.dict(kinds._added):
+        said = page(curvflow, "largest_kind:largest")
     assert "mine.largest (version 3) Largest weight." in said
     assert "points: [{x: integer 1 <= . <= 9, a multiple of 2, ...}, ...]" in said
     assert "of at least 2 (required)" in said
