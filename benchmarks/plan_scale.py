@@ -96,7 +96,7 @@ def receipt(graph: Graph, node: Node, payload: str, slot: int) -> Receipt:
     blank = Receipt(
         key=node.key,
         stage=node.stage,
-        coords=graph.coords(node),
+        coords=node.coords,
         kind=kind.name,
         version=kind.version,
         params=node.form,

@@ -139,7 +139,7 @@ def test_a_failure_is_remembered_until_it_is_mended(store):
 
 def test_two_kinds_of_one_name_are_refused():
     define(lambda data, seed: {"value": 1.0})
-    with pytest.raises(RequestError, match="expected a name of its own for .*other"):
+    with pytest.raises(RequestError, match=r"expected a name of its own for .*other"):
 
         @stage("probe.mine", version=1, outputs=[VALUE])
         def other(data: Data):

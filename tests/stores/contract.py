@@ -274,6 +274,15 @@ class StoreContract:
         assert store.commit([]) == []
         assert store.index().number == 0
 
+    def test_retiring_one_payload_spares_what_was_computed_again(self, store, other):
+        (receipt,) = publish(store, arrays_of(nodes=1), ["a"])
+        again = replace(receipt, payload="elsewhere")
+        store.retire([receipt.key], "rotten", payload=receipt.payload)
+        assert receipt.key not in store.index().receipts
+        store.commit([again])
+        other.retire([receipt.key], "rotten", payload=receipt.payload)
+        assert store.index().receipts[receipt.key].payload == "elsewhere"
+
     def test_a_retired_key_may_be_committed_again(self, store, other):
         old = publish(store, arrays_of(0), ["a", "b"])
         other.retire(["a", "unknown"], "payload lost")

@@ -81,7 +81,7 @@ class Causes:
             for receipt in self._index.rows.values():
                 address = receipt.stage, frozenset(receipt.coords.items())
                 self._by_address[address].append(receipt)
-        coords = self._graph.coords(node)
+        coords = node.coords
         earlier = self._by_address.get((node.stage, frozenset(coords.items())), [])
         return _nearest(node, earlier)
 

@@ -54,7 +54,7 @@ def _nodes(graph: Graph, stage: Stage, files: SourceFiles) -> Iterator[Node]:
             taken = _taken(sources, at, forms[own][0])
             if all(taken.values()):
                 full = point if epoch is None else (*point, epoch)
-                yield Node(stage.name, stage.kind, full, *forms[own], taken)
+                yield Node(stage.name, stage.kind, stage.dims, full, *forms[own], taken)
 
 
 def _epochs(

@@ -24,7 +24,8 @@ class Node:
     Attributes:
         stage: name of the stage.
         kind: declaration of its kind.
-        point: one label per dimension of the stage.
+        dims: dimensions of the stage.
+        point: one label per dimension.
         params: validated parameters.
         form: plain parameters as in the key; shared by nodes that have the same.
         code: their canonical form.
@@ -36,6 +37,7 @@ class Node:
 
     stage: str
     kind: Kind
+    dims: tuple[str, ...]
     point: Point
     params: Params
     form: dict[str, object]
@@ -44,6 +46,11 @@ class Node:
     state: State = "waiting"
     key: str | None = None
     receipt: Receipt | None = None
+
+    @property
+    def coords(self) -> dict[str, Label]:
+        """Labels by dimension."""
+        return dict(zip(self.dims, self.point, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +72,6 @@ class Graph:
 
     study: Study
     nodes: dict[str, list[Node]] = field(default_factory=dict)
-
-    def coords(self, node: Node) -> dict[str, Label]:
-        """Return a node's labels by dimension."""
-        return dict(zip(self.study.stages[node.stage].dims, node.point, strict=True))
 
     def __iter__(self) -> Iterator[Node]:
         for nodes in self.nodes.values():

@@ -86,5 +86,5 @@ def tile_job(
 
 def _taken(graph: Graph, taken: Taken) -> TakenResult:
     assert taken.node.receipt is not None
-    coords = graph.coords(taken.node)
+    coords = taken.node.coords
     return TakenResult(coords, taken.node.receipt, taken.parts, taken.node.stage)

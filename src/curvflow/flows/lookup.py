@@ -51,7 +51,7 @@ def _labelled(taken: Taken) -> list[Any]:
     receipt = taken.node.receipt
     assert receipt is not None
     # Where results are reduced, their labels and their divergence are told apart.
-    return [taken.node.stage, list(taken.node.point), receipt.status, _digest(taken)]
+    return [taken.node.stage, taken.node.coords, receipt.status, _digest(taken)]
 
 
 def taken_parts(receipt: Receipt, names: Iterable[str]) -> Mapping[str, str]:

@@ -50,7 +50,7 @@ class Tally:
             {
                 "key": node.key,
                 "stage": node.stage,
-                "coords": self._graph.coords(node),
+                "coords": node.coords,
                 **vars(self.failures[node.key]),
             }
             for node in self._graph

@@ -63,9 +63,12 @@ class Work:
             StoreError: results cannot be written, or not be read again and again.
         """
         graph = self._plan.graph
-        lost = [n.key for n in graph if n.state == "stale" and n.receipt and n.key]
-        if lost:
-            self._strike(lost, "payload lost")
+        lost: dict[str | None, list[str]] = defaultdict(list)
+        for node in graph:
+            if node.state == "stale" and node.receipt is not None:
+                lost[node.receipt.payload].append(node.receipt.key)
+        for payload, keys in lost.items():
+            self._strike(list(dict.fromkeys(keys)), payload, "payload lost")
         while not self._swept(machine):
             pass
 
@@ -75,16 +78,17 @@ class Work:
             for nodes in self._plan.graph.nodes.values():
                 self._stage(nodes, machine)
         except LostInputError as error:
-            self._strike(self._store.sharing(error.receipt), str(error))
+            keys = self._store.sharing(error.receipt)
+            self._strike(keys, error.receipt.payload, str(error))
             return False
         return True
 
-    def _strike(self, keys: Sequence[str], reason: str) -> None:
+    def _strike(self, keys: Sequence[str], payload: str | None, reason: str) -> None:
         """Strike results off the log, so that they are computed again."""
         if again := self._struck.intersection(keys):
             raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
         self._struck.update(keys)
-        self._store.retire(keys, reason)
+        self._store.retire(keys, reason, payload=payload)
         self._observer.warn(
             f"{reason.rstrip('.')}; computing {len(keys)} results again"
         )
@@ -179,7 +183,7 @@ class Work:
         return Receipt(
             key=node.key,
             stage=node.stage,
-            coords=self._plan.graph.coords(node),
+            coords=node.coords,
             kind=node.kind.name,
             version=node.kind.version,
             params=node.form,

@@ -126,8 +126,11 @@ class Store(ABC):
         try:
             return self.read(receipt, parts)
         except CorruptPayloadError as error:
+            live = self.index().receipts.get(receipt.key, receipt)
+            if live.payload != receipt.payload and live.digest == receipt.digest:
+                return self.read(live, parts)  # the same result, computed again since
             with suppress(StoreError):  # a store that cannot be written stays as it is
-                self.retire(self.sharing(receipt), str(error))
+                self.retire(self.sharing(receipt), str(error), payload=receipt.payload)
             raise CorruptPayloadError(
                 f"{str(error).rstrip('.')}. Its results are struck off; "
                 "run the study to compute them again."
@@ -152,8 +155,17 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def retire(self, keys: Sequence[str], reason: str) -> None:
-        """Append an entry that these keys' receipts no longer stand."""
+    def retire(
+        self, keys: Sequence[str], reason: str, *, payload: str | None = None
+    ) -> None:
+        """Append an entry that these keys' receipts no longer stand.
+
+        Args:
+            keys: action keys.
+            reason: what is wrong with the results.
+            payload: only receipts of this payload are meant, so that a result that
+                somebody has computed again meanwhile stays.
+        """
 
     @abstractmethod
     def begin_run(

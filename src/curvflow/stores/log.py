@@ -207,8 +207,11 @@ def _fold_receipts(index: Index, number: int, entry: Entry) -> None:
 
 
 def _fold_retired(index: Index, _: int, entry: Entry) -> None:
+    payload = entry.get("payload")
     for key in entry["keys"]:
-        index.receipts.pop(key, None)
+        live = index.receipts.get(key)
+        if live is not None and payload in (None, live.payload):
+            del index.receipts[key]
 
 
 def _fold_begun(index: Index, number: int, entry: Entry) -> None:

@@ -31,10 +31,12 @@ class LoggedStore(Store):
         """Return the live receipt for each key given, having appended what is new."""
         return self._log.commit(receipts)
 
-    def retire(self, keys: Sequence[str], reason: str) -> None:
+    def retire(
+        self, keys: Sequence[str], reason: str, *, payload: str | None = None
+    ) -> None:
         """Append an entry that these keys' receipts no longer stand."""
         entry = {"type": "retired", "keys": list(keys), "reason": reason}
-        self._log.append(lambda _: entry)
+        self._log.append(lambda _: entry | {"payload": payload})
 
     def begin_run(
         self,

@@ -37,7 +37,7 @@ def _count(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="aggregate.summary",
-    version=2,
+    version=1,
     summary="Mean, spread and interval of measured quantities over axes.",
     params=SummaryParams,
     returns=Table,
