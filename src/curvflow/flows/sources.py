@@ -42,21 +42,25 @@ class Source:
         where = [self._dims.index(dim) for dim in self._shared]
         for node in graph.nodes[producer]:
             self._groups[tuple(node.point[i] for i in where)].append(node)
+        self._epochs = self._epochs_by_others()
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def _epochs_by_others(self) -> Mapping[Point, Sequence[int]]:
+        found: dict[Point, list[int]] = defaultdict(list)
+        if "epoch" in self._shared:
+            slot = self._shared.index("epoch")
+            for point in self._groups:
+                found[point[:slot] + point[slot + 1 :]].append(int(point[slot]))
+        return {others: sorted(epochs) for others, epochs in found.items()}
 
     def epochs(self, labels: Mapping[str, Label]) -> Sequence[int]:
         """List the epochs the producer offers at a point of the other axes."""
         if self._chooses_epoch:
-            return self._chosen(self._groups[self._key(labels)][0])
-        if "epoch" not in self._shared:
-            return []
-        slot = self._shared.index("epoch")
+            # At `final` each network brings its own last epoch and no dimension.
+            brings = self._stage.at.adds_epoch
+            return self._chosen(self._groups[self._key(labels)][0]) if brings else []
         others = tuple(labels[dim] for dim in self._shared if dim != "epoch")
-        return [
-            int(point[slot])
-            for point in self._groups
-            if point[:slot] + point[slot + 1 :] == others
-        ]
+        return self._epochs.get(others, [])
 
     def taken(self, labels: Mapping[str, Label], params: Params) -> tuple[Taken, ...]:
         """Return what the stage's node at this point takes."""
@@ -76,9 +80,10 @@ class Source:
     def _parts_of(
         self, node: Node, labels: Mapping[str, Label], params: Params
     ) -> tuple[str, ...]:
-        epoch = None
-        if self._chooses_epoch:
-            epoch = labels.get("epoch", self._chosen(node)[-1])
+        epoch: Label | None = None
+        if self._chooses_epoch and node.kind.checkpoints is not None:
+            is_one_of_many = self._stage.at.adds_epoch
+            epoch = labels["epoch"] if is_one_of_many else self._chosen(node)[-1]
         selected = _selected(self._stage.kind, params)
         memo = (epoch, *selected)
         if memo not in self._parts:

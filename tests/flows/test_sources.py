@@ -1,0 +1,83 @@
+"""How one stage sees another: epochs, checkpoints, parts."""
+
+from unittest import mock
+
+import pytest
+
+from curvflow.flows.expand import expand
+from curvflow.flows.sources import Source
+from curvflow.schemas import kinds
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Numbers, Weights
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+from tests.flows.toys import FIT, STUDY, opened
+
+
+class NoParams(Params):
+    """No parameters."""
+
+
+BESIDE = Kind(
+    name="toy.beside",
+    version=1,
+    summary="A network beside numbers.",
+    params=NoParams,
+    returns=Numbers,
+    outputs=(Variable("sum", "sum"),),
+    inputs={"weights": Input(Weights), "numbers": Input(Numbers)},
+)
+FOUND = Kind(
+    name="toy.found",
+    version=1,
+    summary="Weights found somewhere, without checkpoints.",
+    params=NoParams,
+    returns=Weights,
+    outputs=(
+        Variable("weights", "weights", ("parameter",), bulk=True),
+        Variable("network", "network", (), "str"),
+    ),
+    inputs={"data": FIT.inputs["data"]},
+)
+
+
+@pytest.fixture(autouse=True)
+def _more_kinds():
+    added = {kind.name: kind for kind in (BESIDE, FOUND)}
+    with mock.patch.dict(kinds._added, added):
+        yield
+
+
+def graph_of(store, text, *overrides):
+    o = opened(store, *overrides, text=text)
+    return expand(o.study, o.files)
+
+
+def test_final_is_the_last_checkpoint_even_where_numbers_bring_epochs(store):
+    line = "  beside: {use: toy.beside, weights: fit, numbers: path}\n"
+    nodes = graph_of(store, STUDY + line).nodes["beside"]
+    assert {node.point[-1] for node in nodes} == {0, 2, 4}
+    assert {node.inputs["weights"][0].parts for node in nodes} == {
+        ("weights@4", "network")
+    }
+
+
+def test_weights_without_checkpoints_are_taken_whole(store):
+    text = """
+study: found
+stages:
+  data: {use: toy.points}
+  found: {use: toy.found, data: data}
+  probe: {use: toy.probe, weights: found}
+"""
+    (node,) = graph_of(store, text).nodes["probe"]
+    assert node.inputs["weights"][0].parts == ("weights", "network")
+
+
+def test_epochs_are_grouped_once_for_all_points(store):
+    o = opened(store, text=STUDY + "  again: {use: toy.mean, of: path, over: rule}\n")
+    graph = expand(o.study, o.files)
+    source = Source(graph, o.study.stages["again"], "of", "path")
+    source._groups.clear()  # what is asked for at every point needs no look at these
+    assert source.epochs({"seed": 1}) == [0, 2, 4]
+    assert source.epochs({"seed": 9}) == []
