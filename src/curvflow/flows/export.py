@@ -17,7 +17,7 @@ SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
 
 def export(
     results: Results, stage: str, path: Path, variables: Sequence[str] | None = None
-) -> None:
+) -> list[str]:
     """Write one stage's results; the suffix says in which form.
 
     `.nc` and `.zarr` hold all variables with their dimensions; `.csv` and `.parquet`
@@ -30,8 +30,13 @@ def export(
         variables: which variables; all for `.nc` and `.zarr`, else those that tables
             hold.
 
+    Returns:
+        Names of the variables that the file leaves out and that can be asked for.
+
     Raises:
         RequestError: the suffix is unknown, or a library for it is missing.
+        UnknownNameError: there is no such stage or variable.
+        StoreError: the file cannot be written.
         CorruptPayloadError: a result cannot be read.
     """
     if path.suffix not in SUFFIXES:
@@ -43,9 +48,13 @@ def export(
         dataset = results[stage]
         results.check_variables(stage, variables)
         write(dataset[list(variables)] if variables else dataset, path)
-    else:
-        rows = results.records(stage, variables=variables)
-        replace_file(path, FLAT[path.suffix](rows))
+        return []
+    rows = results.records(stage, variables=variables)
+    replace_file(path, FLAT[path.suffix](rows))
+    kind = results.view(stage).kind
+    held = {variable.name for variable in kind.chosen(variables)}
+    untold = [v.name for v in kind.outputs if v.name not in held and not v.file]
+    return [] if variables else untold
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -7,11 +7,14 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.flows.views import View
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array, Table
@@ -35,22 +38,40 @@ def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list
         The files that show the present results, written now or before.
 
     Raises:
-        CorruptPayloadError: a table or figure cannot be read.
+        CorruptPayloadError: a table or figure cannot be read; the others are written.
+        StoreError: a file cannot be written.
     """
     manifest = folder / MANIFEST
-    known = json.loads(manifest.read_text()) if manifest.exists() else {}
-    shown = {}
+    known = _read_manifest(manifest)
+    shown, unreadable = {}, []
     for name, digest, content in _files(views, store):
-        if known.get(name) != digest or not (folder / name).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            replace_file(folder / name, content())
-        shown[name] = digest
+        try:
+            if known.get(name) != digest or not (folder / name).exists():
+                replace_file(folder / name, content())
+            shown[name] = digest
+        except CorruptPayloadError as error:
+            unreadable.append(error)
     for name in known.keys() - shown.keys():
         # It showed results that the study no longer has.
-        (folder / name).unlink(missing_ok=True)
+        with _told(folder / name):
+            (folder / name).unlink(missing_ok=True)
     if shown != known:
         replace_file(manifest, json.dumps(shown, indent=1).encode())
+    if unreadable:
+        raise unreadable[0]
     return [folder / name for name in shown]
+
+
+def _read_manifest(path: Path) -> dict[str, str]:
+    """Return what was written before; nothing if that cannot be told any more."""
+    try:
+        known = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    is_whole = isinstance(known, dict) and all(
+        isinstance(d, str) for d in known.values()
+    )
+    return known if is_whole else {}
 
 
 def _files(
@@ -58,17 +79,31 @@ def _files(
 ) -> Iterator[tuple[str, str, Callable[[], bytes]]]:
     for view in views.values():
         if issubclass(view.kind.returns, Table) and any(view.receipts):
-            digests = [r.digest if r else None for r in view.receipts]
-            content = partial(_table_bytes, view, store)
-            yield f"{view.stage}.csv", sha256(digests), content
+            yield f"{view.stage}.csv", _digest(view), partial(_table_bytes, view, store)
+        names = _node_names(view)
         for variable in view.kind.outputs:
             if variable.file is None:
                 continue
-            for number, receipt in enumerate(view.receipts):
+            for name, receipt in zip(names, view.receipts, strict=True):
                 if receipt and variable.name in receipt.parts:
-                    name = f"{_node_name(view, number)}{variable.file}"
                     content = partial(_file_bytes, store, receipt, variable.name)
-                    yield name, receipt.parts[variable.name], content
+                    digest = receipt.parts[variable.name]
+                    yield f"{name}{variable.file}", digest, content
+
+
+def _digest(view: View) -> str:
+    # Labels stand in the file as well, and enter no digest of a result.
+    results = [r.digest if r else view.status(n) for n, r in enumerate(view.receipts)]
+    return sha256([list(view.dims), [list(p) for p in view.points], results])
+
+
+def _node_names(view: View) -> list[str]:
+    names = [_node_name(view, number) for number in range(len(view.points))]
+    count = Counter(name.casefold() for name in names)
+    return [
+        name if count[name.casefold()] == 1 else f"{name}_{sha256(list(point))[:8]}"
+        for name, point in zip(names, view.points, strict=True)
+    ]
 
 
 def _node_name(view: View, number: int) -> str:
@@ -115,7 +150,9 @@ def _arrays(
 ) -> Mapping[str, Array]:
     if receipt is None or receipt.payload is None:
         return {}
-    return store.fetch(receipt, [name for name in names if name in receipt.parts])
+    # A sliced variable has one part per slice, and its bare name reads them all.
+    held = {part.partition("@")[0] for part in receipt.parts}
+    return store.fetch(receipt, [name for name in names if name in held])
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -133,7 +170,28 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees half of it."""
+    """Write a file so that no reader ever sees half of it, in a folder made for it.
+
+    Args:
+        path: the file; replaced if it is there.
+        content: all of it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
     partial_path = path.with_name(f".{path.name}.{os.getpid()}")
-    partial_path.write_bytes(content)
-    partial_path.replace(path)
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial_path.write_bytes(content)
+        partial_path.replace(path)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path}: expected a file that can be written, got "
+            f"{error.strerror or error}. Check the folder, the disk and your rights."
+        ) from error

@@ -1,0 +1,78 @@
+"""Tables and figures as files beside the study."""
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.flows.outputs import MANIFEST, write_outputs
+from curvflow.flows.views import View, plan_views
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Figure
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+from tests.flows.toys import STUDY, run
+
+TWO = STUDY + "  other: {use: toy.mean, of: last, over: rule}\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "results"
+
+
+def views_of(store, *overrides):
+    return plan_views(run(store, *overrides, text=TWO).plan)
+
+
+def test_a_renamed_label_is_written_anew(store, folder):
+    write_outputs(views_of(store), store, folder)
+    renamed = "axes.rule={slow: {lr: 0.25}, quick: {lr: 0.75}}"
+    write_outputs(views_of(store, renamed), store, folder)
+    rows = list(csv.DictReader((folder / "mean.csv").read_text().splitlines()))
+    assert [row["rule"] for row in rows] == ["slow", "quick"]
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"mean.csv": 1}', "\udce4"])
+def test_a_damaged_manifest_counts_as_empty(store, folder, damaged):
+    views = views_of(store)
+    before = write_outputs(views, store, folder)
+    (folder / MANIFEST).write_bytes(damaged.encode(errors="surrogateescape"))
+    (folder / "mean.csv").write_text("old")
+    assert write_outputs(views, store, folder) == before
+    assert (folder / "mean.csv").read_text().startswith("rule,status")
+
+
+def test_a_folder_that_cannot_be_made_is_told_on_one_line(store, folder):
+    folder.write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match=r"expected a file that can be") as told:
+        write_outputs(views_of(store), store, folder)
+    assert "\n" not in str(told.value)
+
+
+def test_all_others_are_written_where_one_result_is_unreadable(store, folder):
+    views = views_of(store)
+    for payload in {receipt.payload for receipt in views["mean"].receipts}:
+        del store._payloads[payload]
+    with pytest.raises(CorruptPayloadError):
+        write_outputs(views, store, folder)
+    assert (folder / "other.csv").exists()
+    assert not (folder / "mean.csv").exists()
+
+
+def test_labels_that_look_alike_as_file_names_get_files_of_their_own(store, folder):
+    class NoParams(Params):
+        """No parameters."""
+
+    image = Variable("png", "picture", ("byte",), "uint8", bulk=True, file=".png")
+    kind = Kind("toy.figure", 1, "A figure.", NoParams, Figure, (image,))
+    receipt = run(store).plan.graph.nodes["data"][0].receipt
+    receipts = [replace(receipt, parts={"png": "0"}) for _ in range(3)]
+    points = [("a b",), ("a/b",), ("c",)]
+    view = View("fig", kind.name, ("x",), points, receipts, declared=kind)
+    store.fetch = lambda receipt, parts: {"png": b"png"}
+    names = [path.name for path in write_outputs({"fig": view}, store, folder)]
+    assert len(set(names)) == 3
+    assert names[2] == "fig_x-c.png"
+    assert all(name.startswith("fig_x-a_b_") for name in names[:2])
