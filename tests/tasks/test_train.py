@@ -364,7 +364,7 @@ def test_memory_follows_the_precision_and_the_bound_of_a_pass():
     )
     assert 1.5 < double / single < 2.1
     huge = member_bytes(train_member(blobs(40_000), model=wide))
-    assert 4 * CPU_PASS_BYTES < huge < 4 * CPU_PASS_BYTES + 10**7
+    assert 2 * CPU_PASS_BYTES < huge < 2 * CPU_PASS_BYTES + 10**7
 
 
 @pytest.mark.gpu

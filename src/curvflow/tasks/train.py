@@ -40,7 +40,7 @@ def _problem(member: Member) -> Problem:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: weights, activations, data.
 
-    Activations count up to the bound of a pass, which all members share.
+    Activations count by half, up to the bound of a pass: members share the passes.
     """
     params, data = _params(member), member.one("data")
     network = _problem(member).network
@@ -58,7 +58,7 @@ def member_bytes(member: Member) -> int:
     # As stored and as loaded.
     held = (8 + item) * sum(data[name].size for name in ("inputs", "test_inputs"))
     kept = 2 * 8 * len(kept_epochs(params)) * network.num_parameters
-    return weights + activations + held + kept
+    return weights + activations // 2 + held + kept
 
 
 @computes("train", member_bytes=member_bytes)
