@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curvflow.errors import RequestError
+
+if TYPE_CHECKING:
+    from curvflow.flows.door import Opened
 
 StudyPath = Annotated[Path, typer.Argument(help="the study file", metavar="STUDY")]
 StoreUrl = Annotated[
@@ -27,14 +31,18 @@ Where = Annotated[
     list[str] | None,
     typer.Option("--where", metavar="AXIS=LABEL", help="keep these nodes; repeatable"),
 ]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--variable", metavar="NAME", help="this variable; repeatable"),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", metavar="N", help="as of run N of the study")
 ]
 
 
 def print_json(value: Any) -> None:
-    """Print JSON on stdout; NaN, which JSON lacks, becomes null."""
-    typer.echo(json.dumps(_finite(value), indent=2))
+    """Print JSON on stdout; NaN and infinities, which JSON lacks, become null."""
+    typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
@@ -42,7 +50,33 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    return None if isinstance(value, float) and value != value else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def opened(
+    study: Path,
+    store: str | None,
+    profile: str | None,
+    overrides: list[str] | None,
+) -> Opened:
+    """Open the study and the store that a command's arguments name.
+
+    Args:
+        study: path of the study file.
+        store: where results are.
+        profile: named overrides of the study.
+        overrides: `a.b=c`, applied last.
+
+    Returns:
+        The study and its store.
+
+    Raises:
+        RequestError: the study or the store cannot be read.
+    """
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.door import open_study
+
+    return open_study(study, store=store, profile=profile, overrides=overrides or ())
 
 
 def labels(pairs: list[str] | None) -> dict[str, str]:

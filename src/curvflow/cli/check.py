@@ -13,6 +13,7 @@ from curvflow.cli.arguments import (
     RunNumber,
     StoreUrl,
     StudyPath,
+    opened,
     print_json,
 )
 
@@ -35,10 +36,9 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
     from curvflow.flows.check import check
-    from curvflow.flows.door import open_study
 
-    opened = open_study(study, store=store, profile=profile, overrides=overrides or ())
-    findings = check(results_of(opened, run), opened.study.expect)
+    asked = opened(study, store, profile, overrides)
+    findings = check(results_of(asked, run), asked.study.expect)
     if as_json:
         print_json([finding.as_json() for finding in findings])
     else:

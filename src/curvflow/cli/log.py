@@ -12,6 +12,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
+    opened,
     print_json,
 )
 
@@ -25,11 +26,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a study, the latest last."""
-    # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.door import open_study
-
-    opened = open_study(study, store=store, profile=profile, overrides=overrides or ())
-    runs = [r for r in opened.store.index().runs if r.study == opened.study.name]
+    asked = opened(study, store, profile, overrides)
+    runs = [r for r in asked.store.index().runs if r.study == asked.study.name]
     rows = [
         {
             "run": run.number,

@@ -10,6 +10,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
+    opened,
     print_json,
 )
 
@@ -25,11 +26,10 @@ def command(
     """Show what would run, and why; nothing is computed or written."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.summary import plan_summary
-    from curvflow.flows.door import open_study
     from curvflow.flows.plan import make_plan
 
-    opened = open_study(study, store=store, profile=profile, overrides=overrides or ())
-    plan = make_plan(opened.study, opened.store, opened.files)
+    asked = opened(study, store, profile, overrides)
+    plan = make_plan(asked.study, asked.store, asked.files)
     if as_json:
         print_json(plan.as_json())
     else:

@@ -13,6 +13,7 @@ from curvflow.cli.arguments import (
     StoreUrl,
     StudyPath,
     labels,
+    opened,
     print_json,
 )
 from curvflow.errors import RequestError
@@ -29,13 +30,12 @@ def command(
 ) -> None:
     """Tell what differs from the nearest earlier result, old value -> new value."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.door import open_study
     from curvflow.flows.plan import make_plan
     from curvflow.flows.why import explain
 
-    opened = open_study(study, store=store, profile=profile, overrides=overrides or ())
+    asked = opened(study, store, profile, overrides)
     stage, where = split(node)
-    plan = make_plan(opened.study, opened.store, opened.files)
+    plan = make_plan(asked.study, asked.store, asked.files)
     answers = explain(plan, stage, where)
     if as_json:
         print_json([answer.as_json() for answer in answers])
