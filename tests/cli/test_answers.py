@@ -7,6 +7,8 @@ import json
 import pytest
 import xarray as xr
 
+from curvflow.cli.arguments import print_json
+
 
 @pytest.fixture
 def ran(curvflow, study):
@@ -133,9 +135,48 @@ def test_exports_hold_the_same_numbers(curvflow, ran, tmp_path):
     assert [r["trace"] for r in table if r.get("trace") is not None] == expected
 
 
+def test_show_json_without_a_stage_counts_every_stage(curvflow, ran):
+    said = json.loads(curvflow("show", ran, "--json").out)
+    assert list(said) == ["data", "fit", "trace", "eigen", "table", "loss"]
+    assert said["trace"] == {
+        "kind": "probe.hessian_trace",
+        "dims": ["seed", "rule"],
+        "ok": 4,
+        "diverged": 0,
+        "failed": 0,
+        "missing": 0,
+    }
+
+
+def test_flat_exports_say_what_they_leave_out_until_it_is_named(curvflow, ran):
+    said = curvflow("export", ran, "fit", "-o", "made/on/the/way/fit.csv")
+    assert said.err.startswith("left out: ")
+    assert "train_loss" in said.err
+    assert said.err.endswith("; name them with --variable\n")
+    said = curvflow("export", ran, "fit", "-o", "fit.csv", "--variable", "train_loss")
+    assert said.err == ""
+    rows = list(csv.DictReader((ran.parent / "fit.csv").read_text().splitlines()))
+    assert len(rows) > 4
+    assert all(float(row["train_loss"]) >= 0 for row in rows)
+    whole = curvflow("export", ran, "fit", "-o", "fit.nc")
+    assert (whole.code, whole.err) == (0, "")
+
+
+def test_an_export_that_cannot_be_written_is_one_line(curvflow, ran):
+    said = curvflow("export", ran, "trace", "-o", "tiny.yaml/trace.csv")
+    assert said.code == 1
+    assert said.err.count("\n") == 1
+
+
+def test_json_holds_neither_nan_nor_infinity(capsys):
+    print_json({"a": [float("inf"), float("nan"), -float("inf"), 1.5]})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, None, None, 1.5]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["show", "tiny.yaml", "trace", "--json", "--csv"], "--json or --csv"),
         (["show", "tiny.yaml", "trac"], "Did you mean 'trace'?"),
         (["show", "tiny.yaml", "trace", "--where", "sed=1"], "Did you mean 'seed'?"),
         (["show", "tiny.yaml", "trace", "--where", "seed=9"], "expected one of its"),

@@ -1,6 +1,10 @@
 """`curvflow run` as a person or a script meets it."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -110,3 +114,24 @@ def test_cuda_is_refused_by_name_where_there_is_none(curvflow, study):
     said = curvflow("run", study, "--device", "cuda")
     assert said.code == 2
     assert "expected a CUDA device" in said.err
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(study):
+    (study.parent / "nets.py").write_text(
+        "import pathlib, time\n"
+        "def slow(*args, **kwargs):\n"
+        "    pathlib.Path('begun').touch()\n"
+        "    time.sleep(60)\n"
+    )
+    factory = 'stages.fit.model={factory: "nets:slow", kwargs: {}}'
+    program = "from curvflow.cli.app import main; main()"
+    arguments = [sys.executable, "-c", program, "run", str(study), "--set", factory]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        while not (study.parent / "begun").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert err == (
+        "curvflow: interrupted; finished tiles are kept, run again to go on\n"
+    )

@@ -52,6 +52,3 @@ def main() -> None:
         # The reader, `head` say, has seen enough; keep the interpreter from telling.
         sys.stderr.close()
         sys.exit(0)
-    except KeyboardInterrupt:
-        sys.stderr.write("curvflow: interrupted; every finished tile is kept\n")
-        sys.exit(130)

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from curvflow.cli.arguments import Overrides, Profile, RunNumber, StoreUrl, StudyPath
+from curvflow.cli.arguments import (
+    Overrides,
+    Profile,
+    RunNumber,
+    StoreUrl,
+    StudyPath,
+    Variables,
+)
 
 
 def command(
@@ -17,6 +24,7 @@ def command(
         Path, typer.Option("-o", "--output", help="FILE.nc, .zarr, .csv or .parquet")
     ],
     *,
+    variables: Variables = None,
     run: RunNumber = None,
     store: StoreUrl = None,
     profile: Profile = None,
@@ -30,5 +38,8 @@ def command(
     results = open_results(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
-    export(results, stage, output)
+    left_out = export(results, stage, output, variables)
+    if left_out:
+        names = ", ".join(left_out)
+        typer.echo(f"left out: {names}; name them with --variable", err=True)
     typer.echo(str(output))

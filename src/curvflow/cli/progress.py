@@ -31,7 +31,13 @@ class Warnings(Unwatched):
 
     def warn(self, message: str) -> None:
         """Tell what will be computed again."""
-        self._console.print(f"curvflow: {message}", style="yellow", highlight=False)
+        self._console.print(
+            f"curvflow: {message}",
+            style="yellow",
+            highlight=False,
+            markup=False,  # node names have brackets
+            soft_wrap=True,
+        )
 
 
 class Bars(Warnings):

@@ -15,6 +15,8 @@ from curvflow.cli.arguments import (
     print_json,
 )
 
+INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
+
 
 def command(
     study: StudyPath,
@@ -39,14 +41,19 @@ def command(
     from curvflow.flows.run import run_json
     from curvflow.schemas.options import RunOptions
 
-    results = run(
-        study,
-        store=store,
-        profile=profile,
-        overrides=overrides or (),
-        options=RunOptions(device=device, num_threads=threads),
-        observer=watch(),
-    )
+    try:
+        results = run(
+            study,
+            store=store,
+            profile=profile,
+            overrides=overrides or (),
+            options=RunOptions(device=device, num_threads=threads),
+            observer=watch(),
+        )
+    except KeyboardInterrupt:
+        # Caught here, since typer would end the command without a word.
+        typer.echo(INTERRUPTED, err=True)
+        raise typer.Exit(130) from None
     assert results.run is not None
     if as_json:
         print_json(run_json(results.run))

@@ -13,14 +13,17 @@ from curvflow.cli.arguments import (
     RunNumber,
     StoreUrl,
     StudyPath,
+    Variables,
     Where,
     labels,
     print_json,
 )
+from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.results import Results
 
+STATUSES = ("ok", "diverged", "failed", "missing")
 STAGE = typer.Argument(help="name of the stage; all of them by default")
 
 
@@ -29,10 +32,7 @@ def command(
     stage: Annotated[str | None, STAGE] = None,
     *,
     where: Where = None,
-    variables: Annotated[
-        list[str] | None,
-        typer.Option("--variable", help="show this variable; repeatable"),
-    ] = None,
+    variables: Variables = None,
     run: RunNumber = None,
     store: StoreUrl = None,
     profile: Profile = None,
@@ -44,11 +44,13 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import open as open_results
 
+    if as_json and as_csv:
+        raise RequestError("show: expected --json or --csv, got both. Leave one out.")
     results = open_results(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
     if stage is None:
-        typer.echo(_overview(results))
+        _print_overview(results, as_json=as_json)
         return
     rows = results.records(stage, where=labels(where), variables=variables)
     if as_json:
@@ -64,13 +66,19 @@ def command(
         typer.echo(render(rows, units))
 
 
-def _overview(results: Results) -> str:
+def _print_overview(results: Results, *, as_json: bool) -> None:
     """List the stages with their dims and how many nodes have results."""
-    lines = []
-    for stage in results:
-        view = results.view(stage)
-        counts = view.counts()
+    views = {stage: results.view(stage) for stage in results}
+    if as_json:
+        print_json(
+            {
+                stage: {"kind": view.use, "dims": list(view.dims)}
+                | {status: view.counts()[status] for status in STATUSES}
+                for stage, view in views.items()
+            }
+        )
+        return
+    for stage, view in views.items():
         dims = ", ".join(view.dims) or "no axes"
-        states = ", ".join(f"{n} {status}" for status, n in counts.items())
-        lines.append(f"{stage:<16} {view.kind.name:<22} {dims:<20} {states}")
-    return "\n".join(lines)
+        states = ", ".join(f"{n} {status}" for status, n in view.counts().items())
+        typer.echo(f"{stage:<16} {view.use:<22} {dims:<20} {states}")
