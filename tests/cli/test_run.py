@@ -81,8 +81,18 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
     factory = 'stages.fit.model={factory: "nets:broken", kwargs: {}}'
     said = curvflow("run", study, "--set", factory)
     assert said.code == 1
-    assert "failed: fit[seed=0,rule=sgd]: " in said.out
-    assert "no net today" in said.out
+    lines = said.out.splitlines()
+    (line,) = [line for line in lines if line.startswith("failed: ")]
+    assert line.startswith("failed: fit[seed=0,rule=sgd] and 3 more: ")
+    assert "no net today" in line
+    assert "`curvflow why STUDY 'STAGE[axis=value]'` prints the traceback" in lines
+    cells = {words[0]: words[1:] for words in map(str.split, lines) if words}
+    assert cells["stage"] == ["executed", "cached", "diverged", "failed", "blocked"]
+    assert cells["data"] == ["1", "0", "0", "0", "0"]
+    assert cells["fit"] == ["0", "0", "0", "4", "0"]
+    assert cells["trace"] == ["0", "0", "0", "0", "4"]
+    why = curvflow("why", study, "fit[seed=0,rule=sgd]", "--set", factory)
+    assert "Traceback (most recent call last)" in why.out
 
 
 @pytest.mark.parametrize(

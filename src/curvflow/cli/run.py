@@ -58,6 +58,7 @@ def command(
     if as_json:
         print_json(run_json(results.run))
     else:
-        typer.echo(run_summary(results.run, results.files))
+        totals = {stage: len(results.view(stage).points) for stage in results}
+        typer.echo(run_summary(results.run, results.files, totals))
     if results.run.failures:
         raise typer.Exit(1)

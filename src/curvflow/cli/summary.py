@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from curvflow.schemas.receipts import RunRecord
+
+# A blocked node has no result since something before it has none.
+COLUMNS = ("executed", "cached", "diverged", "failed", "blocked")
 
 
 def plan_summary(plan: Mapping[str, Any]) -> str:
@@ -35,21 +39,25 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run_summary(run: RunRecord, files: Sequence[Path]) -> str:
+def run_summary(
+    run: RunRecord, files: Sequence[Path], totals: Mapping[str, int]
+) -> str:
     """Lay out what a run did: a line per stage, failures, and the files it left.
 
     Args:
         run: the run's record.
         files: tables and figures.
+        totals: number of nodes per stage.
 
     Returns:
         Several lines.
     """
-    columns = ("executed", "cached", "diverged", "failed")
-    lines = [f"{'stage':<24}" + "".join(f"{name:>10}" for name in columns)]
-    for stage in run.counts["executed"]:
-        counts = "".join(f"{run.counts[name][stage]:>10}" for name in columns)
-        lines.append(f"{stage:<24}{counts}")
+    lines = [f"{'stage':<24}" + "".join(f"{name:>10}" for name in COLUMNS)]
+    for stage, total in totals.items():
+        counts = {name: run.counts[name][stage] for name in COLUMNS[:-1]}
+        reached = counts["executed"] + counts["cached"] + counts["failed"]
+        cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
+        lines.append(f"{stage:<24}{cells}")
     lines += _failures(run)
     executed = sum(run.counts["executed"].values())
     lines.append(
@@ -61,13 +69,19 @@ def run_summary(run: RunRecord, files: Sequence[Path]) -> str:
 
 
 def _failures(run: RunRecord) -> Iterator[str]:
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for failure in run.failures:
         inside = ",".join(
             f"{axis}={label}" for axis, label in failure["coords"].items()
         )
         error = " ".join(str(failure["error"]).split())
         node = f"{failure['stage']}[{inside}]" if inside else failure["stage"]
-        yield textwrap.shorten(f"failed: {node}: {error}", 200)
+        alike[failure["stage"], error].append(node)
+    for (_, error), nodes in alike.items():
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        yield textwrap.shorten(f"failed: {nodes[0]}{more}: {error}", 200)
+    if alike:
+        yield "`curvflow why STUDY 'STAGE[axis=value]'` prints the traceback"
 
 
 def _near(path: Path) -> Path:
