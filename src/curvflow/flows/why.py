@@ -102,7 +102,7 @@ def _answer(plan: Plan, node: Node) -> Answer:
     earlier = None if node.state == "cached" else plan.causes.nearest(node)
     return Answer(
         stage=node.stage,
-        coords=plan.graph.coords(node),
+        coords=node.coords,
         state=node.state,
         causes=tuple(plan.causes.of(node)),
         key=node.key,
