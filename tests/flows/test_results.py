@@ -182,6 +182,13 @@ def test_reading_is_lazy_and_verified(study):
     assert curvflow.run(study).run.counts["executed"]["last"] > 0
 
 
+def test_failures_are_told_of_where_nobody_watches(study, caplog):
+    results = curvflow.run(study, overrides=["axes.seed=[1, 13]"])
+    assert "2 nodes failed" in caplog.text
+    assert "2 nodes failed" in repr(results)
+    assert (results["fit"]["status"].sel(seed=13) == "failed").all()
+
+
 def test_unknown_stages_and_runs_are_named(study):
     results = curvflow.run(study)
     with pytest.raises(UnknownNameError, match=r"no stage 'fitt'.*'fit'"):

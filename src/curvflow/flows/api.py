@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,6 +62,9 @@ def _run(
     report = run_study(
         opened.study, opened.store, opened.files, options=options, observer=observer
     )
+    if report.record.failures and observer is None:
+        told = "%d nodes failed; results.run.failures holds their tracebacks"
+        logging.getLogger("curvflow").warning(told, len(report.record.failures))
     views = plan_views(report.plan, report.record.failures)
     written = write_outputs(views, opened.store, opened.folder)
     return Results(opened.study.name, views, opened.store, report.record, written)
