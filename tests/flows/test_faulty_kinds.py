@@ -65,7 +65,10 @@ def failures(store):
         ({"value": np.zeros(3)}, "with the dimensions (), got an array of shape (3,)"),
         ({"value": 3}, "expected value of float64, got int64"),
         ({"value": 1.0, "other": 2.0}, "expected declared variables, got 'other'"),
-        (Outcome({"value": 1.0}), "expected value as an array, got float"),
+        (
+            Outcome({"value": 1.0}),  # type: ignore[dict-item] # wrong on purpose
+            "expected value as an array, got float",
+        ),
     ],
     ids=["nothing", "lacking", "shape", "type", "undeclared", "no array"],
 )
