@@ -14,6 +14,7 @@ from curvflow.flows.graph import Graph, State
 from curvflow.flows.lookup import compare
 from curvflow.schemas.study import Study
 from curvflow.stores.base import Index, Store
+from curvflow.stores.log import without_collection
 
 
 @dataclass
@@ -66,11 +67,12 @@ def make_plan(study: Study, store: Store, files: SourceFiles) -> Plan:
         StudyError: the study asks for something that cannot be done, or a file that
             it names holds what its kind cannot use.
     """
-    graph = expand(study, files)
-    index = store.index()
-    plan = Plan(graph, index, Causes(graph, index))
-    for nodes in graph.nodes.values():
-        compare(nodes, index)
+    with without_collection():
+        graph = expand(study, files)
+        index = store.index()
+        plan = Plan(graph, index, Causes(graph, index))
+        for nodes in graph.nodes.values():
+            compare(nodes, index)
     strike_lost(graph, store)
     check_files(graph, files)
     return plan
