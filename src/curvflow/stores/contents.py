@@ -97,4 +97,4 @@ def corrupt_payload(payload: str, slot: int | None, what: str) -> CorruptPayload
         The error, to be raised.
     """
     where = f"payload {payload[:12]}" + ("" if slot is None else f", slot {slot}")
-    return CorruptPayloadError(f"{where}: {what}. The next run computes it again.")
+    return CorruptPayloadError(f"{where}: {what.rstrip('.')}")
