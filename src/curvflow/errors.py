@@ -9,6 +9,9 @@ CurvflowError
 │   ├── CorruptPayloadError   a payload is missing, torn or foreign: a miss
 │   └── StoreFormatError      written by a newer curvflow, or not a store
 └── NotEncodableError         a value has no canonical form
+
+Two more never leave their package and so live there: `LostInputError` in
+`flows/compute.py`, which carries a receipt, and `TornEntryError` in `stores/entries.py`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Unwatched:
         """Ignore the progress."""
 
     def warn(self, message: str) -> None:
-        """Ignore the warning; it stands in the run's journal."""
+        """Ignore the warning; what was struck off stands in the store's log."""
 
     def end(self) -> None:
         """Ignore the end."""

@@ -150,7 +150,7 @@ def action_key(
         version: its declared version.
         params: plain parameters, see `form`, or their canonical form.
         inputs: per input the digest of what is taken, or a list of
-            `[stage, coords, digest]` where results are reduced.
+            `[stage, coords, status, digest]` where results are reduced.
 
     Returns:
         64 hexadecimal digits.
