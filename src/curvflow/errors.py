@@ -10,8 +10,8 @@ CurvflowError
 │   └── StoreFormatError      written by a newer curvflow, or not a store
 └── NotEncodableError         a value has no canonical form
 
-Two more never leave their package and so live there: `LostInputError` in
-`flows/compute.py`, which carries a receipt, and `TornEntryError` in `stores/entries.py`.
+Two more never leave their package and so live there: `LostInputError`, which carries a
+receipt, in `flows/compute.py`, and `TornEntryError` in `stores/entries.py`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Unwatched:
         """Ignore the progress."""
 
     def warn(self, message: str) -> None:
-        """Ignore the warning; what was struck off stands in the store's log."""
+        """Ignore the warning; the store's log tells what was struck off."""
 
     def end(self) -> None:
         """Ignore the end."""
