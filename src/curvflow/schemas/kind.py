@@ -49,6 +49,10 @@ class Kind:
             InputError with `expected ..., got ...`.
         vectorised: computes its tile in one program; else node by node.
         home: `module:name` of a user's kind, told apart from others of its name.
+        loads: dotted parameter path to package: the module of that package named by the
+            parameter's value, or `factory` if the path has none, runs as well.
+        carries: parameter paths, each with its subtree, whose code runs again wherever
+            the result is taken as Weights: whoever measures a network computes it.
     """
 
     name: str
@@ -65,6 +69,8 @@ class Kind:
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
     vectorised: bool = True
     home: str = ""
+    loads: Mapping[str, str] = field(default_factory=dict)
+    carries: tuple[str, ...] = ()
 
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""

@@ -158,4 +158,6 @@ KIND = Kind(
     inputs={"data": Input(Data)},
     varying=("seed", "rule"),
     checkpoints=kept_epochs,
+    loads={"rule.rule": "curvflow.tasks.rules", "model.kind": "curvflow.tasks.models"},
+    carries=("model",),
 )
