@@ -55,6 +55,18 @@ class NotEncodableError(CurvflowError):
     """A value has no canonical form and so cannot enter a key."""
 
 
+class Stopped(KeyboardInterrupt):  # an end, not an error
+    """The run was asked to end, and what can be kept is kept.
+
+    No `Exception`, so that no handler of errors takes it for one.
+    """
+
+    def __init__(self, signal: int) -> None:
+        """Say which signal asked for it."""
+        super().__init__(f"stopped by signal {signal}")
+        self.signal = signal
+
+
 @dataclass(frozen=True)
 class Place:
     """Where in a study file a value stands; line and column count from 1."""

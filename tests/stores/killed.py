@@ -12,7 +12,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from curvflow.stores import local, packs
+from curvflow.stores import packs, payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from tests.stores.contract import arrays_of, begin, end, publish
@@ -78,7 +78,7 @@ def prepare(folder, scenario):
 
 def main(folder, scenario):
     assert packs, "loaded before the first fork, or each child would load zarr"
-    local.ZIP_BYTES = 1 << 20 if scenario in ("zip", "without links") else -1
+    payloads.ZIP_BYTES = 1 << 20 if scenario in ("zip", "without links") else -1
     for point in count():
         child = os.fork()
         if child == 0:

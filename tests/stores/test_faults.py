@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.stores import local
+from curvflow.stores import payloads
 from curvflow.stores.contents import payload_id
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
@@ -59,7 +59,7 @@ def assert_sound(folder):
         store.read(receipt, list(receipt.parts))
     for path in payload_files(folder):
         name = path.name.partition(".")[0]
-        assert payload_id(store._open(name).everything()) == name
+        assert payload_id(store._payloads.open(name).everything()) == name
     return index
 
 
@@ -105,7 +105,7 @@ def test_power_lost_at_any_point_leaves_a_store_that_is_sound(
     def unlinkable(*_):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr(local, "ZIP_BYTES", limit)
+    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
     if not links:
         monkeypatch.setattr(Disk, "link", unlinkable)
         monkeypatch.setattr(Recorded, "link", unlinkable)
@@ -195,7 +195,7 @@ class Full(Disk):
 def test_a_full_disk_is_named_with_what_is_needed_and_leaves_nothing_half_done(
     tmp_path, monkeypatch, limit, number
 ):
-    monkeypatch.setattr(local, "ZIP_BYTES", limit)
+    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
     for writes in range(20):
         folder = tmp_path / str(writes)
         kept = publish(LocalStore(folder), arrays_of(0), ["a"])
@@ -307,7 +307,7 @@ class StoresAgree(RuleBasedStateMachine):
     def lose_and_write_again(self, data, is_whole):
         receipt = self.live[data.draw(st.sampled_from(sorted(self.live)))]
         (path,) = Path(self.local.location).glob(f"payloads/*/{receipt.payload}.*")
-        arrays = self.local._open(receipt.payload).everything()
+        arrays = self.local._payloads.open(receipt.payload).everything()
         Disk().remove(path) if is_whole else path.write_bytes(path.read_bytes()[:-30])
         del self.memory._payloads[receipt.payload]
         self.local = LocalStore(Path(self.local.location))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import RequestError, StoreError, StoreFormatError
-from curvflow.stores import local
+from curvflow.stores import payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
@@ -45,7 +45,7 @@ class TestLocalStoreOfLargePayloads(TestLocalStore):
 
     @pytest.fixture(autouse=True)
     def _folders_only(self, monkeypatch):
-        monkeypatch.setattr(local, "ZIP_BYTES", -1)
+        monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
 
 
 class TestLocalStoreWithoutHardLinks(TestLocalStore):
@@ -203,7 +203,7 @@ def test_opening_and_reading_the_log_import_neither_zarr_nor_xarray(tmp_path):
 
 
 def test_a_good_folder_of_the_same_content_is_left_in_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "ZIP_BYTES", -1)
+    monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
     store = open_store(tmp_path, create=True)
     name = store.write_payload(arrays_of())
     place = payload_path(store, name).stat().st_ino
@@ -213,7 +213,7 @@ def test_a_good_folder_of_the_same_content_is_left_in_place(tmp_path, monkeypatc
 
 
 def test_payloads_above_the_limit_become_folders_of_few_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "ZIP_BYTES", 1000)
+    monkeypatch.setattr(payloads, "ZIP_BYTES", 1000)
     store = open_store(tmp_path, create=True)
     small = store.write_payload({"x": np.zeros((5, 25))})
     large = store.write_payload({"x": np.zeros((5, 26))})

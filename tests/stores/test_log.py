@@ -117,7 +117,7 @@ def test_other_files_among_the_commits_do_no_harm(tmp_path):
     assert LocalStore(tmp_path).index().number == 1
 
 
-@pytest.mark.parametrize("changes", [{"format": 2}, {"type": "settled"}])
+@pytest.mark.parametrize("changes", [{"format": 2}, {"type": "imagined"}])
 def test_an_entry_of_a_newer_curvflow_is_refused_rather_than_skipped(tmp_path, changes):
     store_of(tmp_path, count=1)
     entry = {"type": "retired", "keys": ["k0"], "reason": ""} | changes

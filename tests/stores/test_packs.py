@@ -7,7 +7,7 @@ import pytest
 import zarr
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.stores import local, packs
+from curvflow.stores import packs, payloads
 from curvflow.stores.contents import payload_id
 from curvflow.stores.local import LocalStore
 from curvflow.stores.packs import Pack, entries, zipped
@@ -106,12 +106,12 @@ def test_large_variables_are_never_read_whole(tmp_path, monkeypatch):
 
 
 def test_no_more_than_a_few_payloads_stay_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "OPEN_PACKS", 2)
+    monkeypatch.setattr(payloads, "OPEN_PACKS", 2)
     store = LocalStore(tmp_path)
     names = [store.write_payload(arrays_of(seed)) for seed in range(4)]
     for name in names:
         store.layout(name)
-    assert store._open.cache_info().currsize == 2
+    assert store._payloads.open.cache_info().currsize == 2
 
 
 def damaged(data, position, flip):
@@ -137,7 +137,7 @@ def check(store, receipts, arrays):
 def test_a_flipped_byte_anywhere_is_a_miss_or_harmless(
     tmp_path, monkeypatch, limit, flip
 ):
-    monkeypatch.setattr(local, "ZIP_BYTES", limit)
+    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
     store = LocalStore(tmp_path)
     arrays = arrays_of(nodes=2) | {"word": np.array(["sgd", "metric"])}
     receipts = publish(store, arrays, ["a", "b"])
@@ -219,7 +219,7 @@ def test_a_deleted_chunk_of_a_diverged_part_is_a_miss(tmp_path):
 
 @pytest.mark.parametrize("lost", ["x/c/0/0", "x/zarr.json", "zarr.json"])
 def test_a_deleted_file_of_a_folder_is_a_miss(tmp_path, monkeypatch, lost):
-    monkeypatch.setattr(local, "ZIP_BYTES", -1)
+    monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
     store = LocalStore(tmp_path)
     (receipt,) = publish(store, {"x": np.zeros((3, 2))}, "a")
     (path,) = (tmp_path / "payloads").rglob(f"*.zarr/{lost}")

@@ -37,6 +37,8 @@ class Receipt:
         seconds: this node's share of the tile's time.
         width: number of members computed together.
         device: where it was computed.
+        code: fingerprint of the code that computed it; empty if it is not known.
+        run: log number at which the run that computed it began; 0 if not known.
     """
 
     key: str
@@ -55,6 +57,8 @@ class Receipt:
     seconds: float = 0.0
     width: int = 1
     device: str = "cpu"
+    code: str = ""
+    run: int = 0
 
 
 def part_digests(outputs: Sequence[Variable], outcome: Outcome) -> dict[str, str]:
@@ -128,7 +132,54 @@ class RunRecord:
 
     @property
     def status(self) -> str:
-        """`done`, `failed` (some nodes), or `interrupted`."""
+        """`done`, `failed` (some nodes), or `interrupted`, if it is not at work yet."""
         if self.ended is None:
             return "interrupted"
         return "failed" if self.failures else "done"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRecord:
+    """The code that computed results, as the log remembers it.
+
+    Attributes:
+        kind: name of the kind.
+        version: version of the kind that was declared then.
+        definitions: digest of each function, class or constant reached, by its name.
+    """
+
+    kind: str
+    version: int
+    definitions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A person's word that changed code means the same as before.
+
+    Attributes:
+        kind: name of the kind.
+        pairs: fingerprints before and after, of each node concerned.
+        reason: why.
+        evidence: what a re-run of a sample has shown; empty if none was asked for.
+    """
+
+    kind: str
+    pairs: Sequence[Sequence[str]]
+    reason: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A run whose results collection leaves alone.
+
+    Attributes:
+        name: of the pin.
+        begun: log number at which the run began.
+        reason: why it is kept.
+    """
+
+    name: str
+    begun: int
+    reason: str

@@ -12,7 +12,14 @@ import numpy as np
 
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.receipts import (
+    CodeRecord,
+    Pin,
+    Receipt,
+    RunRecord,
+    Settlement,
+)
+from curvflow.stores.claims import Claims
 
 
 @dataclass
@@ -25,12 +32,39 @@ class Index:
             its entry is retired.
         runs: runs in the order they began.
         rows: every receipt ever committed, by (log number, row).
+        retired: why a key's earlier receipt no longer stands.
+        evicted: payloads that collection has removed; their receipts stand.
+        codes: the code that computed results, by fingerprint.
+        settlements: changed code that was accepted as meaning the same, in order.
+        pins: runs whose results collection leaves alone, by name.
+        void: numbers of torn or lost entries.
     """
 
     number: int = 0
     receipts: dict[str, Receipt] = field(default_factory=dict)
     runs: list[RunRecord] = field(default_factory=list)
     rows: dict[tuple[int, int], Receipt] = field(default_factory=dict)
+    retired: dict[str, str] = field(default_factory=dict)
+    evicted: set[str] = field(default_factory=set)
+    codes: dict[str, CodeRecord] = field(default_factory=dict)
+    settlements: list[Settlement] = field(default_factory=list)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    void: list[int] = field(default_factory=list)
+
+    def copy(self) -> Index:
+        """Return an index that later commits leave as it is."""
+        return Index(
+            self.number,
+            dict(self.receipts),
+            list(self.runs),
+            dict(self.rows),
+            dict(self.retired),
+            set(self.evicted),
+            dict(self.codes),
+            list(self.settlements),
+            dict(self.pins),
+            list(self.void),
+        )
 
 
 @dataclass(frozen=True)
@@ -54,6 +88,7 @@ class Store(ABC):
     """
 
     location: str
+    claims: Claims
 
     @abstractmethod
     def index(self, as_of: int | None = None) -> Index:
@@ -189,6 +224,62 @@ class Store(ABC):
         tables: Mapping[str, Any],
     ) -> RunRecord:
         """Append an entry that a run has ended, with its counts and results."""
+
+    @abstractmethod
+    def record_codes(self, codes: Mapping[str, CodeRecord]) -> None:
+        """Append an entry that says what these fingerprints stand for."""
+
+    @abstractmethod
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Append an entry that changed code was accepted."""
+
+    @abstractmethod
+    def evict(self, payloads: Sequence[str], reason: str) -> int:
+        """Append an entry that payloads are removed while their receipts stand.
+
+        Args:
+            payloads: their ids.
+            reason: why they go.
+
+        Returns:
+            The entry's number.
+        """
+
+    @abstractmethod
+    def pin(self, pin: Pin) -> None:
+        """Append an entry that a run's results are to be kept; replaces that name."""
+
+    @abstractmethod
+    def unpin(self, name: str) -> None:
+        """Append an entry that a pin no longer holds."""
+
+    @abstractmethod
+    def beat(self, run: RunRecord, sign: Mapping[str, Any]) -> None:
+        """Replace a run's sign of life."""
+
+    @abstractmethod
+    def beats(self) -> dict[int, dict[str, Any]]:
+        """Return the latest sign of life of each run, by the number it began at."""
+
+    @abstractmethod
+    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+        """Replace what a tile in work has so far; durable when this returns.
+
+        Args:
+            name: of the tile, digits and letters alone.
+            arrays: variable to array, of any shapes.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+
+    @abstractmethod
+    def partial(self, name: str) -> dict[str, Array] | None:
+        """Return what a tile had so far; None if there is nothing, or it is torn."""
+
+    @abstractmethod
+    def drop_partial(self, name: str) -> None:
+        """Remove what a tile had so far, if there is any."""
 
     @abstractmethod
     def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:

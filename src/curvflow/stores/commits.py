@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -36,6 +36,12 @@ class Commits(Protocol):
             Whether the number is ours; else another has taken it.
         """
 
+    def replace(self, number: int, data: bytes) -> None:
+        """Put an entry in place of one that is torn or lost, durably."""
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove entries; never those of a log that is somebody's truth."""
+
 
 class MemoryCommits:
     """Entries in a dictionary; creation is atomic among threads."""
@@ -45,7 +51,7 @@ class MemoryCommits:
 
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
-        return list(range(number + 1, len(self._entries) + 1))
+        return sorted(taken for taken in self._entries if taken > number)
 
     def read(self, number: int) -> bytes:
         """Return one entry."""
@@ -63,6 +69,15 @@ class MemoryCommits:
         """
         return self._entries.setdefault(number, data) is data
 
+    def replace(self, number: int, data: bytes) -> None:
+        """Put an entry in place of one that is torn or lost."""
+        self._entries[number] = data
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove entries."""
+        for number in numbers:
+            self._entries.pop(number, None)
+
 
 class LocalCommits:
     """Entries as files, `0000000001.json` and so on.
@@ -75,7 +90,13 @@ class LocalCommits:
     """
 
     def __init__(
-        self, disk: Disk, folder: Path, tmp: Path, prepare: Callable[[], None]
+        self,
+        disk: Disk,
+        folder: Path,
+        tmp: Path,
+        *,
+        prepare: Callable[[], None],
+        durable: bool = True,
     ) -> None:
         """Bind the log to its folders.
 
@@ -84,9 +105,10 @@ class LocalCommits:
             folder: of the entries.
             tmp: on the same file system; for what is not finished.
             prepare: makes both folders, if they are missing.
+            durable: whether entries outlive a loss of power.
         """
         self._disk, self._folder, self._tmp = disk, folder, tmp
-        self._prepare = prepare
+        self._prepare, self._durable = prepare, durable
 
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
@@ -129,13 +151,46 @@ class LocalCommits:
         with explained(self._path(number), len(data)):
             try:
                 self._disk.write(written, data)
-                self._disk.flush(written)
+                self._flush(written)
                 if not self._publish(written, self._path(number)):
                     return False
-                self._disk.flush(self._folder)
+                self._flush(self._folder)
                 return True
             finally:
                 self._disk.remove(written)
+
+    def replace(self, number: int, data: bytes) -> None:
+        """Put an entry in place of one that is torn or lost, durably.
+
+        Args:
+            number: its number.
+            data: all of it.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        target, written = self._path(number), self._tmp / f"commit-{uuid4().hex}"
+        self._prepare()
+        with explained(target, len(data)):
+            try:
+                self._disk.write(written, data)
+                self._flush(written)
+                if target.is_dir():
+                    self._disk.remove(target)
+                self._disk.rename(written, target)
+                self._flush(self._folder)
+            finally:
+                self._disk.remove(written)
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove entries."""
+        for number in numbers:
+            with explained(self._path(number)):
+                self._disk.remove(self._path(number))
+
+    def _flush(self, path: Path) -> None:
+        if self._durable:
+            self._disk.flush(path)
 
     def _publish(self, written: Path, target: Path) -> bool:
         try:

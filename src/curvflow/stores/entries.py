@@ -12,7 +12,21 @@ from curvflow.errors import CurvflowError, StoreFormatError
 from curvflow.schemas.receipts import Receipt
 
 FORMAT = 1
-TYPES = ("receipts", "retired", "run-begun", "run-ended")
+TYPES = (
+    "receipts",
+    "retired",
+    "run-begun",
+    "run-ended",
+    "code",
+    "settled",
+    "evicted",
+    "pinned",
+    "unpinned",
+    "void",
+    # In the log of claims:
+    "claimed",
+    "released",
+)
 
 Entry = Mapping[str, Any]
 

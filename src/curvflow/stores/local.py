@@ -4,41 +4,35 @@ FORMAT                      what this folder is
 commits/0000000001.json     the log
 payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
 runs/<log number>.ndjson    the journal of the run that began there
+runs/<log number>.beat      its sign of life
+claims/0000000001.json      which run is at work on what
+partials/<tile>.zarr.zip    what a long tile has so far
 tmp/                        never looked at
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from curvflow.errors import CorruptPayloadError, StoreFormatError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Layout
+from curvflow.stores.claims import Claims
 from curvflow.stores.commits import LocalCommits
-from curvflow.stores.contents import corrupt_payload, payload_id, read_parts
+from curvflow.stores.contents import read_parts
 from curvflow.stores.files import Disk, explained
 from curvflow.stores.log import Log
 from curvflow.stores.logged import LoggedStore
-
-if TYPE_CHECKING:
-    from curvflow.stores.packs import Pack
+from curvflow.stores.payloads import Payloads
 
 FORMAT = 1
-FOLDERS = ("commits", "payloads", "runs", "tmp")
-# Payloads of more bytes than this become a sharded folder. Up to here both take the
-# same time, and one file is easier on file systems; 500 MB took 3 to 4 s as a zip,
-# which is held in memory three times, and 1.5 s as a folder (benchmarks/payloads.py).
-ZIP_BYTES = 64 << 20
-# Payloads kept open; each holds a file and at most its small variables.
-OPEN_PACKS = 32
-SUFFIXES = (".zarr.zip", ".zarr")
+FOLDERS = ("commits", "payloads", "runs", "claims", "partials", "tmp")
 
 
 class LocalStore(LoggedStore):
@@ -64,8 +58,17 @@ class LocalStore(LoggedStore):
         commits = LocalCommits(
             self._disk, folder / "commits", folder / "tmp", prepare=self.make
         )
-        super().__init__(str(folder), Log(commits, str(folder)))
-        self._open = lru_cache(maxsize=OPEN_PACKS)(self._opened)
+        claims = LocalCommits(
+            self._disk,
+            folder / "claims",
+            folder / "tmp",
+            prepare=self.make,
+            durable=False,
+        )
+        super().__init__(str(folder), Log(commits, str(folder)), Claims(claims))
+        self._payloads = Payloads(
+            folder / "payloads", self._disk, scratch=self._scratch
+        )
 
     def make(self) -> None:
         """Make the folders and the FORMAT file, where they are missing.
@@ -104,61 +107,7 @@ class LocalStore(LoggedStore):
             StoreError: the payload cannot be written, the disk being full, say.
         """
         self.make()
-        name = payload_id(arrays)
-        size = sum(array.nbytes for array in arrays.values())
-        kind, write = (
-            (".zarr.zip", self._write_zip)
-            if size <= ZIP_BYTES
-            else (".zarr", self._write_folder)
-        )
-        target = self._payload_path(name, kind)
-        written = self._scratch("payload")
-        with explained(target, size):
-            try:
-                write(written, arrays)
-                self._disk.make_folder(target.parent)
-                self._replace(written, target, name)
-                self._disk.flush(target.parent)
-                self._disk.flush(target.parent.parent)
-            finally:
-                self._disk.remove(written)
-        return name
-
-    def _write_zip(self, written: Path, arrays: Mapping[str, Array]) -> None:
-        from curvflow.stores.packs import zipped  # planning needs no zarr
-
-        self._disk.write(written, zipped(arrays))
-        self._disk.flush(written)
-
-    def _write_folder(self, written: Path, arrays: Mapping[str, Array]) -> None:
-        from curvflow.stores.packs import entries  # planning needs no zarr
-
-        folders = {written}
-        for entry, data in entries(arrays, sharded=True):
-            path = written / entry
-            self._disk.make_folder(path.parent)
-            self._disk.write(path, data)
-            self._disk.flush(path)
-            folders.update(p for p in path.parents if p.is_relative_to(written))
-        for folder in sorted(folders, reverse=True):
-            self._disk.flush(folder)
-
-    def _replace(self, written: Path, target: Path, name: str) -> None:
-        """Publish a payload, in place of a corrupt one of the same name if need be."""
-        if target.exists():
-            self._open.cache_clear()
-        if target.is_dir():
-            # A folder cannot be replaced in one step, so a good one is left alone.
-            if self._is_intact(name):
-                return
-            self._disk.rename(target, self._scratch("corrupt"))
-        self._disk.rename(written, target)
-
-    def _is_intact(self, name: str) -> bool:
-        try:
-            return payload_id(self._open(name).everything()) == name
-        except CorruptPayloadError:
-            return False
+        return self._payloads.write(arrays)
 
     def present(self, payloads: Iterable[str]) -> set[str]:
         """Return those payloads that exist; each folder they are in is listed once.
@@ -172,16 +121,7 @@ class LocalStore(LoggedStore):
         Raises:
             StoreError: a folder cannot be read.
         """
-        wanted = defaultdict(set)
-        for name in payloads:
-            wanted[name[:2]].add(name)
-        found: set[str] = set()
-        for prefix, names in wanted.items():
-            folder = self._folder / "payloads" / prefix
-            with explained(folder):
-                listed = {p.name for p in folder.iterdir()} if folder.is_dir() else ()
-            found |= names & {file.partition(".")[0] for file in listed}
-        return found
+        return self._payloads.present(payloads)
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
         """Return the variables of a payload, read from its metadata alone.
@@ -195,7 +135,7 @@ class LocalStore(LoggedStore):
         Raises:
             CorruptPayloadError: the payload is missing or its metadata are torn.
         """
-        return self._open(payload).layout()
+        return self._payloads.open(payload).layout()
 
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of one node's result and verify their digests.
@@ -214,22 +154,62 @@ class LocalStore(LoggedStore):
         """
 
         def fetch(variable: str) -> Array:
-            return self._open(str(receipt.payload)).node(variable, receipt.slot)
+            pack = self._payloads.open(str(receipt.payload))
+            return pack.node(variable, receipt.slot)
 
         try:
             return read_parts(receipt, parts, fetch)
         except CorruptPayloadError:
-            self._open.cache_clear()  # another run may heal it by then
+            self._payloads.open.cache_clear()  # another run may heal it by then
             raise
 
-    def _opened(self, payload: str) -> Pack:
-        from curvflow.stores.packs import Pack  # planning needs no zarr
+    def beat(self, run: RunRecord, sign: Mapping[str, Any]) -> None:
+        """Replace a run's sign of life."""
+        self._replace(self._journal(run, ".beat"), json.dumps(sign).encode())
 
-        for suffix in SUFFIXES:
-            path = self._payload_path(payload, suffix)
-            if path.exists():
-                return Pack(payload, path)
-        raise corrupt_payload(payload, None, "it is missing")
+    def beats(self) -> dict[int, dict[str, Any]]:
+        """Return the latest sign of life of each run, by the number it began at."""
+        signs = {}
+        for path in self._folder.glob("runs/*.beat"):
+            with suppress(FileNotFoundError):  # the run has ended meanwhile
+                if sign := _parsed(path.read_bytes()):
+                    signs[int(path.stem)] = sign
+        return signs
+
+    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+        """Replace what a tile in work has so far; durable when this returns."""
+        from curvflow.stores.packs import zipped_partial  # planning needs no zarr
+
+        path, data = self._partial(name), zipped_partial(arrays)
+        self._replace(path, data, flush=True)
+
+    def partial(self, name: str) -> dict[str, Array] | None:
+        """Return what a tile had so far; None if there is nothing, or it is torn."""
+        path = self._partial(name)
+        if not path.exists():
+            return None
+        from curvflow.stores.packs import read_partial  # planning needs no zarr
+
+        return read_partial(path)
+
+    def drop_partial(self, name: str) -> None:
+        """Remove what a tile had so far, if there is any."""
+        with explained(self._partial(name)):
+            self._disk.remove(self._partial(name))
+
+    def _replace(self, path: Path, data: bytes, *, flush: bool = False) -> None:
+        self.make()
+        written = self._scratch(path.suffix[1:])
+        with explained(path, len(data)):
+            try:
+                self._disk.write(written, data)
+                if flush:
+                    self._disk.flush(written)
+                self._disk.rename(written, path)
+                if flush:
+                    self._disk.flush(path.parent)
+            finally:
+                self._disk.remove(written)
 
     def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
         """Append one line to the run's journal; not part of the log's truth."""
@@ -245,11 +225,11 @@ class LocalStore(LoggedStore):
             text = path.read_bytes() if path.exists() else b""
         return [note for line in text.splitlines() if (note := _parsed(line))]
 
-    def _journal(self, run: RunRecord) -> Path:
-        return self._folder / "runs" / f"{run.begun:010}.ndjson"
+    def _journal(self, run: RunRecord, suffix: str = ".ndjson") -> Path:
+        return self._folder / "runs" / f"{run.begun:010}{suffix}"
 
-    def _payload_path(self, payload: str, suffix: str) -> Path:
-        return self._folder / "payloads" / payload[:2] / f"{payload}{suffix}"
+    def _partial(self, name: str) -> Path:
+        return self._folder / "partials" / f"{name}.zarr.zip"
 
     def _scratch(self, what: str) -> Path:
         return self._folder / "tmp" / f"{what}-{uuid4().hex}"

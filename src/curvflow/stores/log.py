@@ -18,7 +18,13 @@ from dataclasses import replace
 from typing import Any
 
 from curvflow.errors import StoreError
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.receipts import (
+    CodeRecord,
+    Pin,
+    Receipt,
+    RunRecord,
+    Settlement,
+)
 from curvflow.stores.base import Index
 from curvflow.stores.commits import Commits
 from curvflow.stores.entries import (
@@ -68,8 +74,7 @@ class Log:
             past = Index()
             self._read_into(past, range(1, as_of + 1))
             return past
-        now = self._index
-        return Index(now.number, dict(now.receipts), list(now.runs), dict(now.rows))
+        return self._index.copy()
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Append those receipts whose keys are not live, as one entry.
@@ -90,9 +95,7 @@ class Log:
 
         def build(index: Index) -> Entry | None:
             fresh = {one.key: one for one in reversed(receipts)}
-            live[:] = [
-                index.receipts.get(one.key) or fresh[one.key] for one in receipts
-            ]
+            live[:] = [_live(index, fresh[one.key]) for one in receipts]
             return _receipts_entry(receipts, live)
 
         self.append(build)
@@ -149,6 +152,7 @@ class Log:
             for number in wanted:
                 entry = self._read(number) if number in there else None
                 if entry is None:
+                    index.void.append(number)
                     self._report(number)
                 else:
                     FOLDS[entry["type"]](index, number, entry)
@@ -170,6 +174,17 @@ class Log:
                 number,
             )
             told.add(number)
+
+
+def _live(index: Index, fresh: Receipt) -> Receipt:
+    """Return the receipt that stands once `fresh` is committed."""
+    earlier = index.receipts.get(fresh.key)
+    return fresh if earlier is None or _restores(index, earlier, fresh) else earlier
+
+
+def _restores(index: Index, earlier: Receipt, fresh: Receipt) -> bool:
+    """Whether a result that collection has removed is there again, and the same."""
+    return earlier.payload in index.evicted and earlier.digest == fresh.digest
 
 
 def _receipts_entry(
@@ -207,9 +222,14 @@ def without_collection() -> Iterator[None]:
 
 
 def _fold_receipts(index: Index, number: int, entry: Entry) -> None:
+    restored: set[str | None] = set()
     for row, receipt in enumerate(unpack_receipts(entry)):
         index.rows[number, row] = receipt
-        index.receipts.setdefault(receipt.key, receipt)
+        live = index.receipts.setdefault(receipt.key, receipt)
+        if live is not receipt and _restores(index, live, receipt):
+            index.receipts[receipt.key] = receipt
+        restored.add(receipt.payload)
+    index.evicted.difference_update(restored)
 
 
 def _fold_retired(index: Index, _: int, entry: Entry) -> None:
@@ -218,6 +238,33 @@ def _fold_retired(index: Index, _: int, entry: Entry) -> None:
         live = index.receipts.get(key)
         if live is not None and payload in (None, live.payload):
             del index.receipts[key]
+            index.retired[key] = entry["reason"]
+
+
+def _fold_code(index: Index, _: int, entry: Entry) -> None:
+    for fingerprint, code in entry["codes"].items():
+        index.codes[fingerprint] = CodeRecord(**code)
+
+
+def _fold_settled(index: Index, _: int, entry: Entry) -> None:
+    index.settlements += [Settlement(**one) for one in entry["settlements"]]
+
+
+def _fold_evicted(index: Index, _: int, entry: Entry) -> None:
+    index.evicted.update(entry["payloads"])
+
+
+def _fold_pinned(index: Index, _: int, entry: Entry) -> None:
+    index.pins[entry["name"]] = Pin(entry["name"], entry["begun"], entry["reason"])
+
+
+def _fold_unpinned(index: Index, _: int, entry: Entry) -> None:
+    index.pins.pop(entry["name"], None)
+
+
+def _fold_void(index: Index, number: int, _: Entry) -> None:
+    """A torn entry that was told of, and replaced by word that it is void."""
+    index.void.append(number)
 
 
 def _fold_begun(index: Index, number: int, entry: Entry) -> None:
@@ -253,4 +300,10 @@ FOLDS: Mapping[str, Callable[[Index, int, Entry], None]] = {
     "retired": _fold_retired,
     "run-begun": _fold_begun,
     "run-ended": _fold_ended,
+    "code": _fold_code,
+    "settled": _fold_settled,
+    "evicted": _fold_evicted,
+    "pinned": _fold_pinned,
+    "unpinned": _fold_unpinned,
+    "void": _fold_void,
 }

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.receipts import (
+    CodeRecord,
+    Pin,
+    Receipt,
+    RunRecord,
+    Settlement,
+)
 from curvflow.stores.base import Index, Store
+from curvflow.stores.claims import Claims
 from curvflow.stores.log import Log
 
 
 class LoggedStore(Store):
     """Receipts and runs as entries of a log."""
 
-    def __init__(self, location: str, log: Log) -> None:
+    def __init__(self, location: str, log: Log, claims: Claims) -> None:
         """Bind the store to its log.
 
         Args:
             location: for messages.
             log: its commit log.
+            claims: which run is at work on what.
         """
-        self.location, self._log = location, log
+        self.location, self._log, self.claims = location, log, claims
 
     def index(self, as_of: int | None = None) -> Index:
         """Return what the log says, up to `as_of` if given; reads only what is new."""
@@ -37,6 +46,37 @@ class LoggedStore(Store):
         """Append an entry that these keys' receipts no longer stand."""
         entry = {"type": "retired", "keys": list(keys), "reason": reason}
         self._log.append(lambda _: entry | {"payload": payload})
+
+    def record_codes(self, codes: Mapping[str, CodeRecord]) -> None:
+        """Append an entry that says what these fingerprints stand for."""
+
+        def build(index: Index) -> dict[str, Any] | None:
+            fresh = {
+                fingerprint: asdict(code)
+                for fingerprint, code in codes.items()
+                if fingerprint not in index.codes
+            }
+            return {"type": "code", "codes": fresh} if fresh else None
+
+        self._log.append(build)
+
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Append an entry that changed code was accepted."""
+        entry = {"type": "settled", "settlements": [asdict(s) for s in settlements]}
+        self._log.append(lambda _: entry)
+
+    def evict(self, payloads: Sequence[str], reason: str) -> int:
+        """Return the number of an entry that payloads are removed."""
+        entry = {"type": "evicted", "payloads": list(payloads), "reason": reason}
+        return self._log.append(lambda _: entry)
+
+    def pin(self, pin: Pin) -> None:
+        """Append an entry that a run's results are to be kept."""
+        self._log.append(lambda _: {"type": "pinned", **asdict(pin)})
+
+    def unpin(self, name: str) -> None:
+        """Append an entry that a pin no longer holds."""
+        self._log.append(lambda _: {"type": "unpinned", "name": name})
 
     def begin_run(
         self,

@@ -12,6 +12,7 @@ import numpy as np
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Layout
+from curvflow.stores.claims import Claims
 from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.contents import TEXT, corrupt_payload, payload_id, read_parts
 from curvflow.stores.log import Log
@@ -27,9 +28,13 @@ class MemoryStore(LoggedStore):
         Args:
             location: for messages.
         """
-        super().__init__(location, Log(MemoryCommits(), location))
+        super().__init__(
+            location, Log(MemoryCommits(), location), Claims(MemoryCommits())
+        )
         self._payloads: dict[str, dict[str, Array]] = {}
         self._notes: defaultdict[int, list[str]] = defaultdict(list)
+        self._beats: dict[int, str] = {}
+        self._partials: dict[str, dict[str, Array]] = {}
 
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
         """Return the id of one tile's arrays, having kept a copy of them."""
@@ -70,6 +75,26 @@ class MemoryStore(LoggedStore):
             return self._payloads[payload]
         except KeyError:
             raise corrupt_payload(payload, slot, "it is missing") from None
+
+    def beat(self, run: RunRecord, sign: Mapping[str, Any]) -> None:
+        """Replace a run's sign of life."""
+        self._beats[run.begun] = json.dumps(sign)
+
+    def beats(self) -> dict[int, dict[str, Any]]:
+        """Return the latest sign of life of each run, by the number it began at."""
+        return {begun: json.loads(sign) for begun, sign in self._beats.items()}
+
+    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+        """Replace what a tile in work has so far."""
+        self._partials[name] = {key: np.array(value) for key, value in arrays.items()}
+
+    def partial(self, name: str) -> dict[str, Array] | None:
+        """Return what a tile had so far; None if there is nothing."""
+        return self._partials.get(name)
+
+    def drop_partial(self, name: str) -> None:
+        """Remove what a tile had so far, if there is any."""
+        self._partials.pop(name, None)
 
     def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
         """Append one line to the run's journal."""

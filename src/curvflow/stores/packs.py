@@ -25,7 +25,7 @@ from zarr.storage import LocalStore, MemoryStore, ZipStore
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.stores.base import Layout
-from curvflow.stores.contents import TEXT, corrupt_payload
+from curvflow.stores.contents import TEXT, corrupt_payload, payload_id
 
 # One shard holds as many nodes as fit in this, so that writing needs no more memory.
 SHARD_BYTES = 64 << 20
@@ -34,6 +34,8 @@ SHARD_BYTES = 64 << 20
 WHOLE_BYTES = 1 << 20
 # Every entry of a zip bears this date, so that equal payloads are equal files.
 DATE = (1980, 1, 1, 0, 0, 0)
+# Variable that holds the digest of all others; no variable of a stage has a colon.
+DIGEST = "digest:of"
 # Not the payload's fault, so no reason to compute it again.
 NOT_CORRUPT = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
@@ -102,6 +104,31 @@ def zipped(arrays: Mapping[str, Array]) -> bytes:
         for name, data in sorted(entries(arrays, sharded=False)):
             archive.writestr(zipfile.ZipInfo(name, DATE), data)
     return file.getvalue()
+
+
+def zipped_partial(arrays: Mapping[str, Array]) -> bytes:
+    """Encode what a tile in work has so far: arrays of any shapes, and their digest.
+
+    Args:
+        arrays: variable to array.
+
+    Returns:
+        The file.
+    """
+    whole = {name: np.asarray(array)[None] for name, array in arrays.items()}
+    return zipped({**whole, DIGEST: np.array([payload_id(whole)])})
+
+
+def read_partial(path: Path) -> dict[str, Array] | None:
+    """Read what `zipped_partial` has written; None if it is not that any more."""
+    try:
+        whole = Pack(path.name, path).everything()
+    except StoreError:
+        return None
+    digest = whole.pop(DIGEST, None)
+    if digest is None or str(digest[0]) != payload_id(whole):
+        return None
+    return {name: array[0] for name, array in whole.items()}
 
 
 @contextmanager

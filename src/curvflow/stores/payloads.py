@@ -1,0 +1,151 @@
+"""The payloads of a local store: immutable files and folders, named by their content.
+
+payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from curvflow.errors import CorruptPayloadError
+from curvflow.schemas.nodes import Array
+from curvflow.stores.contents import corrupt_payload, payload_id
+from curvflow.stores.files import Disk, explained
+
+if TYPE_CHECKING:
+    from curvflow.stores.packs import Pack
+
+# Payloads of more bytes than this become a sharded folder. Up to here both take the
+# same time, and one file is easier on file systems; 500 MB took 3 to 4 s as a zip,
+# which is held in memory three times, and 1.5 s as a folder (benchmarks/payloads.py).
+ZIP_BYTES = 64 << 20
+# Payloads kept open; each holds a file and at most its small variables.
+OPEN_PACKS = 32
+SUFFIXES = (".zarr.zip", ".zarr")
+
+
+class Payloads:
+    """Payloads as files of one folder."""
+
+    def __init__(
+        self, folder: Path, disk: Disk, *, scratch: Callable[[str], Path]
+    ) -> None:
+        """Bind payloads to their folder.
+
+        Args:
+            folder: theirs.
+            disk: through which all changes pass.
+            scratch: from a word to a path of its own for what is not finished.
+        """
+        self._folder, self._disk, self._scratch = folder, disk, scratch
+        self.open = lru_cache(maxsize=OPEN_PACKS)(self._opened)
+
+    def write(self, arrays: Mapping[str, Array]) -> str:
+        """Write one tile's arrays, durably and completely.
+
+        Args:
+            arrays: variable to array of shape (nodes, ...).
+
+        Returns:
+            The payload's id.
+
+        Raises:
+            StoreError: it cannot be written, the disk being full, say.
+        """
+        name = payload_id(arrays)
+        size = sum(array.nbytes for array in arrays.values())
+        suffix, write = (
+            (SUFFIXES[0], self._write_zip)
+            if size <= ZIP_BYTES
+            else (SUFFIXES[1], self._write_folder)
+        )
+        target = self._path(name, suffix)
+        written = self._scratch("payload")
+        with explained(target, size):
+            try:
+                write(written, arrays)
+                self._disk.make_folder(target.parent)
+                self._replace(written, target, name)
+                self._disk.flush(target.parent)
+                self._disk.flush(target.parent.parent)
+            finally:
+                self._disk.remove(written)
+        return name
+
+    def _write_zip(self, written: Path, arrays: Mapping[str, Array]) -> None:
+        from curvflow.stores.packs import zipped  # planning needs no zarr
+
+        self._disk.write(written, zipped(arrays))
+        self._disk.flush(written)
+
+    def _write_folder(self, written: Path, arrays: Mapping[str, Array]) -> None:
+        from curvflow.stores.packs import entries  # planning needs no zarr
+
+        folders = {written}
+        for entry, data in entries(arrays, sharded=True):
+            path = written / entry
+            self._disk.make_folder(path.parent)
+            self._disk.write(path, data)
+            self._disk.flush(path)
+            folders.update(p for p in path.parents if p.is_relative_to(written))
+        for folder in sorted(folders, reverse=True):
+            self._disk.flush(folder)
+
+    def _replace(self, written: Path, target: Path, name: str) -> None:
+        """Publish a payload, in place of a corrupt one of the same name if need be."""
+        if target.exists():
+            self.open.cache_clear()
+        if target.is_dir():
+            # A folder cannot be replaced in one step, so a good one is left alone.
+            if self._is_intact(name):
+                return
+            self._disk.rename(target, self._scratch("corrupt"))
+        self._disk.rename(written, target)
+
+    def _is_intact(self, name: str) -> bool:
+        try:
+            return payload_id(self.open(name).everything()) == name
+        except CorruptPayloadError:
+            return False
+
+    def present(self, payloads: Iterable[str]) -> set[str]:
+        """Return those payloads that exist; each folder they are in is listed once.
+
+        Args:
+            payloads: ids.
+
+        Returns:
+            Those of them that have a file or folder.
+
+        Raises:
+            StoreError: a folder cannot be read.
+        """
+        wanted = defaultdict(set)
+        for name in payloads:
+            wanted[name[:2]].add(name)
+        found: set[str] = set()
+        for prefix, names in wanted.items():
+            folder = self._folder / prefix
+            with explained(folder):
+                listed = {p.name for p in folder.iterdir()} if folder.is_dir() else ()
+            found |= names & {file.partition(".")[0] for file in listed}
+        return found
+
+    def path(self, name: str) -> Path | None:
+        """Return the file or folder of a payload; None if it has none."""
+        paths = (self._path(name, suffix) for suffix in SUFFIXES)
+        return next((path for path in paths if path.exists()), None)
+
+    def _opened(self, name: str) -> Pack:
+        from curvflow.stores.packs import Pack  # planning needs no zarr
+
+        if path := self.path(name):
+            return Pack(name, path)
+        raise corrupt_payload(name, None, "it is missing")
+
+    def _path(self, name: str, suffix: str) -> Path:
+        return self._folder / name[:2] / f"{name}{suffix}"
