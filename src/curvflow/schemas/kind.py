@@ -28,6 +28,22 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Continues:
+    """How a kind goes on from a stored result of its own.
+
+    Attributes:
+        param: the parameter that is raised, such as `epochs`.
+        allows: from the parameters of the shorter and of the longer computation to
+            whether the longer may begin where the shorter ended, with equal results.
+        parts: variables read of the shorter result; None for all.
+    """
+
+    param: str
+    allows: Callable[[Any, Any], bool]
+    parts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of stage, declared without torch so that planning needs none.
 
@@ -53,6 +69,7 @@ class Kind:
             parameter's value, or `factory` if the path has none, runs as well.
         carries: parameter paths, each with its subtree, whose code runs again wherever
             the result is taken as Weights: whoever measures a network computes it.
+        continues: how it goes on from a stored result; None if it cannot.
     """
 
     name: str
@@ -71,6 +88,7 @@ class Kind:
     home: str = ""
     loads: Mapping[str, str] = field(default_factory=dict)
     carries: tuple[str, ...] = ()
+    continues: Continues | None = None
 
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""

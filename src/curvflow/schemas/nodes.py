@@ -101,11 +101,14 @@ class Member:
         params: validated parameters, axis values substituted.
         inputs: per input name the results taken; a plain input holds one.
         files: content of the files that the parameters name, per field.
+        earlier: the stored result of the same node with a smaller value of what its
+            kind continues, to go on from; None to begin at the beginning.
     """
 
     params: Params
     inputs: Mapping[str, Sequence[NodeData]] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    earlier: NodeData | None = None
 
     def one(self, name: str) -> NodeData:
         """Return the single result of a plain input."""

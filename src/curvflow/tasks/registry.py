@@ -6,13 +6,13 @@ only when a tile runs; no list is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from curvflow.errors import UnknownNameError
-from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.nodes import Array, Member, Outcome
 
 FOLDERS = {
     "data": "data",
@@ -22,15 +22,50 @@ FOLDERS = {
 }
 
 
+class Partial(Protocol):
+    """Where a long computation keeps what it has, so that a kill costs a minute."""
+
+    def load(self) -> Mapping[str, Array] | None:
+        """Return what an earlier attempt at the very same tile kept, if anything."""
+
+    def is_due(self) -> bool:
+        """Return whether to keep now: time has passed, or the run was asked to end.
+
+        Cheap: ask after every step.
+        """
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        """Replace what was kept; the arrays may change once this returns.
+
+        Raises:
+            Stopped: the run was asked to end.
+        """
+
+
+class _Nowhere:
+    """A partial of computations that are not resumed."""
+
+    def load(self) -> None:
+        return None
+
+    def is_due(self) -> bool:
+        return False
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where a tile runs; never part of a key.
 
     Attributes:
         device: `cpu`, or `cuda:0` and the like.
+        partial: where the tile keeps what it has so far.
     """
 
     device: str = "cpu"
+    partial: Partial = field(default_factory=_Nowhere)
 
 
 TileFunction = Callable[[Sequence[Member], Machine], list[Outcome]]

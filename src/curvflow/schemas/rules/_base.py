@@ -19,6 +19,16 @@ class Rule(Params):
         None, description="law of the initial weights; null takes the model's"
     )
 
+    @property
+    def is_extendable(self) -> bool:
+        """Whether longer training begins as shorter training does.
+
+        True for constant and epoch-wise schedules. A rule with a schedule over the
+        whole length, such as a cosine, overrides this; then more epochs mean training
+        from the beginning.
+        """
+        return True
+
     def hyper(self) -> dict[str, float]:
         """Return the hyper-parameters by name, flags as 0 and 1."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
