@@ -95,6 +95,10 @@ class Store(ABC):
         """Read the log, up to `as_of` if given; new entries are read incrementally."""
 
     @abstractmethod
+    def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
+        """Return the live receipts of keys whose arrays no collection has removed."""
+
+    @abstractmethod
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
         """Write one tile's arrays, leading dimension `node`, and return their id.
 
@@ -254,8 +258,8 @@ class Store(ABC):
         """Append an entry that a pin no longer holds."""
 
     @abstractmethod
-    def beat(self, run: RunRecord, sign: Mapping[str, Any]) -> None:
-        """Replace a run's sign of life."""
+    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+        """Replace a run's sign of life; None removes it."""
 
     @abstractmethod
     def beats(self) -> dict[int, dict[str, Any]]:

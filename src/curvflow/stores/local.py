@@ -163,9 +163,14 @@ class LocalStore(LoggedStore):
             self._payloads.open.cache_clear()  # another run may heal it by then
             raise
 
-    def beat(self, run: RunRecord, sign: Mapping[str, Any]) -> None:
-        """Replace a run's sign of life."""
-        self._replace(self._journal(run, ".beat"), json.dumps(sign).encode())
+    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+        """Replace a run's sign of life; None removes it."""
+        path = self._journal(run, ".beat")
+        if sign is not None:
+            self._replace(path, json.dumps(sign).encode())
+            return
+        with explained(path):
+            self._disk.remove(path)
 
     def beats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""

@@ -12,7 +12,7 @@ import gc
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -75,6 +75,23 @@ class Log:
             self._read_into(past, range(1, as_of + 1))
             return past
         return self._index.copy()
+
+    def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
+        """Return the live receipts of some keys, the log read to its end.
+
+        Args:
+            keys: action keys.
+
+        Returns:
+            Receipt by key, without results whose arrays collection has removed.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        self._refresh()
+        index = self._index
+        found = ((key, index.receipts.get(key)) for key in keys)
+        return {k: r for k, r in found if r and r.payload not in index.evicted}
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Append those receipts whose keys are not live, as one entry.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -35,6 +35,10 @@ class LoggedStore(Store):
     def index(self, as_of: int | None = None) -> Index:
         """Return what the log says, up to `as_of` if given; reads only what is new."""
         return self._log.index(as_of)
+
+    def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
+        """Return the live receipts of keys whose arrays no collection has removed."""
+        return self._log.live(keys)
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Return the live receipt for each key given, having appended what is new."""

@@ -76,9 +76,11 @@ class MemoryStore(LoggedStore):
         except KeyError:
             raise corrupt_payload(payload, slot, "it is missing") from None
 
-    def beat(self, run: RunRecord, sign: Mapping[str, Any]) -> None:
-        """Replace a run's sign of life."""
-        self._beats[run.begun] = json.dumps(sign)
+    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+        """Replace a run's sign of life; None removes it."""
+        self._beats.pop(run.begun, None)
+        if sign is not None:
+            self._beats[run.begun] = json.dumps(sign)
 
     def beats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
