@@ -1,0 +1,138 @@
+"""Which runs are at work: signs of life, and who watches them.
+
+A run replaces its sign of life, a counter, every few seconds. An observer judges only
+whether the counter moved while its own clock went on; clocks are never compared. On
+one machine a process that is no more is known at once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from curvflow.errors import StoreError
+from curvflow.schemas.receipts import RunRecord
+from curvflow.stores.base import Store
+
+SILENCE = 60.0
+BEATS_PER_SILENCE = 6
+
+Process = Literal["running", "paused", "ended", "elsewhere"]
+
+
+class Watch:
+    """Tells whether a run that claimed something is gone."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        silence: float = SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin to watch.
+
+        Args:
+            store: holds the signs of life.
+            silence: seconds of the observer's clock after which a counter that has
+                not moved means that its run is gone.
+            clock: the observer's, in seconds.
+        """
+        self._store, self._silence, self._clock = store, silence, clock
+        self._seen: dict[int, tuple[int, float]] = {}
+
+    def is_gone(self, begun: int) -> bool:
+        """Return whether a run has ended, died, or been silent for too long.
+
+        Args:
+            begun: log number at which it began.
+
+        Returns:
+            False for a run seen for the first time, unless its process is known to
+            have ended.
+        """
+        sign = self._store.beats().get(begun)
+        if sign is None or process(sign) == "ended":
+            return True
+        now, count = self._clock(), int(sign["count"])
+        last, since = self._seen.get(begun, (None, now))
+        if last != count:
+            self._seen[begun] = count, now
+            return False
+        return now - since > self._silence
+
+
+@contextmanager
+def beating(store: Store, run: RunRecord, *, silence: float) -> Iterator[None]:
+    """Show that a run is at work, until the block ends.
+
+    Args:
+        store: takes the signs of life.
+        run: the run.
+        silence: seconds after which others would take it for gone.
+
+    Yields:
+        Nothing.
+    """
+    who, over = _identity(), threading.Event()
+
+    def beat(count: int) -> None:
+        with suppress(StoreError):  # a full disk is met by what publishes
+            store.beat(run, {"count": count, **who})
+
+    def beat_on() -> None:
+        count = 0
+        while not over.wait(silence / BEATS_PER_SILENCE):
+            count += 1
+            beat(count)
+
+    beat(0)
+    thread = threading.Thread(target=beat_on, name="curvflow-beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        with suppress(StoreError):
+            store.beat(run, None)
+
+
+def process(sign: Mapping[str, Any]) -> Process:
+    """Return what can be known at once of the process that gave a sign of life."""
+    here = _identity()
+    if here["boot"] is None or sign.get("boot") != here["boot"]:
+        return "elsewhere"
+    state, started = _state(int(sign["pid"]))
+    if started is None or started != sign["started"] or state in "ZX":
+        return "ended"
+    return "paused" if state in "Tt" else "running"
+
+
+def _identity() -> dict[str, Any]:
+    """Name this process; `boot` also tells its machine and its space of numbers."""
+    pid, boot = os.getpid(), None
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot += " " + str(Path("/proc/self/ns/pid").readlink())
+    return {
+        "host": socket.gethostname(),
+        "boot": boot,
+        "pid": pid,
+        "started": _state(pid)[1],
+    }
+
+
+def _state(pid: int) -> tuple[str, str | None]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "", None
+    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    return fields[0], fields[19]

@@ -1,0 +1,83 @@
+"""What long tiles keep while they are at work, so that a kill costs a minute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from curvflow.flows.stopping import Stopping
+from curvflow.schemas.nodes import Array
+from curvflow.stores.base import Store
+
+KEEP_EVERY = 60.0
+
+
+class Partials:
+    """The states that the tiles of one run keep."""
+
+    def __init__(
+        self,
+        store: Store,
+        stop: Stopping,
+        *,
+        every: float = KEEP_EVERY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare to keep states.
+
+        Args:
+            store: where they are kept.
+            stop: tells when the run is asked to end.
+            every: seconds between two states of one tile.
+            clock: in seconds.
+        """
+        self.store, self.stop, self.every, self.clock = store, stop, every, clock
+        self._used: set[str] = set()
+
+    def of(self, name: str) -> TilePartial:
+        """Return the keeper of one tile's state."""
+        return TilePartial(self, name)
+
+    def used(self, name: str) -> None:
+        """Remember that there is a state of this name."""
+        self._used.add(name)
+
+    def clear(self) -> None:
+        """Remove all states: what they led to has been published."""
+        for name in self._used:
+            self.store.drop_partial(name)
+        self._used.clear()
+
+
+class TilePartial:
+    """The state of one tile; see `tasks.registry.Partial`."""
+
+    def __init__(self, partials: Partials, name: str) -> None:
+        """Begin the time to the first state.
+
+        Args:
+            partials: of the run.
+            name: of the tile.
+        """
+        self._partials, self._name = partials, name
+        self._last = partials.clock()
+
+    def load(self) -> Mapping[str, Array] | None:
+        """Return what an earlier attempt at the same tile has kept."""
+        found = self._partials.store.partial(self._name)
+        if found is not None:
+            self._partials.used(self._name)
+        return found
+
+    def is_due(self) -> bool:
+        """Return whether the state is too old, or the run is asked to end."""
+        if self._partials.stop.signal is not None:
+            return True
+        return self._partials.clock() - self._last >= self._partials.every
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        """Replace what was kept; ends the run if it has been asked to end."""
+        self._partials.store.keep_partial(self._name, arrays)
+        self._partials.used(self._name)
+        self._last = self._partials.clock()
+        self._partials.stop.check()

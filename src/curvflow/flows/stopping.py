@@ -1,0 +1,72 @@
+"""End a run when asked to: after the work in hand, or at once when asked twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from curvflow.errors import Stopped
+
+ASKED = b"curvflow: stopping as soon as work is safe; once more to stop now\n"
+LOOK_EVERY = 0.05
+
+
+class Stopping:
+    """Whether the run has been asked to end.
+
+    Attributes:
+        signal: the number of the signal that asked; None while nobody has.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def check(self) -> None:
+        """Raise Stopped if the run has been asked to end."""
+        if self.signal is not None:
+            raise Stopped(self.signal)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, but no longer than until the run is asked to end."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.check()
+            time.sleep(LOOK_EVERY)
+
+
+@contextmanager
+def stopping() -> Iterator[Stopping]:
+    """Take the first SIGINT or SIGTERM as a wish; the second acts as it always does.
+
+    Outside the main thread signals cannot be taken, and what ignores a signal goes on
+    to ignore it.
+
+    Yields:
+        Tells whether the wish was uttered.
+    """
+    stop = Stopping()
+    before = {}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        restore()
+        stop.signal = number
+        os.write(2, ASKED)  # a handler may not wait for the lock of a stream
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if handler not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, asked)
+    try:
+        yield stop
+    finally:
+        restore()
