@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.schemas.keys import sha256
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.numerics.streams import stream
@@ -22,8 +23,12 @@ from curvflow.tasks.problems import (
 )
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.batches import Batches
+from curvflow.tasks.training.checkpoints import Checkpoints
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
-from curvflow.tasks.training.fit import Fit, fit
+from curvflow.tasks.training.divergence import Divergence
+from curvflow.tasks.training.earlier import end_of, go_on
+from curvflow.tasks.training.fit import Fit
+from curvflow.tasks.training.kept import Kept
 from curvflow.tasks.training.passes import CPU_PASS_BYTES
 from curvflow.tasks.training.updates import Updates
 
@@ -66,29 +71,55 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Train one network per member.
 
     The initial weights and the data order come from the member's seed alone, so that
-    rules with equal seeds are compared in pairs.
+    rules with equal seeds are compared in pairs. Members that bring the result of
+    shorter training go on from its end.
 
     Args:
         members: `data`, and parameters that differ in seed and rule.
-        machine: where to compute.
+        machine: where to compute, and where to keep what there is so far.
 
     Returns:
-        Curves, final values, checkpoints and the description of the network.
+        Curves, final values, checkpoints, the description of the network, and what the
+        rule holds at the end.
     """
 
     def alike(member: Member) -> object:
-        return _problem(member).text, data_shapes(member.one("data"))
+        problem = _problem(member)
+        shapes = data_shapes(member.one("data"))
+        return problem.text, shapes, end_of(member, problem)
 
-    return grouped(members, alike, partial(_train_together, machine=machine))
+    kept = Kept(machine.partial)
+    return grouped(members, alike, partial(_train_together, machine.device, kept))
 
 
-def _train_together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+def _train_together(
+    device: str, kept: Kept, members: Sequence[Member]
+) -> list[Outcome]:
+    fit = _fit(members, device)
+    if not kept.follow(_name(members), fit) and end_of(members[0], fit.problem):
+        go_on(fit, members)
+    fit.run(kept.after_step)
+    states = fit.updates.vectors(fit.weights)
+    return [
+        _outcome(fit, number, _params(member), states[number])
+        for number, member in enumerate(members)
+    ]
+
+
+def _name(members: Sequence[Member]) -> str:
+    """Return what is equal only for equal trainings of equal members."""
+    return sha256(
+        [[m.params.model_dump(mode="json"), m.one("data").digest] for m in members]
+    )
+
+
+def _fit(members: Sequence[Member], device: str) -> Fit:
     params, problem = _params(members[0]), _problem(members[0])
     data = [member.one("data") for member in members]
     dtype = getattr(torch, params.dtype)
-    weights_MD = _initial(problem, members).to(machine.device, dtype)
-    training = load_samples(data, "", machine.device, dtype)
-    testing = load_samples(data, "test_", machine.device, dtype)
+    weights_MD = _initial(problem, members).to(device, dtype)
+    training = load_samples(data, "", device, dtype)
+    testing = load_samples(data, "test_", device, dtype)
     classes = int(data[0]["num_classes"])
     curves = Curves(
         recorded_epochs(params),
@@ -96,21 +127,16 @@ def _train_together(members: Sequence[Member], machine: Machine) -> list[Outcome
         Evaluation(problem, testing, classes),
         len(members),
     )
-    result = fit(
+    seeds = [_params(m).seed for m in members]
+    return Fit(
         problem,
         weights_MD,
-        updates=Updates([_params(m).rule for m in members], weights_MD),
-        batches=Batches(
-            training, [_params(m).seed for m in members], params.batch_size
-        ),
-        curves=curves,
-        kept=kept_epochs(params),
-        diverged_above=params.diverged_above,
+        Updates([_params(m).rule for m in members], weights_MD),
+        Batches(training, seeds, params.batch_size),
+        curves,
+        Checkpoints(kept_epochs(params), weights_MD),
+        Divergence(len(members), weights_MD.device, params.diverged_above),
     )
-    return [
-        _outcome(number, params, problem, curves, result)
-        for number in range(len(members))
-    ]
 
 
 def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
@@ -122,30 +148,32 @@ def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
     return torch.stack(drawn)
 
 
-def _outcome(
-    number: int, params: TrainParams, problem: Problem, curves: Curves, result: Fit
-) -> Outcome:
-    weights_CD = result.checkpoints[:, number]
-    diverged = int(result.divergence.epoch_M[number])
-    measured = curves.of(number)
+def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outcome:
+    weights_CD = fit.checkpoints.of(number)
+    diverged = int(fit.divergence.epoch_M[number])
+    if diverged >= 0:  # where its numbers went on to is of no meaning
+        state.fill_(torch.nan)
+    measured = fit.curves.of(number)
     final = {f"final_{n}": row[-1:].reshape(()) for n, row in measured.items()}
     del final["final_update_norm"]
-    tensor_norms = problem.network.layout.norms(weights_CD[-1:])
+    network = fit.problem.network
+    tensor_norms = network.layout.norms(weights_CD[-1:])
     trained = params.epochs if diverged < 0 else diverged
     arrays: dict[str, Array] = {
-        "epoch": np.array(curves.epochs, dtype=np.int64),
+        "epoch": np.array(fit.curves.epochs, dtype=np.int64),
         **measured,
         **final,
         "norm_tensor_sum": tensor_norms.sum().numpy(),
         "num_gradients": np.array(trained, dtype=np.int64),
         "diverged_epoch": np.array(diverged, dtype=np.int64),
-        "num_parameters": np.array(problem.network.num_parameters, dtype=np.int64),
-        "checkpoint": np.array(kept_epochs(params), dtype=np.int64),
-        "weights": weights_CD.numpy().copy(),
-        "network": np.array(problem.text),
+        "num_parameters": np.array(network.num_parameters, dtype=np.int64),
+        "checkpoint": np.array(fit.checkpoints.epochs, dtype=np.int64),
+        "weights": weights_CD.numpy(),
+        "network": np.array(fit.problem.text),
+        "rule_state": state.numpy(),
     }
     if diverged < 0:
         return Outcome(arrays)
     return Outcome(
-        arrays, "diverged", f"{result.divergence.cause(number)} at epoch {diverged}"
+        arrays, "diverged", f"{fit.divergence.cause(number)} at epoch {diverged}"
     )

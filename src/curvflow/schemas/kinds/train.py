@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.networks import ModelSpec
 from curvflow.schemas.nodes import Data, Weights
 from curvflow.schemas.params import Params
@@ -14,6 +14,16 @@ from curvflow.schemas.rules import RuleSpec
 from curvflow.schemas.variables import Variable
 
 Loss = Literal["auto", "cross_entropy", "mse", "sse"]
+
+# The curves, by name.
+CURVES = (
+    "train_loss",
+    "test_loss",
+    "train_accuracy",
+    "test_accuracy",
+    "norm_l2",
+    "update_norm",
+)
 
 
 class Checkpoints(Params):
@@ -68,6 +78,12 @@ def kept_epochs(params: TrainParams) -> tuple[int, ...]:
 def recorded_epochs(params: TrainParams) -> tuple[int, ...]:
     """Return the epochs at which the curves have a point, ascending."""
     return _grid(params.record_every, params.epochs)
+
+
+def _may_continue(shorter: TrainParams, longer: TrainParams) -> bool:
+    # Both keep and record on one grid, so nothing that the longer shows is lacking.
+    alike = longer.model_copy(update={"epochs": shorter.epochs}) == shorter
+    return alike and shorter.epochs < longer.epochs and longer.rule.is_extendable
 
 
 def _grid(every: int, last: int) -> tuple[int, ...]:
@@ -154,10 +170,24 @@ KIND = Kind(
             "str",
             bulk=True,
         ),
+        Variable(
+            "rule_state",
+            "what the rule keeps between steps at the end, each of its quantities "
+            "flattened, one after another: sgd the velocity if it has momentum, adam "
+            "means of gradient and square, beta1^t, beta2^t",
+            ("rule_entry",),
+            units="mixed",
+            bulk=True,
+        ),
     ),
     inputs={"data": Input(Data)},
     varying=("seed", "rule"),
     checkpoints=kept_epochs,
     loads={"rule.rule": "curvflow.tasks.rules", "model.kind": "curvflow.tasks.models"},
     carries=("model",),
+    continues=Continues(
+        "epochs",
+        _may_continue,
+        parts=("epoch", *CURVES, "checkpoint", "weights", "network", "rule_state"),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -24,25 +24,37 @@ class Batches:
         """Take the data, the seed of each model, and the size (None for all)."""
         self._samples = samples
         self._size = min(batch_size or samples.count, samples.count)
-        self._streams = {seed: stream(seed, "order") for seed in seeds}
-        rank = {seed: number for number, seed in enumerate(self._streams)}
-        self._which = torch.tensor([rank[seed] for seed in seeds])
+        shuffled = sorted(set(seeds)) if self._size < samples.count else []
+        self._streams = [stream(seed, "order") for seed in shuffled]
+        rank = {seed: number for number, seed in enumerate(shuffled)}
+        self._which = torch.tensor([rank.get(seed, 0) for seed in seeds])
+        self._orders_SN = torch.zeros(len(shuffled), samples.count, dtype=torch.int64)
 
     @property
     def count(self) -> int:
         """Number of samples of one epoch, N."""
         return self._samples.count
 
-    def epoch(self) -> Iterator[Samples]:
-        """Yield the batches of the next epoch."""
-        count = self._samples.count
-        if self._size == count:
-            yield self._samples
+    def epoch(self, done: int = 0) -> Iterator[Samples]:
+        """Yield the batches of an epoch.
+
+        Args:
+            done: how many of the epoch under way are left out; 0 begins the next epoch.
+        """
+        if not self._streams:
+            yield from [self._samples][done:]
             return
-        orders = [torch.randperm(count, generator=g) for g in self._streams.values()]
-        order_MN = torch.stack(orders)[self._which].to(self._samples.inputs.device)
-        for start in range(0, count, self._size):
+        if done == 0:
+            self.skip(1)
+        order_MN = self._orders_SN[self._which].to(self._samples.inputs.device)
+        for start in range(done * self._size, self.count, self._size):
             yield self._take(order_MN[:, start : start + self._size])
+
+    def skip(self, epochs: int) -> None:
+        """Shuffle as often as so many epochs do."""
+        for generator, order_N in zip(self._streams, self._orders_SN, strict=True):
+            for _ in range(epochs):
+                torch.randperm(self.count, generator=generator, out=order_N)
 
     def _take(self, rows_MB: Tensor) -> Samples:
         inputs, targets = self._samples.inputs, self._samples.targets
@@ -50,3 +62,15 @@ class Batches:
             return Samples(inputs[0][rows_MB], targets[0][rows_MB])
         models = torch.arange(len(inputs), device=inputs.device).unsqueeze(1)
         return Samples(inputs[models, rows_MB], targets[models, rows_MB])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the order of the epoch under way, and what draws the next."""
+        states = [generator.get_state() for generator in self._streams]
+        drawn = torch.stack(states) if states else torch.zeros(0, dtype=torch.uint8)
+        return {"order": self._orders_SN, "streams": drawn}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to the order of another epoch."""
+        self._orders_SN = tensors["order"]
+        for generator, state in zip(self._streams, tensors["streams"], strict=True):
+            generator.set_state(state)

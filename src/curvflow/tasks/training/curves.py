@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.schemas.kinds.train import CURVES
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.training.passes import in_passes
 
-NAMES = (
-    "train_loss",
-    "test_loss",
-    "train_accuracy",
-    "test_accuracy",
-    "norm_l2",
-    "update_norm",
-)
 EVALUATION_ROWS = 4096
 
 
@@ -84,7 +78,7 @@ class Curves:
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
         self._train, self._test = train, test
         self._values = torch.full(
-            (len(NAMES), len(self.epochs), models), torch.nan, dtype=torch.float64
+            (len(CURVES), len(self.epochs), models), torch.nan, dtype=torch.float64
         )
 
     def wants(self, epoch: int) -> bool:
@@ -99,7 +93,7 @@ class Curves:
             before_MD: weights one epoch earlier.
 
         Returns:
-            The values of `NAMES`, (6, M).
+            The values of `CURVES`, (6, M).
         """
         train_loss, train_accuracy = self._train(weights_MD)
         test_loss, test_accuracy = self._test(weights_MD)
@@ -116,4 +110,24 @@ class Curves:
     def of(self, model: int) -> dict[str, Array]:
         """Return one model's curves by name."""
         values = self._values[:, :, model].numpy()
-        return {name: row.copy() for name, row in zip(NAMES, values, strict=True)}
+        return {name: row.copy() for name, row in zip(CURVES, values, strict=True)}
+
+    def take(self, model: int, arrays: Mapping[str, Array]) -> None:
+        """Take one model's values at those epochs that are recorded here.
+
+        Args:
+            model: its number.
+            arrays: the curves by name, and their `epoch`.
+        """
+        values = torch.as_tensor(np.stack([arrays[name] for name in CURVES]))
+        for column, epoch in enumerate(arrays["epoch"].tolist()):
+            if epoch in self._row:
+                self._values[:, self._row[epoch], model] = values[:, column]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what has been recorded so far."""
+        return {"values": self._values}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to what had been recorded."""
+        self._values = tensors["values"]

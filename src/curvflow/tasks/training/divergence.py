@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -57,3 +59,12 @@ class Divergence:
         if self._blown_M[model]:
             return f"loss above {self._above:g} times the initial one"
         return "non-finite loss or weights"
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the bounds, and what has diverged so far."""
+        return {"bound": self._bound_M, "blown": self._blown_M, "epoch": self.epoch_M}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to other bounds and models diverged."""
+        self._bound_M, self._blown_M = tensors["bound"], tensors["blown"]
+        self.epoch_M = tensors["epoch"]

@@ -1,0 +1,62 @@
+"""Going on from the stored end of shorter training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+
+from curvflow.schemas.kinds.train import KIND, TrainParams
+from curvflow.schemas.nodes import Member
+from curvflow.tasks.problems import Problem
+from curvflow.tasks.training.fit import Fit
+
+
+def end_of(member: Member, problem: Problem) -> int:
+    """Return the epoch that a member's training can go on from.
+
+    Args:
+        member: may hold the result of shorter training.
+        problem: what it is to be trained on.
+
+    Returns:
+        The last epoch of the shorter training; 0 if there is none to go on from, it
+        diverged, lacks a variable, trained another network or is not shorter.
+    """
+    earlier, how = member.earlier, KIND.continues
+    if earlier is None or how is None or earlier.status != "ok":
+        return 0
+    if any(part not in earlier for part in how.parts or ()):
+        return 0
+    if str(earlier["network"]) != problem.text:
+        return 0
+    end = int(earlier["epoch"][-1])
+    return end if end < cast("TrainParams", member.params).epochs else 0
+
+
+def go_on(fit: Fit, members: Sequence[Member]) -> None:
+    """Bring a training that has not begun to the end of its members' shorter ones.
+
+    Where the rules' states do not fit, it is left at its beginning.
+
+    Args:
+        fit: the training.
+        members: one per model, all of one `end_of`, not 0.
+    """
+    results = [member.earlier for member in members if member.earlier is not None]
+    weights_MD = torch.stack([torch.tensor(one["weights"][-1]) for one in results])
+    weights_MD = weights_MD.to(fit.weights)
+    states = [torch.tensor(one["rule_state"]) for one in results]
+    if not fit.updates.take(states, weights_MD):
+        return
+    first = [float(one["train_loss"][0]) for one in results]
+    first_M = torch.tensor(first, dtype=torch.float64, device=weights_MD.device)
+    fit.divergence.judge(0, first_M, torch.isfinite(first_M))
+    for model, one in enumerate(results):
+        fit.curves.take(model, one.arrays)
+        kept = one["checkpoint"].tolist()
+        fit.checkpoints.take(model, kept, torch.tensor(one["weights"]))
+    end = int(results[0]["epoch"][-1])
+    fit.batches.skip(end)
+    fit.begin(end + 1, weights_MD)
