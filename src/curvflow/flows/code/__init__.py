@@ -1,0 +1,1 @@
+"""What code computes a node, read from source text; nothing is imported for it."""

@@ -1,0 +1,127 @@
+"""Which names a piece of code binds, without what nested scopes bind."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What an import statement binds a name to.
+
+    Attributes:
+        module: dotted name.
+        member: a name in it; None for the module itself.
+    """
+
+    module: str
+    member: str | None = None
+
+
+@dataclass(slots=True)
+class Bindings:
+    """The names that a scope binds.
+
+    Attributes:
+        assigned: bound by anything but an import.
+        imported: bound by imports, each with all it may mean.
+        outside: declared `global`, so of the module.
+        enclosing: declared `nonlocal`, so of the function around.
+    """
+
+    assigned: set[str] = field(default_factory=set)
+    imported: dict[str, set[Import]] = field(default_factory=dict)
+    outside: set[str] = field(default_factory=set)
+    enclosing: set[str] = field(default_factory=set)
+
+    def alias(self, name: str) -> Import | None:
+        """Return what a name is imported as, if it is nothing else."""
+        targets = self.imported.get(name, ())
+        if name in self.assigned or len(targets) != 1:
+            return None
+        return next(iter(targets))
+
+
+def bindings(nodes: Sequence[ast.AST], package: str) -> Bindings:
+    """Collect the names that code of one scope binds.
+
+    Args:
+        nodes: its statements, or the body of a lambda.
+        package: what relative imports start from.
+
+    Returns:
+        The names.
+    """
+    found = Bindings()
+    for node in _of_scope(nodes):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, target in imports(node, package):
+                found.imported.setdefault(name, set()).add(target)
+        elif isinstance(node, ast.Global):
+            found.outside.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            found.enclosing.update(node.names)
+        elif (bound := _bound(node)) is not None:
+            found.assigned.add(bound)
+    return found
+
+
+def _bound(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return None if isinstance(node.ctx, ast.Load) else node.id
+    if isinstance(node, ast.MatchMapping):
+        return node.rest
+    named = (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+    return node.name if isinstance(node, named) else None
+
+
+def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, COMPREHENSIONS):
+            # Its variables are its own, but what `:=` binds is the function's.
+            pending += [n.target for n in ast.walk(node) if type(n) is ast.NamedExpr]
+        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def imports(
+    node: ast.Import | ast.ImportFrom, package: str
+) -> Iterator[tuple[str, Import]]:
+    """List what an import statement binds; `from x import *` binds nothing here.
+
+    Args:
+        node: the statement.
+        package: what relative imports start from.
+
+    Yields:
+        Name and meaning.
+    """
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            if alias.name != "*":
+                yield (
+                    alias.asname or alias.name,
+                    Import(origin(node, package), alias.name),
+                )
+        elif alias.asname:
+            yield alias.asname, Import(alias.name)
+        else:
+            top = alias.name.partition(".")[0]
+            yield top, Import(top)
+
+
+def origin(node: ast.ImportFrom, package: str) -> str:
+    """Return the full name of the module that names are taken from."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    base = parts[: len(parts) - node.level + 1]
+    return ".".join([*base, node.module] if node.module else base)

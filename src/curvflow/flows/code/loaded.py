@@ -1,0 +1,112 @@
+"""Which code the parameters of a node name: modules, functions, models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
+
+from curvflow.schemas.factory import Factory
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.params import Params
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Code that parameters name.
+
+    Attributes:
+        modules: run as a whole.
+        functions: of the user's own, `module:function`.
+        models: classes of parameters, whose methods run; `module:Class`.
+    """
+
+    modules: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()
+
+    def __or__(self, other: Loaded) -> Loaded:
+        return Loaded(
+            self.modules | other.modules,
+            self.functions | other.functions,
+            self.models | other.models,
+        )
+
+
+def loaded(kind: Kind, params: Params) -> Loaded:
+    """Return the code that the parameters of a node name."""
+    return _named(kind, params, kind.loads, params)
+
+
+def carried(kind: Kind, params: Params) -> Loaded:
+    """Return what of it runs again wherever the node's result is taken as Weights."""
+    found = Loaded()
+    for subtree in kind.carries:
+        inner = [path for path in kind.loads if f"{path}.".startswith(f"{subtree}.")]
+        found |= _named(kind, params, inner, _at(params, subtree))
+    return found
+
+
+def signature(kind: Kind, params: Params) -> Hashable:
+    """Return what `loaded` and `carried` depend on, quickly: most nodes are alike."""
+    shape: list[object] = [kind.name, kind.home]
+    shape += [_at(params, path) for path in kind.loads]
+    pending: list[tuple[str, Any]] = [("", params)]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, Params):
+            inner = type(value)
+            shape += (name, inner, value.factory if isinstance(value, Factory) else "")
+            pending += [(n, getattr(value, n)) for n in _fields_with_more(inner)]
+        elif isinstance(value, dict):
+            pending += [(name, v) for v in value.values()]
+        elif isinstance(value, tuple | list):
+            pending += [(name, v) for v in value]
+    return tuple(shape)
+
+
+def _named(kind: Kind, params: Params, paths: Collection[str], start: object) -> Loaded:
+    models = list(_models(start))
+    return Loaded(
+        frozenset(f"{kind.loads[p]}.{_at(params, p) or 'factory'}" for p in paths),
+        frozenset(model.factory for model in models if isinstance(model, Factory)),
+        frozenset(f"{type(m).__module__}:{type(m).__qualname__}" for m in models),
+    )
+
+
+def _at(value: object, path: str) -> object:
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def _models(value: object) -> Iterator[Params]:
+    if isinstance(value, Params):
+        yield value
+        for name in _fields_with_more(type(value)):
+            yield from _models(getattr(value, name))
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from _models(inner)
+    elif isinstance(value, dict):
+        yield from _models(list(value.values()))
+
+
+@cache
+def _fields_with_more(model: type[Params]) -> tuple[str, ...]:
+    fields = model.model_fields
+    return tuple(n for n, field in fields.items() if _holds_more(field.annotation))
+
+
+def _holds_more(annotation: object) -> bool:
+    if annotation in _PLAIN or annotation is Ellipsis or annotation is None:
+        return False
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return False
+    if not arguments:
+        return True
+    return any(_holds_more(one) for one in arguments)

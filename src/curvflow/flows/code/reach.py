@@ -1,0 +1,128 @@
+"""What definitions are reached from some functions, and on which way."""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from curvflow.flows.code.bindings import FUNCTIONS
+from curvflow.flows.code.modules import ON_IMPORT, Module, Part
+from curvflow.flows.code.names import Names
+from curvflow.flows.code.normal import normal_form
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function, class, method or constant of the project.
+
+    Attributes:
+        digest: of its normal form, 16 hexadecimal digits.
+        references: the definitions that it reaches at once.
+    """
+
+    digest: str
+    references: tuple[str, ...]
+
+
+class Definitions:
+    """The definitions of one project by name: `module:name`, `module:Class.method`."""
+
+    def __init__(self, names: Names) -> None:
+        """Remember what names mean."""
+        self._names = names
+        self._memo: dict[str, Definition | None] = {}
+
+    def of(self, name: str) -> Definition | None:
+        """Return the definition of this name, if the project has it."""
+        if name not in self._memo:
+            self._memo[name] = self._read(name)
+        return self._memo[name]
+
+    def digest(self, name: str) -> str:
+        """Return the digest of a definition that exists."""
+        definition = self.of(name)
+        assert definition is not None, name
+        return definition.digest
+
+    def whole(self, module_name: str) -> tuple[str, ...]:
+        """List all definitions of a module; none if the project has no such module."""
+        module = self._names.module(module_name)
+        return tuple(f"{module_name}:{name}" for name in module.parts) if module else ()
+
+    def reached(
+        self, starts: Sequence[str], beside: Sequence[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """Follow references from some definitions.
+
+        Args:
+            starts: the functions of a kind.
+            beside: what runs with them without being named in them.
+
+        Returns:
+            Definition to a shortest way to it, itself included.
+        """
+        paths: dict[str, tuple[str, ...]] = {name: (name,) for name in starts}
+        paths |= {name: (*starts[:1], name) for name in beside if name not in paths}
+        pending = deque(paths)
+        while pending:
+            name = pending.popleft()
+            definition = self.of(name)
+            if definition is None:
+                del paths[name]
+                continue
+            for reference in definition.references:
+                if reference not in paths:
+                    paths[reference] = (*paths[name], reference)
+                    pending.append(reference)
+        return paths
+
+    def _read(self, name: str) -> Definition | None:
+        module_name, _, full = name.partition(":")
+        own, _, method = full.partition(".")
+        module = self._names.module(module_name)
+        parts = module.parts.get(own, []) if module else []
+        if module is None or not parts:
+            return None
+        if method:
+            return self._method(module, parts, method)
+        form = normal_form(self._names, module, parts, None)
+        inner = dict.fromkeys(methods(parts))
+        others = [f"{name}.{m}" for m in inner]
+        if own != ON_IMPORT and ON_IMPORT in module.parts:
+            others.append(f"{module_name}:{ON_IMPORT}")
+        return _definition(form.text, (*form.references, *others))
+
+    def _method(
+        self, module: Module, parts: Sequence[Part], method: str
+    ) -> Definition | None:
+        for part in parts:
+            cls = part.statement
+            if not isinstance(cls, ast.ClassDef) or method not in methods([part]):
+                continue
+            bodies = [Part(f) for f in _functions(cls) if f.name == method]
+            form = normal_form(self._names, module, bodies, cls)
+            return _definition(form.text, form.references)
+        return None
+
+
+def methods(parts: Sequence[Part]) -> Mapping[str, ast.FunctionDef]:
+    """Return the methods of a class by name; nothing if it is no class."""
+    return {
+        function.name: function
+        for part in parts
+        if isinstance(part.statement, ast.ClassDef)
+        for function in _functions(part.statement)
+    }
+
+
+def _functions(cls: ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    for statement in cls.body:
+        if isinstance(statement, FUNCTIONS):
+            yield statement  # type: ignore[misc] # an async one has the same fields
+
+
+def _definition(text: str, references: Sequence[str]) -> Definition:
+    return Definition(sha256(text.encode()).hexdigest()[:16], tuple(references))

@@ -1,0 +1,115 @@
+"""Where the project's modules lie, and what is in them; no module is imported."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+from curvflow.flows.code.modules import Module, read_module
+
+OWN = "curvflow"
+
+# A factory may name a function of these; their releases are recorded with every run.
+LIBRARIES = frozenset(
+    {
+        *("torch", "torchvision", "torchaudio", "numpy", "scipy", "sklearn", "pandas"),
+        *("xarray", "zarr", "pydantic", "pydantic_core", "matplotlib", "transformers"),
+    }
+)
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+class Sources:
+    """The modules of the project, found by file name and read when asked for.
+
+    The project is this package, the top-level packages of a user's kinds and factories,
+    and what lies under the study's folder.
+    """
+
+    def __init__(self, folder: Path, package: Path) -> None:
+        """Remember where to look.
+
+        Args:
+            folder: the study's.
+            package: the folder of this package.
+        """
+        self._folder, self._package = folder.resolve(), package
+        self._places: dict[str, Path | None] = {}
+        self._modules: dict[str, Module | None] = {}
+
+    def module(self, name: str, tops: frozenset[str]) -> Module | None:
+        """Return a module of the project.
+
+        Args:
+            name: full dotted name.
+            tops: top-level packages that belong to the project.
+
+        Returns:
+            The module; None if it is not of the project or has no readable source.
+        """
+        top = name.partition(".")[0]
+        if top in LIBRARIES or not name:
+            return None
+        if top == OWN or top in tops or self._is_beside(top):
+            if name not in self._modules:
+                self._modules[name] = self._read(name)
+            return self._modules[name]
+        return None
+
+    def _is_beside(self, top: str) -> bool:
+        place = self._place(top)
+        if place is None or not place.is_relative_to(self._folder):
+            return False
+        return not set(_INSTALLED) & set(place.relative_to(self._folder).parts)
+
+    def _read(self, name: str) -> Module | None:
+        place = self._place(name)
+        if place is None:
+            return None
+        if place.is_dir():
+            return Module(name, name)  # a package without an __init__ file
+        found = place.stat()
+        return _parsed(name, place, found.st_mtime_ns, found.st_size)
+
+    def _place(self, name: str) -> Path | None:
+        if name not in self._places:
+            self._places[name] = self._locate(name)
+        return self._places[name]
+
+    def _locate(self, name: str) -> Path | None:
+        parent, _, last = name.rpartition(".")
+        if name == OWN:
+            return _file(self._package.parent, self._package.name)
+        if name.partition(".")[0] != OWN and (loaded := _loaded(name)):
+            return loaded
+        if parent:
+            above = self._place(parent)
+            if above is None or (above.is_file() and above.name != "__init__.py"):
+                return None
+            return _file(above if above.is_dir() else above.parent, last)
+        # The files of a package come before any folder of its name.
+        bases = [self._folder, *(Path(entry) for entry in sys.path)]
+        found = [place for base in bases if (place := _file(base, last))]
+        return next((p for p in found if p.is_file()), found[0] if found else None)
+
+
+def _loaded(name: str) -> Path | None:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return Path(file).resolve() if file and file.endswith(".py") else None
+
+
+def _file(base: Path, name: str) -> Path | None:
+    for place in (base / name / "__init__.py", base / f"{name}.py", base / name):
+        if place.exists():
+            return place.resolve()
+    return None
+
+
+@cache
+def _parsed(name: str, place: Path, modified: int, size: int) -> Module | None:
+    try:
+        text = place.read_bytes()
+        return read_module(name, text, is_package=place.name == "__init__.py")
+    except (SyntaxError, OSError):
+        return None
