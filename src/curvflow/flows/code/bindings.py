@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Sets of exact types: most of the time here goes into asking what a node is.
+_NAMED = {*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
+_DECLARING = {ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal}
+_BINDING = {ast.Name, ast.MatchMapping, *_NAMED, *_DECLARING}
+_CLOSED = {*FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Name, ast.Constant}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +81,26 @@ def _bound(node: ast.AST) -> str | None:
         return None if isinstance(node.ctx, ast.Load) else node.id
     if isinstance(node, ast.MatchMapping):
         return node.rest
-    named = (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-    return node.name if isinstance(node, named) else None
+    return getattr(node, "name", None)
 
 
 def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
     pending = list(nodes)
     while pending:
         node = pending.pop()
-        yield node
-        if isinstance(node, COMPREHENSIONS):
+        sort = type(node)
+        if sort in _BINDING:
+            yield node
+        if sort in COMPREHENSIONS:
             # Its variables are its own, but what `:=` binds is the function's.
             pending += [n.target for n in ast.walk(node) if type(n) is ast.NamedExpr]
-        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
-            pending.extend(ast.iter_child_nodes(node))
+        elif sort not in _CLOSED:
+            for field in node._fields:
+                value = getattr(node, field, None)
+                if type(value) is list:
+                    pending += [one for one in value if isinstance(one, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    pending.append(value)
 
 
 def imports(

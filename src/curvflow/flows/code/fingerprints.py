@@ -26,6 +26,7 @@ from curvflow.flows.code.sources import Sources
 from curvflow.flows.graph import Node
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Weights
+from curvflow.stores.log import without_collection
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class Fingerprints:
         kind = node.kind
         key = kind.name, kind.home, found
         if key not in self._codes:
-            self._codes[key] = self._code(kind, found)
+            with without_collection():  # syntax trees are many objects, and all stay
+                self._codes[key] = self._code(kind, found)
         return self._codes[key]
 
     def _loaded(self, node: Node) -> tuple[Loaded, Loaded]:
