@@ -73,4 +73,5 @@ class Batches:
         """Go back to the order of another epoch."""
         self._orders_SN = tensors["order"]
         for generator, state in zip(self._streams, tensors["streams"], strict=True):
-            generator.set_state(state)
+            # A copy: given a view into other memory, set_state reads beyond its end.
+            generator.set_state(state.clone())
