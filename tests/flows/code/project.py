@@ -225,7 +225,9 @@ def own_kind(name: str, home: str, params: type[Params] = NoParams) -> Kind:
 
 def node(kind: str | Kind, params: dict | None = None, **inputs: Node) -> Node:
     kind = find_kind(kind) if isinstance(kind, str) else kind
-    taken = {name: (Taken(one, ()),) for name, one in inputs.items()}
+    taken: dict[str, tuple[Taken, ...]] = {
+        name: (Taken(one, ()),) for name, one in inputs.items()
+    }
     model = kind.params.model_validate(params or {})
     return Node("s", kind, (), (), model, {}, Encoded(canonical({})), taken)
 

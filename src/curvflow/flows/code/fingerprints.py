@@ -22,10 +22,11 @@ from curvflow.flows.code.loaded import Loaded, carried, loaded, signature
 from curvflow.flows.code.names import Names
 from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.code.reach import Definitions
-from curvflow.flows.code.sources import Sources
+from curvflow.flows.code.sources import OWN, Sources
 from curvflow.flows.graph import Node
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Weights
+from curvflow.schemas.params import Params
 from curvflow.stores.log import without_collection
 
 
@@ -46,6 +47,21 @@ class Code:
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Runs:
+    """What runs for nodes that are alike.
+
+    Attributes:
+        all: what their parameters name.
+        passed: what of it runs for whoever takes their weights.
+        code: of the nodes, once asked for.
+    """
+
+    all: Loaded
+    passed: Loaded
+    code: Code | None = None
+
+
 class Fingerprints:
     """The code of the nodes of a study; files are read once, when first reached."""
 
@@ -57,10 +73,14 @@ class Fingerprints:
             package: folder of this package, if not the one that runs.
         """
         self._sources = Sources(folder, package or Path(__file__).parents[2])
-        self._entries: dict[frozenset[str], tuple[Entries, Definitions]] = {}
-        self._shapes: dict[Hashable, tuple[Loaded, Loaded]] = {}
-        self._nodes: dict[Node, tuple[Loaded, Loaded]] = {}
-        self._codes: dict[tuple[str, str, Loaded], Code] = {}
+        self._own = Definitions(Names(self._sources, frozenset()))
+        self._projects: dict[frozenset[str], tuple[Entries, Definitions]] = {}
+        # Per node, and for what alike nodes share, so that 100,000 of them cost little;
+        # what is looked up by its id is held by the entry.
+        self._nodes: dict[Node, _Runs] = {}
+        self._shapes: dict[Hashable, _Runs] = {}
+        self._of_params: dict[int, tuple[Params, _Runs]] = {}
+        self._with: dict[tuple[int, int], tuple[_Runs, _Runs, _Runs]] = {}
 
     def of(self, node: Node) -> Code:
         """Return the code that computes a node.
@@ -71,42 +91,51 @@ class Fingerprints:
         Returns:
             The code; alike nodes share one object.
         """
-        found, _ = self._loaded(node)
-        kind = node.kind
-        key = kind.name, kind.home, found
-        if key not in self._codes:
+        runs = self._runs(node)
+        if runs.code is None:
             with without_collection():  # syntax trees are many objects, and all stay
-                self._codes[key] = self._code(kind, found)
-        return self._codes[key]
+                runs.code = self._code(node.kind, runs.all)
+        return runs.code
 
-    def _loaded(self, node: Node) -> tuple[Loaded, Loaded]:
-        # What runs for a node, and what of it runs for whoever takes its weights.
-        known = self._nodes.get(node)
+    def _runs(self, node: Node) -> _Runs:
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._by_params(node)
+            for name, taken in node.inputs.items():
+                if issubclass(node.kind.inputs[name].edge, Weights):
+                    for one in taken:
+                        found = self._beside(found, self._runs(one.node))
+            self._nodes[node] = found
+        return found
+
+    def _by_params(self, node: Node) -> _Runs:
+        kind, params = node.kind, node.params
+        known = self._of_params.get(id(params))
         if known is None:
-            known = self._nodes[node] = self._combined(node)
-        return known
+            shape = signature(kind, params)
+            if shape not in self._shapes:
+                runs = _Runs(loaded(kind, params), carried(kind, params))
+                self._shapes[shape] = runs
+            known = self._of_params[id(params)] = params, self._shapes[shape]
+        return known[1]
 
-    def _combined(self, node: Node) -> tuple[Loaded, Loaded]:
-        shape = signature(node.kind, node.params)
-        if shape not in self._shapes:
-            kind, params = node.kind, node.params
-            self._shapes[shape] = loaded(kind, params), carried(kind, params)
-        runs, passed = self._shapes[shape]
-        for name, taken in node.inputs.items():
-            if issubclass(node.kind.inputs[name].edge, Weights):
-                for one in taken:
-                    _, network = self._loaded(one.node)
-                    runs, passed = runs | network, passed | network
-        return runs, passed
+    def _beside(self, runs: _Runs, network: _Runs) -> _Runs:
+        key = id(runs), id(network)
+        if key not in self._with:
+            passed = network.passed
+            both = _Runs(runs.all | passed, runs.passed | passed)
+            self._with[key] = both, runs, network
+        return self._with[key][0]
 
     def _code(self, kind: Kind, found: Loaded) -> Code:
         named = (*found.functions, *found.models, *([kind.home] if kind.home else []))
         tops = frozenset(name.partition(":")[0].partition(".")[0] for name in named)
-        if tops not in self._entries:
+        tops -= {OWN}
+        if tops not in self._projects:
             names = Names(self._sources, tops)
-            definitions = Definitions(names)
-            self._entries[tops] = Entries(names, definitions), definitions
-        entries, definitions = self._entries[tops]
+            definitions = Definitions(names, self._own)
+            self._projects[tops] = Entries(names, definitions), definitions
+        entries, definitions = self._projects[tops]
         functions, beside = entries.functions(kind), entries.beside(found)
         if not functions or beside is None:
             return Code()

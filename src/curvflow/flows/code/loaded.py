@@ -78,9 +78,14 @@ def _named(kind: Kind, params: Params, paths: Collection[str], start: object) ->
 
 
 def _at(value: object, path: str) -> object:
-    for name in path.split("."):
+    for name in _steps(path):
         value = getattr(value, name, None)
     return value
+
+
+@cache
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
 
 
 def _models(value: object) -> Iterator[Params]:

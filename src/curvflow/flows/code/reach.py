@@ -12,6 +12,7 @@ from curvflow.flows.code.bindings import FUNCTIONS
 from curvflow.flows.code.modules import ON_IMPORT, Module, Part
 from curvflow.flows.code.names import Names
 from curvflow.flows.code.normal import normal_form
+from curvflow.flows.code.sources import OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,20 @@ class Definition:
 class Definitions:
     """The definitions of one project by name: `module:name`, `module:Class.method`."""
 
-    def __init__(self, names: Names) -> None:
-        """Remember what names mean."""
-        self._names = names
+    def __init__(self, names: Names, own: Definitions | None = None) -> None:
+        """Remember what names mean.
+
+        Args:
+            names: of the project.
+            own: this package's, which reach nothing of the user's.
+        """
+        self._names, self._own = names, own
         self._memo: dict[str, Definition | None] = {}
 
     def of(self, name: str) -> Definition | None:
         """Return the definition of this name, if the project has it."""
+        if self._own and name.startswith(f"{OWN}."):
+            return self._own.of(name)
         if name not in self._memo:
             self._memo[name] = self._read(name)
         return self._memo[name]
