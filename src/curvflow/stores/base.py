@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,8 @@ from curvflow.schemas.receipts import (
     Settlement,
 )
 from curvflow.stores.claims import Claims
+from curvflow.stores.contents import compare_all
+from curvflow.stores.room import Room
 
 
 @dataclass
@@ -89,6 +91,7 @@ class Store(ABC):
 
     location: str
     claims: Claims
+    room: Room
 
     @abstractmethod
     def index(self, as_of: int | None = None) -> Index:
@@ -147,6 +150,32 @@ class Store(ABC):
                 checksum or does not have the digests of the receipt.
             UnknownNameError: the result has no such part.
         """
+
+    @abstractmethod
+    def contents(self, payload: str) -> dict[str, Array]:
+        """Read all variables of all nodes of a payload.
+
+        Args:
+            payload: its id.
+
+        Returns:
+            Variable to array of shape (nodes, ...).
+
+        Raises:
+            CorruptPayloadError: it is missing, lacks a chunk or fails a checksum.
+        """
+
+    def inspect(self, payload: str, receipts: Iterable[Receipt]) -> None:
+        """Read all of a payload and compare it with its id and with receipts.
+
+        Args:
+            payload: its id.
+            receipts: of results in it.
+
+        Raises:
+            CorruptPayloadError: it cannot be read, or something differs.
+        """
+        compare_all(payload, self.contents(payload), receipts)
 
     def fetch(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of a result; what cannot be read is struck off the log.
@@ -238,15 +267,34 @@ class Store(ABC):
         """Append an entry that changed code was accepted."""
 
     @abstractmethod
-    def evict(self, payloads: Sequence[str], reason: str) -> int:
+    def evict(
+        self,
+        payloads: Sequence[str],
+        reason: str,
+        *,
+        unless: Callable[[Index], bool] | None = None,
+    ) -> int | None:
         """Append an entry that payloads are removed while their receipts stand.
 
         Args:
             payloads: their ids.
             reason: why they go.
+            unless: asked of the log as it stands just before the entry.
 
         Returns:
-            The entry's number.
+            The entry's number; None if there is none, since `unless` held.
+        """
+
+    @abstractmethod
+    def torn(self) -> list[int]:
+        """Return the numbers of entries that are torn or lost."""
+
+    @abstractmethod
+    def bury(self, numbers: Iterable[int]) -> None:
+        """Put word that they are void in the place of torn or lost entries.
+
+        Args:
+            numbers: of the entries; those that can be read after all are left alone.
         """
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,9 @@ class Commits(Protocol):
 
     def read(self, number: int) -> bytes:
         """Return one entry."""
+
+    def time(self, number: int) -> float:
+        """Return when an entry was written, by the clock of where it lies."""
 
     def create(self, number: int, data: bytes) -> bool:
         """Create an entry durably.
@@ -48,6 +52,7 @@ class MemoryCommits:
 
     def __init__(self) -> None:
         self._entries: dict[int, bytes] = {}
+        self._times: dict[int, float] = {}
 
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
@@ -56,6 +61,10 @@ class MemoryCommits:
     def read(self, number: int) -> bytes:
         """Return one entry."""
         return self._entries[number]
+
+    def time(self, number: int) -> float:
+        """Return when an entry was written."""
+        return self._times[number]
 
     def create(self, number: int, data: bytes) -> bool:
         """Create an entry.
@@ -67,6 +76,7 @@ class MemoryCommits:
         Returns:
             Whether the number is ours.
         """
+        self._times.setdefault(number, time.monotonic())
         return self._entries.setdefault(number, data) is data
 
     def replace(self, number: int, data: bytes) -> None:
@@ -132,6 +142,11 @@ class LocalCommits:
                 return path.read_bytes()
             except IsADirectoryError:
                 return (path / "entry.json").read_bytes()
+
+    def time(self, number: int) -> float:
+        """Return when an entry was written, by the clock of where it lies."""
+        with explained(self._path(number)):
+            return self._path(number).stat().st_mtime
 
     def create(self, number: int, data: bytes) -> bool:
         """Create an entry durably.

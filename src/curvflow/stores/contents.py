@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -54,6 +54,22 @@ def read_parts(
             )
         arrays[part] = _cut(receipt, part, slices, fetch(variable))
     return arrays
+
+
+def compare_all(
+    payload: str, arrays: Mapping[str, Array], receipts: Iterable[Receipt]
+) -> None:
+    """Raise CorruptPayloadError unless arrays are a payload's, and its receipts'."""
+    if payload_id(arrays) != payload:
+        raise corrupt_payload(payload, None, "its content is not what was written")
+    for receipt in receipts:
+
+        def fetch(variable: str, slot: int = receipt.slot) -> Array:
+            if variable not in arrays or slot >= len(arrays[variable]):
+                raise corrupt_payload(payload, slot, f"{variable} is missing")
+            return np.array(arrays[variable][slot])
+
+        read_parts(receipt, list(receipt.parts), fetch)
 
 
 def _slices(receipt: Receipt, variable: str) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from curvflow.errors import StoreError
 
 UNFLUSHABLE = {errno.EINVAL, errno.EOPNOTSUPP}
+OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY}
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -66,6 +67,14 @@ class Disk:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+    def prune(self, path: Path) -> None:
+        """Remove a folder if it is empty."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in OCCUPIED:
+                raise
 
 
 @contextmanager

@@ -7,7 +7,9 @@ runs/<log number>.ndjson    the journal of the run that began there
 runs/<log number>.beat      its sign of life
 claims/0000000001.json      which run is at work on what
 partials/<tile>.zarr.zip    what a long tile has so far
-tmp/                        never looked at
+trash/<log number>/         payloads that the collection noted there has moved
+quarantine/<log number>/    payloads that verification has found unsound
+tmp/                        what is not finished
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from curvflow.stores.claims import Claims
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.contents import read_parts
 from curvflow.stores.files import Disk, explained
+from curvflow.stores.local_room import LocalRoom
 from curvflow.stores.log import Log
 from curvflow.stores.logged import LoggedStore
 from curvflow.stores.payloads import Payloads
@@ -68,6 +71,13 @@ class LocalStore(LoggedStore):
         super().__init__(str(folder), Log(commits, str(folder)), Claims(claims))
         self._payloads = Payloads(
             folder / "payloads", self._disk, scratch=self._scratch
+        )
+        self.room = LocalRoom(
+            folder,
+            self._disk,
+            commits=commits,
+            scratch=self._clock_file,
+            forget=self._payloads.open.cache_clear,
         )
 
     def make(self) -> None:
@@ -163,6 +173,24 @@ class LocalStore(LoggedStore):
             self._payloads.open.cache_clear()  # another run may heal it by then
             raise
 
+    def contents(self, payload: str) -> dict[str, Array]:
+        """Read all variables of all nodes of a payload.
+
+        Args:
+            payload: its id.
+
+        Returns:
+            Variable to array of shape (nodes, ...).
+
+        Raises:
+            CorruptPayloadError: it is missing, lacks a chunk or fails a checksum.
+        """
+        try:
+            return self._payloads.open(payload).everything()
+        except CorruptPayloadError:
+            self._payloads.open.cache_clear()
+            raise
+
     def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""
         path = self._journal(run, ".beat")
@@ -235,6 +263,10 @@ class LocalStore(LoggedStore):
 
     def _partial(self, name: str) -> Path:
         return self._folder / "partials" / f"{name}.zarr.zip"
+
+    def _clock_file(self) -> Path:
+        self.make()
+        return self._scratch("clock")
 
     def _scratch(self, what: str) -> Path:
         return self._folder / "tmp" / f"{what}-{uuid4().hex}"

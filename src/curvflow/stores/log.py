@@ -145,6 +145,38 @@ class Log:
                 unseen += 1
                 self._wait(number, unseen)
 
+    def torn(self) -> list[int]:
+        """Return the numbers of void entries that no word of it stands in for.
+
+        Returns:
+            In order.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        self._refresh()
+        there = set(self._commits.after(0))
+        return [
+            number
+            for number in self._index.void
+            if number not in there or self._read(number) is None
+        ]
+
+    def bury(self, numbers: Iterable[int]) -> None:
+        """Put word that they are void in the place of torn or lost entries.
+
+        Args:
+            numbers: of the entries; those that can be read after all are left alone.
+
+        Raises:
+            StoreError: the log cannot be written.
+        """
+        for number in numbers:
+            data = encode(number, {"type": "void"})
+            # A lost entry that was only slow to be listed keeps its number so.
+            if not self._commits.create(number, data) and self._read(number) is None:
+                self._commits.replace(number, data)
+
     def _wait(self, number: int, times: int) -> None:
         if times > PATIENCE:
             raise StoreError(

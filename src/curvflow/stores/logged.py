@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -69,10 +69,32 @@ class LoggedStore(Store):
         entry = {"type": "settled", "settlements": [asdict(s) for s in settlements]}
         self._log.append(lambda _: entry)
 
-    def evict(self, payloads: Sequence[str], reason: str) -> int:
-        """Return the number of an entry that payloads are removed."""
+    def evict(
+        self,
+        payloads: Sequence[str],
+        reason: str,
+        *,
+        unless: Callable[[Index], bool] | None = None,
+    ) -> int | None:
+        """Return the number of an entry that payloads are removed, or None."""
         entry = {"type": "evicted", "payloads": list(payloads), "reason": reason}
-        return self._log.append(lambda _: entry)
+        refused = False
+
+        def build(index: Index) -> dict[str, Any] | None:
+            nonlocal refused
+            refused = unless is not None and unless(index)
+            return None if refused else entry
+
+        number = self._log.append(build)
+        return None if refused else number
+
+    def torn(self) -> list[int]:
+        """Return the numbers of entries that are torn or lost."""
+        return self._log.torn()
+
+    def bury(self, numbers: Iterable[int]) -> None:
+        """Put word that they are void in the place of torn or lost entries."""
+        self._log.bury(numbers)
 
     def pin(self, pin: Pin) -> None:
         """Append an entry that a run's results are to be kept."""

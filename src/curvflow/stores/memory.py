@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.contents import TEXT, corrupt_payload, payload_id, read_parts
 from curvflow.stores.log import Log
 from curvflow.stores.logged import LoggedStore
+from curvflow.stores.memory_room import MemoryRoom
 
 
 class MemoryStore(LoggedStore):
@@ -28,17 +30,22 @@ class MemoryStore(LoggedStore):
         Args:
             location: for messages.
         """
-        super().__init__(
-            location, Log(MemoryCommits(), location), Claims(MemoryCommits())
-        )
+        commits = MemoryCommits()
+        super().__init__(location, Log(commits, location), Claims(MemoryCommits()))
         self._payloads: dict[str, dict[str, Array]] = {}
+        self._times: dict[str, float] = {}
         self._notes: defaultdict[int, list[str]] = defaultdict(list)
         self._beats: dict[int, str] = {}
         self._partials: dict[str, dict[str, Array]] = {}
+        self._aside: dict[str, dict[str, Array]] = {}
+        self.room = MemoryRoom(
+            commits, payloads=self._payloads, aside=self._aside, times=self._times
+        )
 
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
         """Return the id of one tile's arrays, having kept a copy of them."""
         name = payload_id(arrays)
+        self._times[name] = time.monotonic()
         self._payloads[name] = {
             variable: np.array(array, dtype=str if array.dtype.kind in TEXT else None)
             for variable, array in arrays.items()
@@ -47,7 +54,7 @@ class MemoryStore(LoggedStore):
 
     def present(self, payloads: Iterable[str]) -> set[str]:
         """Return those payloads that exist."""
-        return self._payloads.keys() & set(payloads)
+        return {name for name in payloads if self._found(name) is not None}
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
         """Return the variables of a payload."""
@@ -71,10 +78,23 @@ class MemoryStore(LoggedStore):
         return read_parts(receipt, parts, fetch)
 
     def _payload(self, payload: str, slot: int | None) -> dict[str, Array]:
-        try:
-            return self._payloads[payload]
-        except KeyError:
-            raise corrupt_payload(payload, slot, "it is missing") from None
+        found = self._found(payload)
+        if found is None:
+            raise corrupt_payload(payload, slot, "it is missing")
+        return found
+
+    def _found(self, payload: str) -> dict[str, Array] | None:
+        trashed = (
+            arrays
+            for path, arrays in list(self._aside.items())
+            if path.startswith("trash/") and path.endswith(f"/{payload}")
+        )
+        return self._payloads.get(payload) or next(trashed, None)
+
+    def contents(self, payload: str) -> dict[str, Array]:
+        """Return copies of all variables of all nodes of a payload."""
+        arrays = self._payload(payload, None)
+        return {name: np.array(array) for name, array in arrays.items()}
 
     def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""

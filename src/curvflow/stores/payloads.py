@@ -1,6 +1,7 @@
 """The payloads of a local store: immutable files and folders, named by their content.
 
 payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
+trash/<number>/<id>.zarr.zip   one that collection has moved, still readable
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Payloads:
             scratch: from a word to a path of its own for what is not finished.
         """
         self._folder, self._disk, self._scratch = folder, disk, scratch
+        self._trash = folder.parent / "trash"
         self.open = lru_cache(maxsize=OPEN_PACKS)(self._opened)
 
     def write(self, arrays: Mapping[str, Array]) -> str:
@@ -133,12 +135,24 @@ class Payloads:
             with explained(folder):
                 listed = {p.name for p in folder.iterdir()} if folder.is_dir() else ()
             found |= names & {file.partition(".")[0] for file in listed}
-        return found
+        lost = {name for names in wanted.values() for name in names} - found
+        return found | self._trashed(lost) if lost else found
+
+    def _trashed(self, payloads: set[str]) -> set[str]:
+        with explained(self._trash):
+            return payloads & {
+                path.name.partition(".")[0] for path in self._trash.glob("*/*.zarr*")
+            }
 
     def path(self, name: str) -> Path | None:
         """Return the file or folder of a payload; None if it has none."""
-        paths = (self._path(name, suffix) for suffix in SUFFIXES)
-        return next((path for path in paths if path.exists()), None)
+        for suffix in SUFFIXES:
+            if (path := self._path(name, suffix)).exists():
+                return path
+        # Collection moves first and removes at its next pass, so that whoever was
+        # about to read goes on to read.
+        with explained(self._trash):
+            return next(self._trash.glob(f"*/{name}.zarr*"), None)
 
     def _opened(self, name: str) -> Pack:
         from curvflow.stores.packs import Pack  # planning needs no zarr

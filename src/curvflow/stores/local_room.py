@@ -1,0 +1,137 @@
+"""The room that a local store takes on its disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from curvflow.errors import StoreError
+from curvflow.stores.commits import LocalCommits
+from curvflow.stores.files import Disk, explained
+from curvflow.stores.room import Item, Place
+
+PAYLOAD = re.compile(r"[0-9a-f]{64}\.zarr(\.zip)?")
+# Per place what its folders are called, if it has any, and what is in them.
+LAYOUT: dict[Place, tuple[str | None, re.Pattern[str]]] = {
+    "payloads": (r"[0-9a-f]{2}", PAYLOAD),
+    "trash": (r"[0-9]{10,}", PAYLOAD),
+    "quarantine": (r"[0-9]{10,}", PAYLOAD),
+    "tmp": (None, re.compile(r"[a-z]+-[0-9a-f]{32}(\.folder)?")),
+    "partials": (None, re.compile(r"[0-9A-Za-z]+\.zarr\.zip")),
+    "runs": (None, re.compile(r"[0-9]{10,}\.beat")),
+}
+
+
+class LocalRoom:
+    """Files and folders below the store's folder; links are left alone."""
+
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk,
+        *,
+        commits: LocalCommits,
+        scratch: Callable[[], Path],
+        forget: Callable[[], None],
+    ) -> None:
+        """Bind to a folder.
+
+        Args:
+            folder: the store's.
+            disk: through which all changes pass.
+            commits: the log, whose entries have times.
+            scratch: makes the store, and returns a path for what is not finished.
+            forget: closes the payloads that are open.
+        """
+        self._folder, self._disk, self._commits = folder, disk, commits
+        self._scratch, self._forget = scratch, forget
+
+    def clock(self) -> float:
+        """Return the time of a file written now; of the latest name if none can be."""
+        try:
+            written = self._scratch()
+            with explained(written):
+                self._disk.write(written, b"")
+                time = written.stat().st_mtime
+                self._disk.remove(written)
+                return time
+        except StoreError:
+            folders = [self._folder, *self._folder.glob("*/")]
+            return max((p.stat().st_mtime for p in folders if p.exists()), default=0.0)
+
+    def committed(self, number: int) -> float:
+        """Return the time of an entry of the log."""
+        return self._commits.time(number)
+
+    def items(self, place: Place) -> list[Item]:
+        """Return what is in one place."""
+        inner, wanted = LAYOUT[place]
+        top = self._folder / place
+        with explained(top):
+            folders = [top] if inner is None else list(_folders(top, inner))
+            found = [item for one in folders for item in self._items(one, wanted)]
+        if place == "trash":
+            times = {one.name: one.stat().st_mtime for one in folders if one.exists()}
+            found = [_moved(item, times) for item in found]
+        return sorted(found, key=lambda item: item.path)
+
+    def _items(self, folder: Path, wanted: re.Pattern[str]) -> Iterator[Item]:
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                if wanted.fullmatch(entry.name) and not entry.is_symlink():
+                    with suppress(FileNotFoundError):
+                        size, time = _measured(Path(entry.path))
+                        path = Path(entry.path).relative_to(self._folder).as_posix()
+                        yield Item(path, size, time)
+
+    def move(self, item: Item, folder: str) -> bool:
+        """Move a payload to another folder of the store."""
+        source = self._folder / item.path
+        target = self._folder / folder / item.name
+        self._forget()
+        with explained(source):
+            while source.exists():
+                self._disk.make_folder(target.parent)
+                # Another collection moved it first, or found the folder empty.
+                with suppress(FileNotFoundError):
+                    self._disk.rename(source, target)
+                    return True
+        return False
+
+    def remove(self, items: Iterable[Item]) -> None:
+        """Remove what is there of these, and the folders of trash that this empties."""
+        for item in items:
+            path = self._folder / item.path
+            with explained(path):
+                # Another collection may be at work on the same folder.
+                with suppress(FileNotFoundError):
+                    self._disk.remove(path)
+                if item.path.startswith("trash/"):
+                    self._disk.prune(path.parent)
+
+
+def _folders(top: Path, name: str) -> Iterator[Path]:
+    with suppress(FileNotFoundError), os.scandir(top) as entries:
+        for entry in entries:
+            if re.fullmatch(name, entry.name) and entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+
+
+def _measured(path: Path) -> tuple[int, float]:
+    """Return the bytes of a file, or of all in a folder, and the latest time."""
+    state = path.lstat()
+    size, time = state.st_size, state.st_mtime
+    if path.is_dir() and not path.is_symlink():
+        size = 0
+        for inner in path.iterdir():
+            more, later = _measured(inner)
+            size, time = size + more, max(time, later)
+    return size, time
+
+
+def _moved(item: Item, times: dict[str, float]) -> Item:
+    folder = item.path.split("/")[1]
+    return Item(item.path, item.bytes, max(item.time, times.get(folder, item.time)))
