@@ -27,6 +27,8 @@ def test_plan_json_has_the_promised_form(curvflow, study):
         "stale",
         "waiting",
         "reasons",
+        "continues",
+        "removed",
     ]
 
 

@@ -27,6 +27,8 @@ def test_an_empty_store_leaves_sources_stale_and_the_rest_waiting(store):
         "stale": 0,
         "waiting": 6,
         "reasons": [{"cause": "waits for data", "nodes": 6}],
+        "continues": [],
+        "removed": 0,
     }
 
 

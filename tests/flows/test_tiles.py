@@ -69,7 +69,8 @@ def test_bisection_isolates_exactly_the_culprits(members, culprits):
         return [m * 2 for m in some]
 
     results = bisect(members, compute)
-    for member, result in zip(members, results, strict=True):
+    for member, (result, width) in zip(members, results, strict=True):
+        assert width <= len(members)
         if member in culprits:
             assert isinstance(result, ValueError)
         else:

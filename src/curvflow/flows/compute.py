@@ -6,6 +6,8 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from curvflow.errors import CorruptPayloadError, InputError, StoreError
 from curvflow.flows.held import checked
 from curvflow.flows.jobs import Computed, Failed, MemberJob, TakenResult, TileJob
 from curvflow.flows.lookup import taken_parts
+from curvflow.flows.partials import Partials
 from curvflow.flows.tiles import bisect, padded
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
@@ -23,6 +26,8 @@ from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine, find
 
 Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
+# Another version of these may differ in the last bits, so it begins again.
+LIBRARIES = ("torch", "numpy")
 
 
 class LostInputError(StoreError):
@@ -39,7 +44,7 @@ class LostInputError(StoreError):
 
 
 def compute_tile(
-    store: Store, job: TileJob, machine: Machine
+    store: Store, job: TileJob, machine: Machine, partials: Partials
 ) -> list[Computed | Failed]:
     """Compute the nodes of a tile and write the results of those that succeed.
 
@@ -47,6 +52,7 @@ def compute_tile(
         store: results are read from it and written to it; nothing is committed.
         job: the tile.
         machine: where to compute.
+        partials: where a long computation keeps what it has so far.
 
     Returns:
         Per node what became of it, in order.
@@ -54,14 +60,18 @@ def compute_tile(
     Raises:
         LostInputError: a result taken cannot be read.
         StoreError: the payload cannot be written.
+        Stopped: the run was asked to end, and the tile keeps its state.
     """
     kind = find_kind(job.kind)
     members = load(store, kind, job.members)
+    keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
     started = time.perf_counter()
 
     def together(some: Sequence[Member]) -> list[Outcome]:
         whole = padded(some) if kind.vectorised else some
-        outcomes = find(job.kind).compute(whole, machine)
+        name = partial_name(job, [keys[id(member)] for member in some], machine)
+        keeping = replace(machine, partial=partials.of(name))
+        outcomes = find(job.kind).compute(whole, keeping)
         if len(outcomes) != len(whole):
             raise InputError(
                 f"{kind.name}: expected {len(whole)} outcomes, got {len(outcomes)}"
@@ -73,6 +83,12 @@ def compute_tile(
     results = [result for part in parts for result in bisect(part, together)]
     seconds = (time.perf_counter() - started) / len(members)
     return write(store, kind, results, seconds=seconds, device=machine.device)
+
+
+def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
+    """Name what a tile keeps by all that its last bits depend on."""
+    told = [job.kind, job.code, list(keys), machine.device, *map(version, LIBRARIES)]
+    return sha256(told)
 
 
 def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
@@ -91,10 +107,10 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
     """
     loaded: Loaded = {}
     taken = [one for job in jobs for some in job.inputs.values() for one in some]
+    taken += [job.earlier for job in jobs if job.earlier]
     for one in sorted(taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)):
-        memo = (one.receipt.key, one.parts)
-        if memo not in loaded:  # in the order of payloads, each opened once
-            loaded[memo] = _arrays(store, one.receipt, one.parts)
+        if one.memo not in loaded:  # in the order of payloads, each opened once
+            loaded[one.memo] = _arrays(store, one.receipt, one.parts)
     return [
         Member(
             job.params,
@@ -103,17 +119,30 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
                 for name, taken in job.inputs.items()
             },
             job.files,
+            _earlier(job, loaded),
         )
         for job in jobs
     ]
 
 
+def _earlier(job: MemberJob, loaded: Loaded) -> NodeData | None:
+    if job.earlier is None:
+        return None
+    return _as_edge(NodeData, job.earlier, loaded[job.earlier.memo])
+
+
 def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> NodeData:
-    arrays = loaded[taken.receipt.key, taken.parts]
+    arrays = loaded[taken.memo]
     if not kind.vectorised:  # code of the user's own may write into what it is given
         arrays = {variable: array.copy() for variable, array in arrays.items()}
+    return _as_edge(kind.inputs[name].edge, taken, arrays)
+
+
+def _as_edge(
+    edge: type[NodeData], taken: TakenResult, arrays: Mapping[str, Array]
+) -> NodeData:
     # One result may stand at several nodes, each with coordinates of its own.
-    return kind.inputs[name].edge(
+    return edge(
         stage=taken.stage,
         kind=taken.receipt.kind,
         coords=taken.coords,
@@ -143,7 +172,7 @@ def _has(parts: Mapping[str, str], name: str) -> bool:
 def write(
     store: Store,
     kind: Kind,
-    results: Sequence[Outcome | BaseException],
+    computed: Sequence[tuple[Outcome | BaseException, int]],
     *,
     seconds: float,
     device: str,
@@ -153,16 +182,17 @@ def write(
     Args:
         store: payloads are written to it.
         kind: of the tile.
-        results: per node its outcome or the error it raised.
+        computed: per node its outcome or the error it raised, and how many nodes
+            were computed together.
         seconds: per node.
         device: where they were computed.
 
     Returns:
         Per node what became of it, in order.
     """
-    places = _write_payloads(store, results)
+    places = _write_payloads(store, [result for result, _ in computed])
     reports: list[Computed | Failed] = []
-    for number, result in enumerate(results):
+    for number, (result, width) in enumerate(computed):
         if isinstance(result, BaseException):
             reports.append(failure(result))
             continue
@@ -177,7 +207,7 @@ def write(
                 payload=payload,
                 slot=slot,
                 seconds=seconds,
-                width=len(results),
+                width=width,
                 device=device,
             )
         )

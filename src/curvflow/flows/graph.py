@@ -33,6 +33,8 @@ class Node:
         state: whether it is done, must run, or waits for others.
         key: action key, once all inputs are known.
         receipt: of the result, if there is one.
+        revive: the result's arrays were removed by collection, and are needed again.
+        earlier: of a shorter computation that this one can go on from.
     """
 
     stage: str
@@ -46,6 +48,8 @@ class Node:
     state: State = "waiting"
     key: str | None = None
     receipt: Receipt | None = None
+    revive: bool = False
+    earlier: Receipt | None = None
 
     @property
     def coords(self) -> dict[str, Label]:

@@ -23,22 +23,44 @@ class TakenResult:
     parts: tuple[str, ...]
     stage: str
 
+    @property
+    def memo(self) -> tuple[str, tuple[str, ...]]:
+        """What tells one reading from another."""
+        return self.receipt.key, self.parts
+
 
 @dataclass(frozen=True)
 class MemberJob:
-    """One node to be computed."""
+    """One node to be computed.
 
+    Attributes:
+        key: action key.
+        params: validated parameters.
+        inputs: what it takes.
+        files: content of the files that parameters name.
+        earlier: a shorter computation's result to go on from.
+    """
+
+    key: str
     params: Params
     inputs: Mapping[str, Sequence[TakenResult]]
     files: Mapping[str, Mapping[str, Array]]
+    earlier: TakenResult | None = None
 
 
 @dataclass(frozen=True)
 class TileJob:
-    """Sibling nodes to be computed in one call."""
+    """Sibling nodes to be computed in one call.
+
+    Attributes:
+        kind: name of their kind.
+        members: the nodes.
+        code: fingerprints of the code that computes them.
+    """
 
     kind: str
     members: Sequence[MemberJob]
+    code: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -72,16 +94,27 @@ def tile_job(
     """Describe a tile's nodes without the graph around them."""
     members = [
         MemberJob(
+            key=node.key or "",
             params=node.params,
             inputs={
                 name: [_taken(graph, one) for one in taken]
                 for name, taken in node.inputs.items()
             },
             files=files.get(id(node.form), {}),
+            earlier=_earlier(node),
         )
         for node in nodes
     ]
     return TileJob(nodes[0].kind.name, members)
+
+
+def _earlier(node: Node) -> TakenResult | None:
+    if node.earlier is None or node.kind.continues is None:
+        return None
+    parts = node.kind.continues.parts
+    if parts is None:
+        parts = tuple(variable.name for variable in node.kind.outputs)
+    return TakenResult(node.coords, node.earlier, parts, node.stage)
 
 
 def _taken(graph: Graph, taken: Taken) -> TakenResult:

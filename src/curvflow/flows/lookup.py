@@ -17,7 +17,8 @@ def compare(nodes: Iterable[Node], index: Index) -> None:
         node.key = key_of(node)
         node.receipt = index.receipts.get(node.key) if node.key else None
         if node.receipt is not None:
-            node.state = "cached"
+            lacks = node.revive and node.receipt.payload in index.evicted
+            node.state = "stale" if lacks else "cached"
         else:
             node.state = "stale" if node.key else "waiting"
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, UnknownNameError, nearest
 from curvflow.flows.causes import Causes
+from curvflow.flows.continued import find_earlier
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
-from curvflow.flows.graph import Graph, State
+from curvflow.flows.graph import Graph, Node, State
 from curvflow.flows.lookup import compare
+from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.study import Study
 from curvflow.stores.base import Index, Store
 from curvflow.stores.log import without_collection
@@ -25,11 +28,13 @@ class Plan:
         graph: the nodes.
         index: what the store's log said.
         causes: why nodes must run.
+        removed: payloads that collection has removed; their results stand.
     """
 
     graph: Graph
     index: Index
     causes: Causes
+    removed: set[str] = field(default_factory=set)
 
     def counts(self, stage: str | None = None) -> dict[str, int]:
         """Count nodes by state, of one stage or of all."""
@@ -45,19 +50,46 @@ class Plan:
                 "kind": self.graph.study.stages[name].kind.name,
                 **self.counts(name),
                 "reasons": self.causes.grouped(nodes),
+                "continues": _continues(nodes),
+                "removed": sum(self._is_removed(node) for node in nodes),
             }
             for name, nodes in self.graph.nodes.items()
         }
         return {"study": self.graph.study.name, **self.counts(), "stages": stages}
 
+    def _is_removed(self, node: Node) -> bool:
+        """Whether a node is done, but its arrays would be computed again if needed."""
+        payload = node.receipt.payload if node.receipt else None
+        return node.state == "cached" and payload in self.removed
 
-def make_plan(study: Study, store: Store, files: SourceFiles) -> Plan:
+
+def _continues(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+    """Count the nodes that go on from a shorter computation, by where they begin."""
+    found = Counter(
+        (
+            node.kind.continues.param,
+            node.earlier.params[node.kind.continues.param],
+            getattr(node.params, node.kind.continues.param),
+        )
+        for node in nodes
+        if node.earlier and node.kind.continues
+    )
+    return [
+        {"param": param, "from": start, "to": end, "nodes": count}
+        for (param, start, end), count in found.items()
+    ]
+
+
+def make_plan(
+    study: Study, store: Store, files: SourceFiles, *, revive: Collection[str] = ()
+) -> Plan:
     """Plan a study against a store; nothing is written.
 
     Args:
         study: the resolved study.
         store: where results are looked up.
         files: the files that parameters name.
+        revive: stages whose results must be there, though collection removed them.
 
     Returns:
         Every node with its state; a waiting node's key depends on results that are
@@ -66,26 +98,73 @@ def make_plan(study: Study, store: Store, files: SourceFiles) -> Plan:
     Raises:
         StudyError: the study asks for something that cannot be done, or a file that
             it names holds what its kind cannot use.
+        UnknownNameError: there is no stage of a name in `revive`.
     """
+    if unknown := sorted(set(revive) - study.stages.keys()):
+        raise UnknownNameError(
+            f"--revive: expected a stage of {study.name}, got '{unknown[0]}'. "
+            f"{nearest(unknown[0], study.stages)}"
+        )
     with without_collection():
         graph = expand(study, files)
         index = store.index()
         plan = Plan(graph, index, Causes(graph, index))
         for nodes in graph.nodes.values():
             compare(nodes, index)
-    strike_lost(graph, store)
+    plan.removed = strike_lost(graph, index, store)
+    for node in graph:
+        shown = node.stage in revive or issubclass(node.kind.returns, Table | Figure)
+        if shown and node.receipt and node.receipt.payload in plan.removed:
+            node.revive, node.state = True, "stale"
+    demand(graph, plan.removed)
+    for nodes in graph.nodes.values():
+        find_earlier(nodes, index.receipts, store)
     check_files(graph, files)
     return plan
 
 
-def strike_lost(graph: Graph, store: Store) -> None:
-    """Mark nodes whose payload is gone as stale; what they gave is still known."""
+def strike_lost(graph: Graph, index: Index, store: Store) -> set[str]:
+    """Mark nodes whose payload is lost as stale; what they gave is still known.
+
+    Args:
+        graph: the nodes, compared with the log.
+        index: what the log says.
+        store: tells which payloads are there.
+
+    Returns:
+        Payloads that are gone since collection removed them; their nodes stay done.
+    """
     named = {node.receipt.payload for node in graph if node.receipt}
-    present = store.present(payload for payload in named if payload)
-    for node in graph:
-        payload = node.receipt.payload if node.receipt else None
-        if payload and payload not in present:
-            node.state = "stale"
+    wanted = {payload for payload in named if payload}
+    gone = wanted - store.present(wanted)
+    if gone:
+        for node in graph:
+            payload = node.receipt.payload if node.receipt else None
+            if payload in gone and payload not in index.evicted:
+                node.state = "stale"
+    return gone & index.evicted
+
+
+def demand(graph: Graph, removed: Collection[str]) -> bool:
+    """Mark results that collection removed, and nodes that must run take, as stale.
+
+    Args:
+        graph: the nodes, compared with the log.
+        removed: payloads that are not there any more.
+
+    Returns:
+        Whether any was marked.
+    """
+    found = False
+    if not removed:
+        return found
+    for nodes in reversed(graph.nodes.values()):
+        stale = [node for node in nodes if node.state == "stale"]
+        for taken in (t for n in stale for some in n.inputs.values() for t in some):
+            one = taken.node
+            if one.state == "cached" and one.receipt and one.receipt.payload in removed:
+                one.revive, one.state, found = True, "stale", True
+    return found
 
 
 def check_files(graph: Graph, files: SourceFiles) -> None:

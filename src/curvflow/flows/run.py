@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from curvflow.flows.alive import beating
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.stopping import stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
 from curvflow.flows.work import Work
@@ -72,6 +74,7 @@ def run_study(
     Raises:
         RequestError: the study asks for something that cannot be done.
         StoreError: results cannot be written.
+        Stopped: the run was asked to end.
     """
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
@@ -89,23 +92,44 @@ def run_study(
         environment=environment(),
         options=options.model_dump(),
     )
-    work = Work(plan, run, store=store, files=files, options=options, observer=observer)
+    tally = Tally(plan.graph)
     observer.begin(plan)
     try:
         if machine is not None:
-            with computing:
+            with (
+                computing,
+                beating(store, run, silence=options.silence),
+                stopping() as stop,
+            ):
+                store.note(run, {"event": "plan", "payloads": payloads(plan)})
+                work = Work(
+                    plan,
+                    run,
+                    store=store,
+                    files=files,
+                    options=options,
+                    observer=observer,
+                    tally=tally,
+                    stop=stop,
+                )
                 work.do(machine)
     finally:
         observer.end()
-    failures = work.tally.failure_records()
+    failures = tally.failure_records()
     record = store.end_run(
         run,
         seconds=time.perf_counter() - started,
-        counts=_counts(plan, work.tally, failures),
+        counts=_counts(plan, tally, failures),
         failures=failures,
         tables=run_tables(plan_views(plan, failures), store.index()),
     )
     return RunReport(record, plan)
+
+
+def payloads(plan: Plan) -> list[str]:
+    """Return the payloads that a plan relies on, for collection to leave alone."""
+    receipts = (node.receipt for node in plan.graph)
+    return sorted({one.payload for one in receipts if one and one.payload})
 
 
 def _counts(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from curvflow.errors import Stopped
 
@@ -50,7 +51,7 @@ def stopping() -> Iterator[Stopping]:
         Tells whether the wish was uttered.
     """
     stop = Stopping()
-    before = {}
+    before: dict[int, Any] = {}
 
     def restore() -> None:
         for number, handler in before.items():

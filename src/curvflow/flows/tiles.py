@@ -102,7 +102,7 @@ def padded(members: Sequence[T]) -> list[T]:
 
 def bisect(
     members: Sequence[T], compute: Callable[[Sequence[T]], Sequence[R]]
-) -> list[R | BaseException]:
+) -> list[tuple[R | BaseException, int]]:
     """Compute members together; on an error halve down to the culprits.
 
     Args:
@@ -110,14 +110,15 @@ def bisect(
         compute: the call over several members, one result each, in order.
 
     Returns:
-        Per member its result, or the error that it raises alone.
+        Per member its result, or the error that it raises alone, and how many were
+        computed together.
     """
     try:
-        return list(compute(members))
+        return [(result, len(members)) for result in compute(members)]
     # Whatever a stage raises, user code included, is that node's failure; so is an
     # exit, which must not end the run with a code of its own.
     except (Exception, SystemExit) as error:
         if len(members) == 1:
-            return [error]
+            return [(error, 1)]
     half = len(members) // 2
     return bisect(members[:half], compute) + bisect(members[half:], compute)

@@ -6,27 +6,33 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from curvflow.errors import InputError, StoreError
+from curvflow.flows.alive import Watch
 from curvflow.flows.compute import LostInputError, compute_tile, failure, load
+from curvflow.flows.continued import find_earlier
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
-from curvflow.flows.jobs import Computed, TileJob, tile_job
-from curvflow.flows.lookup import compare, diverged_inputs, input_digests
+from curvflow.flows.jobs import Computed, Failed, TileJob, tile_job
+from curvflow.flows.lookup import compare, diverged_inputs
 from curvflow.flows.observer import Observer
-from curvflow.flows.plan import Plan
+from curvflow.flows.partials import Partials
+from curvflow.flows.plan import Plan, demand
+from curvflow.flows.publish import Publisher, passed_on
+from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, cut, groups, width_for
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
+from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine, find
 
+# Seconds between looks at what other runs are at work on: the first, and the longest.
+LOOK_AFTER, LOOK_AT_LAST = 0.1, 2.0
+
+Report = Computed | Failed
+
 
 class Work:
-    """One run of a plan.
-
-    Attributes:
-        tally: what has been done so far.
-    """
+    """One run of a plan."""
 
     def __init__(
         self,
@@ -37,6 +43,8 @@ class Work:
         files: SourceFiles,
         options: RunOptions,
         observer: Observer,
+        tally: Tally,
+        stop: Stopping,
     ) -> None:
         """Prepare to carry out a plan.
 
@@ -47,11 +55,17 @@ class Work:
             files: files that parameters name.
             options: how to compute.
             observer: who watches.
+            tally: counts what is done.
+            stop: tells when the run is asked to end.
         """
         self._plan, self._run, self._store = plan, run, store
         self._files, self._options, self._observer = files, options, observer
+        self._stop, self._partials = stop, Partials(store, stop)
+        self._watch = Watch(store, silence=options.silence)
         self._struck: set[str] = set()
-        self.tally = Tally(plan.graph)
+        self._busy: set[str] = set()
+        self._moved = False
+        self._tally, self._publisher = tally, Publisher(store, run, tally)
 
     def do(self, machine: Machine) -> None:
         """Compute everything that is not done and can be.
@@ -61,27 +75,47 @@ class Work:
 
         Raises:
             StoreError: results cannot be written, or not be read again and again.
+            Stopped: the run was asked to end.
         """
-        graph = self._plan.graph
-        lost: dict[str | None, list[str]] = defaultdict(list)
-        for node in graph:
-            if node.state == "stale" and node.receipt is not None:
-                lost[node.receipt.payload].append(node.receipt.key)
-        for payload, keys in lost.items():
-            self._strike(list(dict.fromkeys(keys)), payload, "payload lost")
-        while not self._swept(machine):
-            pass
+        self._strike_lost()
+        pause = LOOK_AFTER
+        while not self._swept(machine) or self._busy:
+            if self._busy:  # nothing else is left, so follow the runs that have it
+                self._stop.sleep(pause)
+                pause = min(2 * pause, LOOK_AT_LAST)
+        self._store.claims.sweep(
+            lambda run: run == self._run.begun or self._watch.is_gone(run)
+        )
 
     def _swept(self, machine: Machine) -> bool:
-        """Go through the stages; False if a result was lost on the way."""
+        """Go through the stages; False if something earlier must be done again."""
+        self._busy.clear()
+        self._moved = False
         try:
             for nodes in self._plan.graph.nodes.values():
                 self._stage(nodes, machine)
         except LostInputError as error:
-            keys = self._store.sharing(error.receipt)
-            self._strike(keys, error.receipt.payload, str(error))
+            self._lost(error)
             return False
-        return True
+        if self._moved:
+            self._compare_all()
+        return not self._moved
+
+    def _strike_lost(self) -> None:
+        lost: dict[str | None, list[str]] = defaultdict(list)
+        for node in self._plan.graph:
+            if node.state == "stale" and node.receipt is not None and not node.revive:
+                lost[node.receipt.payload].append(node.receipt.key)
+        for payload, keys in lost.items():
+            self._strike(list(dict.fromkeys(keys)), payload, "payload lost")
+
+    def _lost(self, error: LostInputError) -> None:
+        payload = error.receipt.payload
+        if payload in self._store.index().evicted and payload is not None:
+            self._plan.removed.add(payload)
+            demand(self._plan.graph, self._plan.removed)
+            return
+        self._strike(self._store.sharing(error.receipt), payload, str(error))
 
     def _strike(self, keys: Sequence[str], payload: str | None, reason: str) -> None:
         """Strike results off the log, so that they are computed again."""
@@ -92,26 +126,41 @@ class Work:
         self._observer.warn(
             f"{reason.rstrip('.')}; computing {len(keys)} results again"
         )
+        self._compare_all()
+
+    def _compare_all(self) -> None:
         index = self._store.index()
         for nodes in self._plan.graph.nodes.values():
             compare(nodes, index)
-        self.tally.recount()
+        demand(self._plan.graph, self._plan.removed)
+        self._tally.recount()
 
     def _stage(self, nodes: Sequence[Node], machine: Machine) -> None:
         if not nodes or all(node.state == "cached" for node in nodes):
             return
         open_nodes = [node for node in nodes if node.state != "cached"]
-        compare(open_nodes, self._store.index())
-        self.tally.done[nodes[0].stage] += sum(n.state == "cached" for n in open_nodes)
+        index = self._store.index()
+        compare(open_nodes, index)
+        self._tally.done[nodes[0].stage] += sum(n.state == "cached" for n in open_nodes)
         self._pass_on_divergence(nodes)
+        find_earlier(open_nodes, index.receipts, self._store)
         for group in groups(nodes):
-            stale = [node for node in group if node.state == "stale"]
-            if stale:
-                twins = by_key(stale)
-                width = self._width(stale[0])
-                for tile in cut(group, width, without=self.tally.failures):
-                    self._tile(tile, twins, machine)
+            if any(node.state == "stale" for node in group):
+                self._group(group, by_key(group), machine)
         self._tell(nodes[0].stage)
+
+    def _group(
+        self, group: Sequence[Node], twins: Mapping[str, list[Node]], machine: Machine
+    ) -> None:
+        """Compute nodes of equal signature; what did not fit is not tried again."""
+        first = next(node for node in group if node.state == "stale")
+        fits = width = self._width(first)
+        for tile in cut(group, width, without=self._tally.failures):
+            step = fits
+            for start in range(0, len(tile), step):
+                part = self._claimed(tile[start : start + step], twins)
+                if part:
+                    fits = min(fits, self._tile(part, twins, machine))
 
     def _width(self, node: Node) -> int:
         if not node.kind.vectorised:
@@ -135,61 +184,87 @@ class Work:
         }
         return tile_job(self._plan.graph, nodes, files)
 
+    def _claimed(
+        self, tile: Sequence[Node], twins: Mapping[str, list[Node]]
+    ) -> list[Node]:
+        """Return those nodes that no other run is at work on, nor has done by now."""
+        self._stop.check()
+        keys = [node.key for node in tile if node.key]
+        claims = self._store.claims
+        ours = set(claims.take(self._run.begun, keys, self._watch.is_gone))
+        self._busy.update(set(keys) - ours)
+        done = self._store.live(ours)
+        self._publisher.adopt(tile[0].stage, list(done.values()), twins)
+        return [node for node in tile if node.key in ours and node.key not in done]
+
     def _tile(
         self, tile: Sequence[Node], twins: Mapping[str, list[Node]], machine: Machine
-    ) -> None:
+    ) -> int:
+        """Compute and publish a tile; return how many nodes fit in one call."""
         stage = tile[0].stage
         self._observer.tile_begins(stage)
-        self._note("begins", stage, [node.key for node in tile])
-        try:
-            reports = compute_tile(self._store, self._job(tile), machine)
-        except InputError as error:  # a file is not what it was planned to be
-            reports = [failure(error) for _ in tile]
-        done = []
+        self._publisher.note("begins", stage, [node.key for node in tile])
+        tile, reports = self._revived(tile, self._computed(tile, machine), machine)
+        done, failed = [], []
         for node, report in zip(tile, reports, strict=True):
             if isinstance(report, Computed):
-                done.append(self._receipt(node, report))
+                done.append(self._publisher.receipt(node, report))
             elif node.key is not None:
-                self.tally.failures[node.key] = report
-                self._note("failed", stage, [node.key])
-        self._publish(stage, done, twins)
+                self._tally.failures[node.key] = report
+                failed.append(node.key)
+        self._publisher.publish(stage, done, twins)
+        self._partials.clear()
+        if failed:
+            self._publisher.note("failed", stage, failed)
+            self._store.claims.release(self._run.begun, failed)
         self._tell(stage)
+        return len(tile) if failed else max(receipt.width for receipt in done)
 
-    def _note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
-        self._store.note(self._run, {"event": event, "stage": stage, "keys": keys})
+    def _computed(self, tile: Sequence[Node], machine: Machine) -> Sequence[Report]:
+        try:
+            job = self._job(tile)
+            return compute_tile(self._store, job, machine, self._partials)
+        except InputError as error:  # a file is not what it was planned to be
+            return [failure(error) for _ in tile]
+
+    def _revived(
+        self, tile: Sequence[Node], reports: Sequence[Report], machine: Machine
+    ) -> tuple[Sequence[Node], Sequence[Report]]:
+        """Hold what was computed again to the digests of what collection removed.
+
+        The last bits may depend on who else was computed in the same call, so a result
+        that differs is tried once more in its old company.
+
+        Args:
+            tile: what was computed.
+            reports: what became of it.
+            machine: where to compute.
+
+        Returns:
+            The nodes to be published, and their reports.
+        """
+        if not any(map(_differs, tile, reports)):
+            return tile, reports
+        wanted = {node.receipt.payload for node in tile if node.receipt}
+        together = [
+            node
+            for node in self._plan.graph.nodes[tile[0].stage]
+            if node.receipt is not None and node.receipt.payload in wanted
+        ]
+        whole = list({node.key: node for node in together}.values())
+        if len(whole) > len(tile):
+            tile, reports = whole, self._computed(whole, machine)
+        changed = [n.key for n, r in zip(tile, reports, strict=True) if _differs(n, r)]
+        if keys := [key for key in changed if key]:
+            reason = "computed again after collection, it came out different"
+            self._store.retire(keys, reason)
+            self._observer.warn(f"{reason}: {len(keys)} results of {tile[0].stage}")
+            self._moved = True
+        return tile, reports
 
     def _tell(self, stage: str) -> None:
-        failed = self.tally.failed(stage) if self.tally.failures else 0
-        self._observer.stage_at(stage, done=self.tally.done[stage], failed=failed)
-
-    def _publish(
-        self,
-        stage: str,
-        receipts: Sequence[Receipt],
-        twins: Mapping[str, list[Node]],
-    ) -> None:
-        if not receipts:
-            return
-        live = self._store.commit(receipts)
-        self._note("committed", stage, [receipt.key for receipt in live])
-        self.tally.executed[stage] += len(live)
-        for receipt in live:
-            for node in twins[receipt.key]:
-                node.receipt, node.state = receipt, "cached"
-                self.tally.done[stage] += 1
-
-    def _receipt(self, node: Node, report: Computed) -> Receipt:
-        assert node.key is not None
-        return Receipt(
-            key=node.key,
-            stage=node.stage,
-            coords=node.coords,
-            kind=node.kind.name,
-            version=node.kind.version,
-            params=node.form,
-            inputs=input_digests(node) or {},
-            **vars(report),
-        )
+        failed = self._tally.failed(stage) if self._tally.failures else 0
+        self._observer.stage_at(stage, done=self._tally.done[stage], failed=failed)
 
     def _pass_on_divergence(self, nodes: Sequence[Node]) -> None:
         """Record what stands on diverged results as diverged; nothing is computed."""
@@ -198,11 +273,11 @@ class Work:
             if node.state == "stale" and (diverged := diverged_inputs(node)):
                 receipt = diverged[0].node.receipt
                 assert receipt is not None
-                found.append(self._receipt(node, _diverged(receipt)))
+                found.append(self._publisher.receipt(node, passed_on(receipt)))
         if found:
             unique = list({receipt.key: receipt for receipt in found}.values())
             stale = [node for node in nodes if node.state == "stale"]
-            self._publish(nodes[0].stage, unique, by_key(stale))
+            self._publisher.publish(nodes[0].stage, unique, by_key(stale))
 
 
 def by_key(nodes: Sequence[Node]) -> dict[str, list[Node]]:
@@ -213,18 +288,11 @@ def by_key(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     return found
 
 
-def _diverged(cause: Receipt) -> Computed:
-    reason = cause.reason
-    if not reason.startswith("input "):
-        reason = f"input {cause.kind} diverged: {reason}"
-    return Computed(
-        digest=result_digest({}, "diverged", reason),
-        parts={},
-        status="diverged",
-        reason=reason,
-        payload=None,
-        slot=0,
-        seconds=0.0,
-        width=1,
-        device="cpu",
+def _differs(node: Node, report: Report) -> bool:
+    """Whether a result that was removed is not the same again."""
+    earlier = node.receipt
+    return (
+        earlier is not None
+        and isinstance(report, Computed)
+        and earlier.digest != report.digest
     )

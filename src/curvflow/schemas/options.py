@@ -22,3 +22,9 @@ class RunOptions(BaseModel):
     tile_bytes: int = Field(
         1 << 30, ge=1 << 20, description="working memory that one tile may use, bytes"
     )
+    silence: float = Field(
+        60.0,
+        gt=0,
+        description="seconds without a sign of life after which the work that another "
+        "run has claimed is taken over",
+    )

@@ -1,0 +1,94 @@
+"""Shorter computations that longer ones can go on from: more epochs, say."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from curvflow.flows.graph import Node
+from curvflow.flows.lookup import input_digests
+from curvflow.schemas.kind import Continues, Kind
+from curvflow.schemas.receipts import Receipt
+from curvflow.stores.base import Store
+
+Shape = tuple[int, str, str]
+
+
+def find_earlier(
+    nodes: Iterable[Node], receipts: Mapping[str, Receipt], store: Store
+) -> None:
+    """Give nodes that must run the longest shorter result that they can go on from.
+
+    Args:
+        nodes: of one stage.
+        receipts: live ones, by key.
+        store: tells which payloads are there.
+    """
+    stale = [node for node in nodes if node.state == "stale" and not node.revive]
+    if not stale or (continues := stale[0].kind.continues) is None:
+        return
+    candidates = _by_shape(stale[0].kind, continues, receipts.values())
+    found = {
+        id(node): earlier
+        for node in stale
+        if (earlier := _longest(node, continues, candidates))
+    }
+    present = store.present(str(earlier.payload) for earlier in found.values())
+    for node in stale:
+        earlier = found.get(id(node))
+        node.earlier = earlier if earlier and earlier.payload in present else None
+
+
+def _by_shape(
+    kind: Kind, continues: Continues, receipts: Iterable[Receipt]
+) -> Mapping[Shape, Sequence[Receipt]]:
+    """Sort results that could be gone on from by what must be equal at least."""
+    found = defaultdict(list)
+    for receipt in receipts:
+        if (
+            receipt.kind == kind.name
+            and receipt.status == "ok"
+            and receipt.payload is not None
+            and _has_parts(receipt, continues)
+        ):
+            shape = _shape(receipt.version, receipt.params, receipt.inputs, continues)
+            found[shape].append(receipt)
+    return found
+
+
+def _has_parts(receipt: Receipt, continues: Continues) -> bool:
+    there = {part.partition("@")[0] for part in receipt.parts}
+    return continues.parts is None or there.issuperset(continues.parts)
+
+
+def _shape(
+    version: int,
+    params: Mapping[str, object],
+    inputs: Mapping[str, object],
+    continues: Continues,
+) -> Shape:
+    rest = {name: value for name, value in params.items() if name != continues.param}
+    return version, json.dumps(rest, sort_keys=True), json.dumps(inputs, sort_keys=True)
+
+
+def _longest(
+    node: Node,
+    continues: Continues,
+    candidates: Mapping[Shape, Sequence[Receipt]],
+) -> Receipt | None:
+    inputs = input_digests(node) or {}
+    shape = _shape(node.kind.version, node.form, inputs, continues)
+    asked = getattr(node.params, continues.param)
+    shorter = [
+        receipt
+        for receipt in candidates.get(shape, ())
+        if receipt.params[continues.param] < asked
+        and _allowed(node, receipt, continues)
+    ]
+    return max(shorter, key=lambda r: r.params[continues.param], default=None)
+
+
+def _allowed(node: Node, receipt: Receipt, continues: Continues) -> bool:
+    begun = {continues.param: receipt.params[continues.param]}
+    return continues.allows(node.params.model_copy(update=begun), node.params)

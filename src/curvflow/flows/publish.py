@@ -1,0 +1,87 @@
+"""Publish what tiles have computed: receipts, journal, and nodes brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from curvflow.flows.graph import Node
+from curvflow.flows.jobs import Computed
+from curvflow.flows.lookup import input_digests
+from curvflow.flows.tally import Tally
+from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
+from curvflow.stores.base import Store
+
+Twins = Mapping[str, list[Node]]
+
+
+class Publisher:
+    """Commits the results of one run."""
+
+    def __init__(self, store: Store, run: RunRecord, tally: Tally) -> None:
+        """Bind a run to its store.
+
+        Args:
+            store: where results go.
+            run: the run's record, already begun.
+            tally: counts what is done.
+        """
+        self._store, self._run, self._tally = store, run, tally
+
+    def publish(self, stage: str, receipts: Sequence[Receipt], twins: Twins) -> None:
+        """Commit receipts, and mark their nodes as done.
+
+        Args:
+            stage: of all of them.
+            receipts: of nodes whose payloads have been written.
+            twins: nodes by key; equal parameters make several nodes one result.
+        """
+        if not receipts:
+            return
+        live = self._store.commit(receipts)
+        self.note("committed", stage, [receipt.key for receipt in live])
+        self._tally.executed[stage] += len(live)
+        self.adopt(stage, live, twins)
+
+    def adopt(self, stage: str, live: Sequence[Receipt], twins: Twins) -> None:
+        """Mark the nodes of live receipts as done, whoever computed them."""
+        for receipt in live:
+            for node in twins[receipt.key]:
+                self._tally.done[stage] += node.state != "cached"
+                node.receipt, node.state = receipt, "cached"
+
+    def receipt(self, node: Node, report: Computed) -> Receipt:
+        """Return the receipt of what was computed for a node."""
+        assert node.key is not None
+        return Receipt(
+            key=node.key,
+            stage=node.stage,
+            coords=node.coords,
+            kind=node.kind.name,
+            version=node.kind.version,
+            params=node.form,
+            inputs=input_digests(node) or {},
+            run=self._run.begun,
+            **vars(report),
+        )
+
+    def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
+        """Write a line in the run's journal."""
+        self._store.note(self._run, {"event": event, "stage": stage, "keys": keys})
+
+
+def passed_on(cause: Receipt) -> Computed:
+    """Return the result of what stands on a diverged result: diverged, uncomputed."""
+    reason = cause.reason
+    if not reason.startswith("input "):
+        reason = f"input {cause.kind} diverged: {reason}"
+    return Computed(
+        digest=result_digest({}, "diverged", reason),
+        parts={},
+        status="diverged",
+        reason=reason,
+        payload=None,
+        slot=0,
+        seconds=0.0,
+        width=1,
+        device="cpu",
+    )
