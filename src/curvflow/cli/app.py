@@ -11,7 +11,19 @@ import sys
 import typer
 
 from curvflow import __version__
-from curvflow.cli import check, export, init, kinds, log, plan, run, schema, show, why
+from curvflow.cli import (
+    check,
+    export,
+    init,
+    kinds,
+    log,
+    plan,
+    run,
+    runs,
+    schema,
+    show,
+    why,
+)
 from curvflow.errors import CurvflowError, RequestError
 
 app = typer.Typer(
@@ -22,7 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (init, kinds, schema, plan, run, why, show, check, export, log):
+COMMANDS = (init, kinds, schema, plan, run, runs, why, show, check, export, log)
+for module in COMMANDS:
     app.command(name=module.__name__.rpartition(".")[2])(module.command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated, Literal
 
 import typer
@@ -31,6 +32,13 @@ def command(
         int,
         typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large"),
     ] = 1,
+    revive: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGE",
+            help="compute again what `gc` removed of this stage; repeatable",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""
@@ -48,12 +56,13 @@ def command(
             profile=profile,
             overrides=overrides or (),
             options=RunOptions(device=device, num_threads=threads),
+            revive=revive or (),
             observer=watch(),
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         # Caught here, since typer would end the command without a word.
         typer.echo(INTERRUPTED, err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
     assert results.run is not None
     if as_json:
         print_json(run_json(results.run))

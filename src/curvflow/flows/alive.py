@@ -11,7 +11,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -102,6 +103,57 @@ def beating(store: Store, run: RunRecord, *, silence: float) -> Iterator[None]:
         thread.join()
         with suppress(StoreError):
             store.beat(run, None)
+
+
+def at_work(store: Store) -> list[dict[str, Any]]:
+    """Describe the runs that show signs of life.
+
+    Args:
+        store: of any number of studies.
+
+    Returns:
+        Per run its study, number, start, host, process, number of nodes claimed that
+        are not done, and state: `running`, `paused`, or, for a process of another
+        machine, `silent` if its sign did not move while this function watched.
+    """
+    index, signs, claimed = store.index(), store.beats(), store.claims.held()
+    done = store.live(claimed)
+    held = Counter(run for key, run in claimed.items() if key not in done)
+    elsewhere = {begun for begun, sign in signs.items() if process(sign) == "elsewhere"}
+    moving = _moving(store, elsewhere)
+    rows = []
+    for run in index.runs:
+        if run.begun not in signs or run.ended is not None:
+            continue
+        sign = signs[run.begun]
+        state: str = process(sign)
+        if state == "elsewhere":
+            state = "running" if run.begun in moving else "silent"
+        if state != "ended":
+            rows.append(
+                {
+                    "study": run.study,
+                    "run": run.number,
+                    "started": run.started,
+                    "state": state,
+                    "host": sign["host"],
+                    "pid": sign["pid"],
+                    "claimed": held[run.begun],
+                }
+            )
+    return rows
+
+
+def _moving(store: Store, runs: Collection[int]) -> set[int]:
+    """Watch runs of other machines for a little longer than one beat."""
+    before = {begun: sign["count"] for begun, sign in store.beats().items()}
+    until = time.monotonic() + 1.2 * SILENCE / BEATS_PER_SILENCE
+    moved: set[int] = set()
+    while not moved.issuperset(runs) and time.monotonic() < until:
+        time.sleep(0.5)
+        now = store.beats()
+        moved = {run for run in runs if run in now and now[run]["count"] != before[run]}
+    return moved
 
 
 def process(sign: Mapping[str, Any]) -> Process:

@@ -26,6 +26,7 @@ def run(
     profile: str | None = None,
     overrides: Sequence[str] = (),
     options: RunOptions | None = None,
+    revive: Sequence[str] = (),
     observer: Observer | None = None,
 ) -> Results:
     """Run a study and return its results.
@@ -36,6 +37,7 @@ def run(
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
         options: how to compute.
+        revive: stages whose arrays must be there, though collection removed them.
         observer: who watches.
 
     Returns:
@@ -49,18 +51,26 @@ def run(
         study, store=store, profile=profile, overrides=overrides, create=True
     )
     try:
-        return _run(opened, options, observer)
+        return _run(opened, options, revive, observer)
     except CorruptPayloadError:
         # A table or figure was found unreadable while it was written out; it is
         # struck off by now, so that this time it is computed again.
-        return _run(opened, options, observer)
+        return _run(opened, options, revive, observer)
 
 
 def _run(
-    opened: Opened, options: RunOptions | None, observer: Observer | None
+    opened: Opened,
+    options: RunOptions | None,
+    revive: Sequence[str],
+    observer: Observer | None,
 ) -> Results:
     report = run_study(
-        opened.study, opened.store, opened.files, options=options, observer=observer
+        opened.study,
+        opened.store,
+        opened.files,
+        options=options,
+        revive=revive,
+        observer=observer,
     )
     if report.record.failures and observer is None:
         told = "%d nodes failed; results.run.failures holds their tracebacks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -57,6 +57,7 @@ def run_study(
     files: SourceFiles,
     *,
     options: RunOptions | None = None,
+    revive: Collection[str] = (),
     observer: Observer | None = None,
 ) -> RunReport:
     """Compute what a study asks for and a store does not hold.
@@ -66,6 +67,7 @@ def run_study(
         store: results are taken from it and added to it.
         files: files that parameters name.
         options: how to compute.
+        revive: stages whose results must be there, though collection removed them.
         observer: who watches.
 
     Returns:
@@ -78,7 +80,7 @@ def run_study(
     """
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
-    plan = make_plan(study, store, files)
+    plan = make_plan(study, store, files, revive=revive)
     machine: Machine | None = None
     computing: AbstractContextManager[None] = nullcontext()
     if any(node.state != "cached" for node in plan.graph):

@@ -8,8 +8,7 @@ needed after the runs have ended, and a claim that is lost costs a computation t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from curvflow.errors import StoreError
 from curvflow.stores.commits import Commits
@@ -54,10 +53,10 @@ class Claims:
         while not self._append("released", run, keys):
             self._refresh()
 
-    def held(self) -> Mapping[int, int]:
-        """Return how many keys each run has claimed, done or not."""
+    def held(self) -> dict[str, int]:
+        """Return the run that has claimed each key, done or not."""
         self._refresh()
-        return Counter(self._holder.values())
+        return dict(self._holder)
 
     def sweep(self, gone: Gone) -> None:
         """Remove the entries if all who made them are gone; the last keeps its number.
