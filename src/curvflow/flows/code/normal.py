@@ -271,7 +271,8 @@ class _Writer:
             last = merged[-1] if merged else None
             if isinstance(value, ast.Constant) and isinstance(last, ast.Constant):
                 merged[-1] = ast.Constant(str(last.value) + str(value.value))
-            else:
+            elif not isinstance(value, ast.Constant) or value.value:
+                # Python 3.12 ends some formats with an empty text.
                 merged.append(value)
         self._fields("JoinedStr", [("values", merged)])
 

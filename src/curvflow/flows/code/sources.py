@@ -59,9 +59,12 @@ class Sources:
 
     def _is_beside(self, top: str) -> bool:
         place = self._place(top)
-        if place is None or not place.is_relative_to(self._folder):
+        if place is None:
             return False
-        return not set(_INSTALLED) & set(place.relative_to(self._folder).parts)
+        for one in (place, place.resolve()):  # a link beside the study counts as there
+            if one.is_relative_to(self._folder):
+                return not set(_INSTALLED) & set(one.relative_to(self._folder).parts)
+        return False
 
     def _read(self, name: str) -> Module | None:
         place = self._place(name)
@@ -70,7 +73,13 @@ class Sources:
         if place.is_dir():
             return Module(name, name)  # a package without an __init__ file
         found = place.stat()
-        return _parsed(name, place, found.st_mtime_ns, found.st_size)
+        return _parsed(
+            name,
+            place.resolve(),
+            place.name == "__init__.py",
+            found.st_mtime_ns,
+            found.st_size,
+        )
 
     def _place(self, name: str) -> Path | None:
         if name not in self._places:
@@ -96,20 +105,21 @@ class Sources:
 
 def _loaded(name: str) -> Path | None:
     file = getattr(sys.modules.get(name), "__file__", None)
-    return Path(file).resolve() if file and file.endswith(".py") else None
+    return Path(file).absolute() if file and file.endswith(".py") else None
 
 
 def _file(base: Path, name: str) -> Path | None:
     for place in (base / name / "__init__.py", base / f"{name}.py", base / name):
         if place.exists():
-            return place.resolve()
+            return place.absolute()
     return None
 
 
 @cache
-def _parsed(name: str, place: Path, modified: int, size: int) -> Module | None:
+def _parsed(
+    name: str, place: Path, is_package: bool, modified: int, size: int
+) -> Module | None:
     try:
-        text = place.read_bytes()
-        return read_module(name, text, is_package=place.name == "__init__.py")
+        return read_module(name, place.read_bytes(), is_package=is_package)
     except (SyntaxError, OSError):
         return None
