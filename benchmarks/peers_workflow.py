@@ -34,7 +34,7 @@ from ruamel.yaml import YAML
 
 HERE = Path(__file__).parent
 CONSTRAINTS = HERE / "requirements-peers-workflow.txt"
-SLOW = 120.0  # seconds of one repetition, above which a system is not run again
+SLOW = 300.0  # seconds of one repetition, above which a system is not run again
 PHASES = ("first run", "nothing to do", "one rate changed")
 
 
@@ -159,11 +159,12 @@ def main() -> None:
     entries += [Measured(peer, options.venv / peer.name / "bin") for peer in PEERS]
     for entry in entries:
         make_ready(entry)
-    for repeat in range(options.repeats):
-        turn = repeat % len(entries)
-        for entry in entries[turn:] + entries[:turn]:
-            if entry.again:
-                measure(entry, Grid(), options.limit)
+    with suppress(KeyboardInterrupt):  # what has been measured is shown all the same
+        for repeat in range(options.repeats):
+            turn = repeat % len(entries)
+            for entry in entries[turn:] + entries[:turn]:
+                if entry.again:
+                    measure(entry, Grid(), options.limit)
     print(table(entries, Grid()))
 
 
