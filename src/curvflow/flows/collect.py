@@ -1,0 +1,108 @@
+"""Make room in a store: move what nobody needs to the trash, and empty the trash.
+
+Two passes part a payload from the disk: the first moves it to the trash, where it stays
+readable, the second removes it. The entry of the log comes before the first move, so
+that all readers see one order; a payload that is still there after it is used as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from curvflow.errors import StoreError
+from curvflow.flows.proposal import GRACE, KEEP_RUNS, Proposal, propose
+from curvflow.stores.base import Index, Store
+from curvflow.stores.room import aside, home
+
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection has done.
+
+    Attributes:
+        proposal: what it set out to do.
+        number: of its entry of the log; None if no payload was to go.
+    """
+
+    proposal: Proposal
+    number: int | None
+
+
+def collect(
+    store: Store,
+    *,
+    keep_runs: int = KEEP_RUNS,
+    drop: Collection[str] = (),
+    grace: float = GRACE,
+) -> Collected:
+    """Move what nobody needs to the trash, and remove what was moved there before.
+
+    Args:
+        store: all studies in it.
+        keep_runs: number of finished runs to keep per study.
+        drop: kinds whose payloads go although kept runs name them.
+        grace: seconds, by the store's clock, that unfinished files are given.
+
+    Returns:
+        What was done; nothing if the proposal is blocked.
+
+    Raises:
+        UnknownNameError: the store holds no results of a kind to be dropped.
+        StoreError: the store cannot be written, or changes all the time.
+    """
+    for _ in range(ATTEMPTS):
+        proposal = propose(store, keep_runs=keep_runs, drop=drop, grace=grace)
+        if proposal.blocked:
+            return Collected(proposal, None)
+        names = [one.item.payload for one in proposal.doomed]
+        number = (
+            store.evict(names, "collected", unless=_outdated(proposal))
+            if names
+            else None
+        )
+        if number is not None or not names:
+            _carry_out(store, proposal, number)
+            return Collected(proposal, number)
+    raise StoreError(
+        f"{store.location}: expected no run to begin or end for a moment, got "
+        f"{ATTEMPTS} times a change. Collect when fewer runs are at work."
+    )
+
+
+def _outdated(proposal: Proposal) -> Callable[[Index], bool]:
+    """Return whether the log has moved on in a way that matters to a proposal."""
+    before = proposal.index
+    doomed = {one.item.payload for one in proposal.doomed}
+    runs = [(run.begun, run.ended) for run in before.runs]
+
+    def outdated(now: Index) -> bool:
+        if now.number == before.number:
+            return False
+        return (
+            [(run.begun, run.ended) for run in now.runs] != runs
+            or now.pins != before.pins
+            or not doomed.isdisjoint(now.evicted - before.evicted)
+            or any(
+                number > before.number and receipt.payload in doomed
+                for (number, _), receipt in now.rows.items()
+            )
+        )
+
+    return outdated
+
+
+def _carry_out(store: Store, proposal: Proposal, number: int | None) -> None:
+    room = store.room
+    for item in proposal.wanted:
+        room.move(item, home(item))
+    if number is not None:
+        for one in proposal.doomed:
+            room.move(one.item, aside("trash", number))
+    for items in proposal.leftovers.values():
+        room.remove(items)
+    live = {run.begun for run in proposal.roots.live}
+    gone = {run.begun for run in proposal.index.runs} - live
+    store.claims.sweep(lambda begun: begun in gone)

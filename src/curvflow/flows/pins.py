@@ -1,0 +1,95 @@
+"""Pins: runs whose results collection leaves alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from curvflow.errors import RequestError, UnknownNameError, nearest
+from curvflow.flows.api import find_run
+from curvflow.schemas.receipts import Pin, RunRecord
+from curvflow.stores.base import Store
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def pin_run(
+    store: Store, study: str, name: str, *, number: int | None, reason: str
+) -> RunRecord:
+    """Keep the results of a run until the pin is removed.
+
+    Args:
+        store: holds the run.
+        study: name of the study.
+        name: of the pin, letters, digits, `_`, `-` and `.`.
+        number: of the run; the latest that has finished by default.
+        reason: why it is kept.
+
+    Returns:
+        The run.
+
+    Raises:
+        RequestError: the name is none, or is that of a pin of another run.
+        UnknownNameError: there is no such run, or it was interrupted.
+        StoreError: the store cannot be written.
+    """
+    if not NAME.fullmatch(name):
+        raise RequestError(
+            f"--name: expected letters, digits, _, - and ., got '{name}'. "
+            "Choose another name."
+        )
+    run = find_run(store, study, _latest(store, study) if number is None else number)
+    earlier = store.index().pins.get(name)
+    if earlier is not None and earlier.begun != run.begun:
+        raise RequestError(
+            f"--name: expected a name that is free, got '{name}', which another run "
+            f"has. `curvflow unpin STUDY {name}` frees it."
+        )
+    store.pin(Pin(name, run.begun, reason))
+    return run
+
+
+def unpin_run(store: Store, name: str) -> None:
+    """Let collection have a run's results again.
+
+    Args:
+        store: holds the pin.
+        name: of the pin.
+
+    Raises:
+        UnknownNameError: there is no such pin.
+        StoreError: the store cannot be written.
+    """
+    pins = store.index().pins
+    if name not in pins:
+        raise UnknownNameError(
+            f"unpin: expected one of the pins, got '{name}'. "
+            f"{nearest(name, pins) or 'There are none.'}"
+        )
+    store.unpin(name)
+
+
+def list_pins(store: Store) -> list[dict[str, Any]]:
+    """Return the pins of all studies in a store: name, study, run and reason."""
+    index = store.index()
+    runs = {run.begun: run for run in index.runs}
+    return [
+        {
+            "name": pin.name,
+            "study": runs[pin.begun].study,
+            "run": runs[pin.begun].number,
+            "reason": pin.reason,
+        }
+        for pin in index.pins.values()
+        if pin.begun in runs
+    ]
+
+
+def _latest(store: Store, study: str) -> int:
+    runs = [run for run in store.index().runs if run.study == study]
+    finished = [run.number for run in runs if run.ended is not None]
+    if not finished:
+        raise UnknownNameError(
+            f"{study}: no run has finished yet. Run the study first."
+        )
+    return finished[-1]

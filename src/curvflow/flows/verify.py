@@ -1,0 +1,201 @@
+"""Read everything a store holds and compare it with what was written."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from curvflow.errors import CorruptPayloadError
+from curvflow.schemas.receipts import Receipt
+from curvflow.stores.base import Index, Store
+from curvflow.stores.room import Item, aside
+
+Tell = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A payload that is not what it should be.
+
+    Attributes:
+        payload: its id.
+        problem: what is wrong with it.
+        item: where it is; None if it is gone.
+        lost: the live results in it, which have to be computed again.
+    """
+
+    payload: str
+    problem: str
+    item: Item | None
+    lost: Sequence[Receipt]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification has found.
+
+    Attributes:
+        faults: payloads that are not what they should be.
+        torn: numbers of entries of the log that are torn or lost.
+        payloads: number of payloads read.
+        results: number of live results compared.
+        evicted: number of live results whose payloads collection has removed.
+        bytes: read from the disk.
+        seconds: that it took.
+        mended: whether what was found has been struck off and moved away.
+    """
+
+    faults: Sequence[Fault]
+    torn: Sequence[int]
+    payloads: int
+    results: int
+    evicted: int
+    bytes: int
+    seconds: float
+    mended: bool
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing was found."""
+        return not self.faults and not self.torn
+
+    @property
+    def lost(self) -> list[Receipt]:
+        """Results that have to be computed again."""
+        return [receipt for fault in self.faults for receipt in fault.lost]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the verdict in the form of `curvflow verify --json`."""
+        return {
+            "well": self.is_well,
+            "payloads": self.payloads,
+            "results": self.results,
+            "evicted": self.evicted,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "torn_commits": list(self.torn),
+            "faults": [
+                {"payload": fault.payload, "problem": fault.problem}
+                for fault in self.faults
+            ],
+            "recomputed": [
+                {
+                    "stage": receipt.stage,
+                    "coords": dict(receipt.coords),
+                    "seconds": receipt.seconds,
+                }
+                for receipt in self.lost
+            ],
+            "mended": self.mended,
+        }
+
+
+def verify(store: Store, *, mend: bool = True, tell: Tell | None = None) -> Verdict:
+    """Read every payload of a store once, one at a time, and compare all digests.
+
+    Args:
+        store: all studies in it.
+        mend: strike off the results of payloads that are unsound and move these to
+            quarantine, and put word in the place of torn entries of the log.
+        tell: told how many bytes have been read, of how many.
+
+    Returns:
+        What was found.
+
+    Raises:
+        StoreError: the store cannot be read, or not be written though it should be.
+    """
+    started = time.perf_counter()
+    torn = store.torn()
+    # In this order: a result committed meanwhile is not looked for.
+    index = store.index()
+    by_payload = _by_payload(index)
+    items = {item.payload: item for item in store.room.items("payloads")}
+    named = [item for name, item in items.items() if name in by_payload]
+    faults = _missing(store, index, by_payload, items)
+    faults += _unsound(store, index, by_payload, named, tell)
+    verdict = Verdict(
+        faults,
+        torn,
+        len(named),
+        sum(len(by_payload[item.payload]) for item in named),
+        _count_evicted(index, items),
+        sum(item.bytes for item in named),
+        time.perf_counter() - started,
+        mended=mend,
+    )
+    if mend and not verdict.is_well:
+        _mend(store, verdict)
+    return verdict
+
+
+def _unsound(
+    store: Store,
+    index: Index,
+    by_payload: Mapping[str, Sequence[Receipt]],
+    items: Sequence[Item],
+    tell: Tell | None,
+) -> list[Fault]:
+    faults, read, total = [], 0, sum(item.bytes for item in items)
+    for item in items:
+        name = item.payload
+        problem = _problem(store, name, by_payload[name])
+        if problem and store.present([name]):  # else collection was quicker
+            # Results whose payloads collection has removed stand without them.
+            lost = [] if name in index.evicted else by_payload[name]
+            faults.append(Fault(name, problem, item, lost))
+        read += item.bytes
+        if tell is not None:
+            tell(read, total)
+    return faults
+
+
+def _by_payload(index: Index) -> dict[str, list[Receipt]]:
+    found: defaultdict[str, list[Receipt]] = defaultdict(list)
+    for receipt in index.receipts.values():
+        if receipt.payload:
+            found[receipt.payload].append(receipt)
+    return dict(found)
+
+
+def _missing(
+    store: Store,
+    index: Index,
+    by_payload: dict[str, list[Receipt]],
+    items: dict[str, Item],
+) -> list[Fault]:
+    elsewhere = by_payload.keys() - items.keys() - index.evicted
+    gone = elsewhere - store.present(elsewhere)
+    return [
+        Fault(name, f"payload {name[:12]}: it is missing", None, receipts)
+        for name, receipts in by_payload.items()
+        if name in gone
+    ]
+
+
+def _problem(store: Store, payload: str, receipts: Sequence[Receipt]) -> str:
+    try:
+        store.inspect(payload, receipts)
+    except CorruptPayloadError as error:
+        return str(error)
+    return ""
+
+
+def _count_evicted(index: Index, items: dict[str, Item]) -> int:
+    gone = index.evicted - items.keys()
+    return sum(receipt.payload in gone for receipt in index.receipts.values())
+
+
+def _mend(store: Store, verdict: Verdict) -> None:
+    """Strike off first: a payload that goes before its results would be missing."""
+    for fault in verdict.faults:
+        if fault.lost:
+            keys = [receipt.key for receipt in fault.lost]
+            store.retire(keys, fault.problem, payload=fault.payload)
+        if fault.item is not None:
+            number = store.index().number
+            store.room.move(fault.item, aside("quarantine", number))
+    store.bury(verdict.torn)
