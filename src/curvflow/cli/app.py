@@ -14,14 +14,18 @@ from curvflow import __version__
 from curvflow.cli import (
     check,
     export,
+    gc,
     init,
     kinds,
     log,
+    pin,
     plan,
     run,
     runs,
     schema,
     show,
+    unpin,
+    verify,
     why,
 )
 from curvflow.errors import CurvflowError, RequestError
@@ -34,7 +38,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (init, kinds, schema, plan, run, runs, why, show, check, export, log)
+COMMANDS = (
+    *(init, kinds, schema, plan, run, runs, why, show, check, export, log),
+    *(pin, unpin, gc, verify),
+)
 for module in COMMANDS:
     app.command(name=module.__name__.rpartition(".")[2])(module.command)
 

@@ -13,6 +13,7 @@ from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.door import Opened
+    from curvflow.stores.base import Store
 
 StudyPath = Annotated[Path, typer.Argument(help="the study file", metavar="STUDY")]
 StoreUrl = Annotated[
@@ -77,6 +78,29 @@ def opened(
     from curvflow.flows.door import open_study
 
     return open_study(study, store=store, profile=profile, overrides=overrides or ())
+
+
+def any_store(study: Path | None, store: str | None) -> Store:
+    """Open the store that a study file or `--store` names.
+
+    Args:
+        study: path of a study file, if one is given.
+        store: where results are, if it is given.
+
+    Returns:
+        The store, with all studies in it.
+
+    Raises:
+        RequestError: neither is given, or what is cannot be read.
+    """
+    if study is not None:
+        return opened(study, store, None, None).store
+    if store is None:
+        raise RequestError("expected STUDY or --store, got neither. Name a store.")
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.stores.open import open_store
+
+    return open_store(store, create=False)
 
 
 def labels(pairs: list[str] | None) -> dict[str, str]:

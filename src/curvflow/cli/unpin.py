@@ -1,0 +1,23 @@
+"""`curvflow unpin`: let collection have a run's results again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from curvflow.cli.arguments import StoreUrl, StudyPath, opened
+
+
+def command(
+    study: StudyPath,
+    name: Annotated[str, typer.Argument(help="of the pin")],
+    *,
+    store: StoreUrl = None,
+) -> None:
+    """Remove a pin; nothing else changes until the next gc."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.pins import unpin_run
+
+    unpin_run(opened(study, store, None, None).store, name)
+    typer.echo(f"{name} is unpinned")

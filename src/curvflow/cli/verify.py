@@ -1,0 +1,100 @@
+"""`curvflow verify`: read all of a store and compare its digests."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
+from curvflow.schemas.durations import duration
+from curvflow.schemas.sizes import size
+
+if TYPE_CHECKING:
+    from curvflow.flows.verify import Verdict
+
+STUDY = typer.Argument(help="a study file, whose store is meant", metavar="STUDY")
+DRY = typer.Option("--dry-run", help="report only, and leave everything as it is")
+SHOWN = 20  # results told of one by one
+
+
+def command(
+    study: Annotated[Path | None, STUDY] = None,
+    *,
+    dry_run: Annotated[bool, DRY] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read all of a store and compare digests; exit code 1 if something is wrong.
+
+    Payloads that are unsound go to quarantine and their results are struck off, so
+    that the next run computes them again. Torn entries of the log are marked as void.
+    """
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.verify import verify
+
+    asked = any_store(study, store)
+    with _progress() as tell:
+        verdict = verify(asked, mend=not dry_run, tell=tell)
+    if as_json:
+        print_json(verdict.as_json())
+    else:
+        typer.echo("\n".join(_told(verdict)))
+    sys.exit(0 if verdict.is_well else 1)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on stderr if it is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (BarColumn(bar_width=20), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda read, total: progress.update(task, completed=read, total=total)
+
+
+def _told(verdict: Verdict) -> Iterator[str]:
+    # A glance at a small store says nothing about how fast the disk is.
+    rate = verdict.bytes / verdict.seconds if verdict.seconds else 0.0
+    yield (
+        f"{verdict.results} results in {verdict.payloads} payloads: read "
+        f"{size(verdict.bytes)} in {duration(verdict.seconds)}, {size(rate)}/s"
+    )
+    if verdict.evicted:
+        yield f"{verdict.evicted} results without payloads, which gc has removed"
+    for number in verdict.torn:
+        yield f"commit {number}: torn or missing"
+    for fault in verdict.faults:
+        yield fault.problem
+    yield from _lost(verdict)
+    if verdict.is_well:
+        yield "all is well"
+    elif verdict.mended:
+        yield "struck off, and moved to quarantine; run the study to compute it again"
+    else:
+        yield "nothing is changed; without --dry-run it is struck off"
+
+
+def _lost(verdict: Verdict) -> Iterator[str]:
+    by_stage = defaultdict(list)
+    for receipt in verdict.lost:
+        by_stage[receipt.stage].append(receipt)
+    for stage, receipts in by_stage.items():
+        seconds = sum(receipt.seconds for receipt in receipts)
+        yield f"{stage}: {len(receipts)} results to compute again, {duration(seconds)}"
+        for receipt in receipts[:SHOWN]:
+            labels = ",".join(f"{a}={label}" for a, label in receipt.coords.items())
+            yield f"    {stage}[{labels}]" if labels else f"    {stage}"
+        if len(receipts) > SHOWN:
+            yield f"    and {len(receipts) - SHOWN} more"
