@@ -64,9 +64,11 @@ IMPORTS = {
     "re-exported": "from pkg import again\ndef start(): return again()",
     "re-exported by star": "from pkg.stars import helper\ndef start(): return helper()",
     "re-exported lazily": "import lazy\ndef start(): return lazy.helper()",
+    "one of two": "def start():\n  try:\n    from nothing_there import f\n"
+    "  except ImportError:\n    from pkg.inner import helper as f\n  return f()",
     "from a folder": "from bare.inner import back\ndef start(): return back()",
 }
-CALLING_HELPER = set(IMPORTS) - {"in a method", "from a folder"}
+CALLING_HELPER = set(IMPORTS) - {"in a method", "one of two", "from a folder"}
 PACKAGE = {
     "pkg/__init__.py": "from .inner import helper as again",
     "pkg/inner.py": "def helper(): return 1\ndef unused(): return 2",

@@ -26,7 +26,7 @@ class OneModule(Names):
     def __init__(self, text: str) -> None:
         # No sources: there is nothing else.
         self.only = read_module("one", text.encode(), is_package=False)
-        self._memo: dict = {}
+        self._memo = {}
 
     def module(self, name):
         return self.only if name == "one" else None

@@ -17,6 +17,7 @@ from tests.flows.code.project import (
     FILES,
     LINEAR,
     MLP,
+    PACKAGE,
     SGD,
     codes,
     copy_package,
@@ -135,6 +136,23 @@ def test_every_shipped_kind_has_a_fingerprint(name, tmp_path):
     assert code.definitions
     assert set(code.paths) == set(code.definitions)
     assert all(len(digest) == 16 for digest in code.definitions.values())
+
+
+def test_every_module_that_tasks_load_by_a_computed_name_is_declared():
+    declared = {
+        package for kind in all_kinds().values() for package in kind.loads.values()
+    }
+    loaded = set()
+    for path in sorted((PACKAGE / "tasks").rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(call, ast.Call)
+                and getattr(call.func, "id", "") == "import_module"
+                and isinstance(call.args[0], ast.JoinedStr)
+            ):
+                loaded.add(ast.unparse(call.args[0]).strip("f'").partition(".{")[0])
+    # The registry loads the kinds themselves.
+    assert loaded - {"curvflow.tasks"} == declared
 
 
 def test_a_probe_of_a_network_runs_its_model_but_no_rule(tmp_path):
