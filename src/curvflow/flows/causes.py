@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from curvflow.flows.changes import Change, input_changes, own_changes
+from curvflow.flows.earlier import Earlier
 from curvflow.flows.graph import Graph, Node
-from curvflow.flows.lookup import input_digests
-from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index
 
-Address = tuple[str, frozenset[tuple[str, Label]]]
+Found = tuple[Change, ...]
 
 
 class Causes:
-    """Compares nodes with earlier results, nearest first."""
+    """Compares nodes with earlier results, nearest first.
+
+    Attributes:
+        earlier: those results.
+    """
 
     def __init__(self, graph: Graph, index: Index) -> None:
         """Prepare for questions; earlier results are sorted at the first one.
@@ -26,7 +30,8 @@ class Causes:
             index: what the log says.
         """
         self._graph, self._index = graph, index
-        self._by_address: dict[Address, list[Receipt]] | None = None
+        self.earlier = Earlier(index, graph.study.name)
+        self._known: dict[int, tuple[object, Found]] = {}
         # A failure counts until the next run of the node, whatever became of that.
         self._failed = {
             failure.get("key"): (run.number, failure)
@@ -36,17 +41,71 @@ class Causes:
 
     def of(self, node: Node) -> list[str]:
         """List why one node is not done; empty if it is."""
-        if node.state == "cached":
-            return []
-        if node.receipt is not None:
-            return ["payload lost"]
         if node.state == "waiting":
             return [f"waits for {name}" for name in _awaited(node)]
-        if failed := self._failed.get(node.key):
+        return [str(change) for change in self.changes(node)]
+
+    def changes(self, node: Node) -> Found:
+        """Return what is to be said of a node itself; of one that waits, its own parts.
+
+        Args:
+            node: a node of the plan.
+
+        Returns:
+            Nothing for a node that is done, and for one that only waits.
+        """
+        state = node.state, node.key
+        known = self._known.get(id(node))
+        if known is None or known[0] != state:
+            known = self._known[id(node)] = state, self._changes(node)
+        return known[1]
+
+    def _changes(self, node: Node) -> Found:
+        if node.state == "cached":
+            return ()
+        if node.receipt is not None:
+            return (self._gone(node.receipt),)
+        if node.state == "stale" and (failed := self._failed.get(node.key)):
             run, failure = failed
-            return [f"failed in run {run}: {' '.join(str(failure['error']).split())}"]
-        earlier = self._same_address(node)
-        return differences(node, earlier) if earlier else ["new"]
+            text = f"failed in run {run}: {' '.join(str(failure['error']).split())}"
+            return (Change("failed", text, str(run)),)
+        earlier = self.earlier.nearest_at(node)
+        if earlier is None:
+            return (Change("new", "new", self._new_labels(node)),)
+        return (
+            self.differences(node, earlier)
+            if node.state == "stale"
+            else tuple(own_changes(node, earlier))
+        )
+
+    def differences(self, node: Node, earlier: Receipt) -> Found:
+        """Return what differs between a node and an earlier result.
+
+        Args:
+            node: with its inputs known, or waiting.
+            earlier: a receipt.
+
+        Returns:
+            Kind or version, parameters and inputs; if nothing differs, the earlier
+            result was struck off the log.
+        """
+        found = own_changes(node, earlier) + input_changes(node, earlier)
+        if found or node.state == "waiting":
+            return tuple(found)
+        reason = self._index.retired.get(node.key or "")
+        text = "earlier result struck off" + (f": {reason}" if reason else "")
+        return (Change("struck off", text),)
+
+    def _gone(self, receipt: Receipt) -> Change:
+        if receipt.payload in self._index.evicted:
+            return Change("removed", "payload removed, and needed again")
+        return Change("lost", "payload lost")
+
+    def _new_labels(self, node: Node) -> str:
+        """Name the dimensions at which a node's label was never seen."""
+        seen = self.earlier.labels(node.stage)
+        dims = [d for d, label in node.coords.items() if label not in seen.get(d, ())]
+        return ", ".join(dims) if seen else ""
 
     def failures(self) -> list[Mapping[str, Any]]:
         """Return the failures of earlier runs that still stand."""
@@ -64,34 +123,6 @@ class Causes:
         found = Counter(cause for node in nodes for cause in self.of(node))
         return [{"cause": c, "nodes": n} for c, n in found.most_common()]
 
-    def nearest(self, node: Node) -> Receipt | None:
-        """Return the earlier result nearest to a node, None if there is none.
-
-        Of the same stage and coordinates if possible, else of the same kind; of those
-        the one with the fewest differing parameters and inputs, the latest of equals.
-        """
-        if earlier := self._same_address(node):
-            return earlier
-        rows = self._index.rows.values()
-        return _nearest(node, [r for r in rows if r.kind == node.kind.name])
-
-    def _same_address(self, node: Node) -> Receipt | None:
-        if self._by_address is None:
-            self._by_address = defaultdict(list)
-            for receipt in self._index.rows.values():
-                address = receipt.stage, frozenset(receipt.coords.items())
-                self._by_address[address].append(receipt)
-        coords = node.coords
-        earlier = self._by_address.get((node.stage, frozenset(coords.items())), [])
-        return _nearest(node, earlier)
-
-
-def _nearest(node: Node, earlier: Sequence[Receipt]) -> Receipt | None:
-    def distance(receipt: Receipt) -> tuple[bool, int]:
-        return receipt.kind != node.kind.name, len(differences(node, receipt))
-
-    return min(reversed(earlier), key=distance, default=None)
-
 
 def _awaited(node: Node) -> list[str]:
     missing = {
@@ -101,53 +132,3 @@ def _awaited(node: Node) -> list[str]:
         if taken.node.state != "cached"
     }
     return sorted(missing)
-
-
-def differences(node: Node, earlier: Receipt) -> list[str]:
-    """List what differs between a node and an earlier result, old value -> new value.
-
-    Args:
-        node: with its inputs known.
-        earlier: a receipt of the same kind.
-
-    Returns:
-        `version 1 -> 2`, `parameter lr: 0.1 -> 0.2`, `input data changed`; if nothing
-        differs the earlier result was struck off the log.
-    """
-    found = []
-    if node.kind.name != earlier.kind:
-        found.append(f"kind {earlier.kind} -> {node.kind.name}")
-    elif node.kind.version != earlier.version:
-        found.append(f"version {earlier.version} -> {node.kind.version}")
-    found += [
-        f"parameter {path}: {old} -> {new}"
-        for path, old, new in _changed(earlier.params, node.form)
-    ]
-    found += [f"input {name} changed" for name in _changed_inputs(node, earlier)]
-    return found or ["earlier result struck off"]
-
-
-def _changed_inputs(node: Node, earlier: Receipt) -> list[str]:
-    digests = input_digests(node)
-    if digests is None:  # a node that waits may yet find its inputs unchanged
-        return []
-    names = digests.keys() | earlier.inputs.keys()
-    return sorted(n for n in names if digests.get(n) != earlier.inputs.get(n))
-
-
-_ABSENT = object()
-
-
-def _changed(
-    old: object, new: object, path: str = ""
-) -> Iterator[tuple[str, str, str]]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted(old.keys() | new.keys()):
-            inner = f"{path}.{key}" if path else key
-            yield from _changed(old.get(key, _ABSENT), new.get(key, _ABSENT), inner)
-    elif type(old) is not type(new) or old != new:
-        yield path, _shown(old), _shown(new)
-
-
-def _shown(value: object) -> str:
-    return "nothing" if value is _ABSENT else repr(value)

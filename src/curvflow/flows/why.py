@@ -1,4 +1,4 @@
-"""Why a node is done or not, beside the earlier result nearest to it."""
+"""Why a node is done or not, from the node up to the changes at the root of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
-from curvflow.flows.causes import differences
+from curvflow.flows.chain import Link, chain
 from curvflow.flows.graph import Node
+from curvflow.flows.names import node_name
 from curvflow.flows.plan import Plan
 from curvflow.flows.views import plan_views
 from curvflow.schemas.nodes import Label
@@ -29,6 +30,7 @@ class Answer:
         differs: what differs from that result.
         reason: why a done node diverged.
         traceback: of the error that the node raised before.
+        chain: what it takes that is not as it was, level by level.
     """
 
     stage: str
@@ -40,6 +42,7 @@ class Answer:
     differs: tuple[str, ...]
     reason: str = ""
     traceback: str = ""
+    chain: tuple[Link, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -56,24 +59,22 @@ class Answer:
             "differs": list(self.differs),
             "reason": self.reason,
             "traceback": self.traceback,
+            "chain": [
+                vars(link) | {"causes": list(link.causes)} for link in self.chain
+            ],
         }
 
     def __str__(self) -> str:
-        name = _name(self.stage, self.coords)
+        name = node_name(self)
         if self.state == "cached":
             diverged = f", diverged: {self.reason}" if self.reason else ""
             return f"{name}: done, key {(self.key or '')[:12]}{diverged}"
         lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
         if self.nearest and self.causes == ("new",):
-            other = _name(self.nearest.stage, self.nearest.coords)
-            lines.append(f"  nearest earlier result: {other}")
+            lines.append(f"  nearest earlier result: {node_name(self.nearest)}")
             lines += [f"    {difference}" for difference in self.differs]
+        lines += [f"  since {link}" for link in self.chain]
         return "\n".join([*lines, *self.traceback.splitlines()])
-
-
-def _name(stage: str, coords: Mapping[str, Label]) -> str:
-    inside = ",".join(f"{axis}={label}" for axis, label in coords.items())
-    return f"{stage}[{inside}]" if inside else stage
 
 
 def explain(plan: Plan, stage: str, where: Mapping[str, str]) -> list[Answer]:
@@ -99,15 +100,25 @@ def explain(plan: Plan, stage: str, where: Mapping[str, str]) -> list[Answer]:
 
 
 def _answer(plan: Plan, node: Node) -> Answer:
-    earlier = None if node.state == "cached" else plan.causes.nearest(node)
+    earlier = None if node.state == "cached" else plan.causes.earlier.nearest(node)
     return Answer(
         stage=node.stage,
         coords=node.coords,
         state=node.state,
-        causes=tuple(plan.causes.of(node)),
+        causes=(*plan.causes.of(node), *_own(plan, node)),
         key=node.key,
         nearest=earlier,
-        differs=tuple(differences(node, earlier)) if earlier else (),
+        differs=tuple(map(str, plan.causes.differences(node, earlier)))
+        if earlier
+        else (),
         reason=node.receipt.reason if node.receipt else "",
         traceback=plan.causes.traceback(node),
+        chain=tuple(chain(node, plan.causes)),
     )
+
+
+def _own(plan: Plan, node: Node) -> list[str]:
+    """Tell what changed in a node that waits, and so runs whatever it waits for."""
+    if node.state != "waiting":
+        return []
+    return [str(one) for one in plan.causes.changes(node) if one.what != "new"]

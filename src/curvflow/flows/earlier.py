@@ -1,0 +1,149 @@
+"""Earlier results, sorted so that the nearest to a node is found without a search."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from curvflow.flows.changes import input_changes, own_changes
+from curvflow.flows.graph import Node
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.receipts import Receipt
+from curvflow.stores.base import Index
+
+Coords = frozenset[tuple[str, Label]]
+Items = frozenset[tuple[str, str]]
+
+CANDIDATES = 16  # compared in full, of those that are about as near
+
+
+class Earlier:
+    """Every result that the log ever told of, live or not."""
+
+    def __init__(self, index: Index, study: str) -> None:
+        """Prepare for questions; results are sorted at the first one.
+
+        Args:
+            index: what the log says.
+            study: whose runs tell of nodes that share a result with others.
+        """
+        self._index, self._rows, self._study = index, index.rows, study
+        self._stages: dict[str, dict[Coords, list[Receipt]]] = {}
+        self._labels: dict[str, dict[str, set[Label]]] = {}
+        self._likes: dict[str, _Like] = {}
+
+    def at(self, node: Node) -> Sequence[Receipt]:
+        """Return the results of a node's stage and coordinates, oldest first."""
+        return self._stage(node.stage).get(frozenset(node.coords.items()), ())
+
+    def nearest_at(self, node: Node) -> Receipt | None:
+        """Return that one of `at` with the fewest changes, the latest of equals."""
+        return _nearest(node, self.at(node))
+
+    def nearest(self, node: Node) -> Receipt | None:
+        """Return the result nearest to a node, None if there is none of its kind.
+
+        Of the same stage and coordinates if possible, else of the same kind; of those
+        the one with the fewest differing parameters and inputs, the latest of equals.
+        """
+        return self.nearest_at(node) or _nearest(node, self._like(node).near(node))
+
+    def has_alike(self, node: Node) -> bool:
+        """Whether a result of the same kind, version and parameters was ever there."""
+        return self._like(node).has(node)
+
+    def labels(self, stage: str) -> Mapping[str, set[Label]]:
+        """Return the labels that results of a stage had, by dimension."""
+        if stage not in self._labels:
+            labels = self._labels[stage] = defaultdict(set)
+            for coords in self._stage(stage):
+                for dim, label in coords:
+                    labels[dim].add(label)
+        return self._labels[stage]
+
+    def _stage(self, stage: str) -> Mapping[Coords, Sequence[Receipt]]:
+        if stage not in self._stages:
+            found = defaultdict(list)
+            for receipt in self._rows.values():
+                if receipt.stage == stage:
+                    found[frozenset(receipt.coords.items())].append(receipt)
+            for coords, receipt in self._shared(stage):
+                found.setdefault(coords, [receipt])
+            self._stages[stage] = dict(found)
+        return self._stages[stage]
+
+    def _shared(self, stage: str) -> Iterator[tuple[Coords, Receipt]]:
+        """Yield what the latest run left: a receipt names one of its nodes alone."""
+        runs = [run for run in self._index.runs if run.study == self._study]
+        last = next((run for run in reversed(runs) if stage in run.tables), None)
+        if last is None:
+            return
+        by_end = {run.ended: run.tables for run in self._index.runs}
+        table = by_end[last.tables[stage].get("same_as", last.ended)][stage]
+        for point, place, _ in table["nodes"]:
+            if place:
+                coords = zip(table["dims"], point, strict=True)
+                yield frozenset(coords), self._rows[tuple(place)]
+
+    def _like(self, node: Node) -> _Like:
+        name = node.kind.name
+        if name not in self._likes:
+            of_kind = [r for r in self._rows.values() if r.kind == name]
+            self._likes[name] = _Like(of_kind)
+        return self._likes[name]
+
+
+class _Like:
+    """Results of one kind by their parameters, and by all but one of these."""
+
+    def __init__(self, receipts: Sequence[Receipt]) -> None:
+        self._latest = receipts[-CANDIDATES:]
+        self._exact: dict[tuple[int, Items], list[Receipt]] = defaultdict(list)
+        self._all_but: dict[Items, list[Receipt]] = defaultdict(list)
+        for receipt in receipts:
+            items = _items(receipt.params)
+            self._exact[receipt.version, items].append(receipt)
+            for rest in _all_but_one(items):
+                self._all_but[rest].append(receipt)
+        self._memo: dict[int, Items] = {}
+
+    def has(self, node: Node) -> bool:
+        return (node.kind.version, self._of(node)) in self._exact
+
+    def near(self, node: Node) -> Sequence[Receipt]:
+        items = self._of(node)
+        exact = self._exact.get((node.kind.version, items))
+        if exact:
+            return exact[-CANDIDATES:]
+        for rest in _all_but_one(items):
+            if found := self._all_but.get(rest):
+                return found[-CANDIDATES:]
+        return self._latest
+
+    def _of(self, node: Node) -> Items:
+        # Nodes of equal parameters share one form.
+        if id(node.form) not in self._memo:
+            self._memo[id(node.form)] = _items(node.form)
+        return self._memo[id(node.form)]
+
+
+def _items(params: Mapping[str, object]) -> Items:
+    return frozenset(
+        (name, json.dumps(value, sort_keys=True)) for name, value in params.items()
+    )
+
+
+def _all_but_one(items: Items) -> Iterator[Items]:
+    return (items - {item} for item in sorted(items))
+
+
+def _nearest(node: Node, earlier: Sequence[Receipt]) -> Receipt | None:
+    if len(earlier) == 1:
+        return earlier[0]
+
+    def distance(receipt: Receipt) -> tuple[bool, int]:
+        changes = len(own_changes(node, receipt)) + len(input_changes(node, receipt))
+        return receipt.kind != node.kind.name, changes
+
+    return min(reversed(earlier), key=distance, default=None)
