@@ -3,6 +3,7 @@
 CurvflowError
 ├── RequestError              the request is wrong; exit code 2
 │   ├── StudyError            a study file, with file, line, column and path
+│   ├── ChangedCodeError      code moved under results while its version did not
 │   └── UnknownNameError      a kind, stage, run or variable that does not exist
 ├── InputError                a stage was handed data it cannot use
 ├── StoreError                the store cannot be read or written
@@ -27,6 +28,10 @@ class CurvflowError(Exception):
 
 class RequestError(CurvflowError):
     """The request is wrong: nothing was computed, exit code 2."""
+
+
+class ChangedCodeError(RequestError):
+    """Code has changed under an unchanged version, and nobody said what that means."""
 
 
 class UnknownNameError(RequestError, KeyError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +17,10 @@ from curvflow.cli.arguments import (
     StudyPath,
     print_json,
 )
+from curvflow.errors import RequestError
+
+if TYPE_CHECKING:
+    from curvflow.flows.settle import Answer
 
 INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
 
@@ -39,6 +45,29 @@ def command(
             help="compute again what `gc` removed of this stage; repeatable",
         ),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-code",
+            metavar="KIND",
+            help="its changed code means the same; needs --reason; repeatable",
+        ),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="why the code means the same")] = "",
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="2%",
+            help="before accepting code, compute this share again and compare",
+        ),
+    ] = None,
+    rerun: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="compute again its results whose code changed, or all; repeatable",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""
@@ -57,6 +86,7 @@ def command(
             overrides=overrides or (),
             options=RunOptions(device=device, num_threads=threads),
             revive=revive or (),
+            answer=_answer(accept or (), rerun or (), reason, verify),
             observer=watch(),
         )
     except KeyboardInterrupt as stopped:
@@ -71,3 +101,30 @@ def command(
         typer.echo(run_summary(results.run, results.files, totals))
     if results.run.failures:
         raise typer.Exit(1)
+
+
+def _answer(
+    accept: Sequence[str], rerun: Sequence[str], reason: str, verify: str | None
+) -> Answer | None:
+    from curvflow.flows.settle import Answer
+
+    if not accept and (verify is not None or (reason and not rerun)):
+        option = "--reason" if verify is None else "--verify"
+        raise RequestError(
+            f"{option}: expected --accept-code KIND beside it, got none. Name the kind."
+        )
+    if not accept and not rerun:
+        return None
+    return Answer(accept, rerun, reason, None if verify is None else _share(verify))
+
+
+def _share(text: str) -> float:
+    """Read a share such as `2%` or `0.02`."""
+    number, percent, _ = text.partition("%")
+    with suppress(ValueError):
+        share = float(number) / (100 if percent else 1)
+        if 0 < share <= 1:
+            return share
+    raise RequestError(
+        f"--verify: expected a share above 0% and at most 100%, got '{text}'."
+    )

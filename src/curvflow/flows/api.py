@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError
 from curvflow.flows.door import Opened, open_study
@@ -13,6 +14,7 @@ from curvflow.flows.outputs import write_outputs
 from curvflow.flows.plan import make_plan
 from curvflow.flows.results import Results
 from curvflow.flows.run import run_study
+from curvflow.flows.settle import Answer
 from curvflow.flows.views import plan_views, run_views
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
@@ -27,6 +29,7 @@ def run(
     overrides: Sequence[str] = (),
     options: RunOptions | None = None,
     revive: Sequence[str] = (),
+    answer: Answer | None = None,
     observer: Observer | None = None,
 ) -> Results:
     """Run a study and return its results.
@@ -38,6 +41,7 @@ def run(
         overrides: `a.b=c`, applied last.
         options: how to compute.
         revive: stages whose arrays must be there, though collection removed them.
+        answer: what changed code means; None if nothing is said.
         observer: who watches.
 
     Returns:
@@ -50,27 +54,18 @@ def run(
     opened = open_study(
         study, store=store, profile=profile, overrides=overrides, create=True
     )
+    asked: dict[str, Any] = {"options": options, "revive": revive, "observer": observer}
     try:
-        return _run(opened, options, revive, observer)
+        return _run(opened, answer=answer, **asked)
     except CorruptPayloadError:
         # A table or figure was found unreadable while it was written out; it is
         # struck off by now, so that this time it is computed again.
-        return _run(opened, options, revive, observer)
+        return _run(opened, **asked)
 
 
-def _run(
-    opened: Opened,
-    options: RunOptions | None,
-    revive: Sequence[str],
-    observer: Observer | None,
-) -> Results:
+def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
     report = run_study(
-        opened.study,
-        opened.store,
-        opened.files,
-        options=options,
-        revive=revive,
-        observer=observer,
+        opened.study, opened.store, opened.files, observer=observer, **asked
     )
     if report.record.failures and observer is None:
         told = "%d nodes failed; results.run.failures holds their tracebacks"

@@ -62,27 +62,49 @@ def compute_tile(
         StoreError: the payload cannot be written.
         Stopped: the run was asked to end, and the tile keeps its state.
     """
+    started = time.perf_counter()
+    computed = outcomes(store, job, machine, partials)
+    seconds = (time.perf_counter() - started) / len(computed)
+    kind = find_kind(job.kind)
+    return write(store, kind, computed, seconds=seconds, device=machine.device)
+
+
+def outcomes(
+    store: Store, job: TileJob, machine: Machine, partials: Partials
+) -> list[tuple[Outcome | BaseException, int]]:
+    """Compute the nodes of a tile; nothing is written but what it has so far.
+
+    Args:
+        store: results are read from it.
+        job: the tile.
+        machine: where to compute.
+        partials: where a long computation keeps what it has so far.
+
+    Returns:
+        Per node its outcome or the error it raises alone, and how many nodes were
+        computed together.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+    """
     kind = find_kind(job.kind)
     members = load(store, kind, job.members)
     keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
-    started = time.perf_counter()
 
     def together(some: Sequence[Member]) -> list[Outcome]:
         whole = padded(some) if kind.vectorised else some
         name = partial_name(job, [keys[id(member)] for member in some], machine)
         keeping = replace(machine, partial=partials.of(name))
-        outcomes = find(job.kind).compute(whole, keeping)
-        if len(outcomes) != len(whole):
+        found = find(job.kind).compute(whole, keeping)
+        if len(found) != len(whole):
             raise InputError(
-                f"{kind.name}: expected {len(whole)} outcomes, got {len(outcomes)}"
+                f"{kind.name}: expected {len(whole)} outcomes, got {len(found)}"
             )
-        return [checked(kind, outcome) for outcome in outcomes[: len(some)]]
+        return [checked(kind, outcome) for outcome in found[: len(some)]]
 
     # Node by node nothing is shared, so a failure costs its siblings no second try.
     parts = [members] if kind.vectorised else [[member] for member in members]
-    results = [result for part in parts for result in bisect(part, together)]
-    seconds = (time.perf_counter() - started) / len(members)
-    return write(store, kind, results, seconds=seconds, device=machine.device)
+    return [result for part in parts for result in bisect(part, together)]
 
 
 def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:

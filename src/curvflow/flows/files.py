@@ -22,6 +22,9 @@ class SourceFiles:
     """The files that a study names, relative to the study's folder.
 
     A file counts by its content: moving or renaming it changes no key.
+
+    Attributes:
+        folder: the study's, where relative paths start.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +33,7 @@ class SourceFiles:
         Args:
             folder: the study's folder.
         """
-        self._folder = folder
+        self.folder = folder
 
     def digests(self, stage: Stage, params: Params) -> dict[str, str]:
         """Hash the files that a stage's parameters name.
@@ -73,7 +76,7 @@ class SourceFiles:
 
     def _paths(self, params: Params) -> dict[str, Path]:
         return {
-            name: self._folder / Path(getattr(params, name)).expanduser()
+            name: self.folder / Path(getattr(params, name)).expanduser()
             for name in _file_fields(type(params))
             if getattr(params, name) is not None
         }

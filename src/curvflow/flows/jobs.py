@@ -90,6 +90,7 @@ def tile_job(
     graph: Graph,
     nodes: Sequence[Node],
     files: Mapping[int, Mapping[str, Mapping[str, Array]]],
+    code: Sequence[str] = (),
 ) -> TileJob:
     """Describe a tile's nodes without the graph around them."""
     members = [
@@ -105,7 +106,7 @@ def tile_job(
         )
         for node in nodes
     ]
-    return TileJob(nodes[0].kind.name, members)
+    return TileJob(nodes[0].kind.name, members, code)
 
 
 def _earlier(node: Node) -> TakenResult | None:

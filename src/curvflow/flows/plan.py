@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import InputError, UnknownNameError, nearest
 from curvflow.flows.causes import Causes
+from curvflow.flows.code.drift import Drift, find_drifts
+from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.continued import find_earlier
+from curvflow.flows.cost import Costs
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Graph, Node, State
@@ -28,13 +31,17 @@ class Plan:
         graph: the nodes.
         index: what the store's log said.
         causes: why nodes must run.
+        codes: the code that computes the nodes.
         removed: payloads that collection has removed; their results stand.
+        drifts: results whose code has changed under an unchanged version.
     """
 
     graph: Graph
     index: Index
     causes: Causes
+    codes: Fingerprints
     removed: set[str] = field(default_factory=set)
+    drifts: Sequence[Drift] = ()
 
     def counts(self, stage: str | None = None) -> dict[str, int]:
         """Count nodes by state, of one stage or of all."""
@@ -55,7 +62,12 @@ class Plan:
             }
             for name, nodes in self.graph.nodes.items()
         }
-        return {"study": self.graph.study.name, **self.counts(), "stages": stages}
+        return {
+            "study": self.graph.study.name,
+            **self.counts(),
+            "stages": stages,
+            "code": [drift.as_json() for drift in self.drifts],
+        }
 
     def _is_removed(self, node: Node) -> bool:
         """Whether a node is done, but its arrays would be computed again if needed."""
@@ -108,7 +120,7 @@ def make_plan(
     with without_collection():
         graph = expand(study, files)
         index = store.index()
-        plan = Plan(graph, index, Causes(graph, index))
+        plan = Plan(graph, index, Causes(graph, index), Fingerprints(files.folder))
         for nodes in graph.nodes.values():
             compare(nodes, index)
     plan.removed = strike_lost(graph, index, store)
@@ -119,6 +131,7 @@ def make_plan(
     demand(graph, plan.removed)
     for nodes in graph.nodes.values():
         find_earlier(nodes, index.receipts, store)
+    plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
     check_files(graph, files)
     return plan
 

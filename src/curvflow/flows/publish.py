@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from curvflow.flows.code.fingerprints import Fingerprints
+from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.graph import Node
 from curvflow.flows.jobs import Computed
 from curvflow.flows.lookup import input_digests
 from curvflow.flows.tally import Tally
-from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
+from curvflow.schemas.receipts import CodeRecord, Receipt, RunRecord, result_digest
 from curvflow.stores.base import Store
 
 Twins = Mapping[str, list[Node]]
@@ -17,15 +19,19 @@ Twins = Mapping[str, list[Node]]
 class Publisher:
     """Commits the results of one run."""
 
-    def __init__(self, store: Store, run: RunRecord, tally: Tally) -> None:
+    def __init__(
+        self, store: Store, run: RunRecord, *, tally: Tally, codes: Fingerprints
+    ) -> None:
         """Bind a run to its store.
 
         Args:
             store: where results go.
             run: the run's record, already begun.
             tally: counts what is done.
+            codes: the code that computes nodes.
         """
         self._store, self._run, self._tally = store, run, tally
+        self._codes, self._recorded = codes, set[str]()
 
     def publish(self, stage: str, receipts: Sequence[Receipt], twins: Twins) -> None:
         """Commit receipts, and mark their nodes as done.
@@ -60,9 +66,20 @@ class Publisher:
             version=node.kind.version,
             params=node.form,
             inputs=input_digests(node) or {},
+            code=self._code(node),
             run=self._run.begun,
             **vars(report),
         )
+
+    def _code(self, node: Node) -> str:
+        """Return the fingerprint of a node's code, having said what it stands for."""
+        code = self._codes.of(node)
+        if code.fingerprint and code.fingerprint not in self._recorded:
+            self._recorded.add(code.fingerprint)
+            kind = node.kind
+            record = CodeRecord(kind.name, kind.version, NORMAL_FORM, code.definitions)
+            self._store.record_codes({code.fingerprint: record})
+        return code.fingerprint
 
     def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
         """Write a line in the run's journal."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -15,6 +16,7 @@ from curvflow.flows.alive import beating
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.settle import Answer, settle
 from curvflow.flows.stopping import stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
@@ -58,6 +60,7 @@ def run_study(
     *,
     options: RunOptions | None = None,
     revive: Collection[str] = (),
+    answer: Answer | None = None,
     observer: Observer | None = None,
 ) -> RunReport:
     """Compute what a study asks for and a store does not hold.
@@ -68,6 +71,7 @@ def run_study(
         files: files that parameters name.
         options: how to compute.
         revive: stages whose results must be there, though collection removed them.
+        answer: what changed code means; None if nothing is said.
         observer: who watches.
 
     Returns:
@@ -75,19 +79,21 @@ def run_study(
 
     Raises:
         RequestError: the study asks for something that cannot be done.
+        ChangedCodeError: code has changed under an unchanged version.
         StoreError: results cannot be written.
         Stopped: the run was asked to end.
     """
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
     plan = make_plan(study, store, files, revive=revive)
+    if plan.drifts or answer:
+        settling = partial(_machine, options)
+        if settle(plan, answer or Answer(), store=store, files=files, machine=settling):
+            plan = make_plan(study, store, files, revive=revive)
     machine: Machine | None = None
     computing: AbstractContextManager[None] = nullcontext()
     if any(node.state != "cached" for node in plan.graph):
-        # Loaded here because a run without news saves the second that torch takes.
-        from curvflow.tasks.machine import machine_for, threads
-
-        machine, computing = machine_for(options.device), threads(options.num_threads)
+        machine, computing = _machine(options)
     run = store.begin_run(
         study.name,
         document=study.document,
@@ -126,6 +132,13 @@ def run_study(
         tables=run_tables(plan_views(plan, failures), store.index()),
     )
     return RunReport(record, plan)
+
+
+def _machine(options: RunOptions) -> tuple[Machine, AbstractContextManager[None]]:
+    # Loaded here because a run without news saves the second that torch takes.
+    from curvflow.tasks.machine import machine_for, threads
+
+    return machine_for(options.device), threads(options.num_threads)
 
 
 def payloads(plan: Plan) -> list[str]:

@@ -65,7 +65,8 @@ class Work:
         self._struck: set[str] = set()
         self._busy: set[str] = set()
         self._moved = False
-        self._tally, self._publisher = tally, Publisher(store, run, tally)
+        self._tally = tally
+        self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
 
     def do(self, machine: Machine) -> None:
         """Compute everything that is not done and can be.
@@ -182,7 +183,8 @@ class Work:
             form: self._files.read(node.params, node.form)
             for form, node in first.items()
         }
-        return tile_job(self._plan.graph, nodes, files)
+        code = [self._plan.codes.of(node).fingerprint for node in nodes]
+        return tile_job(self._plan.graph, nodes, files, code)
 
     def _claimed(
         self, tile: Sequence[Node], twins: Mapping[str, list[Node]]

@@ -145,11 +145,13 @@ class CodeRecord:
     Attributes:
         kind: name of the kind.
         version: version of the kind that was declared then.
+        form: number of the normal form; only equal ones can be compared.
         definitions: digest of each function, class or constant reached, by its name.
     """
 
     kind: str
     version: int
+    form: int
     definitions: Mapping[str, str]
 
 
