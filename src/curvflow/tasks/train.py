@@ -108,9 +108,7 @@ def _train_together(
 
 def _name(members: Sequence[Member]) -> str:
     """Return what is equal only for equal trainings of equal members."""
-    return sha256(
-        [[m.params.model_dump(mode="json"), m.one("data").digest] for m in members]
-    )
+    return sha256([[m.params.model_dump_json(), m.one("data").digest] for m in members])
 
 
 def _fit(members: Sequence[Member], device: str) -> Fit:

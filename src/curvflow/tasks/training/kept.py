@@ -38,7 +38,7 @@ class Kept:
             for key, array in self._found.items()
             if key.startswith(self._prefix)
         }
-        return restored(part, found)
+        return bool(found) and restored(part, found)
 
     def after_step(self) -> None:
         """Keep the groups' states if it is time.

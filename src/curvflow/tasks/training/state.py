@@ -64,13 +64,18 @@ def restored(part: Part, arrays: Mapping[str, Array]) -> bool:
     Returns:
         Whether they fit.
     """
-    present = part.tensors()
-    if present.keys() != arrays.keys():
+
+    def form(array: Array) -> object:
+        return array.shape, array.dtype
+
+    present = {name: form(array) for name, array in as_arrays(part).items()}
+    if present != {name: form(array) for name, array in arrays.items()}:
         return False
-    # Copies: products of matrices may depend on where in memory they begin.
-    found = {name: torch.tensor(array) for name, array in arrays.items()}
-    for name, tensor in present.items():
-        if (found[name].shape, found[name].dtype) != (tensor.shape, tensor.dtype):
-            return False
-    part.restore({n: found[n].to(tensor.device) for n, tensor in present.items()})
+    part.restore(
+        {
+            # Copies: products of matrices may depend on where in memory they begin.
+            name: torch.tensor(arrays[name]).to(tensor.device)
+            for name, tensor in part.tensors().items()
+        }
+    )
     return True

@@ -1,0 +1,78 @@
+"""States by name."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.tasks.training.state import as_arrays, leaves, restored, with_leaves
+
+
+class Inner(NamedTuple):
+    count: torch.Tensor
+    nothing: None
+
+
+class Outer(NamedTuple):
+    mean: torch.Tensor
+    inner: Inner
+    pair: tuple[torch.Tensor, torch.Tensor]
+
+
+ONE, TWO = torch.ones(2), torch.zeros(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("state", "count"),
+    [(None, 1), (ONE, 1), (Outer(TWO, Inner(ONE, None), (ONE, TWO)), 5)],
+    ids=["none", "tensor", "nested"],
+)
+def test_a_state_of_any_form_is_made_again_from_its_quantities(state, count):
+    quantities = leaves(state)
+    assert len(quantities) == count
+    new = [None if q is None else q + 1 for q in quantities]
+    made = with_leaves(state, iter(new))
+    assert type(made) is type(state)
+    assert all(a is b for a, b in zip(leaves(made), new, strict=True))
+
+
+class Weights:
+    """A part of two tensors."""
+
+    def __init__(self) -> None:
+        self.held = {"w": torch.zeros(2, 3), "n": torch.zeros(0, dtype=torch.uint8)}
+
+    def tensors(self):
+        return dict(self.held)
+
+    def restore(self, tensors):
+        self.held = dict(tensors)
+
+
+def test_a_part_goes_back_to_copies_of_what_fits():
+    part = Weights()
+    arrays = {"w": np.ones((2, 3), np.float32), "n": np.zeros(0, np.uint8)}
+    assert restored(part, arrays)
+    arrays["w"] += 1
+    assert part.held["w"].eq(1).all()
+    assert as_arrays(part).keys() == arrays.keys()
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"w": np.ones((2, 3), np.float32)},
+        {"w": np.ones((2, 3), np.float64), "n": np.zeros(0, np.uint8)},
+        {"w": np.ones((3, 2), np.float32), "n": np.zeros(0, np.uint8)},
+        {"w": np.ones((2, 3), np.float32), "m": np.zeros(0, np.uint8)},
+        {"w": np.array([["a"]]), "n": np.zeros(0, np.uint8)},
+    ],
+    ids=["empty", "lacking", "type", "shape", "name", "text"],
+)
+def test_what_does_not_fit_changes_nothing(arrays):
+    part = Weights()
+    before = part.tensors()
+    assert not restored(part, arrays)
+    assert all(part.held[name] is tensor for name, tensor in before.items())
