@@ -15,6 +15,7 @@ from curvflow.flows.continued import find_earlier
 from curvflow.flows.cost import Costs
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
+from curvflow.flows.forecast import forecast
 from curvflow.flows.graph import Graph, Node, State
 from curvflow.flows.lookup import compare
 from curvflow.schemas.nodes import Figure, Table
@@ -66,6 +67,7 @@ class Plan:
             "study": self.graph.study.name,
             **self.counts(),
             "stages": stages,
+            **forecast(self.graph, self.index, self.causes),
             "code": [drift.as_json() for drift in self.drifts],
         }
 
