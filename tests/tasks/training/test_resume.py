@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import Stopped
-from curvflow.stores.memory import MemoryStore
+from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.partials import SIGTERM, Steps
 from tests.tasks.toys import ADAM, SGD, TANH_NET, blobs, train_member, waves
@@ -120,11 +120,11 @@ def test_keeping_changes_no_result():
     assert often.lives == often.count
 
 
-def test_a_store_keeps_the_state():
+def test_a_store_keeps_the_state(tmp_path):
     members = tile(**TILES["mixed-problems"])
     expected = train(members, Steps())
     kept = stopped(members, Steps(stop=7)).kept
-    store = MemoryStore()
+    store = LocalStore(tmp_path)
     store.keep_partial("tile", kept)
     assert_equal(train(members, Steps(store.partial("tile"))), expected)
 

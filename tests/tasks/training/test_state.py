@@ -10,7 +10,7 @@ from curvflow.tasks.training.state import as_arrays, leaves, restored, with_leav
 
 
 class Inner(NamedTuple):
-    count: torch.Tensor
+    steps: torch.Tensor
     nothing: None
 
 
