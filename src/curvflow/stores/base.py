@@ -40,6 +40,7 @@ class Index:
         settlements: changed code that was accepted as meaning the same, in order.
         pins: runs whose results collection leaves alone, by name.
         void: numbers of torn or lost entries.
+        events: numbers and entries of what is neither receipts nor a run, in order.
     """
 
     number: int = 0
@@ -52,6 +53,7 @@ class Index:
     settlements: list[Settlement] = field(default_factory=list)
     pins: dict[str, Pin] = field(default_factory=dict)
     void: list[int] = field(default_factory=list)
+    events: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
 
     def copy(self) -> Index:
         """Return an index that later commits leave as it is."""
@@ -66,6 +68,7 @@ class Index:
             list(self.settlements),
             dict(self.pins),
             list(self.void),
+            list(self.events),
         )
 
 

@@ -36,6 +36,8 @@ from curvflow.stores.entries import (
     unpack_receipts,
 )
 
+EVENTS = ("retired", "settled", "evicted", "pinned", "unpinned")
+
 # A taken number that stays unseen means a network file system's cache; 0.05 s each.
 PATIENCE = 200
 
@@ -205,6 +207,8 @@ class Log:
                     self._report(number)
                 else:
                     FOLDS[entry["type"]](index, number, entry)
+                    if entry["type"] in EVENTS:
+                        index.events.append((number, entry))
                 index.number = number
 
     def _read(self, number: int) -> Entry | None:
