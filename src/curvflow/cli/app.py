@@ -13,6 +13,7 @@ import typer
 from curvflow import __version__
 from curvflow.cli import (
     check,
+    diff,
     export,
     gc,
     init,
@@ -39,7 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(init, kinds, schema, plan, run, runs, why, show, check, export, log),
+    *(init, kinds, schema, plan, run, runs, why, diff, show, check, export, log),
     *(pin, unpin, gc, verify),
 )
 for module in COMMANDS:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from curvflow.cli.foretold import cause_lines, totals
 from curvflow.schemas.receipts import RunRecord
 
 # A blocked node has no result since something before it has none.
@@ -15,7 +16,7 @@ COLUMNS = ("executed", "cached", "diverged", "failed", "blocked")
 
 
 def plan_summary(plan: Mapping[str, Any]) -> str:
-    """Lay out a plan: a line per stage, then why nodes must run.
+    """Lay out a plan: a line per stage, root causes, and time.
 
     Args:
         plan: as `curvflow plan --json` prints it.
@@ -28,15 +29,26 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
         counts = f"{stage['total']:>7}{stage['cached']:>8}{stage['stale']:>7}"
         lines.append(f"{name:<16}{stage['kind']:<24}{counts}{stage['waiting']:>7}")
         lines += [
-            f"    {reason['nodes']} nodes: {reason['cause']}"
-            for reason in stage["reasons"]
+            f"    {one['param']} {one['from']} -> {one['to']}: "
+            f"{one['nodes']} nodes continue from {one['from']}"
+            for one in stage["continues"]
         ]
+        if stage["removed"]:
+            lines.append(
+                f"    {stage['removed']} results removed, made again if needed"
+            )
+    lines += [
+        f"  code of {one['kind']} changed under version {one['version']}: "
+        f"{one['nodes']} results"
+        for one in plan["code"]
+    ]
+    lines += cause_lines(plan["causes"])
     todo = plan["stale"] + plan["waiting"]
     lines.append(
         f"{plan['study']}: {plan['total']} nodes, {plan['cached']} cached, "
         + (f"{todo} to consider" if todo else "nothing to do")
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, *totals(plan)])
 
 
 def run_summary(

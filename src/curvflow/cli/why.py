@@ -1,4 +1,4 @@
-"""`curvflow why`: what differs from the nearest earlier result."""
+"""`curvflow why`: root causes, or all that is known of some nodes."""
 
 from __future__ import annotations
 
@@ -21,21 +21,35 @@ from curvflow.errors import RequestError
 
 def command(
     study: StudyPath,
-    node: Annotated[str, typer.Argument(metavar="STAGE[axis=value,...]")],
+    node: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[STAGE[axis=value,...]]", help="by default, all causes"
+        ),
+    ] = None,
     *,
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what differs from the nearest earlier result, old value -> new value."""
+    """Tell why nodes must run, old value -> new value: all causes, or one chain."""
     # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.cli.foretold import cause_lines
+    from curvflow.flows.forecast import forecast
     from curvflow.flows.plan import make_plan
     from curvflow.flows.why import explain
 
     asked = opened(study, store, profile, overrides)
-    stage, where = split(node)
+    stage, where = split(node or "")
     plan = make_plan(asked.study, asked.store, asked.files)
+    if node is None:
+        causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
+        if as_json:
+            print_json(causes)
+        else:
+            typer.echo("\n".join(cause_lines(causes)) or "nothing to do")
+        return
     answers = explain(plan, stage, where)
     if as_json:
         print_json([answer.as_json() for answer in answers])

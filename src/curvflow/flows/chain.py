@@ -38,16 +38,20 @@ class Link:
         return f"{self.node}{more}: {'; '.join(self.causes)}{done}"
 
 
-def chain(node: Node, causes: Causes) -> Iterator[Link]:
-    """Go up from a node that is not done, level by level.
+def chain(node: Node, causes: Causes) -> list[Link]:
+    """Go up from a node that is not done to what makes it run.
 
     Args:
         node: a node of the plan.
         causes: what is known of single nodes.
 
-    Yields:
-        What it takes that is not as it was; the last links are root causes.
+    Returns:
+        What it takes, at whatever distance, that is not as it was; root causes last.
     """
+    return sorted(_links(node, causes), key=lambda link: link.state != "waiting")
+
+
+def _links(node: Node, causes: Causes) -> Iterator[Link]:
     seen: set[int] = set()
     level: list[Step] = [(node, None)]
     while level:
