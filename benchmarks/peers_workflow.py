@@ -147,6 +147,8 @@ PEERS = (
             "PREFECT_LOGGING_LEVEL": "ERROR",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_SERVER_UI_ENABLED": "false",
+            # Its 20 s are too few on a busy machine.
+            "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
             "DO_NOT_TRACK": "1",
         },
     ),
