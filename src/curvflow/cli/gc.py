@@ -22,7 +22,7 @@ DROP = typer.Option(
     "--drop", metavar="KIND", help="let arrays of this kind go, train say; repeatable"
 )
 GRACE = typer.Option(
-    "--grace-minutes", min=0, help="leave what is unfinished alone for so long"
+    "--grace-minutes", min=1, help="leave what is unfinished alone for so long"
 )
 STAGE = 20  # columns of a stage's name
 

@@ -16,6 +16,8 @@ from curvflow.stores.room import Item
 
 KEEP_RUNS = 5
 GRACE = 3600.0
+# Between beginning and first sign of life, or between writing and renaming.
+LEAST_GRACE = 60.0
 # What an interrupted run has so far of a long tile: its next run goes on from there.
 PARTIAL_GRACE = 7 * 24 * 3600.0
 
@@ -137,7 +139,7 @@ def propose(
         drop: kinds whose payloads go although kept runs name them; those of pinned
             runs and of runs at work stay.
         grace: seconds, by the store's clock, that unfinished files and payloads
-            without results are given.
+            without results are given; a minute at least.
 
     Returns:
         The proposal; empty but for the reason if a run is at work of which it is not
@@ -147,6 +149,7 @@ def propose(
         UnknownNameError: the store holds no results of a kind to be dropped.
         StoreError: the store cannot be read.
     """
+    grace = max(grace, LEAST_GRACE)
     now = store.room.clock()
     index = store.index()
     _check_kinds(index, drop)

@@ -51,6 +51,8 @@ class LocalRoom:
 
     def clock(self) -> float:
         """Return the time of a file written now; of the latest name if none can be."""
+        if not self._folder.exists():
+            return 0.0
         try:
             written = self._scratch()
             with explained(written):
@@ -103,6 +105,7 @@ class LocalRoom:
 
     def remove(self, items: Iterable[Item]) -> None:
         """Remove what is there of these, and the folders of trash that this empties."""
+        self._forget()  # an open file would keep its room
         for item in items:
             path = self._folder / item.path
             with explained(path):

@@ -1,0 +1,530 @@
+"""Collection takes what nobody needs, in two passes, and nothing else."""
+
+import os
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curvflow.errors import StoreError, UnknownNameError
+from curvflow.flows.collect import collect
+from curvflow.flows.pins import pin_run
+from curvflow.flows.proposal import AGAIN, ASKED, ORPHAN, STRUCK, UNNAMED, propose
+from curvflow.stores.files import Disk
+from curvflow.stores.local import LocalStore
+from tests.flows.test_run import executed
+from tests.flows.toys import CALLS, opened, run
+
+HOUR = 3600.0
+STAGES = ("data", "fit", "last", "path", "mean")
+OTHER = ("axes.seed=2", "stages.fit.epochs=6")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def local(folder):
+    return LocalStore(folder)
+
+
+def reasons(proposal):
+    return {(one.stage, one.reason) for one in proposal.doomed}
+
+
+def payloads(store, *stages, index=None):
+    receipts = (index or store.index()).rows.values()
+    return {r.payload for r in receipts if r.stage in (stages or STAGES)}
+
+
+def shift(folder, seconds, pattern="**/*"):
+    """Move the times of files, and of the folders they are in."""
+    for path in [folder, *folder.glob(pattern)]:
+        time = path.stat().st_mtime + seconds
+        os.utime(path, (time, time))
+
+
+def files(folder):
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*"))
+
+
+def assert_sound(store):
+    """No live result lacks its payload, unless collection has removed it."""
+    index = store.index()
+    named = {r.payload for r in index.receipts.values() if r.payload}
+    assert named - store.present(named) <= index.evicted
+
+
+def twice(store, **options):
+    collect(store, **options)
+    return collect(store, **options)
+
+
+def test_a_proposal_touches_nothing(folder, local):
+    run(local)
+    run(local, *OTHER)
+    before = files(folder)
+    assert propose(local, keep_runs=1).doomed
+    assert files(folder) == before
+    assert not folder.with_name("none").exists()
+    propose(LocalStore(folder.with_name("none")))
+    assert not folder.with_name("none").exists()
+
+
+def test_what_no_kept_run_names_goes_in_two_passes(store):
+    run(store)
+    old = payloads(store, "fit", "mean")
+    run(store, *OTHER)
+    proposal = propose(store, keep_runs=1)
+    assert {one.item.payload for one in proposal.doomed} >= old
+    assert {one.reason for one in proposal.doomed} == {UNNAMED}
+    assert {one.study for one in proposal.doomed} == {"toys"}
+    first = collect(store, keep_runs=1)
+    assert old <= store.index().evicted
+    assert store.present(old) == old  # in the trash
+    second = collect(store, keep_runs=1)
+    assert second.number is None
+    assert "collected before" in second.proposal.leftovers
+    assert store.present(old) == set()
+    assert_sound(store)
+    assert executed(run(store, *OTHER)) == {}
+    assert first.number == 1 + first.proposal.index.number
+    assert propose(store, keep_runs=1).doomed == []
+
+
+def test_enough_runs_are_kept_of_each_study(store):
+    run(store)
+    run(store, *OTHER)
+    run(store, "study=others", "stages.fit.epochs=8")
+    assert propose(store, keep_runs=2).doomed == []
+    doomed = propose(store, keep_runs=1).doomed
+    assert {one.study for one in doomed} == {"toys"}
+    assert {one.study for one in propose(store, keep_runs=0).doomed} == {
+        "toys",
+        "others",
+    }
+
+
+def test_a_payload_shared_with_a_kept_run_stays_whole(store):
+    run(store)
+    run(store, "axes.seed=2")  # some nodes of each payload
+    doomed = {one.item.payload for one in propose(store, keep_runs=1).doomed}
+    assert doomed.isdisjoint(payloads(store, "data", "fit", "last", "path"))
+    assert reasons(propose(store, keep_runs=1)) == {("mean", UNNAMED)}
+
+
+def test_what_was_struck_off_goes_unless_a_kept_run_names_it(store):
+    run(store)
+    keys = [r.key for r in store.index().receipts.values() if r.stage == "fit"]
+    store.retire(keys, "wrong")
+    assert propose(store).doomed == []
+    run(store, *OTHER)
+    assert ("fit", STRUCK) in reasons(propose(store, keep_runs=1))
+    assert sum(
+        one.seconds
+        for one in propose(store, keep_runs=1).doomed
+        if one.reason == STRUCK
+    ) == pytest.approx(0)
+
+
+def test_a_payload_without_results_is_given_its_grace(folder, local):
+    run(local)
+    orphan = local.write_payload({"lost": np.arange(3.0)})
+    assert propose(local).doomed == []
+    shift(folder, -2 * HOUR, f"payloads/*/{orphan}*")
+    (one,) = propose(local).doomed
+    assert (one.item.payload, one.reason, one.stage) == (orphan, ORPHAN, "")
+    assert propose(local, grace=3 * HOUR).doomed == []
+    collect(local)
+    assert list(folder.glob(f"trash/*/{orphan}*"))
+    collect(local)
+    assert not list(folder.rglob(f"{orphan}*"))
+
+
+def test_a_kind_is_dropped_as_asked_and_its_nodes_stay_done(store):
+    run(store)
+    fits = payloads(store, "fit")
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'toy\.fit'"):
+        propose(store, drop=["toy.fitt"])
+    assert reasons(propose(store, drop=["toy.fit"])) == {("fit", ASKED)}
+    twice(store, drop=["toy.fit"])
+    assert store.present(fits) == set()
+    assert store.present(payloads(store, "mean")) == payloads(store, "mean")
+    CALLS.clear()
+    assert executed(run(store)) == {}
+    assert sum(CALLS.values()) == 0
+    again = run(store, "stages.last.scale=2.0", "stages.path.scale=4.0")
+    assert not again.record.failures
+    assert executed(again)["last"] == 6
+    assert CALLS["toy.fit"] >= 1
+
+
+def test_a_pinned_run_stays_even_if_its_kind_is_dropped(store):
+    run(store)
+    pin_run(store, "toys", "paper", number=None, reason="figures")
+    run(store, *OTHER)
+    assert propose(store, keep_runs=1).doomed == []
+    pinned = payloads(store, index=store.index(store.index().runs[0].ended))
+    doomed = propose(store, keep_runs=0, drop=["toy.fit"]).doomed
+    assert doomed
+    assert pinned.isdisjoint(one.item.payload for one in doomed)
+
+
+def test_pinning_brings_back_what_is_in_the_trash(store):
+    run(store)
+    run(store, *OTHER)
+    gone = {one.item.payload for one in collect(store, keep_runs=1).proposal.doomed}
+    pin_run(store, "toys", "paper", number=1, reason="")
+    collect(store, keep_runs=1)
+    assert store.present(gone) == gone
+    collect(store, keep_runs=1)
+    assert store.present(gone) == gone
+
+
+def test_what_an_interrupted_run_has_made_stays_for_the_next(folder, local):
+    run(local)
+    cut = begun(local)
+    made = local.write_payload({"final": np.zeros(2)})
+    old = next(iter(local.index().receipts.values()))
+    local.commit([replace(old, key="made", payload=made, run=cut.begun)])
+    local.note(cut, {"event": "plan", "payloads": sorted(payloads(local, "fit"))})
+    shift(folder, -2 * HOUR)
+    doomed = {one.item.payload for one in propose(local, keep_runs=0).doomed}
+    assert doomed
+    assert doomed.isdisjoint({made} | payloads(local, "fit"))
+    local.note(cut, {})
+    run(local)  # the next has finished
+    after = {one.item.payload for one in propose(local, keep_runs=1).doomed}
+    assert after == {made}
+
+
+def begun(store, study="toys"):
+    return store.begin_run(study, document={}, environment={}, options={})
+
+
+ELSEWHERE = {"count": 3, "host": "other", "boot": "other", "pid": 1, "started": "1"}
+
+
+def test_nothing_goes_while_a_run_has_not_said_what_it_takes(folder, local):
+    run(local)
+    at_work = begun(local)
+    proposal = propose(local, keep_runs=0)
+    assert "run 2 of toys may be at work" in proposal.blocked
+    assert proposal.doomed == ()
+    before = files(folder)
+    assert collect(local, keep_runs=0).proposal.blocked
+    assert files(folder) == before
+    local.beat(at_work, ELSEWHERE)
+    assert propose(local, keep_runs=0).blocked
+    local.note(at_work, {"event": "plan", "payloads": []})
+    assert not propose(local, keep_runs=0).blocked
+
+
+def test_a_run_that_never_gave_a_sign_of_life_is_waited_for_once(folder, local):
+    run(local)
+    begun(local)
+    assert propose(local).blocked
+    shift(folder, -2 * HOUR, "commits/*")
+    assert not propose(local).blocked
+
+
+@pytest.mark.parametrize(("hours", "is_live"), [(0.5, True), (2, False)])
+def test_a_silent_run_elsewhere_is_judged_by_the_age_of_its_sign(
+    folder, local, hours, is_live
+):
+    run(local)
+    at_work = begun(local)
+    local.beat(at_work, ELSEWHERE)
+    shift(folder, -hours * HOUR, "runs/*.beat")
+    proposal = propose(local)
+    assert bool(proposal.blocked) == is_live
+    assert ("stale signs of life" in proposal.leftovers) != is_live
+
+
+def test_what_a_live_run_takes_and_makes_stays(folder, local):
+    run(local)
+    taken = payloads(local, "fit")
+    run(local, *OTHER)
+    at_work = begun(local)
+    local.beat(at_work, ELSEWHERE)
+    local.note(at_work, {"event": "plan", "payloads": sorted(taken)})
+    made = local.write_payload({"final": np.zeros(2)})
+    orphan = local.write_payload({"final": np.ones(2)})
+    old = next(iter(local.index().receipts.values()))
+    local.commit([replace(old, key="made", payload=made)])
+    shift(folder, -2 * HOUR)
+    local.beat(at_work, ELSEWHERE)
+    doomed = {one.item.payload for one in propose(local, keep_runs=0).doomed}
+    assert doomed >= payloads(local, "mean")
+    assert doomed.isdisjoint(taken | {made, orphan})
+    collect(local, keep_runs=0)
+    # What went to the trash after it began stays readable while it is at work.
+    assert not propose(local, keep_runs=0).leftovers
+    local.end_run(at_work, seconds=1, counts={}, failures=[], tables={})
+    local.beat(at_work, None)
+    assert "collected before" in propose(local).leftovers
+
+
+def test_a_run_that_plans_with_the_trash_gets_it_back(local):
+    run(local)
+    fits = payloads(local, "fit")
+    run(local, *OTHER)
+    collect(local, keep_runs=1)
+    at_work = begun(local)
+    local.beat(at_work, ELSEWHERE)
+    local.note(at_work, {"event": "plan", "payloads": sorted(fits)})
+    collect(local, keep_runs=1)
+    home = {item.payload for item in local.room.items("payloads")}
+    assert fits <= home
+    assert "fit" not in executed(run(local))
+
+
+def test_a_result_committed_while_its_payload_was_in_the_trash_gets_it_back(local):
+    run(local)
+    run(local, *OTHER)
+    done = collect(local, keep_runs=1)
+    doomed = done.proposal.doomed[0].item.payload
+    old = next(r for r in local.index().rows.values() if r.payload == doomed)
+    local.commit([replace(old, key="another")])
+    assert_sound(local)
+    collect(local, keep_runs=5)
+    assert doomed in {item.payload for item in local.room.items("payloads")}
+    assert_sound(local)
+
+
+class Stopping(Disk):
+    """Fails every change from some point on, as a process that is killed."""
+
+    def __init__(self, left):
+        self.left = left
+
+    def __getattribute__(self, name):
+        if name in vars(Disk) and not name.startswith("_"):
+            if self.left <= 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+        return super().__getattribute__(name)
+
+
+def test_collection_may_be_cut_short_at_any_point(tmp_path):
+    first = tmp_path / "first"
+    run(LocalStore(first))
+    run(LocalStore(first), *OTHER)
+    (first / "tmp" / f"payload-{'0' * 32}").write_bytes(b"half")
+    shift(first, -2 * HOUR)
+    point, ended = 0, False
+    while not ended:
+        folder = tmp_path / str(point)
+        shutil.copytree(first, folder)
+        cut = LocalStore(folder, disk=Stopping(point))
+        try:
+            twice(cut, keep_runs=1)
+            ended = True
+        except KeyboardInterrupt:
+            point += 1
+        store = LocalStore(folder)
+        assert_sound(store)
+        assert executed(run(store, *OTHER)) == {}
+        twice(store, keep_runs=1)
+        assert_sound(store)
+        shift(folder, -2 * HOUR)
+        collect(store, keep_runs=1)
+        assert not store.room.items("trash")
+        assert not store.room.items("tmp")
+    assert point > 10
+
+
+def test_a_payload_that_its_entry_outlived_is_used_until_it_goes(local):
+    run(local)
+    run(local, *OTHER)
+    doomed = [one.item.payload for one in propose(local, keep_runs=1).doomed]
+    local.evict(doomed, "collected")  # and killed
+    assert {one.reason for one in propose(local, keep_runs=1).doomed} == {AGAIN}
+    CALLS.clear()
+    assert executed(run(local, "stages.last.scale=2.0"))["last"] == 6
+    assert CALLS["toy.fit"] == 0
+    twice(local, keep_runs=1)
+    assert_sound(local)
+
+
+def test_leftovers_go_once_they_are_old_and_strangers_never(folder, local):
+    run(local)
+    ours = [
+        folder / "tmp" / f"commit-{'0' * 32}",
+        folder / "tmp" / f"payload-{'1' * 32}",
+        folder / "partials" / "abc123.zarr.zip",
+    ]
+    strangers = [
+        folder / "notes" / "mine.txt",
+        folder / "tmp" / "mine.txt",
+        folder / "payloads" / "mine" / "a.zarr.zip",
+        folder / "payloads" / "ab" / "mine.zarr.zip",
+        folder / "trash" / "mine" / f"{'a' * 64}.zarr",
+        folder / "runs" / "mine.beat",
+    ]
+    for path in [*ours, *strangers]:
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(b"some")
+    link = folder / "payloads" / "ab" / f"{'b' * 64}.zarr"
+    link.symlink_to(folder.parent)
+    assert propose(local).leftovers == {}
+    shift(folder, -2 * HOUR)
+    twice(local)
+    assert [path.exists() for path in ours] == [False, False, True]
+    shift(folder, -8 * 24 * HOUR)
+    twice(local)
+    assert [path.exists() for path in ours] == [False, False, False]
+    assert all(path.exists() for path in strangers)
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("days", [-1000, 1000])
+def test_only_the_clock_of_the_store_counts(folder, local, days, monkeypatch):
+    run(local)
+    young = local.write_payload({"lost": np.arange(3.0)})
+    monkeypatch.setattr("time.time", lambda: days * 24 * HOUR)
+    assert propose(local).doomed == []
+    shift(folder, 24 * HOUR * 365, f"payloads/*/{young}*")  # from the future
+    twice(local)
+    assert young in local.present([young])
+    assert_sound(local)
+
+
+class ReadOnly(Disk):
+    def __getattribute__(self, name):
+        if name in vars(Disk) and not name.startswith("_"):
+            raise OSError(30, "Read-only file system")
+        return super().__getattribute__(name)
+
+
+def test_a_store_that_cannot_be_written_can_be_asked(folder, local):
+    run(local)
+    run(local, *OTHER)
+    frozen = LocalStore(folder, disk=ReadOnly())
+    assert len(propose(frozen, keep_runs=1).doomed) == len(
+        propose(local, keep_runs=1).doomed
+    )
+    with pytest.raises(StoreError, match="Read-only"):
+        collect(frozen, keep_runs=1)
+
+
+class Overtaken(LocalStore):
+    """Whose log moves on just before each entry of a collection."""
+
+    def __init__(self, folder, meanwhile):
+        super().__init__(folder)
+        self._meanwhile = meanwhile
+
+    def evict(self, payloads, reason, *, unless=None):
+        self._meanwhile()
+        return super().evict(payloads, reason, unless=unless)
+
+
+def test_a_run_that_ends_before_the_entry_keeps_what_it_names(folder, local):
+    run(local)
+    old = payloads(local)
+    run(local, *OTHER)
+    again = iter([lambda: run(LocalStore(folder))])
+    store = Overtaken(folder, lambda: next(again, lambda: None)())
+    collect(store, keep_runs=1)
+    home = {item.payload for item in local.room.items("payloads")}
+    assert {payload for payload in old if payload} <= home
+
+
+def test_a_log_that_changes_all_the_time_is_an_error(folder, local):
+    run(local)
+    run(local, *OTHER)
+
+    def pin():
+        number = local.index().number
+        pin_run(LocalStore(folder), "toys", f"p{number}", number=2, reason="")
+
+    with pytest.raises(StoreError, match="expected no run to begin or end"):
+        collect(Overtaken(folder, pin), keep_runs=1)
+
+
+def together(*workers):
+    errors = []
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_collections_at_the_same_time_do_not_disturb_each_other(folder):
+    for epochs in (4, 6, 8):
+        run(LocalStore(folder), f"stages.fit.epochs={epochs}")
+    gate = threading.Barrier(4)
+
+    def work():
+        store = LocalStore(folder)
+        gate.wait()
+        for _ in range(3):
+            collect(store, keep_runs=1)
+
+    together(*[work] * 4)
+    store = LocalStore(folder)
+    assert_sound(store)
+    assert store.room.items("trash") == []
+    assert executed(run(store, "stages.fit.epochs=8")) == {}
+
+
+def test_runs_are_undisturbed_by_collections_that_never_stop(folder):
+    over, rounds = threading.Event(), []
+
+    def collecting():
+        store = LocalStore(folder)
+        while not over.is_set():
+            done = collect(store, keep_runs=1, grace=0.0)
+            rounds.append(len(done.proposal.doomed))
+
+    def running():
+        try:
+            for number in range(12):
+                store = LocalStore(folder)
+                report = run(store, f"stages.fit.epochs={4 + 2 * (number % 3)}")
+                assert not report.record.failures
+                assert_sound(store)
+        finally:
+            over.set()
+
+    together(collecting, collecting, running)
+    assert any(rounds)
+    store = LocalStore(folder)
+    expected = {r.key: r.digest for r in store.index().receipts.values()}
+    fresh = LocalStore(Path(f"{folder}-fresh"))
+    for epochs in (4, 6, 8):
+        run(fresh, f"stages.fit.epochs={epochs}")
+    assert {r.key: r.digest for r in fresh.index().receipts.values()} == expected
+
+
+def test_a_proposal_is_plain_data_for_scripts(store):
+    run(store)
+    run(store, *OTHER)
+    told = propose(store, keep_runs=1).as_json()
+    assert told["blocked"] is None
+    assert told["payloads"] == sum(group["payloads"] for group in told["groups"])
+    assert told["bytes"] == sum(group["bytes"] for group in told["groups"])
+    assert told["groups"][0]["study"] == "toys"
+    sizes = [group["bytes"] for group in told["groups"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_asking_needs_nothing_of_a_study(store):
+    assert propose(store).as_json()["payloads"] == 0
+    assert collect(store).number is None
+    assert opened(store).store is store
