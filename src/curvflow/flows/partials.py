@@ -64,10 +64,8 @@ class TilePartial:
 
     def load(self) -> Mapping[str, Array] | None:
         """Return what an earlier attempt at the same tile has kept."""
-        found = self._partials.store.partial(self._name)
-        if found is not None:
-            self._partials.used(self._name)
-        return found
+        self._partials.used(self._name)  # to be cleared even if it cannot be read
+        return self._partials.store.partial(self._name)
 
     def is_due(self) -> bool:
         """Return whether the state is too old, or the run is asked to end."""
