@@ -7,6 +7,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 
 import numpy as np
@@ -109,8 +110,12 @@ def outcomes(
 
 def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
     """Name what a tile keeps by all that its last bits depend on."""
-    told = [job.kind, job.code, list(keys), machine.device, *map(version, LIBRARIES)]
-    return sha256(told)
+    return sha256([job.kind, job.code, list(keys), machine.device, _versions()])
+
+
+@cache
+def _versions() -> list[str]:
+    return [version(library) for library in LIBRARIES]
 
 
 def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:

@@ -32,6 +32,7 @@ Entry = Mapping[str, Any]
 
 _FIELDS = tuple(field.name for field in fields(Receipt))
 _MISSING = object()
+SCALARS = (str, int, float, bool, type(None))
 
 
 class TornEntryError(CurvflowError):
@@ -122,4 +123,6 @@ def _common(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _same(one: object, other: object) -> bool:
     # 1, 1.0 and True are equal to Python but not to a key.
-    return one == other and json.dumps(one) == json.dumps(other)
+    if one != other or type(one) is not type(other):
+        return False
+    return isinstance(one, SCALARS) or json.dumps(one) == json.dumps(other)
