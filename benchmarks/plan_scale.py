@@ -1,10 +1,11 @@
-"""Time `curvflow plan` on studies whose every node is cached.
+"""Time `curvflow plan`, and `run` with nothing to do, on studies that are all cached.
 
     python benchmarks/plan_scale.py [NODES ...]      default 10000 100000
 
-Prints per size the seconds of a fresh process, the budget they are held to, and their
-ratio to a floor measured in the same run: reading and parsing the same log as JSON,
-which any planner that trusts nothing but the log must do.
+Prints per size the seconds of fresh processes and the budgets they are held to, the
+plan's ratio to a floor measured in the same run (reading and parsing the same log as
+JSON, which any planner that trusts nothing but the log must do), the plan's peak memory
+and the number of files in the store.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from curvflow.flows.door import open_study
-from curvflow.flows.graph import Graph, Node
+from curvflow.flows.graph import Node
 from curvflow.flows.lookup import compare, input_digests
-from curvflow.flows.plan import make_plan
+from curvflow.flows.plan import Plan, make_plan
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Store
 
-BUDGET = {10_000: 1.0, 100_000: 10.0}  # seconds
+BUDGET = {10_000: 1.0, 100_000: 10.0}  # seconds of a plan
+RUN_BUDGET = {10_000: 2.0}  # seconds of a run with nothing to do
 TILE = 64
 STUDY = """
 study: plan-scale
@@ -41,51 +44,70 @@ stages:
   trace: {{use: probe.hessian_trace, weights: fit}}
   eigen: {{use: probe.eigenvalues, weights: fit, k: 3}}
   norms: {{use: probe.norms, weights: fit, at: all}}
-  table: {{use: aggregate.summary, of: [fit, trace, eigen], over: seed}}
+"""
+TABLE = """  table: {use: aggregate.summary, of: [fit, trace, eigen], over: seed}
+"""
+PROGRAM = """
+import resource, sys
+from curvflow.cli.app import main
+try:
+    main()
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
 NODES_PER_SEED = 2 * (1 + 1 + 1 + 3)  # fit, trace, eigen, norms at three checkpoints
 
 
 def main(sizes: list[int]) -> None:
     """Measure each size and print one line."""
-    print(f"{'nodes':>8} {'plan s':>8} {'budget s':>9} {'floor s':>8} {'x floor':>8}")
+    print(
+        f"{'nodes':>8} {'plan s':>8} {'budget s':>9} {'floor s':>8} {'x floor':>8} "
+        f"{'MB':>6} {'run s':>8} {'budget s':>9} {'files':>6}"
+    )
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
             study = Path(folder) / "study.yaml"
-            study.write_text(STUDY.format(seeds=size // NODES_PER_SEED))
+            bare = STUDY.format(seeds=size // NODES_PER_SEED)
+            study.write_text(bare + TABLE)
             fill(study)
-            seconds, said = plan(study)
-            floor = parse_log(study.parent / ".curvflow")
+            seconds, said, megabytes = fresh("plan", study)
+            store = study.parent / ".curvflow"
+            floor = parse_log(store)
+            files = sum(path.is_file() for path in store.rglob("*"))
+            study.write_text(bare)  # the made-up tables cannot be written out
+            run_seconds, ran, _ = fresh("run", study)
         assert said["cached"] == said["total"], said
-        budget = BUDGET.get(size, float("nan"))
+        assert not any(ran["executed"].values()), ran
+        budget, run_budget = (b.get(size, float("nan")) for b in (BUDGET, RUN_BUDGET))
         print(
             f"{said['total']:>8} {seconds:>8.2f} {budget:>9.1f} {floor:>8.2f} "
-            f"{seconds / floor:>8.1f}"
+            f"{seconds / floor:>8.1f} {megabytes:>6.0f} {run_seconds:>8.2f} "
+            f"{run_budget:>9.1f} {files:>6}"
         )
 
 
 def fill(path: Path) -> None:
     """Commit a receipt for every node, as if all had been computed in tiles."""
     opened = open_study(path, create=True)
-    graph = make_plan(opened.study, opened.store, opened.files).graph
-    for nodes in graph.nodes.values():
+    plan = make_plan(opened.study, opened.store, opened.files)
+    for nodes in plan.graph.nodes.values():
         compare(nodes, opened.store.index())
         for start in range(0, len(nodes), TILE):
-            commit(graph, opened.store, nodes[start : start + TILE])
+            commit(plan, opened.store, nodes[start : start + TILE])
 
 
-def commit(graph: Graph, store: Store, nodes: list[Node]) -> None:
+def commit(plan: Plan, store: Store, nodes: list[Node]) -> None:
     """Commit one tile's receipts over one small payload."""
     stamp = np.frombuffer(str(nodes[0].key).encode(), "u1")
     payload = store.write_payload({"stamp": stamp[None]})
-    receipts = [receipt(graph, n, payload, slot) for slot, n in enumerate(nodes)]
+    receipts = [receipt(plan, n, payload, slot) for slot, n in enumerate(nodes)]
     for node, live in zip(nodes, store.commit(receipts), strict=True):
         node.receipt, node.state = live, "cached"
 
 
-def receipt(graph: Graph, node: Node, payload: str, slot: int) -> Receipt:
-    """Make up a node's receipt: real key and parts, digests of nothing."""
-    kind = node.kind
+def receipt(plan: Plan, node: Node, payload: str, slot: int) -> Receipt:
+    """Make up a node's receipt: real key, code and parts, digests of nothing."""
+    kind, code = node.kind, plan.codes.of(node)
     assert node.key is not None
     parts = {v.name: sha256([node.key, v.name]) for v in kind.outputs if not v.sliced}
     epochs = kind.checkpoints(node.params) if kind.checkpoints else ()
@@ -103,20 +125,21 @@ def receipt(graph: Graph, node: Node, payload: str, slot: int) -> Receipt:
         inputs=input_digests(node) or {},
         digest=sha256(parts),
         parts=parts,
+        code=code.fingerprint,
     )
     return replace(blank, payload=payload, slot=slot, seconds=0.1, width=TILE)
 
 
-def plan(study: Path) -> tuple[float, dict[str, int]]:
-    """Plan in a fresh process; best of three."""
-    program = "from curvflow.cli.app import main; main()"
-    command = [sys.executable, "-c", program, "plan", str(study), "--json"]
+def fresh(verb: str, study: Path) -> tuple[float, dict[str, Any], float]:
+    """Plan or run in a fresh process; seconds, best of three, answer and megabytes."""
+    command = [sys.executable, "-c", PROGRAM, verb, str(study), "--json"]
     times = []
     for _ in range(3):
         started = time.perf_counter()
         done = subprocess.run(command, capture_output=True, check=True)
         times.append(time.perf_counter() - started)
-    return min(times), json.loads(done.stdout)
+    memory = int(done.stderr.split()[-1]) / 1024  # Linux counts in kilobytes
+    return min(times), json.loads(done.stdout), memory
 
 
 def parse_log(store: Path) -> float:
