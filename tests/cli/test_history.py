@@ -1,0 +1,122 @@
+"""What the command line tells of the past: diff, log, causes and time."""
+
+import json
+
+import pytest
+
+from curvflow.schemas.receipts import Pin, Settlement
+from curvflow.stores.open import open_store
+
+SMALL = """\
+study: small
+axes:
+  seed: 2
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: mlp, hidden: [2]},
+        rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 2}
+  norm: {use: probe.norms, weights: fit}
+  table: {use: aggregate.summary, of: [fit, norm], over: seed}
+"""
+LONGER = ("--set", "stages.fit.epochs=3")
+
+
+@pytest.fixture
+def ran(curvflow, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    assert curvflow("run", path).code == 0
+    return path
+
+
+def fits(text):
+    return max(map(len, text.splitlines())) <= 80
+
+
+def test_plan_tells_causes_time_and_what_is_saved(curvflow, ran):
+    out = curvflow("plan", ran, *LONGER).out
+    assert "cause 1  fit: parameter epochs: 2 -> 3" in out
+    assert "up to 2 norm, 1 table nodes may follow" in " ".join(out.split())
+    assert "predicted on one worker for 5 nodes" in out
+    assert "reuse 16.7 %" in out
+    assert fits(out)
+
+
+def test_why_without_a_node_tells_all_causes(curvflow, ran):
+    assert curvflow("why", ran).out == "nothing to do\n"
+    out = curvflow("why", ran, *LONGER).out
+    assert out.startswith("  cause 1  fit: parameter epochs: 2 -> 3")
+    (cause,) = json.loads(curvflow("why", ran, *LONGER, "--json").out)
+    assert cause["changes"] == [
+        {"what": "parameter", "name": "epochs", "old": 2, "new": 3}
+    ]
+    assert (cause["runs"], cause["may_follow"]) == (
+        {"fit": 2},
+        {"norm": 2, "table": 1},
+    )
+
+
+def test_why_follows_a_node_up_to_the_root(curvflow, ran):
+    out = curvflow("why", ran, "table", *LONGER).out
+    assert out.splitlines()[-1] == (
+        "  since fit[seed=0] and 1 more: parameter epochs: 2 -> 3"
+    )
+    (answer,) = json.loads(curvflow("why", ran, "table", *LONGER, "--json").out)
+    assert answer["chain"][-1]["causes"] == ["parameter epochs: 2 -> 3"]
+
+
+def test_diff_needs_two_finished_runs(curvflow, ran):
+    said = curvflow("diff", ran)
+    assert said.code == 2
+    assert said.err == (
+        "curvflow: diff: expected two finished runs of small, got 1. "
+        "`curvflow run` makes another.\n"
+    )
+
+
+def test_diff_tells_counts_first_and_then_numbers(curvflow, ran):
+    curvflow("run", ran, *LONGER)
+    said = curvflow("diff", ran)
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0] == "small: run 1 -> run 2"
+    heads = ["stage", "added", "removed", "changed", "recomputed", "same"]
+    assert lines[1].split() == heads
+    assert lines[3].split() == ["fit", "0", "0", "2", "0", "0"]
+    assert "in errors" in said.out
+    assert fits(said.out)
+    found = json.loads(curvflow("diff", ran, "1", "2", "--json").out)
+    assert (found["before"], found["after"]) == (1, 2)
+    assert found["stages"]["table"]["rows"][0]["statistic"] == "mean"
+    only = json.loads(curvflow("diff", ran, "--stage", "data", "--json").out)
+    assert list(only["stages"]) == ["data"]
+    assert curvflow("diff", ran, "1", "1").out.endswith("no result differs\n")
+    assert "no run 9" in curvflow("diff", ran, "1", "9").err
+
+
+def test_log_tells_pins_and_on_request_what_else_happened(curvflow, ran):
+    store = open_store(ran.parent / ".curvflow", create=False)
+    index = store.index()
+    store.pin(Pin("paper", index.runs[0].begun, "figure 2"))
+    store.settle([Settlement("train", [["a", "b"]], "only renamed")])
+    store.retire(list(index.receipts)[:2], "a chunk is missing")
+    assert curvflow("log", ran).out.endswith("6 executed  [paper]\n")
+    out = curvflow("log", ran, "--all").out
+    assert [line.strip() for line in out.splitlines()[1:]] == [
+        "pinned paper: figure 2",
+        "accepted code of train: only renamed",
+        "struck off 2 results: a chunk is missing",
+    ]
+    (row,) = json.loads(curvflow("log", ran, "--json").out)
+    assert (row["pins"], row["failed"], row["status"]) == (["paper"], 0, "done")
+
+
+def test_log_says_of_a_run_that_is_at_work_that_it_is(curvflow, ran):
+    from curvflow.flows.alive import beating
+
+    store = open_store(ran.parent / ".curvflow", create=False)
+    run = store.begin_run("small", document={}, environment={}, options={})
+    assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "interrupted"
+    with beating(store, run, silence=60):
+        assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "running"

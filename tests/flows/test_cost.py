@@ -1,0 +1,83 @@
+"""Time predicted from receipts."""
+
+from dataclasses import replace
+
+import pytest
+
+from curvflow.flows.cost import Costs, saved_seconds
+from curvflow.flows.plan import make_plan
+from curvflow.schemas import kinds
+from curvflow.schemas.kind import Continues
+from tests.flows.toys import FIT, STUDY, opened, run
+
+
+@pytest.fixture
+def timed(store, monkeypatch):
+    """Let each node of a run have taken 2 s, of training 4 s."""
+    run(store)
+    index = store.index
+
+    def slow(as_of=None):
+        found = index(as_of)
+        for table in (found.rows, found.receipts):
+            for place, receipt in table.items():
+                seconds = 4.0 if receipt.kind == "toy.fit" else 2.0
+                table[place] = replace(receipt, seconds=seconds)
+        return found
+
+    monkeypatch.setattr(store, "index", slow)
+    return store
+
+
+def told(store, *overrides, text=STUDY):
+    o = opened(store, *overrides, text=text)
+    plan = make_plan(o.study, o.store, o.files)
+    todo = [node for node in plan.graph if node.state != "cached"]
+    return Costs(plan.graph, plan.index).predicted(todo)
+
+
+def test_new_seeds_take_as_long_as_their_siblings(timed):
+    found = told(timed, "axes.seed=4")
+    assert (found.nodes, found.rough, found.unknown) == (12, 0, 0)
+    assert found.seconds == 2 * 4 + (2 + 6 + 2) * 2
+
+
+def test_other_parameters_make_a_prediction_rough(timed):
+    found = told(timed, "stages.last.scale=2.0")
+    assert (found.nodes, found.rough) == (8, 8)
+
+
+def test_what_stands_on_an_unlike_node_is_rough_too(timed):
+    found = told(timed, "stages.data.count=9")
+    assert found.nodes == found.rough == 33
+
+
+def test_kinds_never_computed_are_of_unknown_cost(store):
+    found = told(store)
+    assert (found.seconds, found.unknown) == (0, found.nodes)
+
+
+def test_time_is_proportional_to_what_a_kind_goes_on_in(timed, monkeypatch):
+    continues = Continues("epochs", lambda shorter, longer: False)
+    monkeypatch.setitem(kinds._added, "toy.fit", replace(FIT, continues=continues))
+    text = STUDY[: STUDY.index("  last:")]
+    found = told(timed, "stages.fit.epochs=12", text=text)
+    assert found.seconds == pytest.approx(6 * 12.0)
+    assert found.rough == 0
+
+
+def test_only_the_rest_counts_where_a_shorter_result_is_gone_on_from(
+    timed, monkeypatch
+):
+    continues = Continues("epochs", lambda shorter, longer: True)
+    monkeypatch.setitem(kinds._added, "toy.fit", replace(FIT, continues=continues))
+    text = STUDY[: STUDY.index("  last:")]
+    found = told(timed, "stages.fit.epochs=12", text=text)
+    assert found.seconds == pytest.approx(6 * 8.0)
+
+
+def test_what_is_saved_is_what_the_results_once_took(timed):
+    o = opened(timed)
+    plan = make_plan(o.study, o.store, o.files)
+    nodes = {node.key for node in plan.graph}
+    assert saved_seconds(plan.graph) == 6 * 4 + (len(nodes) - 6) * 2
