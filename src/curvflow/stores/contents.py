@@ -67,9 +67,10 @@ def compare_all(
         def fetch(variable: str, slot: int = receipt.slot) -> Array:
             if variable not in arrays or slot >= len(arrays[variable]):
                 raise corrupt_payload(payload, slot, f"{variable} is missing")
-            return np.array(arrays[variable][slot])
+            return np.asarray(arrays[variable][slot])
 
-        read_parts(receipt, list(receipt.parts), fetch)
+        variables = dict.fromkeys(part.partition("@")[0] for part in receipt.parts)
+        read_parts(receipt, list(variables), fetch)
 
 
 def _slices(receipt: Receipt, variable: str) -> list[str]:
