@@ -120,9 +120,9 @@ def _answer(
 
 def _share(text: str) -> float:
     """Read a share such as `2%` or `0.02`."""
-    number, percent, _ = text.partition("%")
+    number = text.removesuffix("%")
     with suppress(ValueError):
-        share = float(number) / (100 if percent else 1)
+        share = float(number) / (1 if number == text else 100)
         if 0 < share <= 1:
             return share
     raise RequestError(

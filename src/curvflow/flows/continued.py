@@ -6,33 +6,37 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from curvflow.flows.code.accepted import Accepted
+from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.graph import Node
 from curvflow.flows.lookup import input_digests
 from curvflow.schemas.kind import Continues, Kind
 from curvflow.schemas.receipts import Receipt
-from curvflow.stores.base import Store
+from curvflow.stores.base import Index, Store
 
 Shape = tuple[int, str, str]
 
 
 def find_earlier(
-    nodes: Iterable[Node], receipts: Mapping[str, Receipt], store: Store
+    nodes: Iterable[Node], index: Index, codes: Fingerprints, store: Store
 ) -> None:
     """Give nodes that must run the longest shorter result that they can go on from.
 
     Args:
         nodes: of one stage.
-        receipts: live ones, by key.
+        index: what the log says; a result whose code has moved is not gone on from.
+        codes: the code as it is.
         store: tells which payloads are there.
     """
     stale = [node for node in nodes if node.state == "stale" and not node.revive]
     if not stale or (continues := stale[0].kind.continues) is None:
         return
-    candidates = _by_shape(stale[0].kind, continues, receipts.values())
+    candidates = _by_shape(stale[0].kind, continues, index.receipts.values())
+    accepted = Accepted(index, codes)
     found = {
         id(node): earlier
         for node in stale
-        if (earlier := _longest(node, continues, candidates))
+        if (earlier := _longest(node, continues, candidates, accepted))
     }
     present = store.present(str(earlier.payload) for earlier in found.values())
     for node in stale:
@@ -76,6 +80,7 @@ def _longest(
     node: Node,
     continues: Continues,
     candidates: Mapping[Shape, Sequence[Receipt]],
+    accepted: Accepted,
 ) -> Receipt | None:
     inputs = input_digests(node) or {}
     shape = _shape(node.kind.version, node.form, inputs, continues)
@@ -85,6 +90,7 @@ def _longest(
         for receipt in candidates.get(shape, ())
         if receipt.params[continues.param] < asked
         and _allowed(node, receipt, continues)
+        and accepted.moved(receipt, node) is None
     ]
     return max(shorter, key=lambda r: r.params[continues.param], default=None)
 

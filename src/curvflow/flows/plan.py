@@ -132,7 +132,7 @@ def make_plan(
             node.revive, node.state = True, "stale"
     demand(graph, plan.removed)
     for nodes in graph.nodes.values():
-        find_earlier(nodes, index.receipts, store)
+        find_earlier(nodes, index, plan.codes, store)
     plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
     check_files(graph, files)
     return plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from curvflow.flows.alive import beating
+from curvflow.flows.code.drift import find_drifts
+from curvflow.flows.cost import Costs
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
-from curvflow.flows.settle import Answer, settle
+from curvflow.flows.settle import Answer, refuse, settle
 from curvflow.flows.stopping import stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
@@ -85,14 +87,21 @@ def run_study(
     """
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
-    plan = make_plan(study, store, files, revive=revive)
-    if plan.drifts or answer:
-        settling = partial(_machine, options)
-        if settle(plan, answer or Answer(), store=store, files=files, machine=settling):
-            plan = make_plan(study, store, files, revive=revive)
+    plan = _planned(
+        study,
+        store,
+        files,
+        revive=revive,
+        answer=answer,
+        machine=partial(_machine, options),
+        observer=observer,
+    )
     machine: Machine | None = None
     computing: AbstractContextManager[None] = nullcontext()
     if any(node.state != "cached" for node in plan.graph):
+        # Modules are imported by now, and may be edited while the run is at work.
+        for node in plan.graph:
+            plan.codes.of(node)
         machine, computing = _machine(options)
     run = store.begin_run(
         study.name,
@@ -121,6 +130,7 @@ def run_study(
                     stop=stop,
                 )
                 work.do(machine)
+                _tell_of_other_code(plan, store, observer)
     finally:
         observer.end()
     failures = tally.failure_records()
@@ -132,6 +142,41 @@ def run_study(
         tables=run_tables(plan_views(plan, failures), store.index()),
     )
     return RunReport(record, plan)
+
+
+def _planned(
+    study: Study,
+    store: Store,
+    files: SourceFiles,
+    *,
+    revive: Collection[str],
+    answer: Answer | None,
+    machine: Callable[[], tuple[Machine, AbstractContextManager[None]]],
+    observer: Observer,
+) -> Plan:
+    """Plan the study, and settle what is to become of changed code."""
+    plan = make_plan(study, store, files, revive=revive)
+    if plan.drifts or answer is not None:
+        said = answer or Answer()
+        tell = observer.warn
+        if settle(plan, said, store=store, files=files, machine=machine, tell=tell):
+            plan = make_plan(study, store, files, revive=revive)
+            refuse(plan.drifts)
+    return plan
+
+
+def _tell_of_other_code(plan: Plan, store: Store, observer: Observer) -> None:
+    """Warn of results that turned out to be there already, but of other code.
+
+    What waited when the plan was made could not be compared then.
+    """
+    index = store.index()
+    plan.drifts = find_drifts(plan.graph, index, plan.codes, Costs(plan.graph, index))
+    for drift in plan.drifts:
+        observer.warn(
+            f"{drift.kind}: {len(drift.nodes)} nodes had results of other code under "
+            f"version {drift.version}; the next run asks what that means"
+        )
 
 
 def _machine(options: RunOptions) -> tuple[Machine, AbstractContextManager[None]]:

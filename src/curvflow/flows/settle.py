@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
-from curvflow.flows.code.drift import Drift
-from curvflow.flows.compute import outcomes
+from curvflow.flows.code.drift import Drift, Move
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
-from curvflow.flows.jobs import tile_job
-from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.recheck import Evidence, Recheck, sample
 from curvflow.schemas.durations import duration
-from curvflow.schemas.keys import sha256
-from curvflow.schemas.nodes import Outcome
-from curvflow.schemas.receipts import Receipt, Settlement, part_digests, result_digest
+from curvflow.schemas.receipts import Settlement
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 
-# A sample that is computed in other company may differ in its last bits.
-TOLERANCE = 1e-9
-SHOWN = 3
+SHOWN = 3  # definitions per kind
+REMEDY = (
+    "If the results mean something else now, raise the version of the kind. If not, "
+    'run again with --accept-code {kind} --reason "..." (--verify 2% compares a '
+    "sample first), or with --rerun {kind}."
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,7 @@ def settle(
     store: Store,
     files: SourceFiles,
     machine: Callable[[], tuple[Machine, AbstractContextManager[None]]],
+    tell: Callable[[str], None],
 ) -> bool:
     """Carry out what a person says of the code that a plan found changed.
 
@@ -65,37 +60,52 @@ def settle(
         store: where settlements are written down.
         files: files that parameters name.
         machine: where to compute a sample, and the setting to do it in.
+        tell: takes a line on what was done.
 
     Returns:
         Whether the study must be planned again.
 
     Raises:
         RequestError: no reason is given, a kind is not of this study, or a sample
-            comes out different.
+            comes out different; nothing at all has been settled then.
         ChangedCodeError: nothing is said of some changed code.
     """
     _check(plan, answer)
+    refuse([d for d in plan.drifts if d.kind not in {*answer.accept, *answer.rerun}])
     drifts = {drift.kind: drift for drift in plan.drifts}
-    accepted = [drifts[kind] for kind in answer.accept if kind in drifts]
-    open_ones = drifts.keys() - set(answer.accept) - set(answer.rerun)
-    if open_ones:
-        raise ChangedCodeError(
-            "\n".join(told(drifts[kind]) for kind in sorted(open_ones))
-        )
-    for drift in accepted:
-        evidence = {}
-        if answer.verify is not None:
-            device, computing = machine()
-            with computing:
-                evidence = _verified(plan, drift, answer.verify, store, files, device)
-        pairs = [list(pair) for pair in drift.pairs]
-        store.settle([Settlement(drift.kind, pairs, answer.reason, evidence)])
-    for kind in answer.rerun:
-        nodes = drifts[kind].nodes if kind in drifts else _of_kind(plan, kind)
-        keys = {node.receipt.key for node in nodes if node.receipt}
-        if keys:
+    accepted = [drifts[kind] for kind in dict.fromkeys(answer.accept) if kind in drifts]
+    evidence: dict[str, Evidence] = {}
+    if accepted and answer.verify is not None:
+        device, computing = machine()
+        recheck = Recheck(plan, store=store, files=files, machine=device)
+        with computing:
+            for drift in accepted:
+                nodes = sample(plan, drift, answer.verify)
+                evidence[drift.kind] = _verified(drift, nodes, recheck, tell)
+    if accepted:
+        store.settle([_settlement(d, answer.reason, evidence) for d in accepted])
+    for kind in dict.fromkeys(answer.accept):
+        tell(f"{kind}: {_done(drifts.get(kind), evidence.get(kind))}")
+    for kind in dict.fromkeys(answer.rerun):
+        concerned = drifts[kind].nodes if kind in drifts else _of_kind(plan, kind)
+        if keys := {node.receipt.key for node in concerned if node.receipt}:
             store.retire(sorted(keys), f"rerun: {answer.reason or 'asked for'}")
     return bool(accepted or answer.rerun)
+
+
+def refuse(drifts: Sequence[Drift]) -> None:
+    """Stop where code has changed and nobody said what that means.
+
+    Args:
+        drifts: what nothing was said of.
+
+    Raises:
+        ChangedCodeError: there are any.
+    """
+    if drifts:
+        what = [told(drift) for drift in drifts]
+        kind = drifts[0].kind if len(drifts) == 1 else "KIND"
+        raise ChangedCodeError("\n".join([*what, REMEDY.format(kind=kind)]))
 
 
 def _check(plan: Plan, answer: Answer) -> None:
@@ -107,6 +117,11 @@ def _check(plan: Plan, answer: Answer) -> None:
                     f"{option}: expected a kind of {plan.graph.study.name}, got "
                     f"'{kind}'. {nearest(kind, known)}"
                 )
+    if both := sorted({*answer.accept} & {*answer.rerun}):
+        raise RequestError(
+            f"{both[0]}: expected one of --accept-code and --rerun, got both. Results "
+            "that mean the same need not be computed again."
+        )
     if answer.accept and not answer.reason.strip():
         raise RequestError(
             "--accept-code: expected a reason, got none. Say with --reason why the "
@@ -119,110 +134,70 @@ def _of_kind(plan: Plan, kind: str) -> list[Node]:
 
 
 def told(drift: Drift) -> str:
-    """Return what has moved, whom it concerns and what can be done, on one line."""
-    moves = [_shown(move.name, move.change, move.path) for move in drift.moves[:SHOWN]]
-    more = len(drift.moves) - SHOWN
-    cost = f", {duration(drift.cost.seconds)} to compute again"
+    """Return what has moved, whom it concerns and what that costs, on one line."""
+    moves = [_shown(move) for move in drift.moves[:SHOWN]]
+    if more := len(drift.moves) - SHOWN if len(drift.moves) > SHOWN else 0:
+        moves.append(f"{more} more")
     return (
-        f"{drift.kind}: code changed under version {drift.version}: "
-        + "; ".join(moves)
-        + (f"; and {more} more" if more > 0 else "")
-        + f". {len(drift.nodes)} results are concerned"
-        + (cost if drift.cost.unknown == 0 else "")
-        + f". Raise the version of {drift.kind} if they mean something else now, or "
-        f'run with --accept-code {drift.kind} --reason "..." if they mean the same '
-        f"(--verify 2% tries a sample), or with --rerun {drift.kind}."
+        f"{drift.kind}: expected its code unchanged under version {drift.version}, got "
+        f"{'; '.join(moves)}. {_counted(len(drift.nodes), 'node')} concerned, "
+        f"{_time(drift)} to compute again."
     )
 
 
-def _shown(name: str, change: str, path: Sequence[str]) -> str:
-    names = [one.rpartition(":")[2] for one in path]
-    way = f" ({' > '.join(names)})" if len(names) > 1 else ""
-    return f"{name} {change}{way}"
+def _shown(move: Move) -> str:
+    names = [name.rpartition(":")[2] for name in move.path]
+    way = f" (by {' > '.join(names)})" if len(names) > 1 else ""
+    return f"{move.name} {move.change}{way}"
+
+
+def _time(drift: Drift) -> str:
+    cost = drift.cost
+    if cost.unknown == cost.nodes:
+        return "an unknown time"
+    about = "over " if cost.unknown else "about " if cost.rough else ""
+    return f"{about}{duration(cost.seconds)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _verified(
-    plan: Plan,
-    drift: Drift,
-    share: float,
-    store: Store,
-    files: SourceFiles,
-    machine: Machine,
-) -> dict[str, Any]:
+    drift: Drift, nodes: Sequence[Node], recheck: Recheck, tell: Callable[[str], None]
+) -> Evidence:
     """Compute a sample with the code as it is, and compare it with what is stored."""
-    sample = _sample(plan, drift, share)
-    equal, largest, where = 0, 0.0, ""
-    for node in sample:
-        job = tile_job(
-            plan.graph, [node], {id(node.form): files.read(node.params, node.form)}
+    tell(f"{drift.kind}: computing {len(nodes)} of {drift.cost.nodes} results again")
+    evidence = recheck.compare(nodes)
+    if not evidence.is_good:
+        worst = evidence.worst
+        amount = (
+            f", relative difference {worst.relative:.1e}" if worst.is_finite else ""
         )
-        ((outcome, _),) = outcomes(store, job, machine, Partials(store, Stopping()))
-        assert node.receipt is not None
-        difference, part = _difference(store, node, node.receipt, outcome)
-        equal += difference == 0
-        if difference > largest:
-            largest, where = difference, f"{part} of {node.stage}{node.coords}"
-    if largest > TOLERANCE:
         raise RequestError(
-            f"--accept-code {drift.kind}: expected a sample of {len(sample)} results "
-            f"to come out the same, got a relative difference of {largest:.1e} in "
-            f"{where}. Raise the version of {drift.kind}, or run with --rerun {drift.kind}."
+            f"--accept-code {drift.kind}: expected {_counted(len(nodes), 'result')} to "
+            f"come out the same, got {evidence.equal} equal; {worst.told}{amount}. "
+            f"Raise the version of {drift.kind}, or run with --rerun {drift.kind}."
         )
-    return {
-        "sampled": len(sample),
-        "of": len(drift.nodes),
-        "equal": equal,
-        "largest_relative_difference": largest,
-    }
+    return evidence
 
 
-def _sample(plan: Plan, drift: Drift, share: float) -> list[Node]:
-    """Choose results by the hash of their keys, of those whose arrays are there."""
-
-    def is_there(node: Node) -> bool:
-        taken = [t.node for some in node.inputs.values() for t in some]
-        receipts = [one.receipt for one in (node, *taken)]
-        return all(r is not None and r.payload not in plan.removed for r in receipts)
-
-    found = {node.key: node for node in drift.nodes if is_there(node)}
-    if not found:
-        raise RequestError(
-            f"--verify: expected results of {drift.kind} with their arrays, got none: "
-            "collection has removed them. Leave --verify out, or run with --revive."
-        )
-    count = math.ceil(share * len(found))
-    return [found[key] for key in sorted(found, key=lambda key: sha256(key))[:count]]
+def _settlement(
+    drift: Drift, reason: str, evidence: Mapping[str, Evidence]
+) -> Settlement:
+    pairs = [list(pair) for pair in drift.pairs]
+    shown = evidence.get(drift.kind)
+    found = {"of": drift.cost.nodes, **shown.as_json()} if shown else {}
+    return Settlement(drift.kind, pairs, reason, found)
 
 
-def _difference(
-    store: Store, node: Node, receipt: Receipt, outcome: Outcome | BaseException
-) -> tuple[float, str]:
-    """Return the largest relative difference, 0 for equal digests, and where it is."""
-    if isinstance(outcome, BaseException) or outcome.status != receipt.status:
-        return math.inf, "status"
-    parts = part_digests(node.kind.outputs, outcome)
-    if result_digest(parts, outcome.status, outcome.reason) == receipt.digest:
-        return 0.0, ""
-    earlier = store.read(
-        receipt, list({part.partition("@")[0] for part in receipt.parts})
-    )
-    found = [
-        (_relative(outcome.arrays[name], array), name)
-        for name, array in earlier.items()
-        if name in outcome.arrays
-    ]
-    return max(found, default=(math.inf, "what there is"))
-
-
-def _relative(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> float:
-    if (
-        new.shape != old.shape
-        or new.dtype.kind not in "fiu"
-        or old.dtype.kind not in "fiu"
-    ):
-        return 0.0 if np.array_equal(new, old) else math.inf
-    both_nan = np.isnan(new) & np.isnan(old) if new.dtype.kind == "f" else new != new
-    apart = np.where(both_nan, 0.0, np.abs(new - old))
-    scale = np.nanmax(np.abs(old), initial=np.finfo(float).tiny)
-    largest = float(np.max(apart, initial=0.0) / scale)
-    return math.inf if math.isnan(largest) else largest
+def _done(drift: Drift | None, evidence: Evidence | None) -> str:
+    if drift is None:
+        return "its code is as it was, there is nothing to accept"
+    accepted = f"code accepted for {_counted(drift.cost.nodes, 'result')}"
+    if evidence is None:
+        return accepted
+    tried = f"{evidence.sampled} computed again, {evidence.equal} equal"
+    if evidence.worst.relative == 0:
+        return f"{accepted}; {tried}"
+    return f"{accepted}; {tried}, others within {evidence.worst.relative:.0e}"

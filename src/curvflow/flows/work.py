@@ -144,7 +144,7 @@ class Work:
         compare(open_nodes, index)
         self._tally.done[nodes[0].stage] += sum(n.state == "cached" for n in open_nodes)
         self._pass_on_divergence(nodes)
-        find_earlier(open_nodes, index.receipts, self._store)
+        find_earlier(open_nodes, index, self._plan.codes, self._store)
         for group in groups(nodes):
             if any(node.state == "stale" for node in group):
                 self._group(group, by_key(group), machine)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from curvflow.flows.code.accepted import Accepted
 from curvflow.flows.code.fingerprints import Code, Fingerprints
-from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.cost import Costs, Prediction
 from curvflow.flows.graph import Graph, Node
+from curvflow.flows.lookup import diverged_inputs
 from curvflow.schemas.receipts import CodeRecord
 from curvflow.stores.base import Index
 
@@ -72,50 +73,52 @@ def find_drifts(
         costs: predicts the time of nodes.
 
     Returns:
-        What has moved and was not accepted, a kind each; results made before code was
-        recorded, or whose code cannot be told, are not compared.
+        What has moved and was not accepted, a kind each. Not compared are results made
+        before code was recorded, or whose code cannot be told; those that no code has
+        computed, since what they take has diverged; and lost ones, which run anyway.
     """
-    settled = _settled(index)
+    accepted = Accepted(index, codes)
     moved: dict[str, dict[tuple[str, str], list[Node]]] = {}
     for node in graph:
-        then = node.receipt.code if node.receipt else ""
-        record = index.codes.get(then)
-        now = codes.of(node) if record and record.form == NORMAL_FORM else Code()
-        if now.fingerprint in ("", then):
+        if node.receipt is None or not (pair := accepted.moved(node.receipt, node)):
             continue
-        if settled.get(then, then) != settled.get(now.fingerprint, now.fingerprint):
+        is_lost = node.state == "stale" and not node.revive
+        is_passed_on = node.receipt.status == "diverged" and diverged_inputs(node)
+        if not is_lost and not is_passed_on:
             pairs = moved.setdefault(node.kind.name, {})
-            pairs.setdefault((then, now.fingerprint), []).append(node)
-    return [_drift(pairs, index, codes, costs) for pairs in moved.values()]
-
-
-def _settled(index: Index) -> Mapping[str, str]:
-    """Map fingerprints that mean the same to one of them."""
-    same: dict[str, str] = {}
-    for settlement in index.settlements:
-        for before, after in settlement.pairs:
-            old, new = same.get(before, before), same.get(after, after)
-            same |= {one: new for one, other in same.items() if other == old}
-            same |= {old: new, new: new, before: new, after: new}
-    return same
+            pairs.setdefault(pair, []).append(node)
+    return [_drift(pairs, index, accepted, codes, costs) for pairs in moved.values()]
 
 
 def _drift(
     pairs: Mapping[tuple[str, str], list[Node]],
     index: Index,
+    accepted: Accepted,
     codes: Fingerprints,
     costs: Costs,
 ) -> Drift:
     nodes = [node for some in pairs.values() for node in some]
     moves: dict[str, Move] = {}
     for (then, _), some in pairs.items():
-        for move in _moves(index.codes[then], codes.of(some[0])):
-            moves.setdefault(move.name, move)
+        # Of code that counts as the same, the nearest shows what is new.
+        records = (index.codes.get(one) for one in sorted(accepted.alike(then)))
+        now = codes.of(some[0])
+        nearest = min((_moves(one, now) for one in records if one), key=len)
+        moves |= {move.name: move for move in nearest if move.name not in moves}
     kind = nodes[0].kind
-    found = sorted(moves.values(), key=lambda move: (len(move.path), move.name))
     return Drift(
-        kind.name, kind.version, nodes, list(pairs), found, costs.predicted(nodes)
+        kind.name,
+        kind.version,
+        nodes,
+        list(pairs),
+        sorted(moves.values(), key=_from_the_top),
+        costs.predicted(nodes),
     )
+
+
+def _from_the_top(move: Move) -> tuple[bool, int, str]:
+    # What has gone is best understood by what has lost it, so it comes last.
+    return not move.path, len(move.path), move.name
 
 
 def _moves(then: CodeRecord, now: Code) -> list[Move]:

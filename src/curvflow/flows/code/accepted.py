@@ -1,0 +1,54 @@
+"""Which code counts as the same: equal, or accepted by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from curvflow.flows.code.fingerprints import Fingerprints
+from curvflow.flows.code.normal import NORMAL_FORM
+from curvflow.flows.graph import Node
+from curvflow.schemas.receipts import Receipt
+from curvflow.stores.base import Index
+
+
+class Accepted:
+    """Compares the code of results with the code of today."""
+
+    def __init__(self, index: Index, codes: Fingerprints) -> None:
+        """Join the fingerprints that settlements call the same.
+
+        Args:
+            index: what the log says.
+            codes: the code as it is.
+        """
+        self._index, self._codes = index, codes
+        self._groups: dict[str, set[str]] = {}
+        for settlement in index.settlements:
+            for before, after in settlement.pairs:
+                joined = {*self.alike(before), *self.alike(after)}
+                self._groups.update(dict.fromkeys(joined, joined))
+
+    def alike(self, fingerprint: str) -> Set[str]:
+        """Return the fingerprints that mean the same as one, itself included."""
+        return self._groups.get(fingerprint) or {fingerprint}
+
+    def moved(self, receipt: Receipt, node: Node) -> tuple[str, str] | None:
+        """Compare the code of a result with the code that would compute a node.
+
+        Args:
+            receipt: of the result.
+            node: whose code is that of today.
+
+        Returns:
+            Fingerprints then and now if they mean different things; None if they mean
+            the same, or if the result was made before code was recorded, or in another
+            normal form, or if the code of today cannot be told.
+        """
+        then = receipt.code
+        record = self._index.codes.get(then)
+        if record is None or record.form != NORMAL_FORM:
+            return None
+        now = self._codes.of(node).fingerprint
+        if now in ("", then) or now in self.alike(then):
+            return None
+        return then, now
