@@ -54,6 +54,8 @@ class Causes:
         Returns:
             Nothing for a node that is done, and for one that only waits.
         """
+        if node.state == "cached":
+            return ()
         state = node.state, node.key
         known = self._known.get(id(node))
         if known is None or known[0] != state:
@@ -61,8 +63,6 @@ class Causes:
         return known[1]
 
     def _changes(self, node: Node) -> Found:
-        if node.state == "cached":
-            return ()
         if node.receipt is not None:
             return (self._gone(node.receipt),)
         if node.state == "stale" and (failed := self._failed.get(node.key)):
