@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from curvflow.stores.base import Index
 
 MOST = 12  # rows told of per stage; all are in the JSON
+EARLIER = typer.Argument(metavar="A", help="number of a run [default: that before B]")
+LATER = typer.Argument(metavar="B", help="another [default: the last finished]")
+STAGE = typer.Option(metavar="NAME", help="only this stage; repeatable")
 RTOL = typer.Option("--rtol", min=0.0, help="leave out smaller relative differences")
 
 
 def command(
     study: StudyPath,
-    before: Annotated[int | None, typer.Argument(metavar="[A]")] = None,
-    after: Annotated[int | None, typer.Argument(metavar="[B]")] = None,
+    before: Annotated[int | None, EARLIER] = None,
+    after: Annotated[int | None, LATER] = None,
     *,
-    stage: Annotated[list[str] | None, typer.Option(help="repeatable")] = None,
+    stage: Annotated[list[str] | None, STAGE] = None,
     rtol: Annotated[float, RTOL] = 0.0,
     store: StoreUrl = None,
     profile: Profile = None,
