@@ -1,0 +1,68 @@
+"""Out of memory: tiles get narrower, and results stay what they are."""
+
+import pytest
+
+import curvflow.flows.tiles as tiles
+from curvflow.stores.memory import MemoryStore
+from curvflow.tasks.registry import computes
+from tests.faults.children import digests
+from tests.flows import toys
+from tests.flows.test_run import executed
+from tests.flows.toys import WIDTHS, run
+
+STUDY = (f"axes.seed={list(range(14, 38))}",)  # two rules: 48 nodes share tiles
+OUT_OF_MEMORY = [
+    MemoryError(),
+    RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator"),
+]
+
+
+def greedy(error, fits):
+    """Let the toy training have memory for so many members and no more."""
+
+    def fit(members, machine):
+        if len(members) > fits:
+            WIDTHS.append(len(members))
+            raise error
+        return toys._fit(members, machine)
+
+    computes("toy.fit")(fit)
+
+
+@pytest.fixture
+def roomy(monkeypatch):
+    """Return a store of the same study where memory sufficed."""
+    monkeypatch.setattr(tiles, "MAX_WIDTH", 16)
+    store = MemoryStore()
+    run(store, *STUDY)
+    assert WIDTHS == [16] * 3
+    WIDTHS.clear()
+    return store
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["python", "gpu", "cpu"])
+def test_a_tile_that_does_not_fit_is_halved_and_so_are_those_after_it(roomy, error):
+    store = MemoryStore()
+    greedy(error, 4)
+    report = run(store, *STUDY)
+    assert report.record.failures == []
+    assert WIDTHS == [16, 8, 4, 4, 8, 4, 4] + [4] * 8
+    assert digests(store) == digests(roomy)
+    fits = [r for r in store.index().receipts.values() if r.stage == "fit"]
+    assert {receipt.width for receipt in fits} == {4}
+
+
+def test_a_member_that_fails_alone_makes_no_tile_narrower(roomy):
+    # Seed 13 fails whatever its company.
+    report = run(MemoryStore(), f"axes.seed={list(range(13, 29))}")
+    assert report.record.counts["failed"]["fit"] == 2
+    assert WIDTHS.count(16) == 2
+
+
+def test_what_fits_nowhere_fails_by_name_and_spares_the_others(roomy):
+    greedy(MemoryError("no room for two"), 1)
+    report = run(MemoryStore(), "axes.seed=2")
+    assert executed(report) == {"data": 1}
+    assert {one["stage"] for one in report.record.failures} == {"fit"}
+    assert "MemoryError: no room for two" in report.record.failures[0]["error"]
