@@ -15,30 +15,31 @@ tmp/                        what is not finished
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from curvflow.errors import CorruptPayloadError, StoreFormatError
+from curvflow.errors import StoreFormatError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import Receipt, RunRecord
-from curvflow.stores.base import Layout
+from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import LocalCommits
-from curvflow.stores.contents import read_parts
 from curvflow.stores.files import Disk, explained
+from curvflow.stores.format import CONTENT, check_empty, check_format, parsed
 from curvflow.stores.local_room import LocalRoom
 from curvflow.stores.log import Log
-from curvflow.stores.logged import LoggedStore
+from curvflow.stores.packed import PackedStore
 from curvflow.stores.payloads import Payloads
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from curvflow.stores.packs import Pack
+
 FOLDERS = ("commits", "payloads", "runs", "claims", "partials", "tmp")
 
 
-class LocalStore(LoggedStore):
+class LocalStore(PackedStore):
     """A store in a folder of a local or network file system.
 
     A folder that is not there yet reads as an empty store and is made by the first
@@ -77,7 +78,7 @@ class LocalStore(LoggedStore):
             self._disk,
             commits=commits,
             scratch=self._clock_file,
-            forget=self._payloads.open.cache_clear,
+            forget=self._forget,
         )
 
     def make(self) -> None:
@@ -92,9 +93,7 @@ class LocalStore(LoggedStore):
             self._disk.make_folder(self._folder / "tmp")
             if not (self._folder / "FORMAT").exists():
                 written = self._scratch("format")
-                self._disk.write(
-                    written, b'{"store":"curvflow","format":%d}\n' % FORMAT
-                )
+                self._disk.write(written, CONTENT)
                 self._disk.flush(written)
                 self._disk.rename(written, self._folder / "FORMAT")
                 self._disk.flush(self._folder)  # no other name without FORMAT
@@ -133,63 +132,11 @@ class LocalStore(LoggedStore):
         """
         return self._payloads.present(payloads)
 
-    def layout(self, payload: str) -> Mapping[str, Layout]:
-        """Return the variables of a payload, read from its metadata alone.
+    def _open(self, payload: str) -> Pack:
+        return self._payloads.open(payload)
 
-        Args:
-            payload: its id.
-
-        Returns:
-            Variable to shape and type.
-
-        Raises:
-            CorruptPayloadError: the payload is missing or its metadata are torn.
-        """
-        return self._payloads.open(payload).layout()
-
-    def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
-        """Read parts of one node's result and verify their digests.
-
-        Args:
-            receipt: names the payload, the slot and the digests.
-            parts: variable names, or `variable@label` for one slice of a sliced one.
-
-        Returns:
-            Part name to array, without the `node` dimension.
-
-        Raises:
-            UnknownNameError: the receipt has no such part.
-            CorruptPayloadError: the payload is missing, lacks a chunk, fails a
-                checksum or does not have the digests of the receipt.
-        """
-
-        def fetch(variable: str) -> Array:
-            pack = self._payloads.open(str(receipt.payload))
-            return pack.node(variable, receipt.slot)
-
-        try:
-            return read_parts(receipt, parts, fetch)
-        except CorruptPayloadError:
-            self._payloads.open.cache_clear()  # another run may heal it by then
-            raise
-
-    def contents(self, payload: str) -> dict[str, Array]:
-        """Read all variables of all nodes of a payload.
-
-        Args:
-            payload: its id.
-
-        Returns:
-            Variable to array of shape (nodes, ...).
-
-        Raises:
-            CorruptPayloadError: it is missing, lacks a chunk or fails a checksum.
-        """
-        try:
-            return self._payloads.open(payload).everything()
-        except CorruptPayloadError:
-            self._payloads.open.cache_clear()
-            raise
+    def _forget(self) -> None:
+        self._payloads.open.cache_clear()
 
     def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""
@@ -205,7 +152,7 @@ class LocalStore(LoggedStore):
         signs = {}
         for path in self._folder.glob("runs/*.beat"):
             with suppress(FileNotFoundError):  # the run has ended meanwhile
-                if sign := _parsed(path.read_bytes()):
+                if sign := parsed(path.read_bytes()):
                     signs[int(path.stem)] = sign
         return signs
 
@@ -256,7 +203,7 @@ class LocalStore(LoggedStore):
         path = self._journal(run)
         with explained(path):
             text = path.read_bytes() if path.exists() else b""
-        return [note for line in text.splitlines() if (note := _parsed(line))]
+        return [note for line in text.splitlines() if (note := parsed(line))]
 
     def _journal(self, run: RunRecord, suffix: str = ".ndjson") -> Path:
         return self._folder / "runs" / f"{run.begun:010}{suffix}"
@@ -272,16 +219,7 @@ class LocalStore(LoggedStore):
         return self._folder / "tmp" / f"{what}-{uuid4().hex}"
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        note: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return None
-    return note
-
-
 def _check_format(folder: Path) -> None:
-    path = folder / "FORMAT"
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise StoreFormatError(
@@ -289,19 +227,6 @@ def _check_format(folder: Path) -> None:
             )
         names = {p.name for p in folder.iterdir()} if folder.exists() else set()
         if "FORMAT" not in names:
-            if strangers := sorted(names - {"tmp"}):
-                raise StoreFormatError(
-                    f"{folder}: expected a store or an empty folder, got a folder with "
-                    f"'{strangers[0]}' and no FORMAT file. Name another store."
-                )
+            check_empty(names - {"tmp"}, str(folder))
             return
-        found = _parsed(path.read_bytes()) or {}
-    if not isinstance(number := found.get("format"), int):
-        raise StoreFormatError(
-            f"{path}: expected the format of a store, got something else. "
-            "Name another store."
-        )
-    if number > FORMAT:
-        raise StoreFormatError(
-            f"{folder}: expected store format {FORMAT}, got {number}. Update curvflow."
-        )
+        check_format((folder / "FORMAT").read_bytes(), str(folder))
