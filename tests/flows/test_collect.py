@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -528,3 +531,40 @@ def test_asking_needs_nothing_of_a_study(store):
     assert propose(store).as_json()["payloads"] == 0
     assert collect(store).number is None
     assert opened(store).store is store
+
+
+AT_WORK = """
+import sys, time
+from pathlib import Path
+from curvflow.flows.alive import beating
+from curvflow.stores.local import LocalStore
+store = LocalStore(Path(sys.argv[1]))
+run = store.begin_run("toys", document={}, environment={}, options={})
+with beating(store, run, silence=60.0):
+    store.note(run, {"event": "plan", "payloads": sys.argv[2:]})
+    print("at work", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_paused_run_keeps_what_it_takes_and_a_killed_one_stands_back(folder, local):
+    run(local)
+    fits = payloads(local, "fit")
+    run(local, *OTHER)
+    command = [sys.executable, "-c", AT_WORK, str(folder), *sorted(fits)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        process.send_signal(signal.SIGSTOP)
+        shift(folder, -2 * HOUR)  # silent for long, but there
+        for _ in range(2):
+            done = collect(local, keep_runs=1)
+            assert [one.number for one in done.proposal.roots.live] == [3]
+            assert fits <= {item.payload for item in local.room.items("payloads")}
+        process.kill()
+    assert propose(local).roots.live == []
+    assert "stale signs of life" in propose(local).leftovers
+    # The next run of the study goes on from what it has left.
+    assert fits.isdisjoint(one.item.payload for one in propose(local).doomed)
+    run(local, *OTHER)
+    assert fits <= {one.item.payload for one in propose(local, keep_runs=1).doomed}

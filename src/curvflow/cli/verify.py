@@ -65,25 +65,29 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _told(verdict: Verdict) -> Iterator[str]:
-    # A glance at a small store says nothing about how fast the disk is.
-    rate = verdict.bytes / verdict.seconds if verdict.seconds else 0.0
+    # A moment says nothing about how fast the disk is.
+    rate = f", {size(verdict.bytes / verdict.seconds)}/s" if verdict.seconds > 1 else ""
     yield (
         f"{verdict.results} results in {verdict.payloads} payloads: read "
-        f"{size(verdict.bytes)} in {duration(verdict.seconds)}, {size(rate)}/s"
+        f"{size(verdict.bytes)} in {duration(verdict.seconds)}{rate}"
     )
     if verdict.evicted:
         yield f"{verdict.evicted} results without payloads, which gc has removed"
     for number in verdict.torn:
-        yield f"commit {number}: torn or missing"
+        yield f"commit {number}: torn or missing" + (
+            ", marked as void" if verdict.mended else ""
+        )
     for fault in verdict.faults:
         yield fault.problem
     yield from _lost(verdict)
     if verdict.is_well:
         yield "all is well"
-    elif verdict.mended:
+    elif not verdict.mended:
+        yield "nothing is changed; without --dry-run all this is put in order"
+    elif verdict.faults:
         yield "struck off, and moved to quarantine; run the study to compute it again"
     else:
-        yield "nothing is changed; without --dry-run it is struck off"
+        yield "run the study to compute again what these commits held"
 
 
 def _lost(verdict: Verdict) -> Iterator[str]:

@@ -125,9 +125,9 @@ def verify(store: Store, *, mend: bool = True, tell: Tell | None = None) -> Verd
         _count_evicted(index, items),
         sum(item.bytes for item in named),
         time.perf_counter() - started,
-        mended=mend,
+        mended=mend and bool(faults or torn),
     )
-    if mend and not verdict.is_well:
+    if verdict.mended:
         _mend(store, verdict)
     return verdict
 
