@@ -96,13 +96,15 @@ def beating(store: Store, run: RunRecord, *, silence: float) -> Iterator[None]:
     beat(0)
     thread = threading.Thread(target=beat_on, name="curvflow-beat", daemon=True)
     thread.start()
+    last: dict[str, Any] | None = {**who, "count": -1, "over": True}
     try:
         yield
+        last = None  # the run's end is an entry of the log
     finally:
         over.set()
         thread.join()
         with suppress(StoreError):
-            store.beat(run, None)
+            store.beat(run, last)
 
 
 def at_work(store: Store) -> list[dict[str, Any]]:
@@ -158,6 +160,8 @@ def _moving(store: Store, runs: Collection[int]) -> set[int]:
 
 def process(sign: Mapping[str, Any]) -> Process:
     """Return what can be known at once of the process that gave a sign of life."""
+    if sign.get("over"):
+        return "ended"
     here = _identity()
     if here["boot"] is None or sign.get("boot") != here["boot"]:
         return "elsewhere"
