@@ -1,4 +1,4 @@
-"""What collection removed comes back when it is needed, alone, and is held to its word."""
+"""What collection removed comes back when needed, alone, and is what it was."""
 
 import pytest
 
