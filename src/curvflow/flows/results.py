@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.outputs import view_records
@@ -12,10 +12,12 @@ from curvflow.flows.views import View, told
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
-from curvflow.stores.labelled import Dataset, DataTree, labelled, tree
+
+if TYPE_CHECKING:
+    from curvflow.stores.labelled import Dataset, DataTree
 
 
-class Results(Mapping[str, Dataset]):
+class Results(Mapping[str, "Dataset"]):
     """The results of a study, by stage.
 
     `results["stage"]` is an xarray.Dataset whose leading dimensions are the stage's
@@ -59,6 +61,9 @@ class Results(Mapping[str, Dataset]):
         Raises:
             UnknownNameError: the study has no such stage.
         """
+        # Loaded here because a run without news saves the half second of xarray.
+        from curvflow.stores.labelled import labelled
+
         view = self.view(stage)
         coords = {
             dim: _labels(view, position) for position, dim in enumerate(view.dims)
@@ -154,6 +159,8 @@ class Results(Mapping[str, Dataset]):
     @property
     def tree(self) -> DataTree:
         """All stages as one xarray.DataTree."""
+        from curvflow.stores.labelled import tree  # see `__getitem__`
+
         return tree({stage: self[stage] for stage in self})
 
     def __repr__(self) -> str:

@@ -220,7 +220,9 @@ class Work:
             self._publisher.note("failed", stage, failed)
             self._store.claims.release(self._run.begun, failed)
         self._tell(stage)
-        return len(tile) if failed else max(receipt.width for receipt in done)
+        if failed or not tile[0].kind.vectorised:
+            return len(tile)
+        return max(receipt.width for receipt in done)
 
     def _computed(self, tile: Sequence[Node], machine: Machine) -> Sequence[Report]:
         try:
