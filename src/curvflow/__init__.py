@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from curvflow.flows.api import run as run
     from curvflow.flows.results import Results as Results
     from curvflow.schemas.nodes import Data as Data
+    from curvflow.schemas.nodes import Numbers as Numbers
     from curvflow.schemas.nodes import Outcome as Outcome
     from curvflow.schemas.nodes import Weights as Weights
     from curvflow.schemas.options import RunOptions as RunOptions
@@ -36,6 +37,7 @@ _HOMES = {
     "stage": "curvflow.tasks.stage",
     "Data": "curvflow.schemas.nodes",
     "Weights": "curvflow.schemas.nodes",
+    "Numbers": "curvflow.schemas.nodes",
     "Outcome": "curvflow.schemas.nodes",
     "Params": "curvflow.schemas.params",
     "Variable": "curvflow.schemas.variables",
