@@ -1,0 +1,305 @@
+"""What a person says of changed code is carried out, kept, and holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvflow.errors import ChangedCodeError, RequestError, StoreError
+from curvflow.flows.plan import make_plan
+from curvflow.flows.recheck import Recheck
+from curvflow.flows.settle import Answer
+from curvflow.tasks import registry
+from curvflow.tasks.registry import Machine
+from tests.flows import toys
+from tests.flows.lab import accept, laboratory, rerun
+
+SAME = ("scaled(x) + 1.0", "1.0 + scaled(x)")
+CHANGED = ("scaled(x) + 1.0", "scaled(x) + 2.0")
+
+
+@pytest.fixture
+def lab(tmp_path, store):
+    with laboratory(tmp_path, store) as found:
+        yield found
+
+
+@pytest.fixture
+def edited(lab):
+    """Return the project, run and then edited so that it means the same."""
+    lab.run()
+    lab.edit(*SAME)
+    return lab
+
+
+def test_what_was_accepted_is_written_down_once(edited, store):
+    before = {r.key: r.code for r in store.index().receipts.values()}
+    assert edited.executed(answer=accept("lab.measure")) == {}
+    assert edited.executed(answer=accept("lab.measure")) == {}
+    (settled,) = store.index().settlements
+    assert (settled.kind, settled.reason) == ("lab.measure", "it means the same")
+    assert settled.evidence == {}
+    (pair,) = settled.pairs
+    assert pair[0] in before.values()
+    assert pair[1] not in before.values()
+    assert edited.told == [
+        "lab.measure: its code is as it was, there is nothing to accept"
+    ]
+
+
+def test_accepting_holds_for_more_seeds_and_in_both_directions(edited):
+    edited.run(answer=accept("lab.measure"))
+    assert edited.executed("axes.seed=5") == {"measure": 2, "mean": 1}
+    edited.back()
+    assert edited.executed("axes.seed=5") == {}
+    assert edited.executed("axes.seed=6") == {"measure": 1, "mean": 1}
+
+
+def test_what_is_accepted_in_steps_is_the_same_as_the_first(edited):
+    edited.run(answer=accept("lab.measure"))
+    edited.edit("FACTOR * x", "x * FACTOR")
+    edited.run(answer=accept("lab.measure"))
+    edited.back()
+    assert edited.executed() == {}
+    edited.edit("FACTOR * x", "x * FACTOR")
+    with pytest.raises(ChangedCodeError):  # of this mixture nobody has said anything
+        edited.run()
+
+
+def test_accepting_one_kind_says_nothing_of_another(edited, store):
+    edited.edit('data["inputs"].sum()', 'data["inputs"].max()', "lab_kinds.py")
+    with pytest.raises(ChangedCodeError, match=r"^lab\.other: "):
+        edited.run(answer=accept("lab.measure"))
+    assert store.index().settlements == []
+    answer = Answer(accept=["lab.measure"], rerun=["lab.other"], reason="both")
+    assert edited.executed(answer=answer) == {"other": 1}
+    assert edited.executed() == {}
+
+
+def test_a_sample_is_chosen_by_its_keys_and_recorded(edited, store):
+    edited.run(answer=accept("lab.measure", verify=0.5))
+    (settled,) = store.index().settlements
+    assert settled.evidence == {
+        "of": 3,
+        "sampled": 2,
+        "equal": 2,
+        "largest_relative_difference": 0.0,
+    }
+    assert edited.told == [
+        "lab.measure: computing 2 of 3 results again",
+        "lab.measure: code accepted for 3 results; 2 computed again, 2 equal",
+    ]
+
+
+def test_last_bits_may_differ_and_are_told(lab, store):
+    lab.run()
+    lab.edit("FACTOR * x", "FACTOR * x * (1 + 1e-12)")
+    lab.run(answer=accept("lab.measure", verify=1.0))
+    evidence = store.index().settlements[0].evidence
+    assert (evidence["sampled"], evidence["equal"]) == (3, 0)
+    assert 1e-13 < evidence["largest_relative_difference"] < 1e-11
+    assert lab.told[-1].startswith(
+        "lab.measure: code accepted for 3 results; 3 computed again, 0 equal, others "
+        "within "
+    )
+
+
+DIFFERENCES = {
+    "a number": ("many * 1.0", "many * 1.5", "relative difference 5.0e-01"),
+    "a number among zeros": ("0 * many", "0 * many + 1e-3", "many of measure[seed="),
+    "NaN for a number": ("many", "many * np.nan", "many of measure[seed="),
+    "a number for NaN": ("many * np.nan", "many", "many of measure[seed="),
+    "a number for infinity": ("many / 0.0", "many", "many of measure[seed="),
+    "a shape": ("many", "many[:2]", "many of measure[seed="),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_what_comes_out_different_is_refused(lab, store, name):
+    before, after, told = DIFFERENCES[name]
+    result = '{"value": 1.0, "many": np.asarray(MANY)}'
+    old, new = result.replace("MANY", before), result.replace("MANY", after)
+    lab.edit('{"value": many.sum(), "many": many}', old, "lab_kinds.py")
+    with np.errstate(all="ignore"):
+        lab.run()
+        lab.edit(old, new, "lab_kinds.py")
+        with pytest.raises(RequestError) as error:
+            lab.run(answer=accept("lab.measure", verify=1.0))
+    message = str(error.value)
+    assert told in message
+    assert "many of measure[seed=" in message
+    assert "got 0 equal" in message
+    assert "\n" not in message
+    assert store.index().settlements == []
+
+
+EQUAL = {
+    "NaN": "many * np.nan",
+    "infinities": "many / 0.0",
+    "zeros": "0 * many",
+    "one NaN": "np.where(many > 3, np.nan, many)",
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_what_is_no_number_compares_with_itself(lab, store, name):
+    result = '{"value": VALUE, "many": np.asarray(MANY)}'.replace("MANY", EQUAL[name])
+    old, new = result.replace("VALUE", "1.0"), result.replace("VALUE", "1.0 + 1e-12")
+    lab.edit('{"value": many.sum(), "many": many}', old, "lab_kinds.py")
+    with np.errstate(all="ignore"):
+        lab.run()
+        lab.edit(old, new, "lab_kinds.py")
+        lab.edit("np.asarray", "1 * np.asarray", "lab_kinds.py")
+        lab.run(answer=accept("lab.measure", verify=1.0))
+    evidence = store.index().settlements[0].evidence
+    assert 0 < evidence["largest_relative_difference"] < 1e-11
+
+
+def test_diverged_results_compare_with_their_reason(lab, store):
+    ok = '{"value": many.sum(), "many": many}'
+    bad = 'Outcome({"many": many * np.nan}, "diverged", "at epoch 3")'
+    lab.edit(ok, bad, "lab_kinds.py")
+    lab.run()
+    lab.edit(*SAME)
+    lab.run(answer=accept("lab.measure", verify=1.0))
+    assert store.index().settlements[0].evidence["equal"] == 3
+    lab.edit("at epoch 3", "at epoch 4", "lab_kinds.py")
+    with pytest.raises(RequestError) as error:
+        lab.run(answer=accept("lab.measure", verify=1.0))
+    told = "diverged (at epoch 4) where it was diverged (at epoch 3)"
+    assert told in str(error.value)
+    lab.edit(bad.replace("3", "4"), ok, "lab_kinds.py")
+    with pytest.raises(RequestError, match="ok where it was diverged"):
+        lab.run(answer=accept("lab.measure", verify=1.0))
+
+
+def test_a_sample_that_raises_says_which_error(lab):
+    lab.run()
+    lab.edit("FACTOR * x", "FACTOR * x[9]")
+    with pytest.raises(RequestError) as error:
+        lab.run(answer=accept("lab.measure", verify=0.01))
+    assert "measure[seed=" in str(error.value)
+    assert "IndexError: index 9 is out of bounds" in str(error.value)
+    assert "relative" not in str(error.value)
+
+
+def remove(store, *coords, stage="measure"):
+    """Remove arrays as collection does."""
+    gone = {
+        receipt.payload
+        for receipt in store.index().receipts.values()
+        if receipt.stage == stage and receipt.coords.get("seed") in (None, *coords)
+    }
+    store.evict(sorted(gone), "to make room")
+    for payload in gone:
+        del store._payloads[payload]
+
+
+def split(lab):
+    """Compute each seed in a payload of its own."""
+    for seed in range(3):
+        lab.run(f"axes.seed=[{seed}]")
+    lab.run()
+
+
+def test_results_whose_arrays_were_removed_are_left_out(lab, store):
+    split(lab)
+    remove(store, 0, 2)
+    lab.edit(*SAME)
+    lab.run(answer=accept("lab.measure", verify=1.0))
+    evidence = store.index().settlements[0].evidence
+    assert (evidence["of"], evidence["sampled"], evidence["equal"]) == (3, 1, 1)
+
+
+def test_results_whose_inputs_were_removed_cannot_be_compared(lab, store):
+    lab.run()
+    remove(store, stage="points")
+    lab.edit(*SAME)
+    with pytest.raises(RequestError, match="whose arrays are there"):
+        lab.run(answer=accept("lab.measure", verify=1.0))
+    assert store.index().settlements == []
+    assert lab.executed(answer=accept("lab.measure")) == {}
+
+
+def test_a_stored_result_that_cannot_be_read_is_told_as_such(lab, store):
+    lab.run()
+    for receipt in store.index().receipts.values():
+        if receipt.stage == "measure":
+            store._payloads[receipt.payload]["many"] *= 2
+    lab.edit(*CHANGED)
+    with pytest.raises(StoreError, match=r"^--verify: measure\[seed="):
+        lab.run(answer=accept("lab.measure", verify=1.0))
+    assert store.index().settlements == []
+
+
+def test_a_sample_is_tried_in_the_company_that_it_was_computed_in(store, monkeypatch):
+    def compute(members, _):
+        found = [toys._fit_one(member.params) for member in members]
+        for one in found:
+            one.arrays["final"] = one.arrays["final"] * (1 + 1e-3 * len(members))
+        return found
+
+    real = registry.find("toy.fit")
+    monkeypatch.setitem(
+        registry._implementations, "toy.fit", replace(real, compute=compute)
+    )
+    toys.run(store)
+    one = toys.opened(store)
+    plan = make_plan(one.study, store, one.files)
+    recheck = Recheck(plan, store=store, files=one.files, machine=Machine())
+    nodes = plan.graph.nodes["fit"]
+    assert recheck.compare(nodes[:2]).as_json() == {
+        "sampled": 2,
+        "equal": 2,
+        "largest_relative_difference": 0.0,
+    }
+    few = toys.opened(store, "axes.seed=2")
+    plan = make_plan(few.study, store, few.files)
+    recheck = Recheck(plan, store=store, files=one.files, machine=Machine())
+    assert not recheck.compare(plan.graph.nodes["fit"][:1]).is_good
+
+
+def test_a_variable_on_one_side_only_is_a_difference(lab):
+    ok = 'Outcome({"value": many.sum(), "many": many}, "diverged", "why")'
+    lab.edit('{"value": many.sum(), "many": many}', ok, "lab_kinds.py")
+    lab.run()
+    lab.edit('"many": many}, "div', '}, "div', "lab_kinds.py")
+    with pytest.raises(RequestError, match="many on one side only"):
+        lab.run(answer=accept("lab.measure", verify=1.0))
+
+
+def test_what_is_verified_leaves_no_state_behind(edited, store):
+    before = store.index().number
+    edited.run(answer=accept("lab.measure", verify=1.0))
+    assert store.index().number == before + 3  # the settlement, and the run's two
+    assert store.index().rows.keys() == store.index(before).rows.keys()
+
+
+def test_only_concerned_results_run_again_and_the_log_says_why(edited, store):
+    edited.run("axes.seed=[3]")
+    assert edited.executed("axes.seed=4", answer=rerun("lab.measure")) == {
+        "measure": 3,
+        "mean": 1,
+    }
+    assert set(store.index().retired.values()) == {"rerun: asked for"}
+    assert edited.executed("axes.seed=4") == {}
+
+
+def test_equal_results_of_a_rerun_stop_there(edited):
+    assert edited.executed(answer=rerun("lab.measure")) == {"measure": 3}
+
+
+def test_other_results_of_a_rerun_go_on_to_their_consumers(lab):
+    lab.run()
+    lab.edit(*CHANGED)
+    assert lab.executed(answer=rerun("lab.measure")) == {"measure": 3, "mean": 1}
+
+
+def test_a_rerun_without_changes_takes_all_results_of_the_kind(lab):
+    lab.run()
+    assert lab.executed(answer=rerun("lab.measure")) == {"measure": 3}
+    assert lab.executed(answer=rerun("lab.measure", "lab.measure")) == {"measure": 3}
+
+
+def test_a_rerun_of_what_was_never_run_is_a_run(lab):
+    assert lab.executed(answer=rerun("lab.measure"))["measure"] == 3
