@@ -7,8 +7,16 @@ import pytest
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError
 from curvflow.schemas.nodes import Outcome
-from curvflow.schemas.receipts import Receipt, part_digests, result_digest
+from curvflow.schemas.receipts import (
+    CodeRecord,
+    Pin,
+    Receipt,
+    Settlement,
+    part_digests,
+    result_digest,
+)
 from curvflow.schemas.variables import Variable
+from curvflow.stores.log import Log
 
 ARRAYS = {
     "numbers": np.linspace(-1, 1, 24).reshape(3, 4, 2),
@@ -348,3 +356,136 @@ class StoreContract:
 
     def test_a_run_without_notes_has_an_empty_journal(self, store):
         assert store.notes(begin(store)) == []
+
+    def test_a_key_is_claimed_by_one_run_at_a_time(self, store, other):
+        assert store.claims.take(1, ["a", "b"], lambda _: False) == ["a", "b"]
+        assert other.claims.take(2, ["c", "b", "a"], lambda _: False) == ["c"]
+        assert store.claims.take(1, ["a", "c"], lambda _: False) == ["a"]
+        assert other.claims.held() == {"a": 1, "b": 1, "c": 2}
+
+    def test_claims_of_a_run_that_is_gone_are_taken_over(self, store, other):
+        store.claims.take(1, ["a", "b"], lambda _: False)
+        assert other.claims.take(2, ["b"], lambda run: run == 1) == ["b"]
+        assert store.claims.held() == {"a": 1, "b": 2}
+
+    def test_what_is_released_can_be_claimed(self, store, other):
+        store.claims.take(1, ["a", "b"], lambda _: False)
+        other.claims.release(2, ["a"])  # not its own: nothing happens
+        assert other.claims.take(2, ["a"], lambda _: False) == []
+        store.claims.release(1, ["a"])
+        assert other.claims.take(2, ["a", "b"], lambda _: False) == ["a"]
+
+    def test_claims_are_swept_when_all_who_made_them_are_gone(self, store, other):
+        store.claims.take(1, ["a"], lambda _: False)
+        other.claims.take(2, ["b"], lambda _: False)
+        store.claims.sweep(lambda run: run == 1)
+        assert other.claims.held() == {"a": 1, "b": 2}
+        store.claims.sweep(lambda _: True)
+        assert store.claims.held() == {}
+        assert other.claims.take(3, ["a", "b"], lambda _: True) == ["a", "b"]
+        assert store.claims.take(4, ["a", "c"], lambda _: False) == ["c"]
+
+    def test_claims_leave_the_log_alone(self, store):
+        store.claims.take(1, ["a"], lambda _: False)
+        assert store.index().number == 0
+
+    def test_a_partial_is_replaced_read_and_dropped(self, store, other):
+        assert store.partial("tile1") is None
+        store.keep_partial("tile1", {"step": np.array(1), "w": np.zeros((2, 3))})
+        kept = {"step": np.array(2), "w": np.ones((2, 3)), "name": np.array(["a", "é"])}
+        store.keep_partial("tile1", kept)
+        got = other.partial("tile1")
+        assert got.keys() == kept.keys()
+        for name, array in kept.items():
+            np.testing.assert_array_equal(got[name], array)
+            assert got[name].shape == array.shape
+        assert other.partial("tile2") is None
+        other.drop_partial("tile1")
+        other.drop_partial("tile1")
+        assert store.partial("tile1") is None
+
+    def test_a_partial_shares_no_memory_with_the_store(self, store):
+        kept = np.zeros(3)
+        store.keep_partial("tile1", {"w": kept})
+        kept[:] = 1
+        store.partial("tile1")["w"][:] = 2
+        np.testing.assert_array_equal(store.partial("tile1")["w"], np.zeros(3))
+
+    def test_the_latest_sign_of_life_of_each_run_is_told(self, store, other):
+        first, second = begin(store), begin(store)
+        assert store.beats() == {}
+        store.beat(first, {"count": 0})
+        store.beat(second, {"count": 0, "host": "ö"})
+        store.beat(first, {"count": 1})
+        signs = {first.begun: {"count": 1}, second.begun: {"count": 0, "host": "ö"}}
+        assert other.beats() == signs
+        store.beat(first, None)
+        store.beat(first, None)
+        assert other.beats() == {second.begun: signs[second.begun]}
+        assert store.notes(first) == []
+
+    def test_codes_are_recorded_once(self, store, other):
+        code = CodeRecord("train", 1, 1, {"fit": "d1"})
+        store.record_codes({"f1": code})
+        other.record_codes({"f1": replace(code, version=9)})
+        other.record_codes({"f1": code, "f2": code})
+        assert store.index().codes == {"f1": code, "f2": code}
+        assert store.index().number == 2
+
+    def test_settlements_come_back_in_order(self, store, other):
+        one = Settlement("train", [["f1", "f2"]], "renamed", {"compared": 3})
+        two = Settlement("probe.norms", [["f3", "f4"]], "moved")
+        store.settle([one])
+        other.settle([two, one])
+        assert store.index().settlements == [one, two, one]
+
+    def test_receipts_outlive_payloads_that_are_evicted(self, store, other):
+        receipts = publish(store, arrays_of(), ["a", "b"])
+        assert store.live("ab") == dict(zip("ab", receipts, strict=True))
+        number = store.evict([receipts[0].payload], "old")
+        assert number == 2
+        index = other.index()
+        assert index.evicted == {receipts[0].payload}
+        assert index.receipts == dict(zip("ab", receipts, strict=True))
+        assert other.live(["a", "b", "unknown"]) == {}
+
+    def test_an_evicted_result_is_restored_by_the_same_result(self, store, other):
+        (old,) = publish(store, arrays_of(nodes=1), ["a"])
+        store.evict([old.payload], "old")
+        twin = replace(old, digest="e" * 64, payload="f" * 64)
+        assert store.commit([twin]) == [old]
+        assert other.live(["a"]) == {}
+        again = replace(old, payload="0" * 64, slot=4)
+        assert store.commit([again]) == [again]
+        assert other.live(["a"]) == {"a": again}
+        assert other.index().rows[1, 0] == old
+
+    def test_a_payload_that_is_there_again_is_not_evicted(self, store):
+        (old,) = publish(store, arrays_of(nodes=1), ["a"])
+        store.evict([old.payload], "old")
+        assert publish(store, arrays_of(nodes=1), ["a"]) == [old]
+        assert store.index().evicted == set()
+        assert store.live(["a"]) == {"a": old}
+
+    def test_pins_are_set_replaced_and_taken_away(self, store, other):
+        run = begin(store)
+        store.pin(Pin("paper", run.begun, "Table 1"))
+        store.pin(Pin("paper", run.begun, "Table 2"))
+        store.pin(Pin("ö/../x", run.begun, "any name"))
+        assert other.index().pins["paper"].reason == "Table 2"
+        assert list(other.index().pins) == ["paper", "ö/../x"]
+        other.unpin("paper")
+        other.unpin("never")
+        assert list(store.index().pins) == ["ö/../x"]
+
+    def test_an_entry_that_is_torn_is_void_and_can_be_buried(self, store, caplog):
+        publish(store, arrays_of(0), ["a"])
+        publish(store, arrays_of(1), ["b"])
+        store._log._commits.replace(1, b"{")
+        store._log = Log(store._log._commits, store.location)
+        assert list(store.index().receipts) == ["b"]
+        assert (store.index().void, store.torn()) == ([1], [1])
+        store.bury([1, 2])
+        assert (store.index().void, store.torn()) == ([1], [])
+        assert list(store.index().receipts) == ["b"]
+        assert "commit 1 is torn" in caplog.text

@@ -112,7 +112,8 @@ class MemoryStore(LoggedStore):
 
     def partial(self, name: str) -> dict[str, Array] | None:
         """Return what a tile had so far; None if there is nothing."""
-        return self._partials.get(name)
+        kept = self._partials.get(name)
+        return kept and {key: np.array(value) for key, value in kept.items()}
 
     def drop_partial(self, name: str) -> None:
         """Remove what a tile had so far, if there is any."""
