@@ -1,6 +1,6 @@
 """Commit receipts of overlapping keys as fast as possible.
 
-    python -m tests.stores.racing FOLDER WRITER COUNT LINKS
+    python -m tests.stores.racing STORE WRITER COUNT LINKS
 
 Prints what each commit made of its receipts: the live digests by key, as JSON.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
+from curvflow.stores.open import open_store
 from tests.stores.contract import arrays_of, receipt_of
 
 
@@ -21,8 +22,12 @@ class Unlinkable(Disk):
         raise OSError(95, "Operation not supported")
 
 
-def main(folder, writer, count, *, links):
-    store = LocalStore(folder, disk=Disk() if links else Unlinkable())
+def main(where, writer, count, *, links):
+    store = (
+        open_store(where, create=False)
+        if links
+        else LocalStore(Path(where), disk=Unlinkable())
+    )
     draw = random.Random(writer)
     one = receipt_of(arrays_of(), 0)
     live = {}
@@ -34,6 +39,4 @@ def main(folder, writer, count, *, links):
 
 
 if __name__ == "__main__":
-    main(
-        Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), links=sys.argv[4] == "1"
-    )
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), links=sys.argv[4] == "1")

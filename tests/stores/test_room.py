@@ -8,14 +8,18 @@ from curvflow.errors import CorruptPayloadError
 from curvflow.stores import payloads
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
+from curvflow.stores.open import open_store
 from curvflow.stores.room import aside, home
 from tests.stores.contract import arrays_of, publish
 
 
-@pytest.fixture(params=["zip", "folder", "memory"])
+@pytest.fixture(params=["zip", "folder", "memory", "bucket"])
 def store(request, tmp_path, monkeypatch):
     if request.param == "memory":
         return MemoryStore()
+    if request.param == "bucket":
+        name = request.getfixturevalue("bucket")
+        return open_store(f"s3://{name}/store", create=False)
     if request.param == "folder":
         monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
     return LocalStore(tmp_path / "store")

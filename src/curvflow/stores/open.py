@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from curvflow.errors import RequestError
@@ -9,31 +10,87 @@ from curvflow.stores.local import LocalStore
 from curvflow.stores.logged import LoggedStore
 from curvflow.stores.memory import MemoryStore
 
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# What every server and every tool takes without escaping it.
+PREFIX = re.compile(r"([\w!.*'()-]+(/[\w!.*'()-]+)*)?", re.ASCII)
+
 
 def open_store(url: str | Path, *, create: bool) -> LoggedStore:
     """Open the store at an address.
 
     Args:
-        url: a folder's path, or `memory:` for a store that ends with the process.
-        create: make the folder if it is missing; else it reads as an empty store until
+        url: a folder's path, `s3://bucket/prefix`, or `memory:` for a store that ends
+            with the process.
+        create: make the store if it is missing; else it reads as an empty store until
             something is written.
 
     Returns:
         The store.
 
     Raises:
-        RequestError: the address is of a kind that is not supported.
-        StoreFormatError: the folder holds something else, or a newer format.
-        StoreError: the folder cannot be read or made.
+        RequestError: the address is of a kind that is not supported, or holds what no
+            address may hold.
+        StoreFormatError: the place holds something else, or a newer format.
+        StoreError: it cannot be read or made.
     """
     if url == "memory:":
         return MemoryStore()
     if isinstance(url, str) and "://" in url:
-        raise RequestError(
-            f"store: expected a folder's path or 'memory:', got '{url}'. "
-            "Other kinds of stores are not supported."
-        )
-    store = LocalStore(Path(url).expanduser())
+        bucket, prefix = _parted(url)
+        return _object_store(bucket, prefix, create=create)
+    store = LocalStore(_folder(url))
     if create:
         store.make()
     return store
+
+
+def _object_store(bucket: str, prefix: str, *, create: bool) -> LoggedStore:
+    from curvflow.stores.bucket import Bucket  # only such addresses need what it needs
+    from curvflow.stores.objects import ObjectStore
+
+    store = ObjectStore(Bucket(bucket, prefix))
+    if create:
+        store.make()
+    return store
+
+
+def _parted(url: str) -> tuple[str, str]:
+    """Split `s3://bucket/prefix`; a message holds nothing that may be a password."""
+    scheme, _, rest = url.partition("://")
+    place, _, prefix = rest.partition("/")
+    if "@" in rest:
+        raise RequestError(
+            f"store: expected an address without user and password, got {scheme}://"
+            "...@... Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
+        )
+    if scheme != "s3":
+        raise RequestError(
+            f"store: expected a folder's path, 's3://bucket/prefix' or 'memory:', got "
+            f"'{_plain(scheme)}://...'. Other kinds of stores are not supported."
+        )
+    prefix = prefix.removesuffix("/")
+    if not BUCKET.fullmatch(place) or not PREFIX.fullmatch(prefix):
+        raise RequestError(
+            f"store: expected 's3://bucket/prefix', got '{_plain(url)}'. Use letters, "
+            "digits, '.', '_' and '-' between the slashes, and nothing after them."
+        )
+    if {".", ".."} & set(prefix.split("/")):
+        raise RequestError(
+            f"store: expected a prefix without '.' and '..', got '{_plain(url)}'. "
+            "Write it out."
+        )
+    return place, prefix
+
+
+def _plain(text: str) -> str:
+    """Return the text without queries, which may hold a signature, on one line."""
+    short = re.split(r"[?#]", text)[0][:80]
+    return "".join(c if c.isprintable() else "?" for c in short)
+
+
+def _folder(path: str | Path) -> Path:
+    if "\0" in str(path):
+        raise RequestError(
+            "store: expected a folder's path, got one with a zero byte. Remove it."
+        )
+    return Path(path).expanduser()

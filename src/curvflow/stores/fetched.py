@@ -1,0 +1,94 @@
+"""Payloads fetched from afar: a few files in a folder that ends with the process."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+from uuid import uuid4
+from weakref import finalize
+
+if TYPE_CHECKING:
+    from curvflow.stores.packs import Pack
+
+# Payloads kept at hand; a result is mostly read with others of its tile.
+KEPT = 32
+
+
+class Fetched:
+    """Opened payloads, the latest few; safe among threads."""
+
+    def __init__(self, fetch: Callable[[str], bytes], suffix: str) -> None:
+        """Start with nothing fetched.
+
+        Args:
+            fetch: from a payload's id to its file's content.
+            suffix: of the files.
+        """
+        self._fetch, self._suffix, self._lock = fetch, suffix, RLock()
+        self._packs: OrderedDict[str, Pack] = OrderedDict()
+        self._made: Path | None = None
+
+    def open(self, payload: str) -> Pack:
+        """Return an opened payload, fetched if it is not at hand.
+
+        Args:
+            payload: its id.
+
+        Returns:
+            The pack; what is fetched later does not close it.
+        """
+        from curvflow.stores.packs import Pack  # planning needs no zarr
+
+        with self._lock:
+            if payload in self._packs:
+                self._packs.move_to_end(payload)
+                return self._packs[payload]
+        data = self._fetch(payload)
+        with self._lock:
+            path = self._folder() / f"{payload}{self._suffix}"
+            path.unlink(missing_ok=True)  # a pack that has it open keeps its own
+            path.write_bytes(data)
+            self._packs[payload] = pack = Pack(payload, path)
+            while len(self._packs) > KEPT:
+                self._drop(next(iter(self._packs)))
+        return pack
+
+    def forget(self, payload: str | None = None) -> None:
+        """Drop one payload, or all of them."""
+        with self._lock:
+            for name in list(self._packs) if payload is None else [payload]:
+                self._drop(name)
+
+    @contextmanager
+    def written(self, data: bytes) -> Iterator[Path]:
+        """Write a file that is gone after the block.
+
+        Args:
+            data: its content.
+
+        Yields:
+            Its path.
+        """
+        with self._lock:
+            path = self._folder() / f"{uuid4().hex}{self._suffix}"
+        path.write_bytes(data)
+        try:
+            yield path
+        finally:
+            path.unlink()
+
+    def _drop(self, payload: str) -> None:
+        if self._packs.pop(payload, None) is not None:
+            (self._folder() / f"{payload}{self._suffix}").unlink(missing_ok=True)
+
+    def _folder(self) -> Path:
+        if self._made is None:
+            self._made = Path(tempfile.mkdtemp(prefix="curvflow-"))
+            finalize(self, shutil.rmtree, self._made, ignore_errors=True)
+        return self._made

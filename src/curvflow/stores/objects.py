@@ -1,0 +1,208 @@
+"""A store in a bucket: the local store's layout, one object per file.
+
+FORMAT                      what this prefix is
+commits/0000000001.json     the log, by conditional put
+payloads/ab/<id>.zarr.zip   a payload, of any size
+runs/<log number>/<...>     the journal of the run that began there, an object per line
+beats/<log number>.beat     its sign of life
+claims/0000000001.json      which run is at work on what
+partials/<tile>.zarr.zip    what a long tile has so far
+trash/<log number>/         payloads that the collection noted there has moved
+quarantine/<log number>/    payloads that verification has found unsound
+
+An object appears whole or not at all and is durable once it is written, so nothing is
+written under a temporary name.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from curvflow.errors import StoreError
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.receipts import RunRecord
+from curvflow.stores.bucket import PAGE, Bucket
+from curvflow.stores.claims import Claims
+from curvflow.stores.contents import corrupt_payload, payload_id
+from curvflow.stores.fetched import Fetched
+from curvflow.stores.format import CONTENT, check_empty, check_format, parsed
+from curvflow.stores.log import Log
+from curvflow.stores.object_commits import ObjectCommits
+from curvflow.stores.object_room import ObjectRoom
+from curvflow.stores.packed import PackedStore
+
+if TYPE_CHECKING:
+    from curvflow.stores.packs import Pack
+
+SUFFIX = ".zarr.zip"
+
+
+class ObjectStore(PackedStore):
+    """A store below a prefix of an S3 bucket.
+
+    A prefix with nothing below it reads as an empty store; the first write makes it.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        """Open a prefix.
+
+        Args:
+            bucket: the objects below it.
+
+        Raises:
+            StoreFormatError: the prefix holds something else, or a newer format.
+            StoreError: the bucket is missing or cannot be read.
+        """
+        found = bucket.get("FORMAT")
+        if found is None:
+            names = [one.path for one in islice(bucket.list(), 1)]
+            check_empty(names, bucket.location)
+        else:
+            check_format(found, bucket.location)
+        self._bucket, self._made = bucket, False
+        commits = ObjectCommits(bucket, "commits", prepare=self.make)
+        claims = ObjectCommits(bucket, "claims", prepare=self.make)
+        super().__init__(bucket.location, Log(commits, bucket.location), Claims(claims))
+        self._fetched = Fetched(self._fetch_payload, SUFFIX)
+        self.room = ObjectRoom(bucket, commits=commits, forget=self._forget)
+
+    def make(self) -> None:
+        """Write the FORMAT object, if there is none, and see that conditions hold.
+
+        Raises:
+            StoreError: it cannot be written, or the server overwrites what is there
+                although it was told not to, so that commits would be lost.
+        """
+        if self._made:
+            return
+        if self._bucket.create("FORMAT", CONTENT) and self._bucket.create(
+            "FORMAT", CONTENT
+        ):
+            raise StoreError(
+                f"{self.location}: expected a server that honours conditional puts "
+                "(If-None-Match), got one that overwrites. Update it, or name another "
+                "store."
+            )
+        self._made = True
+
+    def write_payload(self, arrays: Mapping[str, Array]) -> str:
+        """Return the id of one tile's arrays, having written them durably."""
+        from curvflow.stores.packs import zipped  # planning needs no zarr
+
+        self.make()
+        name = payload_id(arrays)
+        self._bucket.put(_path(name), zipped(arrays))
+        self._fetched.forget(name)  # what is there may have been corrupt
+        return name
+
+    def present(self, payloads: Iterable[str]) -> set[str]:
+        """Return those payloads that exist, the trash included.
+
+        Args:
+            payloads: ids.
+
+        Returns:
+            Those of them that have an object.
+
+        Raises:
+            StoreError: the bucket cannot be read.
+        """
+        wanted = set(payloads)
+        if not wanted:
+            return set()
+        found = wanted & self._stored(wanted)
+        return found | ((wanted - found) and (wanted & self._trashed().keys()))
+
+    def _stored(self, wanted: set[str]) -> set[str]:
+        first = [_name(one.path) for one in islice(self._bucket.list("payloads"), PAGE)]
+        if len(first) < PAGE:
+            return set(first)
+        folders = sorted({f"payloads/{name[:2]}" for name in wanted})
+        listed = self._bucket.list_all(folders)
+        return {_name(one.path) for one in listed}
+
+    def _trashed(self) -> dict[str, str]:
+        return {_name(one.path): one.path for one in self._bucket.list("trash")}
+
+    def _open(self, payload: str) -> Pack:
+        return self._fetched.open(payload)
+
+    def _forget(self) -> None:
+        self._fetched.forget()
+
+    def _fetch_payload(self, payload: str) -> bytes:
+        data = self._bucket.get(_path(payload))
+        if data is None and (path := self._trashed().get(payload)):
+            data = self._bucket.get(path)
+        if data is None:
+            raise corrupt_payload(payload, None, "it is missing")
+        return data
+
+    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+        """Replace a run's sign of life; None removes it."""
+        path = f"beats/{run.begun:010}.beat"
+        if sign is None:
+            self._bucket.remove([path])
+            return
+        self.make()
+        self._bucket.put(path, json.dumps(sign).encode())
+
+    def beats(self) -> dict[int, dict[str, Any]]:
+        """Return the latest sign of life of each run, by the number it began at."""
+        paths = [one.path for one in self._bucket.list("beats")]
+        found = zip(paths, self._bucket.get_all(paths), strict=True)
+        return {
+            int(_name(path)): sign
+            for path, data in found
+            if data is not None and (sign := parsed(data))
+        }
+
+    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+        """Replace what a tile in work has so far; durable when this returns."""
+        from curvflow.stores.packs import zipped_partial  # planning needs no zarr
+
+        self.make()
+        self._bucket.put(f"partials/{name}{SUFFIX}", zipped_partial(arrays))
+
+    def partial(self, name: str) -> dict[str, Array] | None:
+        """Return what a tile had so far; None if there is nothing, or it is torn."""
+        data = self._bucket.get(f"partials/{name}{SUFFIX}")
+        if data is None:
+            return None
+        from curvflow.stores.packs import read_partial  # planning needs no zarr
+
+        with self._fetched.written(data) as path:
+            return read_partial(path)
+
+    def drop_partial(self, name: str) -> None:
+        """Remove what a tile had so far, if there is any."""
+        self._bucket.remove([f"partials/{name}{SUFFIX}"])
+
+    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+        """Append one line to the run's journal; not part of the log's truth."""
+        self.make()
+        name = f"{time.time_ns():020}-{uuid4().hex}.json"
+        self._bucket.put(f"{_journal(run)}/{name}", json.dumps(event).encode())
+
+    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+        """Return the lines of a run's journal, by their writers' clocks."""
+        paths = [one.path for one in self._bucket.list(_journal(run))]
+        lines = self._bucket.get_all(sorted(paths))
+        return [note for line in lines if line and (note := parsed(line))]
+
+
+def _journal(run: RunRecord) -> str:
+    return f"runs/{run.begun:010}"
+
+
+def _path(payload: str) -> str:
+    return f"payloads/{payload[:2]}/{payload}{SUFFIX}"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2].partition(".")[0]
