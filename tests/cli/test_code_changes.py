@@ -376,3 +376,31 @@ def test_a_wrong_answer_is_one_line_and_exit_code_2(curvflow, lab, arguments, me
     assert (said.code, said.out) == (2, "")
     assert message in said.err
     assert said.err.count("\n") == 1
+
+
+def test_the_plan_says_what_moved_within_80_columns(curvflow, lab):
+    edit(lab, "lab_far.py", "min(x", "max(x")
+    lines = curvflow("plan", "lab.yaml").out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "  code  " in line)
+    told = "code probe.size: lab_far:tare changed 3 nodes concerned"
+    assert " ".join(lines[at].split()) == told
+    assert lines[at + 1].split("  ")[-1] == "under 1 s"
+    assert f"by {WAY}" in lines[at + 1]
+    assert "nothing to do; run asks what changed code means" in lines[at + 2]
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_log_tells_of_what_was_accepted_and_why(curvflow, lab):
+    edit(lab, "lab_far.py", "min(x, LIMIT)", "LIMIT if x > LIMIT else x")
+    asked = ("--accept-code", "probe.size", "--reason", "spelt out", "--verify", "50%")
+    curvflow("run", "lab.yaml", *asked)
+    told = " ".join(curvflow("log", "lab.yaml", "--all").out.split())
+    assert (
+        "accepted code of probe.size: spelt out (2 of 3 computed again, 2 equal)"
+    ) in told
+    (row,) = [
+        row
+        for row in json.loads(curvflow("log", "lab.yaml", "--all", "--json").out)
+        if "event" in row
+    ]
+    assert row["event"] == "settled"

@@ -30,6 +30,27 @@ def cause_lines(causes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  and {len(causes) - MOST:,} more causes; --json lists all"
 
 
+def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Lay out which kinds' code changed under an unchanged version.
+
+    Args:
+        changes: as `curvflow plan --json` gives them.
+
+    Yields:
+        Per kind two lines or more: the first definition that moved, how it is reached,
+        how many nodes are concerned, and how long they would take again.
+    """
+    for change in changes:
+        moves = change["moved"]
+        more = f" and {len(moves) - 1} more" if len(moves) > 1 else ""
+        nodes, seconds = change["nodes"], change["predicted_seconds"]
+        what = f"{change['kind']}: {moves[0]['name']} {moves[0]['change']}{more}"
+        way = " > ".join(name.rpartition(":")[2] for name in moves[0]["path"])
+        counted = f"{nodes:,} node{'' if nodes == 1 else 's'} concerned"
+        yield from _beside(what, counted, "  code".ljust(MARGIN))
+        yield from _beside(f"by {way}" if way else "", _about(seconds), " " * MARGIN)
+
+
 def _beside(left: str, right: str, margin: str) -> Iterator[str]:
     """Set text with another beside its first line."""
     room = WIDTH - MARGIN - RIGHT - 2

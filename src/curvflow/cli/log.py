@@ -80,8 +80,20 @@ def _event(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settled(entry: Mapping[str, Any]) -> str:
-    told = [f"{one['kind']}: {one['reason']}" for one in entry["settlements"]]
+    told = [
+        f"{one['kind']}: {one['reason']}{_evidence(one['evidence'])}"
+        for one in entry["settlements"]
+    ]
     return f"accepted code of {'; '.join(told)}"
+
+
+def _evidence(found: Mapping[str, Any]) -> str:
+    if not found:
+        return ""
+    worst = found["largest_relative_difference"]
+    others = f", others within {worst:.0e}" if worst else ""
+    tried = f"{found['sampled']} of {found['of']} computed again"
+    return f" ({tried}, {found['equal']} equal{others})"
 
 
 def _counted(verb: str, field: str, noun: str, entry: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curvflow.cli.foretold import cause_lines, totals
+from curvflow.cli.foretold import cause_lines, code_lines, totals
 from curvflow.schemas.receipts import RunRecord
 
 # A blocked node has no result since something before it has none.
@@ -37,16 +37,13 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
             lines.append(
                 f"    {stage['removed']} results removed, made again if needed"
             )
-    lines += [
-        f"  code of {one['kind']} changed under version {one['version']}: "
-        f"{one['nodes']} results"
-        for one in plan["code"]
-    ]
+    lines += code_lines(plan["code"])
     lines += cause_lines(plan["causes"])
     todo = plan["stale"] + plan["waiting"]
     lines.append(
         f"{plan['study']}: {plan['total']} nodes, {plan['cached']} cached, "
         + (f"{todo} to consider" if todo else "nothing to do")
+        + ("; run asks what changed code means" if plan["code"] else "")
     )
     return "\n".join([*lines, *totals(plan)])
 

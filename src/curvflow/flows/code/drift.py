@@ -8,6 +8,7 @@ from typing import Any
 
 from curvflow.flows.code.accepted import Accepted
 from curvflow.flows.code.fingerprints import Code, Fingerprints
+from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.cost import Costs, Prediction
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.lookup import diverged_inputs
@@ -101,9 +102,9 @@ def _drift(
     moves: dict[str, Move] = {}
     for (then, _), some in pairs.items():
         # Of code that counts as the same, the nearest shows what is new.
-        records = (index.codes.get(one) for one in sorted(accepted.alike(then)))
-        now = codes.of(some[0])
-        nearest = min((_moves(one, now) for one in records if one), key=len)
+        alike = (index.codes.get(one) for one in sorted(accepted.alike(then)))
+        records = [one for one in alike if one and one.form == NORMAL_FORM]
+        nearest = min((_moves(one, codes.of(some[0])) for one in records), key=len)
         moves |= {move.name: move for move in nearest if move.name not in moves}
     kind = nodes[0].kind
     return Drift(
