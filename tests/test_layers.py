@@ -33,6 +33,7 @@ OWNERS = {
     "sklearn": {"tasks"},
     "torch": {"tasks"},
     "numcodecs": {"stores"},
+    "obstore": {"stores"},
     "zarr": {"stores"},
     "pandas": {"stores", "tasks"},
     "xarray": {"stores", "tasks"},

@@ -68,7 +68,7 @@ def test_dependencies_are_what_the_package_imports():
             elif isinstance(node, ast.ImportFrom):
                 imported.add(str(node.module).partition(".")[0])
     own = {"curvflow", *sys.stdlib_module_names}
-    optional = {"h5netcdf", "h5py", "pyarrow"}  # the extra `export`
+    optional = {"h5netcdf", "h5py", "pyarrow", "obstore"}  # `export` and `s3`
     needed = {MODULES.get(name, name) for name in listed}
     assert imported - own - optional == needed
 

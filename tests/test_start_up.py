@@ -13,6 +13,7 @@ HEAVY = (
     "distributed",
     "prefect",
     "matplotlib",
+    "obstore",
     "scipy",
     "sklearn",
     "xarray",
