@@ -201,9 +201,7 @@ class Recheck:
         if lacking := [v for v in variables if v not in result.arrays.keys() & there]:
             return Difference(math.inf, f"{name}: {lacking[0]} on one side only")
         return max(
-            Difference(
-                _relative(result.arrays[v], self._stored(node, v)), f"{v} of {name}"
-            )
+            _compared(result.arrays[v], self._stored(node, v), f"{v} of {name}")
             for v in variables
         )
 
@@ -223,18 +221,28 @@ def _status(result: Outcome | Receipt) -> str:
     return f"{result.status} ({result.reason})" if result.reason else result.status
 
 
+def _compared(new: Array, old: Array, name: str) -> Difference:
+    if new.shape != old.shape:
+        told = f"{name} of shape {new.shape} where it was {old.shape}"
+        return Difference(math.inf, told)
+    if not (new.dtype.kind in "fiuc" and old.dtype.kind in "fiuc"):
+        relative = 0.0 if np.array_equal(new, old) else math.inf
+        return Difference(relative, f"{name} is not what it was")
+    relative = _relative(new, old)
+    where = "" if math.isfinite(relative) else " has NaN or infinity at other places"
+    return Difference(relative, f"{name}{where}")
+
+
 def _relative(new: Array, old: Array) -> float:
     """Return the largest difference by the largest finite number there was."""
-    numbers = new.dtype.kind in "fiuc" and old.dtype.kind in "fiuc"
-    if new.shape != old.shape or not numbers:
-        return 0.0 if np.array_equal(new, old) else math.inf
     exact = np.complex128 if "c" in (new.dtype.kind, old.dtype.kind) else np.float64
     a, b = new.astype(exact), old.astype(exact)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     if same.all():
         return 0.0
-    finite = np.isfinite(b)
-    scale = np.max(np.abs(b), initial=np.finfo(float).tiny, where=finite)
-    with np.errstate(over="ignore", invalid="ignore"):
-        largest = float(np.max(np.abs(a - b)[~same] / scale))
-    return math.inf if math.isnan(largest) else largest
+    if not (np.isfinite(a) | same).all() or not (np.isfinite(b) | same).all():
+        return math.inf
+    scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
+    apart = float(np.max(np.abs(a[~same] - b[~same])))
+    # Where all was zero there is no scale, and any number is wholly different.
+    return apart / float(scale) if scale > 0 else 1.0

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
 from curvflow.flows.code.drift import Drift, Move
+from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.plan import Plan
 from curvflow.flows.recheck import Evidence, Recheck, sample
 from curvflow.schemas.durations import duration
-from curvflow.schemas.receipts import Settlement
+from curvflow.schemas.receipts import CodeRecord, Settlement
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 
@@ -83,6 +84,7 @@ def settle(
                 nodes = sample(plan, drift, answer.verify)
                 evidence[drift.kind] = _verified(drift, nodes, recheck, tell)
     if accepted:
+        store.record_codes(_codes(plan, accepted))
         store.settle([_settlement(d, answer.reason, evidence) for d in accepted])
     for kind in dict.fromkeys(answer.accept):
         tell(f"{kind}: {_done(drifts.get(kind), evidence.get(kind))}")
@@ -180,6 +182,17 @@ def _verified(
             f"Raise the version of {drift.kind}, or run with --rerun {drift.kind}."
         )
     return evidence
+
+
+def _codes(plan: Plan, drifts: Sequence[Drift]) -> Mapping[str, CodeRecord]:
+    """Return what was accepted, so that the next change is told against it."""
+    found = {}
+    for drift in drifts:
+        for code in map(plan.codes.of, drift.nodes):
+            found[code.fingerprint] = CodeRecord(
+                drift.kind, drift.version, NORMAL_FORM, code.definitions
+            )
+    return found
 
 
 def _settlement(

@@ -182,6 +182,15 @@ def test_what_is_edited_while_a_run_is_at_work_is_not_taken_for_what_ran(lab):
     assert lab.drifts() == {"lab.measure": 3}
 
 
+def test_what_was_accepted_without_a_new_result_is_not_told_again(lab):
+    lab.run()
+    lab.edit("scaled(x) + 1.0", "1.0 + scaled(x)")
+    lab.run(answer=accept("lab.measure"))
+    lab.edit("FACTOR * x", "x * FACTOR")
+    (drift,) = lab.plan().drifts
+    assert names(drift) == [("lab_help:scaled", "changed")]
+
+
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """Return a copy of this package whose code counts as the code of today."""
@@ -232,3 +241,12 @@ def test_training_again_with_changed_code_begins_at_the_beginning(store, package
     (drift,) = lab.plan(text=RULES).drifts
     assert len(drift.nodes) == 2
     assert lab.plan(LONGER, text=RULES).drifts == []
+
+
+def test_what_went_on_from_a_shorter_training_compares_with_one_go(store, package, lab):
+    toys.run(store, text=RULES)
+    toys.run(store, LONGER, text=RULES)
+    change_adam(package)
+    lab.run(LONGER, text=RULES, answer=accept("train", verify=1.0))
+    evidence = store.index().settlements[0].evidence
+    assert (evidence["sampled"], evidence["equal"]) == (2, 2)
