@@ -104,7 +104,9 @@ def beating(store: Store, run: RunRecord, *, silence: float) -> Iterator[None]:
         over.set()
         thread.join()
         with suppress(StoreError):
-            store.beat(run, last)
+            store.beat(run, None)  # first, for a full disk takes no new one
+            if last is not None:
+                store.beat(run, last)
 
 
 def at_work(store: Store) -> list[dict[str, Any]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
+from curvflow.errors import StoreError
 from curvflow.flows.stopping import Stopping
 from curvflow.schemas.nodes import Array
 from curvflow.stores.base import Store
@@ -75,7 +77,8 @@ class TilePartial:
 
     def keep(self, arrays: Mapping[str, Array]) -> None:
         """Replace what was kept; ends the run if it has been asked to end."""
-        self._partials.store.keep_partial(self._name, arrays)
+        with suppress(StoreError):  # a full disk is met by what publishes
+            self._partials.store.keep_partial(self._name, arrays)
         self._partials.used(self._name)
         self._last = self._partials.clock()
         self._partials.stop.check()
