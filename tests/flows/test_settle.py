@@ -232,31 +232,49 @@ def test_a_stored_result_that_cannot_be_read_is_told_as_such(lab, store):
     assert store.index().settlements == []
 
 
-def test_a_sample_is_tried_in_the_company_that_it_was_computed_in(store, monkeypatch):
-    def compute(members, _):
-        found = [toys._fit_one(member.params) for member in members]
+def depend_on_company(monkeypatch, kind, variable):
+    real = registry.find(kind)
+
+    def compute(members, machine):
+        found = real.compute(members, machine)
         for one in found:
-            one.arrays["final"] = one.arrays["final"] * (1 + 1e-3 * len(members))
+            one.arrays[variable] = one.arrays[variable] * (1 + 1e-3 * len(members))
         return found
 
-    real = registry.find("toy.fit")
-    monkeypatch.setitem(
-        registry._implementations, "toy.fit", replace(real, compute=compute)
-    )
+    changed = replace(real, compute=compute)
+    monkeypatch.setitem(registry._implementations, kind, changed)
+
+
+def compared(store, stage, number, *overrides):
+    opened = toys.opened(store, *overrides)
+    plan = make_plan(opened.study, store, opened.files)
+    recheck = Recheck(plan, store=store, files=opened.files, machine=Machine())
+    return recheck.compare(plan.graph.nodes[stage][:number])
+
+
+def test_a_sample_is_tried_in_the_company_that_it_was_computed_in(store, monkeypatch):
+    depend_on_company(monkeypatch, "toy.fit", "final")
     toys.run(store)
-    one = toys.opened(store)
-    plan = make_plan(one.study, store, one.files)
-    recheck = Recheck(plan, store=store, files=one.files, machine=Machine())
-    nodes = plan.graph.nodes["fit"]
-    assert recheck.compare(nodes[:2]).as_json() == {
+    assert compared(store, "fit", 2).as_json() == {
         "sampled": 2,
         "equal": 2,
         "largest_relative_difference": 0.0,
     }
-    few = toys.opened(store, "axes.seed=2")
-    plan = make_plan(few.study, store, few.files)
-    recheck = Recheck(plan, store=store, files=one.files, machine=Machine())
-    assert not recheck.compare(plan.graph.nodes["fit"][:1]).is_good
+    assert not compared(store, "fit", 1, "axes.seed=2").is_good
+
+
+def test_company_whose_inputs_are_gone_is_not_asked(store, monkeypatch):
+    alone = toys.STUDY.partition("  last:")[0]
+    toys.run(store, "axes.seed=[1, 2]", text=alone)
+    toys.run(store, text=alone)
+    depend_on_company(monkeypatch, "toy.probe", "square")
+    toys.run(store)
+    assert compared(store, "last", 1).is_good
+    fits = [r for r in store.index().receipts.values() if r.stage == "fit"]
+    (gone,) = {r.payload for r in fits if r.coords["seed"] == 1}
+    store.evict([gone], "to make room")
+    del store._payloads[gone]
+    assert not compared(store, "last", 1).is_good
 
 
 def test_a_variable_on_one_side_only_is_a_difference(lab):

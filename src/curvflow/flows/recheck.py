@@ -201,7 +201,7 @@ class Recheck:
         if lacking := [v for v in variables if v not in result.arrays.keys() & there]:
             return Difference(math.inf, f"{name}: {lacking[0]} on one side only")
         return max(
-            _compared(result.arrays[v], self._stored(node, v), f"{v} of {name}")
+            _apart(result.arrays[v], self._stored(node, v), f"{v} of {name}")
             for v in variables
         )
 
@@ -221,7 +221,7 @@ def _status(result: Outcome | Receipt) -> str:
     return f"{result.status} ({result.reason})" if result.reason else result.status
 
 
-def _compared(new: Array, old: Array, name: str) -> Difference:
+def _apart(new: Array, old: Array, name: str) -> Difference:
     if new.shape != old.shape:
         told = f"{name} of shape {new.shape} where it was {old.shape}"
         return Difference(math.inf, told)
