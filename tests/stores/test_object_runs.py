@@ -1,0 +1,95 @@
+"""Studies whose results live in a bucket, from the command to the object."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import curvflow
+from curvflow.stores.open import open_store
+from tests.stores.server import SECRET
+
+STUDY = """\
+study: tiny
+axes:
+  seed: 3
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: mlp, hidden: [3]},
+        rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 4}
+  norms: {use: probe.norms, weights: fit}
+  table: {use: aggregate.summary, of: [fit, norms], over: seed}
+"""
+DONE = {"data": 1, "fit": 3, "norms": 3, "table": 1}
+CLI = "import sys; from curvflow.cli.app import main; sys.exit(main())"
+
+
+@pytest.fixture
+def url(bucket):
+    return f"s3://{bucket}/studies"
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def command(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", CLI, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(process):
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def test_a_second_run_on_a_bucket_executes_nothing(study, url):
+    first = curvflow.run(study, store=url)
+    assert dict(first.run.counts["executed"]) == DONE
+    plan = answer(command("plan", study, "--store", url, "--json"))
+    assert (plan["total"], plan["cached"], plan["stale"]) == (8, 8, 0)
+    second = curvflow.run(study, store=url)
+    assert not any(second.run.counts["executed"].values())
+    assert dict(second.run.counts["cached"]) == DONE
+    assert first["table"].equals(second["table"])
+    assert first["table"].equals(curvflow.open(study, store=url)["table"])
+
+
+def test_a_bucket_and_a_folder_hold_the_same_results(study, url, tmp_path):
+    far = curvflow.run(study, store=url)
+    near = curvflow.run(study, store=tmp_path / "store")
+    assert far["norms"].identical(near["norms"])
+
+
+def test_two_runs_at_once_on_a_bucket_execute_each_node_once(study, url):
+    runs = [command("run", study, "--store", url, "--json") for _ in range(2)]
+    told = [answer(run) for run in runs]
+    executed = {
+        stage: sum(one["executed"].get(stage, 0) for one in told) for stage in DONE
+    }
+    assert executed == DONE
+    index = open_store(url, create=False).index()
+    keys = [receipt.key for receipt in index.rows.values()]
+    assert len(keys) == len(set(keys)) == sum(DONE.values())
+    assert sorted(run.number for run in index.runs) == [1, 2]
+
+
+def test_no_secret_enters_the_bucket_the_tables_or_what_is_said(study, url):
+    run = command("run", study, "--store", url)
+    said = "".join(run.communicate())
+    bucket = open_store(url, create=False)._bucket
+    held = b"".join(bucket.get_all([one.path for one in bucket.list()]))
+    for path in study.parent.rglob("*"):
+        held += path.read_bytes() if path.is_file() else b""
+    for secret in (SECRET, "AKIDOFTHETESTS", "127.0.0.1"):
+        assert secret not in said
+        assert secret.encode() not in held
