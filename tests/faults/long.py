@@ -12,7 +12,8 @@ axes:
 stages:
   data: {use: data.xor}
   fit: {use: train, data: data, model: {factory: "nets:net", kwargs: {}}, epochs: 60,
-        rule: {rule: sgd, lr: 0.1, momentum: 0.9}, seed: "${seed}", batch_size: 2}
+        rule: {rule: sgd, lr: 0.1, momentum: 0.9}, seed: "${seed}", batch_size: 2,
+        checkpoints: {every: 30}}
   norms: {use: probe.norms, weights: fit}
   table: {use: aggregate.summary, of: [fit, norms], over: seed}
 """

@@ -9,7 +9,8 @@ from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.registry import computes
-from tests.faults.children import digests
+from tests.faults.children import begun, digests
+from tests.faults.long import Long
 from tests.flows import toys
 from tests.flows.test_run import executed
 from tests.flows.toys import WIDTHS, opened, run
@@ -152,3 +153,17 @@ def test_a_payload_that_is_lost_after_the_plan_was_made_heals(folder):
     run(expected)
     run(expected, MORE)
     assert digests(LocalStore(folder)) == digests(expected)
+
+
+@pytest.mark.slow
+def test_a_trained_net_that_was_collected_is_trained_again_to_the_same_bits(tmp_path):
+    long = Long(tmp_path / "study")
+    long.run()
+    before, times = long.digests, begun(long.store)
+    remove(tmp_path / "study" / ".curvflow")
+    long.run("axes.seed=1", "stages.more={use: probe.norms, weights: fit, at: [30]}")
+    again = begun(long.store) - times
+    stages = [long.store.index().receipts[key].stage for key in again]
+    assert sorted(stages) == ["fit", "more", "table"]
+    assert before.items() <= long.digests.items()
+    assert set(again.values()) == {1}
