@@ -9,10 +9,13 @@ import pytest
 from curvflow.errors import Stopped
 from curvflow.flows.compute import partial_name
 from curvflow.flows.jobs import TileJob
+from curvflow.flows.plan import make_plan
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
 from tests.faults.children import committed, curvflow, ended, start, toy, until
 from tests.faults.long import Long
+from tests.flows.toys import opened
+from tests.stores.contract import begin
 
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
 SAID = "curvflow: interrupted; finished tiles are kept, run again to go on"
@@ -129,9 +132,8 @@ def test_training_killed_in_the_middle_goes_on_from_its_last_state(long, calm):
     [
         lambda data: data[: len(data) // 2],
         lambda data: data[:900] + bytes([data[900] ^ 255]) + data[901:],
-        lambda data: b"",
     ],
-    ids=["torn", "flipped", "empty"],
+    ids=["torn", "flipped"],
 )
 def test_a_kept_state_that_is_damaged_is_not_believed(long, calm, spoil):
     process = held_run(long, every=0.0)
@@ -179,6 +181,21 @@ def stopped_toy(folder, hold):
         toy(folder, hold=hold)
     except Stopped as stopped:
         raise SystemExit(128 + stopped.signal) from None
+
+
+def test_a_run_that_waits_for_another_can_be_stopped(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    far = begin(store)
+    o = opened(store)
+    nodes = make_plan(o.study, o.store, o.files).graph.nodes["data"]
+    store.claims.take(far.begun, [node.key for node in nodes], lambda _: False)
+    store.beat(far, {"count": 0, "host": "far", "boot": "x", "pid": 1, "started": "1"})
+    process = start(stopped_toy, tmp_path / "store", tmp_path / "hold")
+    until(lambda: len(store.beats()) == 2)
+    process.terminate()
+    assert ended(process) == 143
+    assert list(store.index().receipts) == []
+    assert set(store.claims.held().values()) == {far.begun}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -65,6 +66,7 @@ class Mortal(Disk):
 
 
 NEVER = 10**9
+pytestmark = pytest.mark.slow
 
 
 def versioned(version):
@@ -102,8 +104,8 @@ class Engine(RuleBasedStateMachine):
         self.home = TemporaryDirectory()
         self.folder = Path(self.home.name) / "store"
         self.edits = {"axes.seed": [0, 1]}
-        self.truth: dict[str, str] = {}
-        self.damaged: set[str] = set()
+        self.truth = {}
+        self.damaged = set()
         self.version = 1
 
     def teardown(self):
@@ -236,8 +238,7 @@ class Engine(RuleBasedStateMachine):
     def no_key_is_live_twice(self):
         if not hasattr(self, "folder"):
             return
-        live: dict[str, str] = {}
-        evicted: set[str] = set()
+        live, evicted = {}, set()
         for path in sorted(self.folder.glob("commits/*.json")):
             entry = json.loads(path.read_text())
             evicted |= set(entry.get("payloads", ()))
