@@ -56,7 +56,7 @@ class MemoryCommits:
 
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
-        return sorted(taken for taken in self._entries if taken > number)
+        return sorted(taken for taken in list(self._entries) if taken > number)
 
     def read(self, number: int) -> bytes:
         """Return one entry."""
