@@ -67,9 +67,7 @@ def test_a_name_that_could_be_a_path_is_refused(tmp_path, where, line, plain, na
     assert line.format(plain) in STUDY
     text = STUDY.replace(line.format(plain), line.format(quoted(name)))
     text = text.replace("LABEL", "some")
-    with pytest.raises(
-        RequestError, match=rf"\d: {where}.*expected a.* name"
-    ) as caught:
+    with pytest.raises(RequestError, match=rf"\d: {where}.*expected a.* name"):
         curvflow.run(written(tmp_path, text), store="memory:")
     assert {path.name for path in tmp_path.rglob("*")} == {"home", "study.yaml"}
 

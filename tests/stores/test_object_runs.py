@@ -70,6 +70,7 @@ def test_a_bucket_and_a_folder_hold_the_same_results(study, url, tmp_path):
     assert far["norms"].identical(near["norms"])
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_on_a_bucket_execute_each_node_once(study, url):
     runs = [command("run", study, "--store", url, "--json") for _ in range(2)]
     told = [answer(run) for run in runs]
@@ -83,6 +84,7 @@ def test_two_runs_at_once_on_a_bucket_execute_each_node_once(study, url):
     assert sorted(run.number for run in index.runs) == [1, 2]
 
 
+@pytest.mark.slow
 def test_no_secret_enters_the_bucket_the_tables_or_what_is_said(study, url):
     run = command("run", study, "--store", url)
     said = "".join(run.communicate())

@@ -29,17 +29,7 @@ class PackedStore(LoggedStore):
         """Close the payloads that are open."""
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
-        """Return the variables of a payload, read from its metadata alone.
-
-        Args:
-            payload: its id.
-
-        Returns:
-            Variable to shape and type.
-
-        Raises:
-            CorruptPayloadError: the payload is missing or its metadata are torn.
-        """
+        """Return the variables of a payload, read from its metadata alone."""
         return self._open(payload).layout()
 
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
@@ -68,17 +58,7 @@ class PackedStore(LoggedStore):
             raise
 
     def contents(self, payload: str) -> dict[str, Array]:
-        """Read all variables of all nodes of a payload.
-
-        Args:
-            payload: its id.
-
-        Returns:
-            Variable to array of shape (nodes, ...).
-
-        Raises:
-            CorruptPayloadError: it is missing, lacks a chunk or fails a checksum.
-        """
+        """Return all variables of all nodes of a payload."""
         try:
             return self._open(payload).everything()
         except CorruptPayloadError:
