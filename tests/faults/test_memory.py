@@ -2,6 +2,7 @@
 
 import pytest
 
+import curvflow.flows.compute as compute
 import curvflow.flows.tiles as tiles
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.registry import computes
@@ -66,3 +67,32 @@ def test_what_fits_nowhere_fails_by_name_and_spares_the_others(roomy):
     assert executed(report) == {"data": 1}
     assert {one["stage"] for one in report.record.failures} == {"fit"}
     assert "MemoryError: no room for two" in report.record.failures[0]["error"]
+
+
+def test_inputs_that_do_not_fit_together_are_read_in_halves(roomy, monkeypatch):
+    def scarce(store, kind, jobs):
+        if kind.name == "toy.probe" and len(jobs) > 4:
+            raise MemoryError
+        return load(store, kind, jobs)
+
+    load = compute.load
+    monkeypatch.setattr(compute, "load", scarce)
+    store = MemoryStore()
+    assert run(store, *STUDY).record.failures == []
+    assert digests(store) == digests(roomy)
+    widths = {r.width for r in store.index().receipts.values() if r.stage == "last"}
+    assert widths == {4}
+
+
+def test_an_input_that_fits_nowhere_fails_its_node_by_name(monkeypatch):
+    def none_left(store, kind, jobs):
+        if kind.name == "toy.probe":
+            raise MemoryError("no room for weights")
+        return load(store, kind, jobs)
+
+    load = compute.load
+    monkeypatch.setattr(compute, "load", none_left)
+    report = run(MemoryStore())
+    assert executed(report) == {"data": 1, "fit": 6}
+    assert report.record.counts["failed"]["last"] == 6
+    assert "MemoryError: no room for weights" in report.record.failures[0]["error"]

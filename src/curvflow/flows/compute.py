@@ -89,7 +89,24 @@ def outcomes(
         LostInputError: a result taken cannot be read.
     """
     kind = find_kind(job.kind)
-    members = load(store, kind, job.members)
+    try:
+        members = load(store, kind, job.members)
+    except MemoryError as error:
+        lack = error.with_traceback(None)  # which would hold what has been read
+    else:
+        return _outcomes(job, members, machine, partials)
+    if len(job.members) == 1:
+        return [(lack, 1)]
+    half = len(job.members) // 2
+    halves = (job.members[:half], job.members[half:])
+    jobs = [replace(job, members=members) for members in halves]
+    return [one for part in jobs for one in outcomes(store, part, machine, partials)]
+
+
+def _outcomes(
+    job: TileJob, members: Sequence[Member], machine: Machine, partials: Partials
+) -> list[tuple[Outcome | BaseException, int]]:
+    kind = find_kind(job.kind)
     keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
 
     def together(some: Sequence[Member]) -> list[Outcome]:
