@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import signal
 
 import pytest
@@ -12,7 +13,15 @@ from curvflow.flows.jobs import TileJob
 from curvflow.flows.plan import make_plan
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
-from tests.faults.children import committed, curvflow, ended, start, toy, until
+from tests.faults.children import (
+    PATIENCE,
+    committed,
+    curvflow,
+    ended,
+    start,
+    toy,
+    until,
+)
 from tests.faults.long import Long
 from tests.flows.toys import opened
 from tests.stores.contract import begin
@@ -65,17 +74,22 @@ def goes_on_from_the_state(long, calm):
     assert set(committed(long.store).values()) == {1}
 
 
+def read_until(terminal, text):
+    said = b""
+    while text.encode() not in said:
+        assert select.select([terminal], [], [], PATIENCE)[0], said
+        said += os.read(terminal, 4096)
+    return said
+
+
 @pytest.mark.slow
 def test_ctrl_c_once_keeps_the_training_and_the_next_run_goes_on(long, calm):
     master, slave = pty.openpty()
     process = held_run(long, terminal=os.ttyname(slave))
     os.write(master, b"\x03")
-    said = b""
-    while ASKED.encode() not in said:
-        said += os.read(master, 4096)
+    said = read_until(master, ASKED)
     long.hold.unlink()
-    while SAID.encode() not in said:
-        said += os.read(master, 4096)
+    said += read_until(master, SAID)
     assert ended(process) == 130
     os.close(slave)
     os.close(master)
