@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.door import open_study
 from curvflow.flows.graph import Node
 from curvflow.flows.lookup import compare, input_digests
 from curvflow.flows.plan import Plan, make_plan
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.receipts import CodeRecord, Receipt
+from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Store
 
 BUDGET = {10_000: 1.0, 100_000: 10.0}  # seconds of a plan
@@ -97,12 +96,7 @@ def fill(path: Path) -> None:
             commit(plan, opened.store, nodes[start : start + TILE])
     opened.store.record_codes(
         {
-            plan.codes.of(node).fingerprint: CodeRecord(
-                node.kind.name,
-                node.kind.version,
-                NORMAL_FORM,
-                plan.codes.of(node).definitions,
-            )
+            plan.codes.of(node).fingerprint: plan.codes.record(node)
             for node in plan.graph
         }
     )

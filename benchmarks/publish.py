@@ -63,7 +63,10 @@ def declare() -> None:
 
     @computes("bench.nothing")
     def nothing(members: Sequence[Member], _: Machine) -> list[Outcome]:
-        return [Outcome({"numbers": numbers(m.params.model_dump()["seed"])}) for m in members]
+        return [
+            Outcome({"numbers": numbers(m.params.model_dump()["seed"])})
+            for m in members
+        ]
 
 
 def engine(folder: Path, nodes: int) -> tuple[float, float]:

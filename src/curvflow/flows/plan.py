@@ -120,11 +120,17 @@ def make_plan(
             f"{nearest(unknown[0], study.stages)}"
         )
     with without_collection():
-        graph = expand(study, files)
-        index = store.index()
-        plan = Plan(graph, index, Causes(graph, index), Fingerprints(files.folder))
-        for nodes in graph.nodes.values():
-            compare(nodes, index)
+        return _plan(study, store, files, revive)
+
+
+def _plan(
+    study: Study, store: Store, files: SourceFiles, revive: Collection[str]
+) -> Plan:
+    graph = expand(study, files)
+    index = store.index()
+    plan = Plan(graph, index, Causes(graph, index), Fingerprints(files.folder))
+    for nodes in graph.nodes.values():
+        compare(nodes, index)
     plan.removed = strike_lost(graph, index, store)
     for node in graph:
         shown = node.stage in revive or issubclass(node.kind.returns, Table | Figure)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.graph import Node
 from curvflow.flows.jobs import Computed
 from curvflow.flows.lookup import input_digests
 from curvflow.flows.tally import Tally
-from curvflow.schemas.receipts import CodeRecord, Receipt, RunRecord, result_digest
+from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
 from curvflow.stores.base import Store
 
 Twins = Mapping[str, list[Node]]
@@ -76,9 +75,7 @@ class Publisher:
         code = self._codes.of(node)
         if code.fingerprint and code.fingerprint not in self._recorded:
             self._recorded.add(code.fingerprint)
-            kind = node.kind
-            record = CodeRecord(kind.name, kind.version, NORMAL_FORM, code.definitions)
-            self._store.record_codes({code.fingerprint: record})
+            self._store.record_codes({code.fingerprint: self._codes.record(node)})
         return code.fingerprint
 
     def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:

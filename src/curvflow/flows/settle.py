@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
 from curvflow.flows.code.drift import Drift, Move
-from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.plan import Plan
@@ -186,13 +185,10 @@ def _verified(
 
 def _codes(plan: Plan, drifts: Sequence[Drift]) -> Mapping[str, CodeRecord]:
     """Return what was accepted, so that the next change is told against it."""
-    found = {}
-    for drift in drifts:
-        for code in map(plan.codes.of, drift.nodes):
-            found[code.fingerprint] = CodeRecord(
-                drift.kind, drift.version, NORMAL_FORM, code.definitions
-            )
-    return found
+    nodes = {
+        plan.codes.of(node).fingerprint: node for one in drifts for node in one.nodes
+    }
+    return {code: plan.codes.record(node) for code, node in nodes.items()}
 
 
 def _settlement(

@@ -147,12 +147,14 @@ class CodeRecord:
         version: version of the kind that was declared then.
         form: number of the normal form; only equal ones can be compared.
         definitions: digest of each function, class or constant reached, by its name.
+        files: digest of each module that was read to tell, by its name.
     """
 
     kind: str
     version: int
     form: int
     definitions: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

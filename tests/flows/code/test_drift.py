@@ -65,6 +65,29 @@ def test_a_drift_counts_nodes_and_names_what_moved_and_how_it_is_reached(lab):
     assert drift.cost.seconds > 0
 
 
+def test_untouched_files_are_compared_by_their_bytes_and_not_read_as_code(
+    lab, monkeypatch
+):
+    lab.run()
+
+    def refuse(*_):
+        raise AssertionError("parsed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fingerprints, "of", refuse)
+        assert lab.drifts() == {}
+    lab.edit("FACTOR = 2.0", "FACTOR = 2.0  # a comment moves the file alone")
+    assert lab.drifts() == {}
+    lab.edit("FACTOR = 2.0", "FACTOR = 3.0")
+    assert len(lab.plan().drifts) == 1
+
+
+def test_a_record_names_the_modules_that_were_read(lab):
+    lab.run()
+    read = {name for one in lab.store.index().codes.values() for name in one.files}
+    assert {"lab_kinds", "lab_help"} <= read
+
+
 def test_what_is_gone_is_named_after_what_has_lost_it(lab):
     lab.run()
     lab.edit("return scaled(x) + 1.0", "return bent(x)")

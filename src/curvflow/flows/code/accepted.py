@@ -22,6 +22,7 @@ class Accepted:
             codes: the code as it is.
         """
         self._index, self._codes = index, codes
+        self._untouched: dict[str, bool] = {}
         self._groups: dict[str, set[str]] = {}
         for settlement in index.settlements:
             for before, after in settlement.pairs:
@@ -47,6 +48,11 @@ class Accepted:
         then = receipt.code
         record = self._index.codes.get(then)
         if record is None or record.form != NORMAL_FORM:
+            return None
+        if then not in self._untouched:
+            files = record.files
+            self._untouched[then] = bool(files) and self._codes.are_as_before(files)
+        if self._untouched[then]:
             return None
         now = self._codes.of(node).fingerprint
         if now in ("", then) or now in self.alike(then):

@@ -27,6 +27,7 @@ from curvflow.flows.graph import Node
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Weights
 from curvflow.schemas.params import Params
+from curvflow.schemas.receipts import CodeRecord
 from curvflow.stores.log import without_collection
 
 
@@ -96,6 +97,19 @@ class Fingerprints:
             with without_collection():  # syntax trees are many objects, and all stay
                 runs.code = self._code(node.kind, runs.all)
         return runs.code
+
+    def record(self, node: Node) -> CodeRecord:
+        """Return what the log is to remember of the code that computes a node."""
+        code, kind = self.of(node), node.kind
+        read = self._sources.read()
+        return CodeRecord(kind.name, kind.version, NORMAL_FORM, code.definitions, read)
+
+    def are_as_before(self, files: Mapping[str, str]) -> bool:
+        """Return whether modules still have the digests that a record gives.
+
+        Then all code that was told from them is what it was, and none needs parsing.
+        """
+        return all(self._sources.digest(name) == old for name, old in files.items())
 
     def _runs(self, node: Node) -> _Runs:
         found = self._nodes.get(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from curvflow.flows.code.modules import Module, read_module
@@ -37,6 +38,7 @@ class Sources:
         self._folder, self._package = folder.resolve(), package
         self._places: dict[str, Path | None] = {}
         self._modules: dict[str, Module | None] = {}
+        self._digests: dict[str, str] = {}
 
     def module(self, name: str, tops: frozenset[str]) -> Module | None:
         """Return a module of the project.
@@ -53,9 +55,22 @@ class Sources:
             return None
         if top == OWN or top in tops or self._is_beside(top):
             if name not in self._modules:
-                self._modules[name] = self._read(name)
+                self._modules[name], self._digests[name] = self._read(name)
             return self._modules[name]
         return None
+
+    def read(self) -> dict[str, str]:
+        """Return the digest of each module asked for so far; empty without a file."""
+        return dict(self._digests)
+
+    def digest(self, name: str) -> str:
+        """Return the digest of a module's file, which is not parsed for it."""
+        if name not in self._digests:
+            place = self._place(name)
+            is_file = place is not None and place.is_file()
+            data = place.read_bytes() if place and is_file else None
+            return "" if data is None else _digest(data)
+        return self._digests[name]
 
     def _is_beside(self, top: str) -> bool:
         place = self._place(top)
@@ -66,12 +81,12 @@ class Sources:
                 return not set(_INSTALLED) & set(one.relative_to(self._folder).parts)
         return False
 
-    def _read(self, name: str) -> Module | None:
+    def _read(self, name: str) -> tuple[Module | None, str]:
         place = self._place(name)
         if place is None:
-            return None
+            return None, ""
         if place.is_dir():
-            return Module(name, name)  # a package without an __init__ file
+            return Module(name, name), ""  # a package without an __init__ file
         found = place.stat()
         return _parsed(
             name,
@@ -118,8 +133,13 @@ def _file(base: Path, name: str) -> Path | None:
 @cache
 def _parsed(
     name: str, place: Path, is_package: bool, modified: int, size: int
-) -> Module | None:
+) -> tuple[Module | None, str]:
     try:
-        return read_module(name, place.read_bytes(), is_package=is_package)
+        data = place.read_bytes()
+        return read_module(name, data, is_package=is_package), _digest(data)
     except (SyntaxError, OSError):
-        return None
+        return None, ""
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:16]
