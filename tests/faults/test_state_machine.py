@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from curvflow.errors import CorruptPayloadError
 from curvflow.flows.collect import collect
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
@@ -221,8 +222,11 @@ class Engine(RuleBasedStateMachine):
     def is_sound(self, payload):
         store = self.store()
         live = store.index().receipts.values()
-        held = [receipt for receipt in live if receipt.payload == payload]
-        return not held or verify(store, mend=False).is_well
+        try:
+            store.inspect(payload, [one for one in live if one.payload == payload])
+        except CorruptPayloadError:
+            return False
+        return True
 
     @invariant()
     def every_live_receipt_is_true_and_its_payload_verifies(self):
@@ -243,12 +247,11 @@ class Engine(RuleBasedStateMachine):
             entry = json.loads(path.read_text())
             evicted |= set(entry.get("payloads", ()))
             if entry["type"] == "receipts":
-                for row in entry["rows"]:
-                    whole = entry["shared"] | row
-                    key, payload = whole["key"], whole["payload"]
-                    assert key not in live or live[key] in evicted
-                    live[key] = payload
-                evicted -= set(live.values())
+                rows = [entry["shared"] | row for row in entry["rows"]]
+                for row in rows:
+                    assert row["key"] not in live or live[row["key"]] in evicted
+                    live[row["key"]] = row["payload"]
+                evicted -= {row["payload"] for row in rows}
             if entry["type"] == "retired":
                 for key in entry["keys"]:
                     if entry["payload"] in (None, live.get(key)):
