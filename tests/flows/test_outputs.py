@@ -1,6 +1,7 @@
 """Tables and figures as files beside the study."""
 
 import csv
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Figure
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
+from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import STUDY, run
 
 TWO = STUDY + "  other: {use: toy.mean, of: last, over: rule}\n"
@@ -68,11 +70,23 @@ def test_labels_that_look_alike_as_file_names_get_files_of_their_own(store, fold
     image = Variable("png", "picture", ("byte",), "uint8", bulk=True, file=".png")
     kind = Kind("toy.figure", 1, "A figure.", NoParams, Figure, (image,))
     receipt = run(store).plan.graph.nodes["data"][0].receipt
-    receipts = [replace(receipt, parts={"png": "0"}) for _ in range(3)]
-    points = [("a b",), ("a/b",), ("c",)]
+    points = [("a b",), ("a/b",), ("c",), ("x" * 300,), ("x" * 301,)]
+    receipts = [replace(receipt, parts={"png": "0"}) for _ in points]
     view = View("fig", kind.name, ("x",), points, receipts, declared=kind)
     store.fetch = lambda receipt, parts: {"png": b"png"}
     names = [path.name for path in write_outputs({"fig": view}, store, folder)]
-    assert len(set(names)) == 3
+    assert len(set(names)) == 5
+    assert max(map(len, names)) < 255
     assert names[2] == "fig_x-c.png"
     assert all(name.startswith("fig_x-a_b_") for name in names[:2])
+
+
+def test_a_manifest_that_names_files_elsewhere_removes_none_of_them(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "results" / "study"
+    folder.mkdir(parents=True)
+    names = {"../../victim": "x", str(victim): "y", "..": "z"}
+    (folder / ".written.json").write_text(json.dumps(names))
+    write_outputs({}, MemoryStore(), folder)
+    assert victim.read_text() == "mine"

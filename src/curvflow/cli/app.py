@@ -62,12 +62,20 @@ def curvflow(
     """Curvature studies of neural networks from one declarative file."""
 
 
+def _printable(text: str) -> str:
+    """Escape what a terminal would act on; names come from files of others."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
 def main() -> None:
     """Run the command line; what curvflow raises on purpose becomes one line."""
     try:
         app()
     except CurvflowError as error:
-        sys.stderr.write(f"curvflow: {error}\n")
+        sys.stderr.write(f"curvflow: {_printable(str(error))}\n")
         sys.exit(2 if isinstance(error, RequestError) else 1)
     except BrokenPipeError:
         # The reader, `head` say, has seen enough; keep the interpreter from telling.

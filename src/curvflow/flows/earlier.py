@@ -80,11 +80,12 @@ class Earlier:
         if last is None:
             return
         by_end = {run.ended: run.tables for run in self._index.runs}
-        table = by_end[last.tables[stage].get("same_as", last.ended)][stage]
+        tables = by_end.get(last.tables[stage].get("same_as", last.ended), {})
+        table = tables.get(stage, {"dims": [], "nodes": []})
         for point, place, _ in table["nodes"]:
-            if place:
-                coords = zip(table["dims"], point, strict=True)
-                yield frozenset(coords), self._rows[tuple(place)]
+            receipt = self._rows.get(tuple(place)) if place else None
+            if receipt is not None:
+                yield frozenset(zip(table["dims"], point, strict=True)), receipt
 
     def _like(self, node: Node) -> _Like:
         name = node.kind.name

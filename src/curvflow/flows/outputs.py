@@ -24,6 +24,8 @@ from curvflow.stores.base import Store
 
 # Which result each file shows, so that a run without news reads and writes nothing.
 MANIFEST = ".written.json"
+# Bytes of a file's name before its suffix; most file systems take 255 in all.
+NAME_BYTES = 200
 
 
 def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list[Path]:
@@ -68,10 +70,14 @@ def _read_manifest(path: Path) -> dict[str, str]:
         known = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    is_whole = isinstance(known, dict) and all(
-        isinstance(d, str) for d in known.values()
-    )
-    return known if is_whole else {}
+    if not isinstance(known, dict):
+        return {}
+    # What it names is removed one day, so it may name nothing outside its folder.
+    return {
+        name: digest
+        for name, digest in known.items()
+        if isinstance(digest, str) and Path(name).name == name and name.strip(".")
+    }
 
 
 def _files(
@@ -101,9 +107,15 @@ def _node_names(view: View) -> list[str]:
     names = [_node_name(view, number) for number in range(len(view.points))]
     count = Counter(name.casefold() for name in names)
     return [
-        name if count[name.casefold()] == 1 else f"{name}_{sha256(list(point))[:8]}"
+        name
+        if count[name.casefold()] == 1 and len(name.encode()) <= NAME_BYTES
+        else f"{_cut(name)}_{sha256(list(point))[:8]}"
         for name, point in zip(names, view.points, strict=True)
     ]
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:NAME_BYTES].decode(errors="ignore")
 
 
 def _node_name(view: View, number: int) -> str:

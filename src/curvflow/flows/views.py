@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from curvflow.errors import StudyError, UnknownNameError, nearest
+from curvflow.errors import StoreError, StudyError, UnknownNameError, nearest
 from curvflow.flows.plan import Plan
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
@@ -192,11 +192,19 @@ def run_views(run: RunRecord, index: Index) -> dict[str, View]:
 
     Returns:
         The views; results are those of that run, whatever came later.
+
+    Raises:
+        StoreError: an entry of the log that the run refers to is lost.
     """
     by_end = {one.ended: one for one in index.runs}
     views = {}
     for name, table in run.tables.items():
-        origin = by_end[table.get("same_as", run.ended)]
+        number = table.get("same_as", run.ended)
+        if (origin := by_end.get(number)) is None:
+            raise StoreError(
+                f"{run.study}: expected commit {number}, which holds what run "
+                f"{run.number} says of {name}, got a torn entry. Show a later run."
+            )
         views[name] = _view(name, origin.tables[name], index)
     return views
 
@@ -208,7 +216,8 @@ def _view(name: str, table: Mapping[str, Any], index: Index) -> View:
         table["kind"],
         tuple(table["dims"]),
         points,
-        [index.rows[tuple(p)] if p else None for _, p, _ in table["nodes"]],
+        # An entry that was lost since leaves its results missing.
+        [index.rows.get(tuple(p)) if p else None for _, p, _ in table["nodes"]],
         frozenset(
             point
             for point, (_, _, status) in zip(points, table["nodes"], strict=True)

@@ -90,6 +90,8 @@ def _axis(document: Document, name: str, item: Written) -> Axis:
         message = f"expected at least one value, got {shown(item.plain())}"
         raise document.complain(path, message, "Add one, or remove the axis.")
     if isinstance(item.value, dict):
+        for label in item.value:
+            _check_printable(document, (*path, label), label, key=True)
         values = tuple(value.plain() for value in item.value.values())
         return Axis(name, tuple(item.value), values, "mapping")
     if isinstance(item.value, list):
@@ -112,6 +114,7 @@ def _listed(document: Document, path: tuple[str, str], item: Written) -> Axis:
             message = f"expected text, a number or a truth value, got {shown(label)}"
             hint = f"Use a mapping with labels, {path[1]}: {{a: ..., b: ...}}."
             raise document.complain((*path, index), message, hint)
+        _check_printable(document, (*path, index), label)
         # 1, 1.0 and true are one label in Python, 1 and "1" one in a table.
         if label in seen or str(label) in seen:
             message = f"expected each label once, got {shown(label)} a second time"
@@ -119,6 +122,15 @@ def _listed(document: Document, path: tuple[str, str], item: Written) -> Axis:
         labels.append(label)
         seen |= {label, str(label)}
     return Axis(path[1], tuple(labels), tuple(labels), "list")
+
+
+def _check_printable(
+    document: Document, path: Path, label: Label, *, key: bool = False
+) -> None:
+    # Labels become names of files and lines on a terminal.
+    if not str(label).isprintable():
+        message = f"expected a label of printable characters, got {shown(label)}"
+        raise document.complain(path, message, "Rename it.", key=key)
 
 
 def _refuse_references(document: Document, path: Path, item: Written) -> None:

@@ -22,7 +22,7 @@ __all__ = ["Axis", "Expectation", "Stage", "Study", "load_study"]
 
 KEYS = ("study", "axes", "stages", "expect", "profiles")
 # It names folders, so nothing that a file system could take otherwise.
-STUDY_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+STUDY_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def _read_name(document: Document) -> str:
     if isinstance(item.value, str) and re.fullmatch(STUDY_NAME, item.value):
         return item.value
     message = (
-        f"expected a name of letters, digits, _, - and ., got {shown(item.plain())}"
+        "expected a name of at most 100 letters, digits, _, - and ., got "
+        f"{shown(item.plain())}"
     )
     raise document.complain(("study",), message)
 
