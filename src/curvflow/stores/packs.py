@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import zarr
@@ -167,9 +167,11 @@ class Pack:
         """
         self._payload = payload
         with _corruption(payload, None, "it"):
-            store, self._holds = _opened(path)
+            store, names, self._holds = _opened(path)
             group = zarr.open_group(store, mode="r", zarr_format=3)
-            self._arrays: dict[str, ZarrArray] = dict(group.arrays())
+            # One by one: of several at once zarr raises the first error and leaves the
+            # others to the interpreter, which prints them.
+            self._arrays = {name: cast("ZarrArray", group[name]) for name in names}
         self._whole: dict[str, Array] = {}
         self._asked: set[str] = set()
 
@@ -244,12 +246,16 @@ class Pack:
         )
 
 
-def _opened(path: Path) -> tuple[Store, Callable[[str], bool]]:
+def _opened(path: Path) -> tuple[Store, list[str], Callable[[str], bool]]:
+    """Return a payload's store, its variables, and whether it has an entry."""
     if path.is_dir():
-        return LocalStore(path, read_only=True), lambda name: (path / name).is_file()
+        variables = sorted(one.name for one in path.iterdir() if one.is_dir())
+        store = LocalStore(path, read_only=True)
+        return store, variables, lambda name: (path / name).is_file()
     with zipfile.ZipFile(path) as archive:
         names = frozenset(archive.namelist())
-    return ZipStore(path, mode="r"), names.__contains__
+    variables = sorted({name.partition("/")[0] for name in names if "/" in name})
+    return ZipStore(path, mode="r"), variables, names.__contains__
 
 
 def _chunk(name: str, array: ZarrArray, slot: int) -> str:
