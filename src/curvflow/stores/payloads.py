@@ -110,7 +110,7 @@ class Payloads:
 
     def _is_intact(self, name: str) -> bool:
         try:
-            return payload_id(self.open(name).everything()) == name
+            return payload_id(self._opened(name).everything()) == name
         except CorruptPayloadError:
             return False
 
