@@ -102,7 +102,7 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
         (["tiny.yaml", "--set", "axes.sed=3"], "axes.sed"),
         (["tiny.yaml", "--set", "stages.fit.epochs=-1"], "stages.fit.epochs"),
         (["tiny.yaml", "--profile", "moor"], "Did you mean 'more'?"),
-        (["tiny.yaml", "--store", "s3://bucket/x"], "s3"),
+        (["tiny.yaml", "--store", "ftp://bucket/x"], "s3://"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(

@@ -25,49 +25,57 @@ if TYPE_CHECKING:
 INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
 
 
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="where to compute")
+]
+Threads = Annotated[
+    int, typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large")
+]
+Revive = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STAGE",
+        help="compute again what `gc` removed of this stage; repeatable",
+    ),
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-code",
+        metavar="KIND",
+        help="its changed code means the same; needs --reason; repeatable",
+    ),
+]
+Reason = Annotated[str, typer.Option(help="why the code means the same")]
+Verify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="2%",
+        help="before accepting code, compute this share again and compare",
+    ),
+]
+Rerun = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND",
+        help="compute again its results whose code changed, or all; repeatable",
+    ),
+]
+
+
 def command(
     study: StudyPath,
     *,
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], typer.Option(help="where to compute")
-    ] = "auto",
-    threads: Annotated[
-        int,
-        typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large"),
-    ] = 1,
-    revive: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STAGE",
-            help="compute again what `gc` removed of this stage; repeatable",
-        ),
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--accept-code",
-            metavar="KIND",
-            help="its changed code means the same; needs --reason; repeatable",
-        ),
-    ] = None,
-    reason: Annotated[str, typer.Option(help="why the code means the same")] = "",
-    verify: Annotated[
-        str | None,
-        typer.Option(
-            metavar="2%",
-            help="before accepting code, compute this share again and compare",
-        ),
-    ] = None,
-    rerun: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND",
-            help="compute again its results whose code changed, or all; repeatable",
-        ),
-    ] = None,
+    device: Device = "auto",
+    threads: Threads = 1,
+    revive: Revive = None,
+    accept: Accept = None,
+    reason: Reason = "",
+    verify: Verify = None,
+    rerun: Rerun = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""

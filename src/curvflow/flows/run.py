@@ -6,7 +6,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +19,6 @@ from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
 from curvflow.flows.settle import Answer, refuse, settle
-from curvflow.flows.stopping import stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
 from curvflow.flows.work import Work
@@ -96,13 +95,11 @@ def run_study(
         machine=partial(_machine, options),
         observer=observer,
     )
-    machine: Machine | None = None
-    computing: AbstractContextManager[None] = nullcontext()
+    computing = None
     if any(node.state != "cached" for node in plan.graph):
         # Modules are imported by now, and may be edited while the run is at work.
-        for node in plan.graph:
-            plan.codes.of(node)
-        machine, computing = _machine(options)
+        plan.codes.read(plan.graph)
+        computing = _machine(options)
     run = store.begin_run(
         study.name,
         document=study.document,
@@ -110,25 +107,21 @@ def run_study(
         options=options.model_dump(),
     )
     tally = Tally(plan.graph)
+    work = Work(
+        plan,
+        run,
+        store=store,
+        files=files,
+        options=options,
+        observer=observer,
+        tally=tally,
+    )
     observer.begin(plan)
     try:
-        if machine is not None:
-            with (
-                computing,
-                beating(store, run, silence=options.silence),
-                stopping() as stop,
-            ):
+        if computing is not None:
+            machine, threads = computing
+            with threads, beating(store, run, silence=options.silence):
                 store.note(run, {"event": "plan", "payloads": payloads(plan)})
-                work = Work(
-                    plan,
-                    run,
-                    store=store,
-                    files=files,
-                    options=options,
-                    observer=observer,
-                    tally=tally,
-                    stop=stop,
-                )
                 work.do(machine)
                 _tell_of_other_code(plan, store, observer)
     finally:

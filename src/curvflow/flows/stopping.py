@@ -41,16 +41,18 @@ class Stopping:
 
 
 @contextmanager
-def stopping() -> Iterator[Stopping]:
+def stopping(stop: Stopping) -> Iterator[None]:
     """Take the first SIGINT or SIGTERM as a wish; the second acts as it always does.
 
     Outside the main thread signals cannot be taken, and what ignores a signal goes on
     to ignore it.
 
+    Args:
+        stop: takes the wish.
+
     Yields:
-        Tells whether the wish was uttered.
+        Nothing.
     """
-    stop = Stopping()
     before: dict[int, Any] = {}
 
     def restore() -> None:
@@ -68,6 +70,6 @@ def stopping() -> Iterator[Stopping]:
             if handler not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, asked)
     try:
-        yield stop
+        yield
     finally:
         restore()

@@ -12,7 +12,7 @@ function without a source file, as in a notebook, has no fingerprint.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -97,6 +97,11 @@ class Fingerprints:
             with without_collection():  # syntax trees are many objects, and all stay
                 runs.code = self._code(node.kind, runs.all)
         return runs.code
+
+    def read(self, nodes: Iterable[Node]) -> None:
+        """Tell the code of nodes now; later edits of their files count no more."""
+        for node in nodes:
+            self.of(node)
 
     def record(self, node: Node) -> CodeRecord:
         """Return what the log is to remember of the code that computes a node."""
