@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -86,15 +86,7 @@ def run_study(
     """
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
-    plan = _planned(
-        study,
-        store,
-        files,
-        revive=revive,
-        answer=answer,
-        machine=partial(_machine, options),
-        observer=observer,
-    )
+    plan = _planned(study, store, files, revive, answer, options, observer)
     computing = None
     if any(node.state != "cached" for node in plan.graph):
         # Modules are imported by now, and may be edited while the run is at work.
@@ -107,29 +99,27 @@ def run_study(
         options=options.model_dump(),
     )
     tally = Tally(plan.graph)
-    work = Work(
-        plan,
-        run,
-        store=store,
-        files=files,
-        options=options,
-        observer=observer,
-        tally=tally,
-    )
     observer.begin(plan)
     try:
         if computing is not None:
             machine, threads = computing
             with threads, beating(store, run, silence=options.silence):
                 store.note(run, {"event": "plan", "payloads": payloads(plan)})
+                work = Work(plan, run, store, files, options, observer, tally)
                 work.do(machine)
                 _tell_of_other_code(plan, store, observer)
     finally:
         observer.end()
+    return _ended(plan, run, store, tally, time.perf_counter() - started)
+
+
+def _ended(
+    plan: Plan, run: RunRecord, store: Store, tally: Tally, seconds: float
+) -> RunReport:
     failures = tally.failure_records()
     record = store.end_run(
         run,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
         counts=_counts(plan, tally, failures),
         failures=failures,
         tables=run_tables(plan_views(plan, failures), store.index()),
@@ -141,17 +131,16 @@ def _planned(
     study: Study,
     store: Store,
     files: SourceFiles,
-    *,
     revive: Collection[str],
     answer: Answer | None,
-    machine: Callable[[], tuple[Machine, AbstractContextManager[None]]],
+    options: RunOptions,
     observer: Observer,
 ) -> Plan:
     """Plan the study, and settle what is to become of changed code."""
     plan = make_plan(study, store, files, revive=revive)
     if plan.drifts or answer is not None:
         said = answer or Answer()
-        tell = observer.warn
+        tell, machine = observer.warn, partial(_machine, options)
         if settle(plan, said, store=store, files=files, machine=machine, tell=tell):
             plan = make_plan(study, store, files, revive=revive)
             refuse(plan.drifts)

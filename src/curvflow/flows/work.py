@@ -38,7 +38,6 @@ class Work:
         self,
         plan: Plan,
         run: RunRecord,
-        *,
         store: Store,
         files: SourceFiles,
         options: RunOptions,
