@@ -13,6 +13,7 @@ from curvflow.stores.memory import MemoryStore
 SOURCE = Path(__file__).parents[1] / "src" / "curvflow"
 # What can make code run while it reads; zarr, JSON and text cannot.
 EXECUTING = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+UNPRINTABLE = ["a\0b", "a\nb"]
 HOSTILE = [
     "../x",
     "..",
@@ -20,8 +21,7 @@ HOSTILE = [
     "a/b",
     "/etc/x",
     "a\\b",
-    "a\0b",
-    "a\nb",
+    *UNPRINTABLE,
     "",
     " ",
     "~",
@@ -72,7 +72,17 @@ def test_a_name_that_could_be_a_path_is_refused(tmp_path, where, line, plain, na
     assert {path.name for path in tmp_path.rglob("*")} == {"home", "study.yaml"}
 
 
-@pytest.mark.parametrize("label", [*HOSTILE, "../" * 9 + "x"], ids=ascii)
+@pytest.mark.parametrize("label", UNPRINTABLE, ids=ascii)
+def test_a_label_that_a_terminal_would_act_on_is_refused(tmp_path, label):
+    study = written(tmp_path, STUDY.replace("LABEL", quoted(label)))
+    with pytest.raises(RequestError, match="expected a label of printable characters"):
+        curvflow.run(study, store=tmp_path / "home" / "store")
+
+
+LABELS = [name for name in HOSTILE if name not in UNPRINTABLE]
+
+
+@pytest.mark.parametrize("label", [*LABELS, "../" * 9 + "x"], ids=ascii)
 def test_a_label_leaves_no_file_outside_the_folder_of_results(tmp_path, label):
     study = written(tmp_path, STUDY.replace("LABEL", quoted(label)))
     results = curvflow.run(study, store=tmp_path / "home" / "store")

@@ -116,9 +116,9 @@ class _Attribution:
             (root.runs if sure else root.may_follow).append(node)
 
     def _own(self, node: Node, changes: Found) -> Places:
-        whats = {change.what for change in changes}
-        where = node.kind.name if whats == {"version"} else node.stage
-        place = ("" if whats == {"new"} else where), changes
+        kinds_of_change = {change.what for change in changes}
+        where = node.kind.name if kinds_of_change == {"version"} else node.stage
+        place = ("" if kinds_of_change == {"new"} else where), changes
         if place not in self._roots:
             self._roots[place] = RootCause(*place)
         self._roots[place].own.append(node)

@@ -226,7 +226,8 @@ def _check_format(folder: Path) -> None:
                 f"{folder}: expected a folder, got a file. Name another store."
             )
         names = {p.name for p in folder.iterdir()} if folder.exists() else set()
-        if "FORMAT" not in names:
+        # Another process may have made the store while its names were listed.
+        if (folder / "FORMAT").exists():
+            check_format((folder / "FORMAT").read_bytes(), str(folder))
+        else:
             check_empty(names - {"tmp"}, str(folder))
-            return
-        check_format((folder / "FORMAT").read_bytes(), str(folder))

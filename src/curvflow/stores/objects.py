@@ -59,10 +59,11 @@ class ObjectStore(PackedStore):
             StoreError: the bucket is missing or cannot be read.
         """
         found = bucket.get("FORMAT")
-        if found is None:
-            names = [one.path for one in islice(bucket.list(), 1)]
+        names = [] if found else [one.path for one in islice(bucket.list(), 1)]
+        # Another process may have made the store between the two questions.
+        if names and (found := bucket.get("FORMAT")) is None:
             check_empty(names, bucket.location)
-        else:
+        if found is not None:
             check_format(found, bucket.location)
         self._bucket, self._made = bucket, False
         commits = ObjectCommits(bucket, "commits", prepare=self.make)
