@@ -7,7 +7,7 @@ import pytest
 
 import curvflow
 from curvflow.errors import RequestError
-from curvflow.flows.pins import pin_run
+from curvflow.flows.upkeep.pins import pin_run
 from curvflow.stores.memory import MemoryStore
 
 SOURCE = Path(__file__).parents[1] / "src" / "curvflow"

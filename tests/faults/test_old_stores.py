@@ -9,7 +9,7 @@ import pytest
 from curvflow.flows.api import open as open_results
 from curvflow.flows.door import open_study
 from curvflow.flows.plan import make_plan
-from curvflow.flows.verify import verify
+from curvflow.flows.upkeep.verify import verify
 from tests.faults.children import begun, ended, start, study
 
 OLD = Path(__file__).parents[1] / "old_stores"

@@ -20,10 +20,10 @@ from hypothesis.stateful import (
 )
 
 from curvflow.errors import CorruptPayloadError
-from curvflow.flows.collect import collect
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
-from curvflow.flows.verify import verify
+from curvflow.flows.upkeep.collect import collect
+from curvflow.flows.upkeep.verify import verify
 from curvflow.schemas import kinds
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.files import Disk

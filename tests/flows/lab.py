@@ -4,11 +4,11 @@ import sys
 from contextlib import contextmanager
 from unittest import mock
 
+from curvflow.flows.code.settle import Answer
 from curvflow.flows.door import Opened
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import RunReport, run_study
-from curvflow.flows.settle import Answer
 from curvflow.schemas import kinds
 from curvflow.schemas.study import load_study
 from curvflow.tasks import registry

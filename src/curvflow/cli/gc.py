@@ -14,7 +14,7 @@ from curvflow.schemas.durations import duration
 from curvflow.schemas.sizes import size
 
 if TYPE_CHECKING:
-    from curvflow.flows.proposal import Proposal
+    from curvflow.flows.upkeep.proposal import Proposal
 
 STUDY = typer.Argument(help="a study file, whose store is meant", metavar="STUDY")
 KEEP_RUNS = typer.Option("--keep-runs", min=0, help="finished runs to keep per study")
@@ -44,8 +44,8 @@ def command(
     next time, what is in the trash is removed.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.collect import collect
-    from curvflow.flows.proposal import propose
+    from curvflow.flows.upkeep.collect import collect
+    from curvflow.flows.upkeep.proposal import propose
 
     asked, number = any_store(study, store), None
     options: dict[str, Any] = {

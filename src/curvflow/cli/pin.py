@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Keep the results of a run until it is unpinned; without --name, list the pins."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.pins import list_pins, pin_run
+    from curvflow.flows.upkeep.pins import list_pins, pin_run
 
     asked = opened(study, store, None, None)
     if name is not None:

@@ -20,7 +20,7 @@ from curvflow.cli.arguments import (
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.settle import Answer
+    from curvflow.flows.code.settle import Answer
 
 INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
 
@@ -114,7 +114,7 @@ def command(
 def _answer(
     accept: Sequence[str], rerun: Sequence[str], reason: str, verify: str | None
 ) -> Answer | None:
-    from curvflow.flows.settle import Answer
+    from curvflow.flows.code.settle import Answer
 
     if not accept and (verify is not None or (reason and not rerun)):
         option = "--reason" if verify is None else "--verify"

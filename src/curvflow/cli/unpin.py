@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Remove a pin; nothing else changes until the next gc."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.pins import unpin_run
+    from curvflow.flows.upkeep.pins import unpin_run
 
     unpin_run(opened(study, store, None, None).store, name)
     typer.echo(f"{name} is unpinned")

@@ -16,7 +16,7 @@ from curvflow.schemas.durations import duration
 from curvflow.schemas.sizes import size
 
 if TYPE_CHECKING:
-    from curvflow.flows.verify import Verdict
+    from curvflow.flows.upkeep.verify import Verdict
 
 STUDY = typer.Argument(help="a study file, whose store is meant", metavar="STUDY")
 DRY = typer.Option("--dry-run", help="report only, and leave everything as it is")
@@ -36,7 +36,7 @@ def command(
     that the next run computes them again. Torn entries of the log are marked as void.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.verify import verify
+    from curvflow.flows.upkeep.verify import verify
 
     asked = any_store(study, store)
     with _progress() as tell:

@@ -36,9 +36,9 @@ def command(
     """Tell why nodes must run, old value -> new value: all causes, or one chain."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.foretold import cause_lines
-    from curvflow.flows.forecast import forecast
     from curvflow.flows.plan import make_plan
-    from curvflow.flows.why import explain
+    from curvflow.flows.why.explain import explain
+    from curvflow.flows.why.forecast import forecast
 
     asked = opened(study, store, profile, overrides)
     stage, where = split(node or "")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError
+from curvflow.flows.code.settle import Answer
 from curvflow.flows.door import Opened, open_study
 from curvflow.flows.observer import Observer
 from curvflow.flows.outputs import write_outputs
 from curvflow.flows.plan import make_plan
 from curvflow.flows.results import Results
 from curvflow.flows.run import run_study
-from curvflow.flows.settle import Answer
 from curvflow.flows.views import plan_views, run_views
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import InputError, UnknownNameError, nearest
-from curvflow.flows.causes import Causes
 from curvflow.flows.code.drift import Drift, find_drifts
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.continued import find_earlier
-from curvflow.flows.cost import Costs
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
-from curvflow.flows.forecast import forecast
 from curvflow.flows.graph import Graph, Node, State
 from curvflow.flows.lookup import compare
+from curvflow.flows.why.causes import Causes
+from curvflow.flows.why.cost import Costs
+from curvflow.flows.why.forecast import forecast
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.study import Study
 from curvflow.stores.base import Index, Store

@@ -14,13 +14,13 @@ from typing import Any
 
 from curvflow.flows.alive import beating
 from curvflow.flows.code.drift import find_drifts
-from curvflow.flows.cost import Costs
+from curvflow.flows.code.settle import Answer, refuse, settle
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
-from curvflow.flows.settle import Answer, refuse, settle
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
+from curvflow.flows.why.cost import Costs
 from curvflow.flows.work import Work
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord

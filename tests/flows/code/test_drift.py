@@ -7,9 +7,9 @@ import pytest
 from curvflow.errors import ChangedCodeError
 from curvflow.flows.code import accepted
 from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.cost import Costs
+from curvflow.flows.code.settle import Answer
 from curvflow.flows.publish import Publisher
-from curvflow.flows.settle import Answer
+from curvflow.flows.why.cost import Costs
 from tests.flows import toys
 from tests.flows.code.project import copy_package
 from tests.flows.lab import accept, laboratory, rerun

@@ -1,1 +1,1 @@
-"""What code computes a node, read from source text; nothing is imported for it."""
+"""What code computes a node, and what becomes of its results when that changes."""

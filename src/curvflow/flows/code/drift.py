@@ -9,9 +9,9 @@ from typing import Any
 from curvflow.flows.code.accepted import Accepted
 from curvflow.flows.code.fingerprints import Code, Fingerprints
 from curvflow.flows.code.normal import NORMAL_FORM
-from curvflow.flows.cost import Costs, Prediction
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.lookup import diverged_inputs
+from curvflow.flows.why.cost import Costs, Prediction
 from curvflow.schemas.receipts import CodeRecord
 from curvflow.stores.base import Index
 

@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StoreError, UnknownNameError
-from curvflow.flows.collect import collect
-from curvflow.flows.pins import pin_run
-from curvflow.flows.proposal import AGAIN, ASKED, ORPHAN, STRUCK, UNNAMED, propose
+from curvflow.flows.upkeep.collect import collect
+from curvflow.flows.upkeep.pins import pin_run
+from curvflow.flows.upkeep.proposal import (
+    AGAIN,
+    ASKED,
+    ORPHAN,
+    STRUCK,
+    UNNAMED,
+    propose,
+)
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from tests.flows.test_run import executed

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StoreError
-from curvflow.flows.collect import collect
-from curvflow.flows.verify import verify
+from curvflow.flows.upkeep.collect import collect
+from curvflow.flows.upkeep.verify import verify
 from curvflow.stores import log
 from curvflow.stores.local import LocalStore
-from tests.flows.test_collect import ReadOnly, files
+from tests.flows.upkeep.test_collect import ReadOnly, files
 from tests.flows.test_run import executed
 from tests.flows.toys import run
 

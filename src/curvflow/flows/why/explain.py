@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
-from curvflow.flows.chain import Link, chain
 from curvflow.flows.graph import Node
 from curvflow.flows.names import node_name
 from curvflow.flows.plan import Plan
 from curvflow.flows.views import plan_views
+from curvflow.flows.why.chain import Link, chain
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import Receipt
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
 from curvflow.flows.code.drift import Drift, Move
+from curvflow.flows.code.recheck import Evidence, Recheck, sample
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.plan import Plan
-from curvflow.flows.recheck import Evidence, Recheck, sample
 from curvflow.schemas.durations import duration
 from curvflow.schemas.receipts import CodeRecord, Settlement
 from curvflow.stores.base import Store

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from curvflow.errors import StoreError
-from curvflow.flows.proposal import GRACE, KEEP_RUNS, Proposal, propose
+from curvflow.flows.upkeep.proposal import GRACE, KEEP_RUNS, Proposal, propose
 from curvflow.stores.base import Index, Store
 from curvflow.stores.room import aside, home
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.flows.cost import Costs, saved_seconds
 from curvflow.flows.plan import make_plan
+from curvflow.flows.why.cost import Costs, saved_seconds
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Continues
 from tests.flows.toys import FIT, STUDY, opened, run

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from curvflow.flows.changes import Change, input_changes, own_changes
-from curvflow.flows.earlier import Earlier
 from curvflow.flows.graph import Graph, Node
+from curvflow.flows.why.changes import Change, input_changes, own_changes
+from curvflow.flows.why.earlier import Earlier
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from curvflow.errors import ChangedCodeError, RequestError, StoreError
+from curvflow.flows.code.recheck import Recheck
+from curvflow.flows.code.settle import Answer
 from curvflow.flows.plan import make_plan
-from curvflow.flows.recheck import Recheck
-from curvflow.flows.settle import Answer
 from curvflow.tasks import registry
 from curvflow.tasks.registry import Machine
 from tests.flows import toys

@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from curvflow.flows.changes import input_changes, own_changes
 from curvflow.flows.graph import Node
+from curvflow.flows.why.changes import input_changes, own_changes
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index

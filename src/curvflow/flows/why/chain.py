@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from curvflow.flows.causes import Causes
-from curvflow.flows.changes import Change
 from curvflow.flows.graph import Node
 from curvflow.flows.names import node_name
-from curvflow.flows.replaced import replaced
+from curvflow.flows.why.causes import Causes
+from curvflow.flows.why.changes import Change
+from curvflow.flows.why.replaced import replaced
 from curvflow.schemas.receipts import Receipt
 
 Step = tuple[Node, Receipt | None]  # a node, and what it gave before if it is done

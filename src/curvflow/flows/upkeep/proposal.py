@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
-from curvflow.flows.roots import Roots, find_roots
+from curvflow.flows.upkeep.roots import Roots, find_roots
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index, Store
 from curvflow.stores.room import Item

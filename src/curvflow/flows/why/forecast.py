@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from curvflow.flows.causes import Causes
-from curvflow.flows.cost import Costs, Prediction, saved_seconds
 from curvflow.flows.graph import Graph
-from curvflow.flows.root_causes import RootCause, root_causes
+from curvflow.flows.why.causes import Causes
+from curvflow.flows.why.cost import Costs, Prediction, saved_seconds
+from curvflow.flows.why.root_causes import RootCause, root_causes
 from curvflow.stores.base import Index
 from curvflow.stores.log import without_collection
 

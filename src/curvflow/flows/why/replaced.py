@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from curvflow.flows.earlier import Earlier
 from curvflow.flows.graph import Node, Taken
 from curvflow.flows.lookup import taken_parts
+from curvflow.flows.why.earlier import Earlier
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import Receipt

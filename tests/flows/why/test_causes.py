@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from curvflow.flows.plan import make_plan
-from curvflow.flows.why import explain
+from curvflow.flows.why.explain import explain
 from curvflow.schemas import kinds
 from tests.flows.toys import PROBE, STUDY, opened, run
 
@@ -128,7 +128,7 @@ def test_a_new_node_is_compared_with_the_result_that_differs_least(store):
 
 @pytest.mark.parametrize("values", [(1, True), (1.0, 1)], ids=["bool", "float"])
 def test_values_that_python_holds_equal_are_told_apart(values):
-    from curvflow.flows.changes import _parameters
+    from curvflow.flows.why.changes import _parameters
 
     (change,) = _parameters({"a": [1, {"b": values[0]}][1]}, {"a": {"b": values[1]}})
     assert change.text == f"parameter a.b: {values[0]!r} -> {values[1]!r}"

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from curvflow.flows.causes import Causes, Found
-from curvflow.flows.changes import input_changes, own_changes
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.names import node_name
-from curvflow.flows.replaced import replaced, takes_others
+from curvflow.flows.why.causes import Causes, Found
+from curvflow.flows.why.changes import input_changes, own_changes
+from curvflow.flows.why.replaced import replaced, takes_others
 from curvflow.schemas.receipts import Receipt
 
 Place = tuple[str, Found]  # where, and what changed there

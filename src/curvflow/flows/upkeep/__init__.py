@@ -1,0 +1,1 @@
+"""Keep a store small and sound: collect, verify, pin."""
