@@ -44,12 +44,13 @@ def _signature(node: Node, known: Signatures) -> str:
     if label not in known:
         # What cannot be vectorised promises nothing about shapes.
         varying = node.kind.varying if node.kind.vectorised else ()
-        static = _without(node.form, varying)
+        static = without(node.form, varying)
         known[label] = sha256([node.kind.name, static, inner])
     return known[label]
 
 
-def _without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
+def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
+    """Return plain parameters less those under dotted paths."""
     kept = dict(form)
     for path in paths:
         head, _, rest = path.partition(".")
@@ -57,7 +58,7 @@ def _without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, obje
         if not rest:
             kept.pop(head, None)
         elif isinstance(inner, Mapping):
-            kept[head] = _without(inner, [rest])
+            kept[head] = without(inner, [rest])
     return kept
 
 

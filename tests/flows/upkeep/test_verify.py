@@ -11,9 +11,9 @@ from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.verify import verify
 from curvflow.stores import log
 from curvflow.stores.local import LocalStore
-from tests.flows.upkeep.test_collect import ReadOnly, files
 from tests.flows.test_run import executed
 from tests.flows.toys import run
+from tests.flows.upkeep.test_collect import ReadOnly, files
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from curvflow.flows.graph import Graph, Node
+from curvflow.flows.tiles import without
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index
@@ -179,19 +180,7 @@ def _device(receipt: Receipt) -> str:
 
 def _static(kind: Kind, params: Mapping[str, object]) -> str:
     scaled = (kind.continues.param,) if kind.continues else ()
-    return json.dumps(_without(params, (*kind.varying, *scaled)), sort_keys=True)
-
-
-def _without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
-    kept = dict(form)
-    for path in paths:
-        head, _, rest = path.partition(".")
-        inner = kept.get(head)
-        if not rest:
-            kept.pop(head, None)
-        elif isinstance(inner, Mapping):
-            kept[head] = _without(inner, [rest])
-    return kept
+    return json.dumps(without(params, (*kind.varying, *scaled)), sort_keys=True)
 
 
 def _units(kind: Kind, params: Mapping[str, object]) -> float:
