@@ -24,6 +24,7 @@ docs: .venv/.docs # build the documentation; a broken link is an error
 
 bench: .venv/.run # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/plan_scale.py
+	$(BIN)/python benchmarks/publish.py
 	$(BIN)/python benchmarks/ensemble.py
 
 .venv/.run: pyproject.toml constraints.txt | $(BIN)/python
