@@ -69,7 +69,7 @@ class NoRoom(MemoryStore):
 def test_a_state_that_cannot_be_kept_does_not_end_the_training():
     store, stop, now = NoRoom(), Stopping(), [0.0]
     partials = Partials(store, stop, every=60.0, clock=lambda: now[0])
-    keeper = partials.of("tile")
+    keeper = partials.of("tile", nodes=1)
     now[0] = 61.0
     assert keeper.is_due()
     keeper.keep({"x": np.zeros(1)})

@@ -27,6 +27,7 @@ from tests.flows.toys import opened
 from tests.stores.contract import begin
 
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
+KEPT = "curvflow: fit: the state of 3 nodes in work is kept"
 SAID = "curvflow: interrupted; finished tiles are kept, run again to go on"
 MIDDLE = 80
 
@@ -93,7 +94,7 @@ def test_ctrl_c_once_keeps_the_training_and_the_next_run_goes_on(long, calm):
     assert ended(process) == 130
     os.close(slave)
     os.close(master)
-    assert said.count(b"curvflow: ") == 2
+    assert said.count(b"curvflow: ") == 3
     assert b"Traceback" not in said
     goes_on_from_the_state(long, calm)
 
@@ -105,7 +106,7 @@ def test_a_request_to_terminate_keeps_the_training_and_the_next_run_goes_on(long
     until(lambda: ASKED in told(long))
     long.hold.unlink()
     assert ended(process) == 143
-    assert told(long) == f"{ASKED}\n{SAID}\n"
+    assert told(long) == f"{ASKED}\n{KEPT}\n{SAID}\n"
     goes_on_from_the_state(long, calm)
 
 

@@ -7,6 +7,7 @@ from unittest import mock
 from curvflow.flows.code.settle import Answer
 from curvflow.flows.door import Opened
 from curvflow.flows.files import SourceFiles
+from curvflow.flows.observer import Unwatched
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import RunReport, run_study
 from curvflow.schemas import kinds
@@ -69,26 +70,17 @@ def forget() -> None:
         registry._implementations.pop(name, None)
 
 
-class Watcher:
+class Watcher(Unwatched):
     """Keeps the lines that a run tells."""
 
     def __init__(self):
         self.told = []
 
-    def warn(self, message):
+    def tell(self, message):
         self.told.append(message)
 
-    def begin(self, plan):
-        pass
-
-    def tile_begins(self, stage):
-        pass
-
-    def stage_at(self, stage, *, done, failed):
-        pass
-
-    def end(self):
-        pass
+    def warn(self, message):
+        self.told.append(message)
 
 
 class Lab:

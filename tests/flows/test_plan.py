@@ -29,6 +29,7 @@ def test_an_empty_store_leaves_sources_stale_and_the_rest_waiting(store):
         "reasons": [{"cause": "waits for data", "nodes": 6}],
         "continues": [],
         "removed": 0,
+        "in_work": 0,
     }
 
 

@@ -148,6 +148,14 @@ def at_work(store: Store) -> list[dict[str, Any]]:
     return rows
 
 
+def in_work(store: Store) -> set[str]:
+    """Return the keys that runs have claimed whose end is not known, done or not."""
+    signs = store.beats().items()
+    if not (alive := {begun for begun, sign in signs if process(sign) != "ended"}):
+        return set()
+    return {key for key, run in store.claims.held().items() if run in alive}
+
+
 def _moving(store: Store, runs: Collection[int]) -> set[int]:
     """Watch runs of other machines for a little longer than one beat."""
     before = {begun: sign["count"] for begun, sign in store.beats().items()}

@@ -112,7 +112,7 @@ def _outcomes(
     def together(some: Sequence[Member]) -> list[Outcome]:
         whole = padded(some) if kind.vectorised else some
         name = partial_name(job, [keys[id(member)] for member in some], machine)
-        keeping = replace(machine, partial=partials.of(name))
+        keeping = replace(machine, partial=partials.of(name, len(some)))
         found = find(job.kind).compute(whole, keeping)
         if len(found) != len(whole):
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from curvflow.flows.plan import Plan
@@ -18,6 +19,9 @@ class Observer(Protocol):
 
     def stage_at(self, stage: str, *, done: int, failed: int) -> None:
         """So many nodes of a stage are done by now, so many have failed."""
+
+    def tell(self, message: str) -> None:
+        """Something happened that is worth a line, and no loss."""
 
     def warn(self, message: str) -> None:
         """Something was lost and will be computed again."""
@@ -37,6 +41,10 @@ class Unwatched:
 
     def stage_at(self, stage: str, *, done: int, failed: int) -> None:
         """Ignore the progress."""
+
+    def tell(self, message: str) -> None:
+        """Write the line to the log of Python, where it is shown if asked for."""
+        logging.getLogger("curvflow").info(message)
 
     def warn(self, message: str) -> None:
         """Ignore the warning; the store's log tells what was struck off."""

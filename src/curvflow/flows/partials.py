@@ -14,6 +14,10 @@ from curvflow.stores.base import Store
 KEEP_EVERY = 60.0
 
 
+def _unheard(_: str) -> None:
+    """Tell nobody."""
+
+
 class Partials:
     """The states that the tiles of one run keep."""
 
@@ -24,6 +28,7 @@ class Partials:
         *,
         every: float = KEEP_EVERY,
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], None] = _unheard,
     ) -> None:
         """Prepare to keep states.
 
@@ -32,13 +37,19 @@ class Partials:
             stop: tells when the run is asked to end.
             every: seconds between two states of one tile.
             clock: in seconds.
+            tell: takes a line when a state is found, or kept as the run ends.
         """
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
+        self.tell, self.stage = tell, ""
         self._used: set[str] = set()
 
-    def of(self, name: str) -> TilePartial:
-        """Return the keeper of one tile's state."""
-        return TilePartial(self, name)
+    def turn_to(self, stage: str) -> None:
+        """Name the stage whose tiles come next."""
+        self.stage = stage
+
+    def of(self, name: str, nodes: int) -> TilePartial:
+        """Return the keeper of the state of one tile of so many nodes."""
+        return TilePartial(self, name, nodes)
 
     def used(self, name: str) -> None:
         """Remember that there is a state of this name."""
@@ -54,20 +65,26 @@ class Partials:
 class TilePartial:
     """The state of one tile; see `tasks.registry.Partial`."""
 
-    def __init__(self, partials: Partials, name: str) -> None:
+    def __init__(self, partials: Partials, name: str, nodes: int) -> None:
         """Begin the time to the first state.
 
         Args:
             partials: of the run.
             name: of the tile.
+            nodes: how many are in it.
         """
         self._partials, self._name = partials, name
+        self._counted = f"{nodes} node" + ("" if nodes == 1 else "s")
         self._last = partials.clock()
 
     def load(self) -> Mapping[str, Array] | None:
         """Return what an earlier attempt at the same tile has kept."""
         self._partials.used(self._name)  # to be cleared even if it cannot be read
-        return self._partials.store.partial(self._name)
+        found = self._partials.store.partial(self._name)
+        if found:
+            go = "goes" if self._counted == "1 node" else "go"
+            self._tell(f"{self._counted} {go} on from a kept state")
+        return found
 
     def is_due(self) -> bool:
         """Return whether the state is too old, or the run is asked to end."""
@@ -79,6 +96,11 @@ class TilePartial:
         """Replace what was kept; ends the run if it has been asked to end."""
         with suppress(StoreError):  # a full disk is met by what publishes
             self._partials.store.keep_partial(self._name, arrays)
+            if self._partials.stop.signal is not None:
+                self._tell(f"the state of {self._counted} in work is kept")
         self._partials.used(self._name)
         self._last = self._partials.clock()
         self._partials.stop.check()
+
+    def _tell(self, message: str) -> None:
+        self._partials.tell(f"{self._partials.stage}: {message}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import InputError, UnknownNameError, nearest
+from curvflow.flows.alive import in_work
 from curvflow.flows.code.drift import Drift, find_drifts
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.continued import find_earlier
@@ -35,6 +36,7 @@ class Plan:
         codes: the code that computes the nodes.
         removed: payloads that collection has removed; their results stand.
         drifts: results whose code has changed under an unchanged version.
+        in_work: keys of nodes to run that a run at work has claimed.
     """
 
     graph: Graph
@@ -43,6 +45,7 @@ class Plan:
     codes: Fingerprints
     removed: set[str] = field(default_factory=set)
     drifts: Sequence[Drift] = ()
+    in_work: Collection[str] = ()
 
     def counts(self, stage: str | None = None) -> dict[str, int]:
         """Count nodes by state, of one stage or of all."""
@@ -60,6 +63,7 @@ class Plan:
                 "reasons": self.causes.grouped(nodes),
                 "continues": _continues(nodes),
                 "removed": sum(self._is_removed(node) for node in nodes),
+                "in_work": sum(self._is_in_work(node) for node in nodes),
             }
             for name, nodes in self.graph.nodes.items()
         }
@@ -70,6 +74,9 @@ class Plan:
             **forecast(self.graph, self.index, self.causes),
             "code": [drift.as_json() for drift in self.drifts],
         }
+
+    def _is_in_work(self, node: Node) -> bool:
+        return node.state == "stale" and node.key in self.in_work
 
     def _is_removed(self, node: Node) -> bool:
         """Whether a node is done, but its arrays would be computed again if needed."""
@@ -141,6 +148,8 @@ def _plan(
         find_earlier(nodes, index, plan.codes, store)
     plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
     check_files(graph, files)
+    if any(node.state == "stale" for node in graph):
+        plan.in_work = in_work(store)
     return plan
 
 

@@ -20,6 +20,7 @@ from curvflow.flows.publish import Publisher, passed_on
 from curvflow.flows.stopping import Stopping, stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, cut, groups, width_for
+from curvflow.flows.waiting import Waiting
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
@@ -58,10 +59,11 @@ class Work:
         self._plan, self._run, self._store = plan, run, store
         self._files, self._options, self._observer = files, options, observer
         self._stop = Stopping()
-        self._partials = Partials(store, self._stop)
+        self._partials = Partials(store, self._stop, tell=observer.tell)
         self._watch = Watch(store, silence=options.silence)
         self._struck: set[str] = set()
-        self._busy: set[str] = set()
+        self._busy: dict[str, str] = {}  # stage, by action key
+        self._waiting = Waiting(store, observer.tell)
         self._moved = False
         self._tally = tally
         self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
@@ -81,6 +83,7 @@ class Work:
         with stopping(self._stop):
             while not self._swept(machine) or self._busy:
                 if self._busy:  # nothing else is left, so follow the runs that have it
+                    self._waiting.on(self._busy)
                     self._stop.sleep(pause)
                     pause = min(2 * pause, LOOK_AT_LAST)
         self._store.claims.sweep(
@@ -193,7 +196,7 @@ class Work:
         keys = [node.key for node in tile if node.key]
         claims = self._store.claims
         ours = set(claims.take(self._run.begun, keys, self._watch.is_gone))
-        self._busy.update(set(keys) - ours)
+        self._busy |= dict.fromkeys(set(keys) - ours, tile[0].stage)
         done = self._store.live(ours)
         self._publisher.adopt(tile[0].stage, list(done.values()), twins)
         return [node for node in tile if node.key in ours and node.key not in done]
@@ -204,6 +207,7 @@ class Work:
         """Compute and publish a tile; return how many nodes fit in one call."""
         stage = tile[0].stage
         self._observer.tile_begins(stage)
+        self._partials.turn_to(stage)
         self._publisher.note("begins", stage, [node.key for node in tile])
         tile, reports = self._revived(tile, self._computed(tile, machine), machine)
         done, failed = [], []

@@ -1,0 +1,172 @@
+"""What a run says while it is at work: states kept and found, and runs waited for."""
+
+import logging
+import os
+import signal
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from curvflow.errors import Stopped, StoreError
+from curvflow.flows import alive
+from curvflow.flows.partials import Partials
+from curvflow.flows.plan import make_plan
+from curvflow.flows.run import run_study
+from curvflow.flows.stopping import Stopping
+from curvflow.flows.waiting import Waiting
+from curvflow.tasks.registry import computes
+from tests.flows import toys
+from tests.flows.lab import Watcher
+from tests.flows.toys import opened
+from tests.stores.contract import begin
+
+# What a run on another machine shows; here nobody can tell whether it has ended.
+FAR = {"count": 0, "host": "far", "boot": "x", "pid": 7, "started": "1"}
+
+
+def watched(store, watcher=None):
+    o, watcher = opened(store), watcher or Watcher()
+    run_study(o.study, o.store, o.files, observer=watcher)
+    return watcher.told
+
+
+def stopped_by(number):
+    """Let training keep its state, having been asked to end in the middle."""
+
+    def fit(members, machine):
+        if machine.partial.load() is None:
+            os.kill(os.getpid(), number)
+            machine.partial.keep({"weights": np.arange(3.0)})
+        return toys._fit(members, machine)
+
+    computes("toy.fit")(fit)
+
+
+@pytest.fixture
+def claimed(store):
+    """Return a function that claims the first nodes of a stage for another run."""
+
+    def claim(stage, count, *, sign=FAR):
+        run = begin(store, "long")
+        o = opened(store)
+        nodes = make_plan(o.study, o.store, o.files).graph.nodes[stage]
+        keys = [node.key for node in nodes][:count]
+        store.claims.take(run.begun, keys, lambda _: False)
+        store.beat(run, sign)
+        return dict.fromkeys(keys, stage)
+
+    return claim
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
+    store, number
+):
+    stopped_by(number)
+    watcher = Watcher()
+    with pytest.raises(Stopped):
+        watched(store, watcher)
+    assert watcher.told == ["fit: the state of 6 nodes in work is kept"]
+    assert watched(store)[0] == "fit: 6 nodes go on from a kept state"
+    assert watched(store) == []
+
+
+def test_a_state_of_one_node_is_told_of_in_the_singular(store):
+    told, stop = [], Stopping()
+    partials = Partials(store, stop, tell=told.append)
+    partials.turn_to("fit")
+    partial = partials.of("tile", nodes=1)
+    partial.keep({"weights": np.ones(2)})
+    assert told == []  # a state kept on the way is no news
+    stop.signal = signal.SIGTERM
+    with pytest.raises(Stopped):
+        partial.keep({"weights": np.ones(2)})
+    partial.load()
+    assert told == [
+        "fit: the state of 1 node in work is kept",
+        "fit: 1 node goes on from a kept state",
+    ]
+
+
+def test_a_state_that_could_not_be_kept_is_not_said_to_be(store):
+    told, stop = [], Stopping()
+    stop.signal = signal.SIGTERM
+    partial = Partials(store, stop, tell=told.append).of("tile", nodes=1)
+    with (
+        mock.patch.object(store, "keep_partial", side_effect=StoreError("full")),
+        pytest.raises(Stopped),
+    ):
+        partial.keep({"weights": np.ones(2)})
+    assert told == []
+
+
+def test_the_runs_waited_for_are_named_once_until_they_change(store, claimed):
+    told = []
+    waiting = Waiting(store, told.append)
+    busy = claimed("data", 1)
+    waiting.on(busy)
+    waiting.on(busy)
+    assert told == ["waiting for run 1 of long (process 7 on far): 1 data node"]
+    other = begin(store, "other")
+    store.claims.take(other.begun, ["k1", "k2"], lambda _: False)
+    waiting.on(busy | {"k1": "fit", "k2": "fit"})
+    waiting.on({"given up": "fit"})
+    assert told[1:] == [
+        "waiting for run 1 of long (process 7 on far): 1 data node; "
+        "run 1 of other: 2 fit nodes"
+    ]
+
+
+def test_a_run_says_that_it_waits_and_ends_once_the_other_is_gone(store, claimed):
+    claimed("data", 1)
+    (far,) = store.index().runs
+
+    class Killer(Watcher):
+        def tell(self, message):
+            super().tell(message)
+            store.beat(far, None)
+
+    assert watched(store, Killer()) == [
+        "waiting for run 1 of long (process 7 on far): 1 data node"
+    ]
+
+
+def test_a_plan_counts_the_nodes_that_another_run_is_at_work_on(store, claimed):
+    toys.run(store, "axes.seed=1")
+    claimed("fit", 5)  # of which two are done
+    o = opened(store)
+    stages = make_plan(o.study, o.store, o.files).as_json()["stages"]
+    assert {name: stage["in_work"] for name, stage in stages.items()} == {
+        "data": 0,
+        "fit": 3,
+        "last": 0,
+        "path": 0,
+        "mean": 0,
+    }
+
+
+def test_a_plan_counts_no_node_of_a_run_that_has_ended(store, claimed):
+    claimed("data", 1, sign=FAR | {"over": True})
+    o = opened(store)
+    plan = make_plan(o.study, o.store, o.files)
+    assert plan.as_json()["stages"]["data"]["in_work"] == 0
+
+
+def test_a_plan_with_nothing_to_do_looks_for_no_other_run(store):
+    toys.run(store)
+    o = opened(store)
+    with mock.patch.object(store, "beats", side_effect=AssertionError):
+        assert make_plan(o.study, o.store, o.files).counts()["stale"] == 0
+    assert alive.in_work(store) == set()
+
+
+def test_what_nobody_watches_goes_to_the_log_of_python(store, caplog, capsys):
+    stopped_by(signal.SIGTERM)
+    o = opened(store)
+    with caplog.at_level(logging.INFO, "curvflow"), pytest.raises(Stopped):
+        run_study(o.study, o.store, o.files)
+    assert [(one.levelname, one.message) for one in caplog.records] == [
+        ("INFO", "fit: the state of 6 nodes in work is kept")
+    ]
+    assert capsys.readouterr().out == ""
