@@ -19,28 +19,35 @@ from curvflow.flows.plan import Plan
 def watch() -> Observer:
     """Return an observer that shows progress if stderr is a terminal."""
     console = Console(stderr=True)
-    return Bars(console) if console.is_terminal else Warnings(console)
+    return Bars(console) if console.is_terminal else Lines(console)
 
 
-class Warnings(Unwatched):
-    """Tells of losses and nothing else."""
+class Lines(Unwatched):
+    """Says what is worth a line, and nothing else."""
 
     def __init__(self, console: Console) -> None:
         """Write to a console."""
         self._console = console
 
+    def tell(self, message: str) -> None:
+        """Say what happened."""
+        self._say(message, style="")
+
     def warn(self, message: str) -> None:
-        """Tell what will be computed again."""
+        """Say what will be computed again."""
+        self._say(message, style="yellow")
+
+    def _say(self, message: str, *, style: str) -> None:
         self._console.print(
             f"curvflow: {message}",
-            style="yellow",
+            style=style,
             highlight=False,
             markup=False,  # node names have brackets
             soft_wrap=True,
         )
 
 
-class Bars(Warnings):
+class Bars(Lines):
     """One line per stage: done of total, cached, failed and time left."""
 
     def __init__(self, console: Console) -> None:
