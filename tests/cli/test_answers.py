@@ -32,6 +32,7 @@ def test_plan_json_has_the_promised_form(curvflow, study):
         "reasons",
         "continues",
         "removed",
+        "in_work",
     ]
 
 

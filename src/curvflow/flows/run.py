@@ -140,7 +140,7 @@ def _planned(
     plan = make_plan(study, store, files, revive=revive)
     if plan.drifts or answer is not None:
         said = answer or Answer()
-        tell, machine = observer.warn, partial(_machine, options)
+        tell, machine = observer.tell, partial(_machine, options)
         if settle(plan, said, store=store, files=files, machine=machine, tell=tell):
             plan = make_plan(study, store, files, revive=revive)
             refuse(plan.drifts)
