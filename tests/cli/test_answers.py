@@ -190,6 +190,7 @@ def test_json_holds_neither_nan_nor_infinity(capsys):
         (["show", "tiny.yaml", "trace", "--variable", "tracee"], "'trace'?"),
         (["show", "tiny.yaml", "trace", "--run", "7"], "no run 7"),
         (["why", "tiny.yaml", "fit[seed=0"], "expected STAGE[axis=value,...]"),
+        (["why", "tiny.yaml", "fit[bad]"], "fit: expected axis=label, got 'bad'. "),
         (["why", "tiny.yaml", "fut"], "Did you mean 'fit'?"),
         (["export", "tiny.yaml", "trace", "-o", "t.xls"], "expected a name that ends"),
     ],

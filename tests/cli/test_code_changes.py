@@ -178,7 +178,7 @@ def test_an_edit_stops_a_run_that_it_concerns_and_no_other(curvflow, lab, one):
     assert (said.code, said.out) == (2, "")
     *lines, remedy = said.err.removeprefix("curvflow: ").splitlines()
     for line, (kind, words) in zip(lines, one.says.items(), strict=True):
-        start = f"{kind}: expected its code unchanged under version 1, got "
+        start = f"{kind}: expected the code that version 1 had, got another: "
         assert line.startswith(start)
         assert words in line
         assert line.endswith("to compute again.")
@@ -191,7 +191,7 @@ def test_the_message_says_what_moved_whom_it_concerns_and_what_can_be_done(
 ):
     edit(lab, "lab_far.py", "min(x", "max(x")
     assert curvflow("run", "lab.yaml").err == (
-        "curvflow: probe.size: expected its code unchanged under version 1, got "
+        "curvflow: probe.size: expected the code that version 1 had, got another: "
         "lab_far:tare changed (by size > scaled > weighed > tare). 3 nodes concerned, "
         "under 1 s to compute again.\n"
         "If the results mean something else now, raise the version of the kind. If "
@@ -390,13 +390,35 @@ def test_the_plan_says_what_moved_within_80_columns(curvflow, lab):
     assert max(map(len, lines)) <= 80
 
 
+def test_why_says_that_code_has_changed_as_the_plan_does(curvflow, lab):
+    edit(lab, "lab_far.py", "min(x", "max(x")
+    block = curvflow("plan", "lab.yaml").out.splitlines()
+    out = curvflow("why", "lab.yaml").out
+    assert "code     probe.size: lab_far:tare changed" in out
+    assert set(out.splitlines()) <= set(block)
+    (told,) = json.loads(curvflow("why", "lab.yaml", "--json").out)
+    assert (told["cause"], told["nodes"]) == ("code of probe.size", 3)
+
+
+def test_why_says_of_a_done_node_that_its_code_has_changed(curvflow, lab):
+    edit(lab, "lab_far.py", "min(x", "max(x")
+    moved = f"lab_far:tare changed (by {WAY})"
+    said = curvflow("why", "lab.yaml", "size[seed=1]")
+    assert said.out == f"size[seed=1]: done, but its code has changed: {moved}\n"
+    (told,) = json.loads(curvflow("why", "lab.yaml", "size[seed=1]", "--json").out)
+    assert told["code"] == [moved]
+    (other,) = json.loads(curvflow("why", "lab.yaml", "norms[seed=1]", "--json").out)
+    assert other["code"] == []
+
+
 def test_the_log_tells_of_what_was_accepted_and_why(curvflow, lab):
     edit(lab, "lab_far.py", "min(x, LIMIT)", "LIMIT if x > LIMIT else x")
     asked = ("--accept-code", "probe.size", "--reason", "spelt out", "--verify", "50%")
     curvflow("run", "lab.yaml", *asked)
     told = " ".join(curvflow("log", "lab.yaml", "--all").out.split())
     assert (
-        "accepted code of probe.size: spelt out (2 of 3 computed again, 2 equal)"
+        "accepted code of probe.size, version 1, 3 results: spelt out "
+        "(2 of 3 computed again, 2 equal)"
     ) in told
     (row,) = [
         row

@@ -80,6 +80,38 @@ def opened(
     return open_study(study, store=store, profile=profile, overrides=overrides or ())
 
 
+def existing(store: Store) -> Store:
+    """Return a store of which something is asked that none can answer before a run.
+
+    Args:
+        store: as opened.
+
+    Returns:
+        The same store.
+
+    Raises:
+        RequestError: there is none at its address.
+    """
+    if not store.room.exists():
+        raise RequestError(
+            f"{resolved(store)}: expected a store, got nothing there. Check --store."
+        )
+    return store
+
+
+def resolved(store: Store) -> str:
+    """Return the address of a store in full.
+
+    Args:
+        store: in a folder or elsewhere.
+
+    Returns:
+        An absolute path, or the address as it is.
+    """
+    where = store.location
+    return where if "://" in where else str(Path(where).resolve())
+
+
 def any_store(study: Path | None, store: str | None) -> Store:
     """Open the store that a study file or `--store` names.
 
@@ -91,23 +123,24 @@ def any_store(study: Path | None, store: str | None) -> Store:
         The store, with all studies in it.
 
     Raises:
-        RequestError: neither is given, or what is cannot be read.
+        RequestError: neither is given, or what is cannot be read or is not there.
     """
     if study is not None:
-        return opened(study, store, None, None).store
+        return existing(opened(study, store, None, None).store)
     if store is None:
         raise RequestError("expected STUDY or --store, got neither. Name a store.")
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.stores.open import open_store
 
-    return open_store(store, create=False)
+    return existing(open_store(store, create=False))
 
 
-def labels(pairs: list[str] | None) -> dict[str, str]:
+def labels(pairs: list[str] | None, *, of: str = "--where") -> dict[str, str]:
     """Split `axis=label` pairs.
 
     Args:
         pairs: as written on the command line.
+        of: what they belong to, for messages.
 
     Returns:
         Axis to label.
@@ -119,6 +152,8 @@ def labels(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         axis, equals, label = pair.partition("=")
         if not equals or not axis:
-            raise RequestError(f"expected axis=label, got '{pair}'")
+            raise RequestError(
+                f"{of}: expected axis=label, got '{pair}'. Name an axis and its label."
+            )
         found[axis.strip()] = label.strip()
     return found

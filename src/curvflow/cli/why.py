@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Tell why nodes must run, old value -> new value: all causes, or one chain."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.foretold import cause_lines
+    from curvflow.cli.foretold import cause_lines, code_lines
     from curvflow.flows.plan import make_plan
     from curvflow.flows.why.explain import explain
     from curvflow.flows.why.forecast import forecast
@@ -45,10 +45,13 @@ def command(
     plan = make_plan(asked.study, asked.store, asked.files)
     if node is None:
         causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
+        code = [drift.as_json() for drift in plan.drifts]
         if as_json:
-            print_json(causes)
+            told = [{"cause": f"code of {one['kind']}", **one} for one in code]
+            print_json(told + causes)
         else:
-            typer.echo("\n".join(cause_lines(causes)) or "nothing to do")
+            lines = [*code_lines(code), *cause_lines(causes)]
+            typer.echo("\n".join(lines) or "nothing to do")
         return
     answers = explain(plan, stage, where)
     if as_json:
@@ -67,10 +70,12 @@ def split(node: str) -> tuple[str, dict[str, str]]:
         The stage's name, and axis to label.
 
     Raises:
-        RequestError: a bracket is not closed.
+        RequestError: a bracket is not closed, or what is in it are no labels.
     """
     stage, bracket, rest = node.partition("[")
     if bracket and not rest.endswith("]"):
-        raise RequestError(f"expected STAGE[axis=value,...], got '{node}'")
+        raise RequestError(
+            f"{stage}: expected STAGE[axis=value,...], got '{node}'. Close the bracket."
+        )
     pairs = [pair for pair in rest.removesuffix("]").split(",") if pair]
-    return stage, labels(pairs)
+    return stage, labels(pairs, of=stage)

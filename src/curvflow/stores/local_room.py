@@ -49,6 +49,11 @@ class LocalRoom:
         self._folder, self._disk, self._commits = folder, disk, commits
         self._scratch, self._forget = scratch, forget
 
+    def exists(self) -> bool:
+        """Whether the folder is a store."""
+        with explained(self._folder):
+            return (self._folder / "FORMAT").exists()
+
     def clock(self) -> float:
         """Return the time of a file written now; of the latest name if none can be."""
         if not self._folder.exists():

@@ -34,6 +34,10 @@ class MemoryRoom:
         self._commits, self._payloads = commits, payloads
         self._aside, self._times = aside, times
 
+    def exists(self) -> bool:
+        """Whether the store is there: as long as the process."""
+        return True
+
     def clock(self) -> float:
         """Return the store's time."""
         return time.monotonic()

@@ -28,9 +28,13 @@ class ObjectRoom:
         """
         self._bucket, self._commits, self._forget = bucket, commits, forget
 
+    def exists(self) -> bool:
+        """Whether the prefix is a store."""
+        return self._bucket.head("FORMAT") is not None
+
     def clock(self) -> float:
         """Return the time of an object written now; of the log's end if none can be."""
-        if self._bucket.head("FORMAT") is None:
+        if not self.exists():
             return 0.0
         path = f"tmp/clock-{uuid4().hex}"
         try:

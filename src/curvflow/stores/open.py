@@ -72,7 +72,7 @@ def _parted(url: str) -> tuple[str, str]:
     if not BUCKET.fullmatch(place) or not PREFIX.fullmatch(prefix):
         raise RequestError(
             f"store: expected 's3://bucket/prefix', got '{_plain(url)}'. Use letters, "
-            "digits, '.', '_' and '-' between the slashes, and nothing after them."
+            "digits and ._-!*'() between the slashes, and nothing after them."
         )
     if {".", ".."} & set(prefix.split("/")):
         raise RequestError(

@@ -41,6 +41,9 @@ class Room(Protocol):
     Times are the store's own; the clock of whoever tidies up is never asked.
     """
 
+    def exists(self) -> bool:
+        """Whether the store is there, even if nothing is in it."""
+
     def clock(self) -> float:
         """Return the store's time; an earlier one if nothing can be written."""
 

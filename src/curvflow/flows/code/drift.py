@@ -30,6 +30,11 @@ class Move:
     change: str
     path: tuple[str, ...]
 
+    def __str__(self) -> str:
+        names = [name.rpartition(":")[2] for name in self.path]
+        way = f" (by {' > '.join(names)})" if len(names) > 1 else ""
+        return f"{self.name} {self.change}{way}"
+
 
 @dataclass(frozen=True)
 class Drift:

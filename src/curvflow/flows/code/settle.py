@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
-from curvflow.flows.code.drift import Drift, Move
+from curvflow.flows.code.drift import Drift
 from curvflow.flows.code.recheck import Evidence, Recheck, sample
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
@@ -136,20 +136,14 @@ def _of_kind(plan: Plan, kind: str) -> list[Node]:
 
 def told(drift: Drift) -> str:
     """Return what has moved, whom it concerns and what that costs, on one line."""
-    moves = [_shown(move) for move in drift.moves[:SHOWN]]
+    moves = [str(move) for move in drift.moves[:SHOWN]]
     if more := len(drift.moves) - SHOWN if len(drift.moves) > SHOWN else 0:
         moves.append(f"{more} more")
     return (
-        f"{drift.kind}: expected its code unchanged under version {drift.version}, got "
-        f"{'; '.join(moves)}. {_counted(len(drift.nodes), 'node')} concerned, "
+        f"{drift.kind}: expected the code that version {drift.version} had, got "
+        f"another: {'; '.join(moves)}. {_counted(len(drift.nodes), 'node')} concerned, "
         f"{_time(drift)} to compute again."
     )
-
-
-def _shown(move: Move) -> str:
-    names = [name.rpartition(":")[2] for name in move.path]
-    way = f" (by {' > '.join(names)})" if len(names) > 1 else ""
-    return f"{move.name} {move.change}{way}"
 
 
 def _time(drift: Drift) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class Answer:
         reason: why a done node diverged.
         traceback: of the error that the node raised before.
         chain: what it takes that is not as it was, level by level.
+        code: what has moved in its code, under an unchanged version, since it was done.
     """
 
     stage: str
@@ -43,6 +44,7 @@ class Answer:
     reason: str = ""
     traceback: str = ""
     chain: tuple[Link, ...] = ()
+    code: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -62,12 +64,15 @@ class Answer:
             "chain": [
                 vars(link) | {"causes": list(link.causes)} for link in self.chain
             ],
+            "code": list(self.code),
         }
 
     def __str__(self) -> str:
         name = node_name(self)
         if self.state == "cached":
             diverged = f", diverged: {self.reason}" if self.reason else ""
+            if self.code:
+                return f"{name}: done, but its code has changed: {'; '.join(self.code)}"
             return f"{name}: done, key {(self.key or '')[:12]}{diverged}"
         lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
         if self.nearest and self.causes == ("new",):
@@ -114,7 +119,18 @@ def _answer(plan: Plan, node: Node) -> Answer:
         reason=node.receipt.reason if node.receipt else "",
         traceback=plan.causes.traceback(node),
         chain=tuple(chain(node, plan.causes)),
+        code=tuple(_moved(plan, node)),
     )
+
+
+def _moved(plan: Plan, node: Node) -> Iterator[str]:
+    """Tell what has moved in the code of a node, not in that of others of its kind."""
+    reached = plan.codes.of(node).definitions
+    for drift in plan.drifts:
+        if any(one is node for one in drift.nodes):
+            for move in drift.moves:
+                if move.name in reached or move.change == "removed":
+                    yield str(move)
 
 
 def _own(plan: Plan, node: Node) -> list[str]:
