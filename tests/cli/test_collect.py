@@ -79,6 +79,39 @@ def test_a_store_must_be_named_one_way_or_the_other(curvflow, study, command):
     assert "expected STUDY or --store" in said.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "--store", "nowhere"],
+        ["gc", "--store", "nowhere"],
+        ["gc", "tiny.yaml", "--store", "nowhere", "--yes"],
+        ["pin", "tiny.yaml", "--store", "nowhere"],
+        ["unpin", "tiny.yaml", "paper", "--store", "nowhere"],
+    ],
+    ids=lambda words: "-".join(words[:2]),
+)
+def test_a_mistyped_store_is_refused_by_who_needs_one(curvflow, study, arguments):
+    said = curvflow(*arguments)
+    where = study.parent.resolve() / "nowhere"
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        f"curvflow: {where}: expected a store, got nothing there. Check --store.\n"
+    )
+    assert not where.exists()
+
+
+@pytest.mark.parametrize("command", ["log", "runs"])
+def test_a_store_that_is_not_there_yet_is_no_error_to_who_looks(
+    curvflow, study, command
+):
+    said = curvflow(command, study)
+    where = study.parent.resolve() / ".curvflow"
+    assert (said.code, said.err, said.out) == (0, "", f"no store at {where} yet\n")
+    assert json.loads(curvflow(command, study, "--json").out) == []
+    for other in ("show", "plan", "why"):
+        assert curvflow(other, study).code == 0
+
+
 def test_verify_tells_what_it_has_read(curvflow, study):
     curvflow("run", study)
     said = curvflow("verify", study)
@@ -114,6 +147,7 @@ def test_verify_lists_what_will_be_computed_again(curvflow, study):
 
 
 def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
+    LocalStore(study.parent / ".curvflow").make()
     assert curvflow("pin", study).out == "no pins\n"
     none = curvflow("pin", study, "--name", "paper")
     assert (none.code, "no run has finished yet" in none.err) == (2, True)
@@ -141,11 +175,13 @@ def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
         (["pin", "tiny.yaml", "--name", "x", "--run", "7"], "no run 7"),
         (["pin", "tiny.yaml", "--name", "x", "--run", "0"], "no run 0"),
         (["pin", "tiny.yaml", "--run", "1"], "expected a name"),
+        (["pin", "tiny.yaml", "--name", "x", "--reason", "a\nb"], "one line of text"),
         (["unpin", "tiny.yaml", "x"], "There are none."),
     ],
     ids=lambda value: "-".join(value[2:]) if isinstance(value, list) else "",
 )
 def test_a_wrong_pin_is_refused_in_one_line(curvflow, study, arguments, said):
+    LocalStore(study.parent / ".curvflow").make()
     answer = curvflow(*arguments)
     assert answer.code == 2
     assert said in answer.err

@@ -106,7 +106,7 @@ def test_log_tells_pins_and_on_request_what_else_happened(curvflow, ran):
     assert [line.strip() for line in out.splitlines()[1:]] == [
         "pinned paper: figure 2",
         "accepted code of train: only renamed",
-        "struck off 2 results: a chunk is missing",
+        "struck off 2 results (1 data, 1 fit): a chunk is missing",
     ]
     (row,) = json.loads(curvflow("log", ran, "--json").out)
     assert (row["pins"], row["failed"], row["status"]) == (["paper"], 0, "done")
@@ -120,3 +120,27 @@ def test_log_says_of_a_run_that_is_at_work_that_it_is(curvflow, ran):
     assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "interrupted"
     with beating(store, run, silence=60):
         assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "running"
+
+
+def test_log_and_runs_tell_minutes_and_fit_80_columns(curvflow, ran):
+    from curvflow.flows.alive import beating
+
+    (row,) = json.loads(curvflow("log", ran, "--json").out)
+    when = row["started"][:16].replace("T", " ")
+    assert f"   1  {when}  done " in curvflow("log", ran).out
+    store = open_store(ran.parent / ".curvflow", create=False)
+    name = "a_study_with_quite_a_long_name_as_it_were"
+    run = store.begin_run(name, document={}, environment={}, options={})
+    with beating(store, run, silence=60):
+        out = curvflow("runs", ran).out
+    assert "began (UTC)" in out.splitlines()[0]
+    assert " running  20" in out.splitlines()[1]
+    assert fits(out)
+
+
+def test_log_tells_what_was_removed_and_what_was_rerun(curvflow, ran):
+    curvflow("gc", ran, "--drop", "train", "--yes")
+    assert curvflow("run", ran, "--rerun", "probe.norms").code == 0
+    out = curvflow("log", ran, "--all").out
+    assert " removed 1 payload (1 fit): collected\n" in out
+    assert " rerun of probe.norms: 2 results struck off\n" in out

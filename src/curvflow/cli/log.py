@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,9 @@ from curvflow.cli.arguments import (
     StudyPath,
     opened,
     print_json,
+    resolved,
 )
+from curvflow.cli.dates import minute
 
 if TYPE_CHECKING:
     from curvflow.schemas.receipts import RunRecord
@@ -45,13 +48,16 @@ def command(
     runs = [run for run in index.runs if run.study == asked.study.name]
     rows = [(run.begun, _run(run, index, asked.store)) for run in runs]
     if everything:
-        told = ((number, _event(entry)) for number, entry in index.events)
+        told = ((n, _event(n, entry, index)) for n, entry in index.events)
         rows = sorted([*rows, *told], key=lambda row: row[0])
     if as_json:
         print_json([row for _, row in rows])
+    elif rows:
+        typer.echo("\n".join(line for _, row in rows for line in _lines(row)))
+    elif asked.store.room.exists():
+        typer.echo("no runs yet")
     else:
-        lines = (line for _, row in rows for line in _lines(row))
-        typer.echo("\n".join(lines) or "no runs yet")
+        typer.echo(f"no store at {resolved(asked.store)} yet")
 
 
 def _run(run: RunRecord, index: Index, store: Store) -> dict[str, Any]:
@@ -75,16 +81,31 @@ def _status(run: RunRecord, store: Store) -> str:
     return state
 
 
-def _event(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"event": entry["type"], "told": TELLERS[entry["type"]](entry)}
+def _event(number: int, entry: Mapping[str, Any], index: Index) -> dict[str, Any]:
+    told = TELLERS[entry["type"]](number, entry, index)
+    return {"event": entry["type"], "told": told}
 
 
-def _settled(entry: Mapping[str, Any]) -> str:
+def _settled(number: int, entry: Mapping[str, Any], index: Index) -> str:
     told = [
-        f"{one['kind']}: {one['reason']}{_evidence(one['evidence'])}"
+        f"{_accepted(one, number, index)}: {one['reason']}{_evidence(one['evidence'])}"
         for one in entry["settlements"]
     ]
     return f"accepted code of {'; '.join(told)}"
+
+
+def _accepted(one: Mapping[str, Any], number: int, index: Index) -> str:
+    """Name a kind, with the version and the number of the results that it was for."""
+    codes = {before for before, _ in one["pairs"]}
+    concerned = {
+        receipt.key: receipt.version
+        for (made, _), receipt in index.rows.items()
+        if made < number and receipt.kind == one["kind"] and receipt.code in codes
+    }
+    if not concerned:
+        return str(one["kind"])
+    version = max(concerned.values())
+    return f"{one['kind']}, version {version}, {_counted(len(concerned), 'result')}"
 
 
 def _evidence(found: Mapping[str, Any]) -> str:
@@ -96,17 +117,41 @@ def _evidence(found: Mapping[str, Any]) -> str:
     return f" ({tried}, {found['equal']} equal{others})"
 
 
-def _counted(verb: str, field: str, noun: str, entry: Mapping[str, Any]) -> str:
-    number = len(entry[field])
-    return f"{verb} {number:,} {noun}{'' if number == 1 else 's'}: {entry['reason']}"
+def _evicted(number: int, entry: Mapping[str, Any], index: Index) -> str:
+    gone = set(entry["payloads"])
+    # A payload is made by one stage, whatever the number of results in it.
+    made = {r.payload: r.stage for r in index.rows.values() if r.payload in gone}
+    told = _counted(len(entry["payloads"]), "payload")
+    return f"removed {told}{_by(made.values())}: {entry['reason']}"
 
 
-TELLERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+def _retired(number: int, entry: Mapping[str, Any], index: Index) -> str:
+    gone = set(entry["keys"])
+    by_key = {r.key: r for r in index.rows.values() if r.key in gone}
+    told, reason = _counted(len(entry["keys"]), "result"), entry["reason"]
+    begin, colon, why = reason.partition(": ")
+    if begin == "rerun" and colon:
+        kinds = ", ".join(sorted({one.kind for one in by_key.values()}))
+        why = "" if why == "asked for" else f": {why}"
+        return f"rerun of {kinds}: {told} struck off{why}"
+    return f"struck off {told}{_by(one.stage for one in by_key.values())}: {reason}"
+
+
+def _by(stages: Iterable[str]) -> str:
+    told = ", ".join(f"{n:,} {stage}" for stage, n in Counter(stages).most_common())
+    return f" ({told})" if told else ""
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+TELLERS: Mapping[str, Callable[[int, Mapping[str, Any], Index], str]] = {
     "settled": _settled,
-    "evicted": lambda entry: _counted("removed", "payloads", "payload", entry),
-    "retired": lambda entry: _counted("struck off", "keys", "result", entry),
-    "pinned": lambda entry: f"pinned {entry['name']}: {entry['reason']}",
-    "unpinned": lambda entry: f"unpinned {entry['name']}",
+    "evicted": _evicted,
+    "retired": _retired,
+    "pinned": lambda _, entry, __: f"pinned {entry['name']}: {entry['reason']}",
+    "unpinned": lambda _, entry, __: f"unpinned {entry['name']}",
 }
 
 
@@ -121,5 +166,6 @@ def _lines(row: Mapping[str, Any]) -> Iterator[str]:
     ended = row["status"] in ("done", "failed")
     seconds = f"{row['seconds']:8.2f} s" if ended else " " * 10
     pins = f"  [{', '.join(row['pins'])}]" if row["pins"] else ""
-    line = f"{row['run']:>4}  {row['started']}  {row['status']:<11} {seconds}  {told}"
+    when = minute(row["started"])
+    line = f"{row['run']:>4}  {when}  {row['status']:<11} {seconds}  {told}"
     yield f"{line}{pins}".rstrip()

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from curvflow.cli.arguments import AsJson, StoreUrl, StudyPath, opened, print_json
+from curvflow.cli.arguments import (
+    AsJson,
+    StoreUrl,
+    StudyPath,
+    existing,
+    opened,
+    print_json,
+)
 from curvflow.errors import RequestError
 
 RUN = typer.Option(
@@ -28,6 +35,7 @@ def command(
     from curvflow.flows.upkeep.pins import list_pins, pin_run
 
     asked = opened(study, store, None, None)
+    existing(asked.store)
     if name is not None:
         pin_run(asked.store, asked.study.name, name, number=run, reason=reason)
     elif run is not None or reason:
@@ -43,4 +51,5 @@ def command(
 
 def _line(pin: dict[str, Any]) -> str:
     run = f"run {pin['run']} of {pin['study']}"
-    return f"{pin['name']:<20} {run:<28} {pin['reason']}".rstrip()
+    reason = " ".join(pin["reason"].split())
+    return f"{pin['name']:<20} {run:<28} {reason}".rstrip()

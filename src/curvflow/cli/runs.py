@@ -14,7 +14,13 @@ from curvflow.cli.arguments import (
     StudyPath,
     opened,
     print_json,
+    resolved,
 )
+from curvflow.cli.dates import minute
+
+COLUMNS = "{:<22}  {:<7}  {:<16}  {:>5}  {}"
+HEADING = COLUMNS.format("run", "state", "began (UTC)", "nodes", "process")
+WIDTH = 80
 
 
 def command(
@@ -29,15 +35,24 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.alive import at_work
 
-    rows = at_work(opened(study, store, profile, overrides).store)
+    asked = opened(study, store, profile, overrides).store
+    rows = at_work(asked)
     if as_json:
         print_json(rows)
+    elif rows:
+        typer.echo("\n".join([HEADING, *map(_line, rows)]))
+    elif asked.room.exists():
+        typer.echo("no run is at work")
     else:
-        typer.echo("\n".join(map(_line, rows)) or "no run is at work")
+        typer.echo(f"no store at {resolved(asked)} yet")
 
 
 def _line(row: dict[str, Any]) -> str:
-    name = f"{row['study']} run {row['run']}"
-    held = f"{row['claimed']} nodes in work"
-    where = f"process {row['pid']} on {row['host']}"
-    return f"{name:<24}  {row['state']:<8}  {row['started']}  {held:<18}  {where}"
+    name = _cut(f"{row['study']} {row['run']}", 22)
+    where = f"{row['pid']} on {row['host']}"
+    line = (name, row["state"], minute(row["started"]), row["claimed"], where)
+    return _cut(COLUMNS.format(*line), WIDTH)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from curvflow.cli.arguments import StoreUrl, StudyPath, opened
+from curvflow.cli.arguments import StoreUrl, StudyPath, existing, opened
 
 
 def command(
@@ -19,5 +19,5 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import unpin_run
 
-    unpin_run(opened(study, store, None, None).store, name)
+    unpin_run(existing(opened(study, store, None, None).store), name)
     typer.echo(f"{name} is unpinned")

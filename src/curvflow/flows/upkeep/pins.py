@@ -29,7 +29,8 @@ def pin_run(
         The run.
 
     Raises:
-        RequestError: the name is none, or is that of a pin of another run.
+        RequestError: the name is none, or is that of a pin of another run, or the
+            reason is not one line of text.
         UnknownNameError: there is no such run, or it was interrupted.
         StoreError: the store cannot be written.
     """
@@ -37,6 +38,11 @@ def pin_run(
         raise RequestError(
             f"--name: expected letters, digits, _, - and ., got '{name}'. "
             "Choose another name."
+        )
+    if not reason.isprintable():
+        raise RequestError(
+            "--reason: expected one line of text, got a character that is not printed. "
+            "Write it on one line."
         )
     run = find_run(store, study, _latest(store, study) if number is None else number)
     earlier = store.index().pins.get(name)
