@@ -84,3 +84,28 @@ def test_among_threads_each_key_is_claimed_once():
         thread.join()
     assert sorted(key for key, _ in got) == sorted(keys)
     assert Claims(commits).held() == dict(got)
+
+
+class Holey(MemoryCommits):
+    """A listing that leaves out what its folder has got meanwhile."""
+
+    def after(self, number):
+        return [one for one in super().after(number) if one != 1]
+
+
+def test_a_claim_that_a_listing_leaves_out_still_holds():
+    commits = Holey()
+    assert Claims(commits).take(1, ["k"], lambda _: False) == ["k"]
+    other = Claims(commits)
+    assert other.take(2, ["k"], lambda _: False) == []
+    assert other.take(2, ["m", "k"], lambda _: False) == ["m"]
+
+
+def test_what_is_done_is_given_up_with_the_next_claim():
+    commits = MemoryCommits()
+    first, other = Claims(commits), Claims(commits)
+    first.take(1, ["a", "b"], lambda _: False)
+    first.take(1, ["c"], lambda _: False, done=["a"])
+    assert other.take(2, ["a", "b", "c"], lambda _: False) == ["a"]
+    first.release(1, ["b", "c"])
+    assert other.take(2, ["b", "c"], lambda _: False) == ["b", "c"]

@@ -311,3 +311,36 @@ def test_any_receipts_survive_the_log_with_their_types(receipts):
 
 def sorted_(mapping):
     return sorted(mapping.items())
+
+
+class Holey(MemoryCommits):
+    """Lists names as a growing folder may: one is left out, the next is there."""
+
+    hidden: frozenset[int] = frozenset()
+
+    def after(self, number):
+        return [one for one in super().after(number) if one not in self.hidden]
+
+
+@pytest.mark.parametrize("hidden", [{1}, {2}, {1, 2}, {3}, {2, 3}])
+def test_an_entry_that_a_listing_leaves_out_is_read_by_its_name(hidden, caplog):
+    commits = Holey()
+    writer, reader = Log(commits, "here"), Log(commits, "here")
+    for number in range(3):
+        writer.commit(receipts_of(f"k{number}"))
+    commits.hidden = frozenset(hidden)
+    reader.append(lambda _: {"type": "retired", "keys": ["x"], "reason": "y"})
+    assert reader.index().void == []
+    assert set(reader.index().receipts) == {"k0", "k1", "k2"}
+    assert not caplog.records
+
+
+def test_runs_are_numbered_within_their_study_however_many_there_are():
+    log = Log(MemoryCommits(), "here")
+    begun = {"started": "", "document": {}, "environment": {}, "options": {}}
+    for number in range(6):
+        study = ("a", "b")[number % 2]
+        log.append(lambda _, s=study: {"type": "run-begun", "study": s, **begun})
+    assert [(run.study, run.number) for run in log.index().runs] == [
+        ("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3),
+    ]  # fmt: skip

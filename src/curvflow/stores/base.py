@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.receipts import (
     CodeRecord,
@@ -41,6 +42,8 @@ class Index:
         pins: runs whose results collection leaves alone, by name.
         void: numbers of torn or lost entries.
         events: numbers and entries of what is neither receipts nor a run, in order.
+        places: where in `runs` a run is, by the number it began at.
+        counts: how many runs each study has had.
     """
 
     number: int = 0
@@ -54,6 +57,8 @@ class Index:
     pins: dict[str, Pin] = field(default_factory=dict)
     void: list[int] = field(default_factory=list)
     events: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def copy(self) -> Index:
         """Return an index that later commits leave as it is."""
@@ -69,6 +74,8 @@ class Index:
             dict(self.pins),
             list(self.void),
             list(self.events),
+            dict(self.places),
+            Counter(self.counts),
         )
 
 
@@ -193,13 +200,17 @@ class Store(ABC):
         Raises:
             CorruptPayloadError: the result is unreadable; the next run computes it
                 again.
+            RemovedPayloadError: collection has removed it; nothing is struck off.
         """
         try:
             return self.read(receipt, parts)
         except CorruptPayloadError as error:
-            live = self.index().receipts.get(receipt.key, receipt)
+            index = self.index()
+            live = index.receipts.get(receipt.key, receipt)
             if live.payload != receipt.payload and live.digest == receipt.digest:
-                return self.read(live, parts)  # the same result, computed again since
+                return self.fetch(live, parts)  # the same result, computed again since
+            if receipt.payload in index.evicted:
+                raise RemovedPayloadError(receipt.stage) from error
             with suppress(StoreError):  # a store that cannot be written stays as it is
                 self.retire(self.sharing(receipt), str(error), payload=receipt.payload)
             raise CorruptPayloadError(

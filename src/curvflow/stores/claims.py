@@ -8,6 +8,7 @@ needed after the runs have ended, and a claim that is lost costs a computation t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from curvflow.errors import StoreError
@@ -15,6 +16,10 @@ from curvflow.stores.commits import Commits
 from curvflow.stores.entries import TornEntryError, decode, encode
 
 Gone = Callable[[int], bool]
+
+# Attempts at an entry, and seconds to wait where a taken number is not to be seen.
+PATIENCE = 200
+LISTED_AFTER = 0.05
 
 
 class Claims:
@@ -29,28 +34,35 @@ class Claims:
         self._commits, self._number = commits, 0
         self._holder: dict[str, int] = {}
 
-    def take(self, run: int, keys: Sequence[str], gone: Gone) -> list[str]:
+    def take(
+        self, run: int, keys: Sequence[str], gone: Gone, *, done: Sequence[str] = ()
+    ) -> list[str]:
         """Claim those keys that no other run is at work on.
 
         Args:
             run: who asks.
             keys: action keys.
             gone: whether a run has ended or shows no sign of life.
+            done: keys that the run has claimed before and gives up with this.
 
         Returns:
-            The keys that are ours now, in order.
+            The keys that are ours now, in order; if there are none, nothing is given
+            up either.
         """
-        while True:
+        for _ in range(PATIENCE):
             self._refresh()
             others = {self._holder[key] for key in keys if key in self._holder}
             busy = {other for other in others - {run} if not gone(other)}
             ours = [key for key in keys if self._holder.get(key) not in busy]
-            if not ours or self._append("claimed", run, ours):
+            if not ours or self._append(run, ours, done):
                 return ours
+        return ours  # the log is slow to show itself; computing twice does no harm
 
     def release(self, run: int, keys: Sequence[str]) -> None:
-        """Give up keys that are not done, having failed, say."""
-        while not self._append("released", run, keys):
+        """Give up keys: they are done, or have failed."""
+        for _ in range(PATIENCE):
+            if self._append(run, (), keys):
+                return
             self._refresh()
 
     def held(self) -> dict[str, int]:
@@ -71,20 +83,33 @@ class Claims:
             )
             self._holder.clear()
 
-    def _append(self, kind: str, run: int, keys: Sequence[str]) -> bool:
+    def _append(self, run: int, keys: Sequence[str], done: Sequence[str]) -> bool:
         number = self._number + 1
-        entry = {"type": kind, "run": run, "keys": list(keys)}
-        return self._commits.create(number, encode(number, entry))
+        entry = {"type": "claimed", "run": run, "keys": list(keys), "done": list(done)}
+        if self._commits.create(number, encode(number, entry)):
+            return True
+        if self._commits.read(number) is None:
+            time.sleep(LISTED_AFTER)  # taken, and not to be seen yet
+        return False
 
     def _refresh(self) -> None:
-        for number in self._commits.after(self._number):
-            self._number = number
-            try:
-                entry = decode(number, self._commits.read(number))
-            except (TornEntryError, StoreError):
-                continue  # power was lost, or another run has swept
-            for key in entry["keys"]:
-                if entry["type"] == "claimed":
-                    self._holder[key] = entry["run"]
-                elif self._holder.get(key) == entry["run"]:
-                    del self._holder[key]
+        listed = self._commits.after(self._number)
+        # Names may be listed late, so each is asked for; what is swept is not there.
+        first = self._number + 1 if self._number else min(listed, default=1)
+        last = max(listed, default=self._number)
+        while first <= last or self._commits.read(first) is not None:
+            self._fold(first)
+            first += 1
+
+    def _fold(self, number: int) -> None:
+        self._number = number
+        try:
+            data = self._commits.read(number)
+            entry = {} if data is None else decode(number, data)
+        except (TornEntryError, StoreError):
+            return  # power was lost, or the file system is in trouble
+        for key in entry.get("keys", ()):
+            self._holder[key] = entry["run"]
+        for key in entry.get("done", ()):
+            if self._holder.get(key) == entry["run"]:
+                del self._holder[key]

@@ -23,8 +23,8 @@ class Commits(Protocol):
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
 
-    def read(self, number: int) -> bytes:
-        """Return one entry."""
+    def read(self, number: int) -> bytes | None:
+        """Return one entry, asked for by its name; None if it is not there."""
 
     def time(self, number: int) -> float:
         """Return when an entry was written, by the clock of where it lies."""
@@ -58,9 +58,9 @@ class MemoryCommits:
         """Return the numbers above `number` that are taken, ascending."""
         return sorted(taken for taken in list(self._entries) if taken > number)
 
-    def read(self, number: int) -> bytes:
-        """Return one entry."""
-        return self._entries[number]
+    def read(self, number: int) -> bytes | None:
+        """Return one entry, None if it is not there."""
+        return self._entries.get(number)
 
     def time(self, number: int) -> float:
         """Return when an entry was written."""
@@ -134,14 +134,16 @@ class LocalCommits:
             if name >= first and name.endswith(".json") and name[:-5].isdigit()
         )
 
-    def read(self, number: int) -> bytes:
-        """Return one entry."""
+    def read(self, number: int) -> bytes | None:
+        """Return one entry, None if it is not there."""
         path = self._path(number)
         with explained(path):
             try:
                 return path.read_bytes()
             except IsADirectoryError:
                 return (path / "entry.json").read_bytes()
+            except FileNotFoundError:
+                return None
 
     def time(self, number: int) -> float:
         """Return when an entry was written, by the clock of where it lies."""

@@ -23,9 +23,7 @@ TYPES = (
     "pinned",
     "unpinned",
     "void",
-    # In the log of claims:
-    "claimed",
-    "released",
+    "claimed",  # in the log of claims
 )
 
 Entry = Mapping[str, Any]

@@ -40,6 +40,8 @@ EVENTS = ("retired", "settled", "evicted", "pinned", "unpinned")
 
 # A taken number that stays unseen means a network file system's cache; 0.05 s each.
 PATIENCE = 200
+# Times to ask again for an entry that is missing before one that is there.
+LATE = 4
 
 _logger = logging.getLogger("curvflow")
 # Void entries told of, by store: a process that opens it again need not say so twice.
@@ -74,7 +76,7 @@ class Log:
         self._refresh()
         if as_of is not None and as_of < self._index.number:
             past = Index()
-            self._read_into(past, range(1, as_of + 1))
+            self._read_into(past, as_of)
             return past
         return self._index.copy()
 
@@ -142,7 +144,8 @@ class Log:
             if self._commits.create(number, encode(number, entry)):
                 self._refresh()
                 return number
-            self._refresh()
+            # Names may be listed late; asked for by name the entry may be there.
+            self._refresh(number if self._read(number) else 0)
             if self._index.number < number:
                 unseen += 1
                 self._wait(number, unseen)
@@ -157,12 +160,7 @@ class Log:
             StoreError: the log cannot be read.
         """
         self._refresh()
-        there = set(self._commits.after(0))
-        return [
-            number
-            for number in self._index.void
-            if number not in there or self._read(number) is None
-        ]
+        return [number for number in self._index.void if self._read(number) is None]
 
     def bury(self, numbers: Iterable[int]) -> None:
         """Put word that they are void in the place of torn or lost entries.
@@ -187,21 +185,17 @@ class Log:
             )
         time.sleep(0.05)
 
-    def _refresh(self) -> None:
-        numbers = self._commits.after(self._index.number)
-        if numbers:
-            self._read_into(
-                self._index, range(self._index.number + 1, numbers[-1] + 1), numbers
-            )
+    def _refresh(self, known: int = 0) -> None:
+        """Read to the end of what is listed, or to a number known to be there."""
+        last = max([known, *self._commits.after(self._index.number)])
+        self._read_into(self._index, last)
 
-    def _read_into(
-        self, index: Index, wanted: range, listed: Sequence[int] | None = None
-    ) -> None:
-        listed = self._commits.after(wanted.start - 1) if listed is None else listed
-        there = set(listed)
+    def _read_into(self, index: Index, last: int) -> None:
+        # A folder that grows while it is listed may lack a name and have the next, so
+        # every entry is asked for by its name, and more than once.
         with without_collection():
-            for number in wanted:
-                entry = self._read(number) if number in there else None
+            for number in range(index.number + 1, last + 1):
+                entry = self._read(number) or self._read_late(number)
                 if entry is None:
                     index.void.append(number)
                     self._report(number)
@@ -213,9 +207,18 @@ class Log:
 
     def _read(self, number: int) -> Entry | None:
         try:
-            return decode(number, self._commits.read(number))
+            data = self._commits.read(number)
+            return None if data is None else decode(number, data)
         except TornEntryError:
             return None
+
+    def _read_late(self, number: int) -> Entry | None:
+        """Ask again for an entry that has a successor and is not there."""
+        for _ in range(LATE):
+            if self._commits.read(number) is not None:
+                break
+            time.sleep(0.05)
+        return self._read(number)
 
     def _report(self, number: int) -> None:
         told = _told[self._location]
@@ -322,9 +325,10 @@ def _fold_void(index: Index, number: int, _: Entry) -> None:
 
 def _fold_begun(index: Index, number: int, entry: Entry) -> None:
     study = entry["study"]
+    index.places[number] = len(index.runs)
     index.runs.append(
         RunRecord(
-            number=1 + sum(run.study == study for run in index.runs),
+            number=index.counts[study] + 1,
             study=study,
             begun=number,
             started=entry["started"],
@@ -333,19 +337,20 @@ def _fold_begun(index: Index, number: int, entry: Entry) -> None:
             options=entry["options"],
         )
     )
+    index.counts[study] += 1
 
 
 def _fold_ended(index: Index, number: int, entry: Entry) -> None:
-    for place, run in enumerate(index.runs):
-        if run.begun == entry["begun"]:
-            index.runs[place] = replace(
-                run,
-                ended=number,
-                seconds=entry["seconds"],
-                counts=entry["counts"],
-                failures=entry["failures"],
-                tables=entry["tables"],
-            )
+    place = index.places.get(entry["begun"])
+    if place is not None:
+        index.runs[place] = replace(
+            index.runs[place],
+            ended=number,
+            seconds=entry["seconds"],
+            counts=entry["counts"],
+            failures=entry["failures"],
+            tables=entry["tables"],
+        )
 
 
 FOLDS: Mapping[str, Callable[[Index, int, Entry], None]] = {

@@ -44,30 +44,24 @@ class ObjectCommits:
         self._ahead.clear()
         return list(self._listed)
 
-    def read(self, number: int) -> bytes:
+    def read(self, number: int) -> bytes | None:
         """Return one entry; those listed after it are fetched along with it.
 
         Args:
             number: its number.
 
         Returns:
-            The entry.
+            The entry; None if it is not there.
 
         Raises:
-            StoreError: it is not there, or the server does not answer.
+            StoreError: the server does not answer.
         """
         if number not in self._ahead:
             later = [one for one in self._listed if one > number]
             wanted = [number, *later[: AHEAD - 1]]
             found = self._bucket.get_all([self._path(one) for one in wanted])
             self._ahead = dict(zip(wanted, found, strict=True))
-        data = self._ahead.pop(number)
-        if data is None:
-            raise StoreError(
-                f"{self._bucket.location}/{self._path(number)}: expected an entry of "
-                "the log, got none. Run it again; if it stays away, verify the store."
-            )
-        return data
+        return self._ahead.pop(number)
 
     def time(self, number: int) -> float:
         """Return when an entry was written, by the server's clock."""
