@@ -31,7 +31,9 @@ def find_earlier(
     stale = [node for node in nodes if node.state == "stale" and not node.revive]
     if not stale or (continues := stale[0].kind.continues) is None:
         return
-    candidates = _by_shape(stale[0].kind, continues, index.receipts.values())
+    # What collection has removed may still lie in the trash; nobody vouches for it.
+    kept = (r for r in index.receipts.values() if r.payload not in index.evicted)
+    candidates = _by_shape(stale[0].kind, continues, kept)
     accepted = Accepted(index, codes)
     found = {
         id(node): earlier

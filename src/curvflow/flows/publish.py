@@ -45,6 +45,11 @@ class Publisher:
         live = self._store.commit(receipts)
         self.note("committed", stage, [receipt.key for receipt in live])
         self._tally.executed[stage] += len(live)
+        before = {one.key: twins[one.key][0].receipt for one in live}
+        self._tally.revived[stage] += sum(
+            (old := before[one.key]) is not None and old.digest == one.digest
+            for one in live
+        )
         self.adopt(stage, live, twins)
 
     def adopt(self, stage: str, live: Sequence[Receipt], twins: Twins) -> None:
@@ -77,6 +82,12 @@ class Publisher:
             self._recorded.add(code.fingerprint)
             self._store.record_codes({code.fingerprint: self._codes.record(node)})
         return code.fingerprint
+
+    def rely_on(self, nodes: Sequence[Node]) -> None:
+        """Write down payloads that the plan did not name, for collection to leave."""
+        names = {node.receipt.payload for node in nodes if node.receipt}
+        if payloads := sorted(name for name in names if name):
+            self._store.note(self._run, {"event": "plan", "payloads": payloads})
 
     def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
         """Write a line in the run's journal."""

@@ -63,6 +63,7 @@ class Work:
         self._watch = Watch(store, silence=options.silence)
         self._struck: set[str] = set()
         self._busy: dict[str, str] = {}  # stage, by action key
+        self._finished: list[str] = []  # claimed, done, and not given up yet
         self._waiting = Waiting(store, observer.tell)
         self._moved = False
         self._tally = tally
@@ -79,13 +80,16 @@ class Work:
             Stopped: the run was asked to end.
         """
         self._strike_lost()
-        pause = LOOK_AFTER
+        pause, before = LOOK_AFTER, 0
         with stopping(self._stop):
             while not self._swept(machine) or self._busy:
                 if self._busy:  # nothing else is left, so follow the runs that have it
+                    self._give_up_claims()
                     self._waiting.on(self._busy)
+                    is_moving = len(self._busy) != before
+                    pause = LOOK_AFTER if is_moving else min(2 * pause, LOOK_AT_LAST)
+                    before = len(self._busy)
                     self._stop.sleep(pause)
-                    pause = min(2 * pause, LOOK_AT_LAST)
         self._store.claims.sweep(
             lambda run: run == self._run.begun or self._watch.is_gone(run)
         )
@@ -109,23 +113,33 @@ class Work:
         for node in self._plan.graph:
             if node.state == "stale" and node.receipt is not None and not node.revive:
                 lost[node.receipt.payload].append(node.receipt.key)
-        for payload, keys in lost.items():
-            self._strike(list(dict.fromkeys(keys)), payload, "payload lost")
+        if lost:
+            self._strike(lost, "payload lost")
 
     def _lost(self, error: LostInputError) -> None:
         payload = error.receipt.payload
-        if payload in self._store.index().evicted and payload is not None:
-            self._plan.removed.add(payload)
-            demand(self._plan.graph, self._plan.removed)
-            return
-        self._strike(self._store.sharing(error.receipt), payload, str(error))
+        if payload is None or payload not in self._store.index().evicted:
+            keys = self._store.sharing(error.receipt)
+            return self._strike({payload: keys}, str(error))
+        is_new = payload not in self._plan.removed
+        self._plan.removed.add(payload)
+        demand(self._plan.graph, self._plan.removed)
+        # It is computed again by this run, or by the one that has claimed it.
+        if not is_new and not any(
+            node.state == "stale" and node.receipt and node.receipt.payload == payload
+            for node in self._plan.graph
+        ):
+            raise StoreError(f"{self._store.location}: {error}") from error
+        return None
 
-    def _strike(self, keys: Sequence[str], payload: str | None, reason: str) -> None:
-        """Strike results off the log, so that they are computed again."""
-        if again := self._struck.intersection(keys):
+    def _strike(self, lost: Mapping[str | None, Sequence[str]], reason: str) -> None:
+        """Strike results off the log, payload by payload, to compute them again."""
+        keys = {key for some in lost.values() for key in some}
+        if again := self._struck & keys:
             raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
-        self._struck.update(keys)
-        self._store.retire(keys, reason, payload=payload)
+        self._struck |= keys
+        for payload, some in lost.items():
+            self._store.retire(list(dict.fromkeys(some)), reason, payload=payload)
         self._observer.warn(
             f"{reason.rstrip('.')}; computing {len(keys)} results again"
         )
@@ -144,7 +158,9 @@ class Work:
         open_nodes = [node for node in nodes if node.state != "cached"]
         index = self._store.index()
         compare(open_nodes, index)
-        self._tally.done[nodes[0].stage] += sum(n.state == "cached" for n in open_nodes)
+        found = [node for node in open_nodes if node.state == "cached"]
+        self._tally.done[nodes[0].stage] += len(found)
+        self._publisher.rely_on(found)
         self._pass_on_divergence(nodes)
         find_earlier(open_nodes, index, self._plan.codes, self._store)
         for group in groups(nodes):
@@ -195,7 +211,10 @@ class Work:
         self._stop.check()
         keys = [node.key for node in tile if node.key]
         claims = self._store.claims
-        ours = set(claims.take(self._run.begun, keys, self._watch.is_gone))
+        begun, gone = self._run.begun, self._watch.is_gone
+        ours = set(claims.take(begun, keys, gone, done=self._finished))
+        if ours:
+            self._finished.clear()
         self._busy |= dict.fromkeys(set(keys) - ours, tile[0].stage)
         done = self._store.live(ours)
         self._publisher.adopt(tile[0].stage, list(done.values()), twins)
@@ -219,13 +238,21 @@ class Work:
                 failed.append(node.key)
         self._publisher.publish(stage, done, twins)
         self._partials.clear()
+        self._finished += [receipt.key for receipt in done]
         if failed:
             self._publisher.note("failed", stage, failed)
-            self._store.claims.release(self._run.begun, failed)
+            self._finished += failed
+            self._give_up_claims()
         self._tell(stage)
         if failed or not tile[0].kind.vectorised:
             return len(tile)
         return max(receipt.width for receipt in done)
+
+    def _give_up_claims(self) -> None:
+        """Say what is done or has failed, so that nobody waits for it."""
+        if self._finished:
+            self._store.claims.release(self._run.begun, self._finished)
+            self._finished.clear()
 
     def _computed(self, tile: Sequence[Node], machine: Machine) -> Sequence[Report]:
         try:
@@ -261,10 +288,13 @@ class Work:
         whole = list({node.key: node for node in together}.values())
         if len(whole) > len(tile):
             tile, reports = whole, self._computed(whole, machine)
-        changed = [n.key for n, r in zip(tile, reports, strict=True) if _differs(n, r)]
-        if keys := [key for key in changed if key]:
-            reason = "computed again after collection, it came out different"
-            self._store.retire(keys, reason)
+        changed = defaultdict(list)
+        for node, report in zip(tile, reports, strict=True):
+            if node.receipt is not None and node.key and _differs(node, report):
+                changed[node.receipt.payload].append(node.key)
+        reason = "computed again after collection, it came out different"
+        for payload, keys in changed.items():
+            self._store.retire(keys, reason, payload=payload)
             self._observer.warn(f"{reason}: {len(keys)} results of {tile[0].stage}")
             self._moved = True
         return tile, reports

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from curvflow.flows.alive import SILENCE, Watch, process
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.receipts import Pin, Receipt, RunRecord
 from curvflow.stores.base import Index, Store
 
 
@@ -19,7 +19,7 @@ class Roots:
     Attributes:
         live: runs that are at work, or may be.
         working: payloads that these take or have made.
-        pinned: payloads of pinned runs.
+        pins: payloads of pinned runs, by the name of the pin.
         kept: payloads of the latest runs of each study.
         since: when the first of the live runs began, by the store's clock.
         unknown: a live run that has not said yet what it takes.
@@ -27,10 +27,15 @@ class Roots:
 
     live: Sequence[RunRecord]
     working: frozenset[str]
-    pinned: frozenset[str]
+    pins: Mapping[str, frozenset[str]]
     kept: frozenset[str]
     since: float = math.inf
     unknown: RunRecord | None = None
+
+    @property
+    def pinned(self) -> frozenset[str]:
+        """Payloads of pinned runs."""
+        return frozenset[str]().union(*self.pins.values())
 
 
 def find_roots(store: Store, index: Index, *, keep_runs: int, grace: float) -> Roots:
@@ -50,18 +55,22 @@ def find_roots(store: Store, index: Index, *, keep_runs: int, grace: float) -> R
     first = min((run.begun for run in live), default=index.number + 1)
     made = [r for (number, _), r in index.rows.items() if number > first]
     kept = list(_kept(index, {run.begun for run in live}, keep_runs))
-    pins = {pin.begun for pin in index.pins.values()}
     unfinished = [run for run in kept if run.ended is None]
     return Roots(
         live,
         _payloads(index, made).union(*(plan or () for plan in plans.values())),
-        _payloads(index, _results(index, [r for r in index.runs if r.begun in pins])),
+        {pin.name: _pinned(index, pin) for pin in index.pins.values()},
         _payloads(index, _results(index, kept)).union(
             *(_planned(store, run) or () for run in unfinished)
         ),
         min((store.room.committed(run.begun) for run in live), default=math.inf),
         next((run for run in live if plans[run.begun] is None), None),
     )
+
+
+def _pinned(index: Index, pin: Pin) -> frozenset[str]:
+    runs = [run for run in index.runs if run.begun == pin.begun]
+    return _payloads(index, _results(index, runs))
 
 
 def live_runs(store: Store, index: Index, *, grace: float) -> list[RunRecord]:
@@ -93,8 +102,8 @@ def live_runs(store: Store, index: Index, *, grace: float) -> list[RunRecord]:
 
 
 def _planned(store: Store, run: RunRecord) -> Sequence[str] | None:
-    notes = (note for note in store.notes(run) if note.get("event") == "plan")
-    return next((note["payloads"] for note in notes), None)
+    plans = [n["payloads"] for n in store.notes(run) if n.get("event") == "plan"]
+    return [payload for some in plans for payload in some] if plans else None
 
 
 def _kept(index: Index, live: set[int], keep_runs: int) -> Iterator[RunRecord]:
