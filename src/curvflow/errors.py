@@ -8,6 +8,7 @@ CurvflowError
 ├── InputError                a stage was handed data it cannot use
 ├── StoreError                the store cannot be read or written
 │   ├── CorruptPayloadError   a payload is missing, torn or foreign: a miss
+│   ├── RemovedPayloadError   collection has removed a payload; its results stand
 │   └── StoreFormatError      written by a newer curvflow, or not a store
 └── NotEncodableError         a value has no canonical form
 
@@ -50,6 +51,21 @@ class StoreError(CurvflowError):
 
 class CorruptPayloadError(StoreError):
     """A payload is missing, torn or foreign; its nodes count as not computed."""
+
+
+class RemovedPayloadError(StoreError):
+    """Collection has removed the arrays of results, which stand nevertheless."""
+
+    def __init__(self, stage: str) -> None:
+        """Say how they come back.
+
+        Args:
+            stage: of the results.
+        """
+        super().__init__(
+            f"{stage}: expected the arrays of its results, got none: collection has "
+            f"removed them. Run the study with --revive {stage} to compute them again."
+        )
 
 
 class StoreFormatError(StoreError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curvflow.errors import UnknownNameError, nearest
+from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
 from curvflow.flows.outputs import view_records
 from curvflow.flows.views import View, told
 from curvflow.schemas.nodes import Label
@@ -27,6 +27,8 @@ class Results(Mapping[str, "Dataset"]):
         study: name of the study.
         run: the run that left them; None for the study as it stands.
         files: tables and figures that the run wrote out.
+        revived: per stage the number of results that the run computed again after
+            collection, their digests being equal; 0 if that was asked for in vain.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Results(Mapping[str, "Dataset"]):
         store: Store,
         run: RunRecord | None = None,
         files: Sequence[Path] = (),
+        revived: Mapping[str, int] | None = None,
     ) -> None:
         """Bind views to the store that holds their arrays.
 
@@ -45,8 +48,10 @@ class Results(Mapping[str, "Dataset"]):
             store: holds the arrays.
             run: the run that left them.
             files: tables and figures written out.
+            revived: number of results computed again after collection, per stage.
         """
         self.study, self.run, self.files = study, run, list(files)
+        self.revived = dict(revived or {})
         self._views, self._store = views, store
 
     def __getitem__(self, stage: str) -> Dataset:
@@ -60,11 +65,14 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: the study has no such stage.
+            RemovedPayloadError: collection has removed arrays of the stage.
         """
         # Loaded here because a run without news saves the half second of xarray.
         from curvflow.stores.labelled import labelled
 
         view = self.view(stage)
+        if view.counts()["removed"]:
+            raise RemovedPayloadError(stage)
         coords = {
             dim: _labels(view, position) for position, dim in enumerate(view.dims)
         }
@@ -129,6 +137,7 @@ class Results(Mapping[str, "Dataset"]):
         Raises:
             UnknownNameError: there is no such stage, dimension, label or variable.
             CorruptPayloadError: a result cannot be read.
+            RemovedPayloadError: collection has removed a result meanwhile.
         """
         view = self.view(stage).where(where or {})
         self.check_variables(stage, variables)

@@ -14,6 +14,7 @@ from typing import Any
 
 from curvflow.flows.alive import beating
 from curvflow.flows.code.drift import find_drifts
+from curvflow.flows.code.imported import bring_in
 from curvflow.flows.code.settle import Answer, refuse, settle
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
@@ -38,10 +39,13 @@ class RunReport:
     Attributes:
         record: as the store keeps it.
         plan: the nodes, each with what became of it.
+        revived: per stage the number of results that were computed again after
+            collection, their digests being equal; 0 if that was asked for in vain.
     """
 
     record: RunRecord
     plan: Plan
+    revived: Mapping[str, int]
 
 
 def run_json(record: RunRecord) -> dict[str, Any]:
@@ -89,9 +93,7 @@ def run_study(
     plan = _planned(study, store, files, revive, answer, options, observer)
     computing = None
     if any(node.state != "cached" for node in plan.graph):
-        # Modules are imported by now, and may be edited while the run is at work.
-        plan.codes.read(plan.graph)
-        computing = _machine(options)
+        computing = _ready(plan, options)
     run = store.begin_run(
         study.name,
         document=study.document,
@@ -110,21 +112,30 @@ def run_study(
                 _tell_of_other_code(plan, store, observer)
     finally:
         observer.end()
-    return _ended(plan, run, store, tally, time.perf_counter() - started)
+    record = _ended(plan, run, store, tally, time.perf_counter() - started)
+    return RunReport(record, plan, _revived(plan, revive, tally))
 
 
 def _ended(
     plan: Plan, run: RunRecord, store: Store, tally: Tally, seconds: float
-) -> RunReport:
+) -> RunRecord:
     failures = tally.failure_records()
-    record = store.end_run(
+    return store.end_run(
         run,
         seconds=seconds,
         counts=_counts(plan, tally, failures),
         failures=failures,
         tables=run_tables(plan_views(plan, failures), store.index()),
     )
-    return RunReport(record, plan)
+
+
+def _revived(plan: Plan, asked: Collection[str], tally: Tally) -> dict[str, int]:
+    in_vain = [
+        stage
+        for stage in asked
+        if not any(node.revive for node in plan.graph.nodes[stage])
+    ]
+    return dict.fromkeys(in_vain, 0) | +tally.revived
 
 
 def _planned(
@@ -140,7 +151,7 @@ def _planned(
     plan = make_plan(study, store, files, revive=revive)
     if plan.drifts or answer is not None:
         said = answer or Answer()
-        tell, machine = observer.tell, partial(_machine, options)
+        tell, machine = observer.tell, partial(_ready, plan, options)
         if settle(plan, said, store=store, files=files, machine=machine, tell=tell):
             plan = make_plan(study, store, files, revive=revive)
             refuse(plan.drifts)
@@ -161,11 +172,17 @@ def _tell_of_other_code(plan: Plan, store: Store, observer: Observer) -> None:
         )
 
 
-def _machine(options: RunOptions) -> tuple[Machine, AbstractContextManager[None]]:
+def _ready(
+    plan: Plan, options: RunOptions
+) -> tuple[Machine, AbstractContextManager[None]]:
     # Loaded here because a run without news saves the second that torch takes.
     from curvflow.tasks.machine import machine_for, threads
 
-    return machine_for(options.device), threads(options.num_threads)
+    machine = machine_for(options.device, options.num_threads)
+    # From here on files may be edited: modules are imported, and their code is told.
+    plan.codes.read(plan.graph)
+    bring_in(plan.codes, needed(plan.graph))
+    return machine, threads(options.num_threads)
 
 
 def payloads(plan: Plan) -> list[str]:

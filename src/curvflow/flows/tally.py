@@ -14,6 +14,7 @@ class Tally:
 
     Attributes:
         executed: nodes computed, per stage.
+        revived: of these, results that collection had removed, the same again.
         done: nodes with a result, per stage.
         failures: error and traceback by action key.
     """
@@ -26,6 +27,7 @@ class Tally:
         """
         self._graph = graph
         self.executed: Counter[str] = Counter()
+        self.revived: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.failures: dict[str, Failed] = {}
         self.recount()

@@ -238,7 +238,12 @@ class Store(ABC):
 
     @abstractmethod
     def retire(
-        self, keys: Sequence[str], reason: str, *, payload: str | None = None
+        self,
+        keys: Sequence[str],
+        reason: str,
+        *,
+        payload: str | None = None,
+        upto: int | None = None,
     ) -> None:
         """Append an entry that these keys' receipts no longer stand.
 
@@ -247,6 +252,8 @@ class Store(ABC):
             reason: what is wrong with the results.
             payload: only receipts of this payload are meant, so that a result that
                 somebody has computed again meanwhile stays.
+            upto: only receipts of entries up to this number are meant, so that this
+                holds even if it came out the same.
         """
 
     @abstractmethod
