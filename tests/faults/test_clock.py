@@ -174,3 +174,13 @@ def test_what_another_machine_claimed_is_waited_for_until_it_is_silent(
     report = run(o.store)
     assert report.record.status == "done"
     assert looks[:4] == [first.begun] * 4
+
+
+def test_a_sign_of_another_machine_may_come_back_while_it_is_watched(
+    store, monkeypatch
+):
+    record, beats = begin(store), iter([{}, {1: {"count": 0}}])
+    monkeypatch.setattr(alive, "SILENCE", 1.0)
+    monkeypatch.setattr(alive.time, "sleep", lambda _: None)
+    monkeypatch.setattr(store, "beats", lambda: next(beats))
+    assert alive._moving(store, [record.begun]) == {record.begun}

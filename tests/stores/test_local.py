@@ -240,3 +240,15 @@ def test_reading_is_silent(tmp_path, caplog):
     publish(open_store(tmp_path, create=True), arrays_of(), ["a"])
     open_store(tmp_path, create=False).index()
     assert caplog.records == []
+
+
+def test_what_is_no_sign_of_life_is_left_out(tmp_path):
+    store = open_store(tmp_path, create=True)
+    run = begin(store)
+    (tmp_path / "runs" / "x.beat").write_text('{"count": 1}')
+    (tmp_path / "runs" / "0000000009.beat").write_text('{"other": 1}')
+    (tmp_path / "runs" / "0000000008.beat").mkdir()
+    assert store.beats() == {}
+    sign = {"count": 1, "pid": 1, "host": "here"}
+    store.beat(run, sign)
+    assert store.beats() == {run.begun: sign}

@@ -314,3 +314,13 @@ def test_two_processes_commit_each_key_once(store):
     keys = [receipt.key for receipt in index.rows.values()]
     assert len(keys) == len(set(keys))
     assert len({receipt.digest for receipt in index.receipts.values()}) == 2
+
+
+def test_what_is_no_sign_of_life_is_left_out(store):
+    run = begin(store)
+    store._bucket.put("beats/x.beat", b'{"count": 1}')
+    store._bucket.put("beats/0000000009.beat", b'{"other": 1}')
+    assert store.beats() == {}
+    sign = {"count": 1, "pid": 1, "host": "here"}
+    store.beat(run, sign)
+    assert store.beats() == {run.begun: sign}

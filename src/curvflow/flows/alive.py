@@ -61,7 +61,7 @@ class Watch:
         sign = self._store.beats().get(begun)
         if sign is None or process(sign) == "ended":
             return True
-        now, count = self._clock(), int(sign["count"])
+        now, count = self._clock(), sign["count"]
         last, since = self._seen.get(begun, (None, now))
         if last != count:
             self._seen[begun] = count, now
@@ -164,7 +164,9 @@ def _moving(store: Store, runs: Collection[int]) -> set[int]:
     while not moved.issuperset(runs) and time.monotonic() < until:
         time.sleep(0.5)
         now = store.beats()
-        moved = {run for run in runs if run in now and now[run]["count"] != before[run]}
+        moved = {
+            run for run in runs if run in now and now[run]["count"] != before.get(run)
+        }
     return moved
 
 
@@ -175,8 +177,8 @@ def process(sign: Mapping[str, Any]) -> Process:
     here = _identity()
     if here["boot"] is None or sign.get("boot") != here["boot"]:
         return "elsewhere"
-    state, started = _state(int(sign["pid"]))
-    if started is None or started != sign["started"] or state in "ZX":
+    state, started = _state(sign["pid"])
+    if started is None or started != sign.get("started") or state in "ZX":
         return "ended"
     return "paused" if state in "Tt" else "running"
 

@@ -32,6 +32,7 @@ from curvflow.stores.local_room import LocalRoom
 from curvflow.stores.log import Log
 from curvflow.stores.packed import PackedStore
 from curvflow.stores.payloads import Payloads
+from curvflow.stores.signs import signs
 
 if TYPE_CHECKING:
     from curvflow.stores.packs import Pack
@@ -149,12 +150,12 @@ class LocalStore(PackedStore):
 
     def beats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
-        signs = {}
+        found = []
         for path in self._folder.glob("runs/*.beat"):
-            with suppress(FileNotFoundError):  # the run has ended meanwhile
-                if sign := parsed(path.read_bytes()):
-                    signs[int(path.stem)] = sign
-        return signs
+            # The run has ended meanwhile, or it is not ours.
+            with suppress(FileNotFoundError, IsADirectoryError):
+                found.append((path.name, path.read_bytes()))
+        return signs(found)
 
     def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Replace what a tile in work has so far; durable when this returns."""

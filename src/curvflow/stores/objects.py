@@ -35,6 +35,7 @@ from curvflow.stores.log import Log
 from curvflow.stores.object_commits import ObjectCommits
 from curvflow.stores.object_room import ObjectRoom
 from curvflow.stores.packed import PackedStore
+from curvflow.stores.signs import signs
 
 if TYPE_CHECKING:
     from curvflow.stores.packs import Pack
@@ -156,12 +157,7 @@ class ObjectStore(PackedStore):
     def beats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
         paths = [one.path for one in self._bucket.list("beats")]
-        found = zip(paths, self._bucket.get_all(paths), strict=True)
-        return {
-            int(_name(path)): sign
-            for path, data in found
-            if data is not None and (sign := parsed(data))
-        }
+        return signs(zip(paths, self._bucket.get_all(paths), strict=True))
 
     def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Replace what a tile in work has so far; durable when this returns."""
