@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -33,6 +34,7 @@ class Fetched:
         self._fetch, self._suffix, self._lock = fetch, suffix, RLock()
         self._packs: OrderedDict[str, Pack] = OrderedDict()
         self._made: Path | None = None
+        self._pid = 0
 
     def open(self, payload: str) -> Pack:
         """Return an opened payload, fetched if it is not at hand.
@@ -88,7 +90,15 @@ class Fetched:
             (self._folder() / f"{payload}{self._suffix}").unlink(missing_ok=True)
 
     def _folder(self) -> Path:
-        if self._made is None:
-            self._made = Path(tempfile.mkdtemp(prefix="curvflow-"))
-            finalize(self, shutil.rmtree, self._made, ignore_errors=True)
+        """Return this process's folder; a forked child makes one of its own."""
+        pid = os.getpid()
+        if self._made is None or self._pid != pid:
+            self._made, self._pid = Path(tempfile.mkdtemp(prefix="curvflow-")), pid
+            finalize(self, _remove, self._made, pid)
         return self._made
+
+
+def _remove(folder: Path, pid: int) -> None:
+    """Remove a folder, unless a forked child ends before the process that made it."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
