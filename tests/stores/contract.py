@@ -291,6 +291,20 @@ class StoreContract:
         other.retire([receipt.key], "rotten", payload=receipt.payload)
         assert store.index().receipts[receipt.key].payload == "elsewhere"
 
+    def test_retiring_up_to_a_number_spares_what_came_later(self, store, other):
+        publish(store, arrays_of(0), ["a", "b"])
+        seen = other.index().number
+        store.retire(["a"], "seen first")
+        (again,) = publish(store, arrays_of(0), ["a"])
+        other.retire(["a"], "seen late", upto=seen)
+        assert store.index().number == 3
+        other.retire(["b", "a"], "seen late", upto=seen)
+        index = store.index()
+        assert (index.number, index.receipts) == (4, {"a": again})
+        assert index.retired["b"] == "seen late"
+        other.retire(["a"], "seen now", upto=index.number)
+        assert store.index().receipts == {}
+
     def test_a_retired_key_may_be_committed_again(self, store, other):
         old = publish(store, arrays_of(0), ["a", "b"])
         other.retire(["a", "unknown"], "payload lost")
@@ -414,10 +428,11 @@ class StoreContract:
     def test_the_latest_sign_of_life_of_each_run_is_told(self, store, other):
         first, second = begin(store), begin(store)
         assert store.beats() == {}
-        store.beat(first, {"count": 0})
-        store.beat(second, {"count": 0, "host": "ö"})
-        store.beat(first, {"count": 1})
-        signs = {first.begun: {"count": 1}, second.begun: {"count": 0, "host": "ö"}}
+        sign = {"count": 0, "pid": 1, "host": "ö"}
+        store.beat(first, sign)
+        store.beat(second, sign)
+        store.beat(first, sign | {"count": 1})
+        signs = {first.begun: sign | {"count": 1}, second.begun: sign}
         assert other.beats() == signs
         store.beat(first, None)
         store.beat(first, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from curvflow.schemas.receipts import (
@@ -45,11 +46,22 @@ class LoggedStore(Store):
         return self._log.commit(receipts)
 
     def retire(
-        self, keys: Sequence[str], reason: str, *, payload: str | None = None
+        self,
+        keys: Sequence[str],
+        reason: str,
+        *,
+        payload: str | None = None,
+        upto: int | None = None,
     ) -> None:
         """Append an entry that these keys' receipts no longer stand."""
-        entry = {"type": "retired", "keys": list(keys), "reason": reason}
-        self._log.append(lambda _: entry | {"payload": payload})
+
+        def build(index: Index) -> dict[str, Any] | None:
+            later = set() if upto is None else _committed_after(upto, index)
+            meant = [key for key in keys if key not in later]
+            entry = {"type": "retired", "keys": meant, "reason": reason}
+            return entry | {"payload": payload} if meant else None
+
+        self._log.append(build)
 
     def record_codes(self, codes: Mapping[str, CodeRecord]) -> None:
         """Append an entry that says what these fingerprints stand for."""
@@ -146,3 +158,10 @@ class LoggedStore(Store):
 
     def _run(self, begun: int) -> RunRecord:
         return next(run for run in self.index().runs if run.begun == begun)
+
+
+def _committed_after(number: int, index: Index) -> set[str]:
+    """Return the keys of receipts that entries after this number hold."""
+    latest_first = reversed(index.rows.items())
+    rows = takewhile(lambda row: row[0][0] > number, latest_first)
+    return {receipt.key for _, receipt in rows}
