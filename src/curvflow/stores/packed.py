@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from curvflow.errors import CorruptPayloadError
@@ -64,3 +64,16 @@ class PackedStore(LoggedStore):
         except CorruptPayloadError:
             self._forget()
             raise
+
+    def inspect(self, payload: str, receipts: Iterable[Receipt]) -> None:
+        """Read all of a payload, as it is there now, and compare it with receipts.
+
+        Args:
+            payload: its id.
+            receipts: of results in it.
+
+        Raises:
+            CorruptPayloadError: it cannot be read, or something differs.
+        """
+        self._forget()  # what is open may have been replaced since
+        super().inspect(payload, receipts)

@@ -179,3 +179,54 @@ def test_a_damaged_payload_that_collection_gave_up_costs_no_receipt(folder, loca
     assert not path.exists()
     assert digests(local) == before
     assert executed(run(local)) == {}
+
+
+def healer(folder):
+    """Return what runs a study again once all has been read."""
+
+    def tell(read, total):
+        if read == total:
+            run(LocalStore(folder), "axes.seed=4")
+
+    return tell
+
+
+@pytest.mark.parametrize("mend", [True, False])
+@pytest.mark.parametrize("damage", [flip, lambda p: p.unlink()], ids=["flip", "lose"])
+def test_what_a_run_heals_meanwhile_is_left_alone(folder, local, mend, damage):
+    before, path = digests(local), payload_of(folder, "data")
+    sound = path.read_bytes()
+    damage(path)
+    verdict = verify(local, mend=mend, tell=healer(folder))
+    assert path.read_bytes() == sound
+    assert verdict.is_well
+    assert (verdict.lost, verdict.mended) == ([], False)
+    assert before.items() <= digests(local).items()
+    assert not (folder / "quarantine").exists()
+
+
+def test_a_result_that_was_struck_off_meanwhile_is_not_counted_as_lost(folder, local):
+    path = payload_of(folder, "fit")
+    keys = [r.key for r in local.index().receipts.values() if r.stage == "fit"]
+    flip(path)
+
+    def tell(read, total):
+        if read == total:
+            LocalStore(folder).retire(keys, "seen by another")
+
+    (fault,) = verify(local, tell=tell).faults
+    assert fault.lost == []
+    assert not path.exists()
+
+
+def test_what_collection_moves_meanwhile_is_no_fault(folder, local):
+    path = payload_of(folder, "fit")
+    name = path.name.partition(".")[0]
+    flip(path)
+
+    def tell(read, total):
+        if read == total:
+            LocalStore(folder).evict([name], "collected")
+            path.unlink()
+
+    assert verify(local, tell=tell).is_well

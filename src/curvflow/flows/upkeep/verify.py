@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from curvflow.errors import CorruptPayloadError
@@ -115,9 +115,12 @@ def verify(store: Store, *, mend: bool = True, tell: Tell | None = None) -> Verd
     by_payload = _by_payload(index)
     items = {item.payload: item for item in store.room.items("payloads")}
     named = [item for name, item in items.items() if name in by_payload]
-    faults = _missing(store, index, by_payload, items)
-    faults += _unsound(store, index, by_payload, named, tell)
-    verdict = Verdict(
+    suspects = _missing(store, index, by_payload, items)
+    suspects += _unsound(store, index, by_payload, named, tell)
+    faults = [fault for one in suspects if (fault := _settled(store, one, mend=mend))]
+    if mend:
+        store.bury(torn)
+    return Verdict(
         faults,
         torn,
         len(named),
@@ -127,9 +130,6 @@ def verify(store: Store, *, mend: bool = True, tell: Tell | None = None) -> Verd
         time.perf_counter() - started,
         mended=mend and bool(faults or torn),
     )
-    if verdict.mended:
-        _mend(store, verdict)
-    return verdict
 
 
 def _unsound(
@@ -189,13 +189,25 @@ def _count_evicted(index: Index, items: dict[str, Item]) -> int:
     return sum(receipt.payload in gone for receipt in index.receipts.values())
 
 
-def _mend(store: Store, verdict: Verdict) -> None:
+def _settled(store: Store, suspect: Fault, *, mend: bool) -> Fault | None:
+    """Look at a fault again, for a run may have healed it while the rest was read."""
+    index, name = store.index(), suspect.payload
+    receipts = [one for one in index.receipts.values() if one.payload == name]
+    problem = _problem(store, name, receipts)
+    is_evicted = name in index.evicted
+    if not problem or (is_evicted and not store.present([name])):
+        return None
+    lost = [] if is_evicted else receipts
+    fault = replace(suspect, problem=problem, lost=lost)
+    if mend:
+        _mend(store, fault, index.number)
+    return fault
+
+
+def _mend(store: Store, fault: Fault, seen: int) -> None:
     """Strike off first: a payload that goes before its results would be missing."""
-    for fault in verdict.faults:
-        if fault.lost:
-            keys = [receipt.key for receipt in fault.lost]
-            store.retire(keys, fault.problem, payload=fault.payload)
-        if fault.item is not None:
-            number = store.index().number
-            store.room.move(fault.item, aside("quarantine", number))
-    store.bury(verdict.torn)
+    if fault.lost:
+        keys = [receipt.key for receipt in fault.lost]
+        store.retire(keys, fault.problem, payload=fault.payload, upto=seen)
+    if fault.item is not None:
+        store.room.move(fault.item, aside("quarantine", store.index().number))
