@@ -16,6 +16,7 @@ from curvflow.cli.arguments import (
     opened,
     print_json,
 )
+from curvflow.cli.removed import tell_removed
 
 if TYPE_CHECKING:
     from curvflow.flows.check import Finding
@@ -38,7 +39,10 @@ def command(
     from curvflow.flows.check import check
 
     asked = opened(study, store, profile, overrides)
-    findings = check(results_of(asked, run), asked.study.expect)
+    results = results_of(asked, run)
+    findings = check(results, asked.study.expect)
+    for stage in dict.fromkeys(one.stage for one in asked.study.expect):
+        tell_removed(results, stage)
     if as_json:
         print_json([finding.as_json() for finding in findings])
     else:

@@ -15,6 +15,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
 )
+from curvflow.cli.removed import tell_removed
 
 
 def command(
@@ -39,6 +40,7 @@ def command(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
     left_out = export(results, stage, output, variables)
+    tell_removed(results, stage)
     if left_out:
         names = ", ".join(left_out)
         typer.echo(f"left out: {names}; name them with --variable", err=True)

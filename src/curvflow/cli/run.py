@@ -106,7 +106,8 @@ def command(
         print_json(run_json(results.run))
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
-        typer.echo(run_summary(results.run, results.files, totals))
+        told = run_summary(results.run, results.files, totals, results.revived)
+        typer.echo(told)
     if results.run.failures:
         raise typer.Exit(1)
 

@@ -18,12 +18,13 @@ from curvflow.cli.arguments import (
     labels,
     print_json,
 )
+from curvflow.cli.removed import tell_removed
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.results import Results
 
-STATUSES = ("ok", "diverged", "failed", "missing")
+STATUSES = ("ok", "diverged", "removed", "failed", "missing")
 STAGE = typer.Argument(help="name of the stage; all of them by default")
 
 
@@ -52,6 +53,7 @@ def command(
     if stage is None:
         _print_overview(results, as_json=as_json)
         return
+    tell_removed(results, stage, labels(where))
     rows = results.records(stage, where=labels(where), variables=variables)
     if as_json:
         print_json(rows)

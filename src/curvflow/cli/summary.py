@@ -28,11 +28,7 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     for name, stage in plan["stages"].items():
         counts = f"{stage['total']:>7}{stage['cached']:>8}{stage['stale']:>7}"
         lines.append(f"{name:<16}{stage['kind']:<24}{counts}{stage['waiting']:>7}")
-        lines += [
-            f"    {one['param']} {one['from']} -> {one['to']}: "
-            f"{one['nodes']} nodes continue from {one['from']}"
-            for one in stage["continues"]
-        ]
+        lines += map(_continued, stage["continues"])
         if stage["removed"]:
             lines.append(
                 f"    {stage['removed']} results removed, made again if needed"
@@ -48,8 +44,18 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *totals(plan)])
 
 
+def _continued(one: Mapping[str, Any]) -> str:
+    single = one["nodes"] == 1
+    told = "1 node continues" if single else f"{one['nodes']} nodes continue"
+    begin = f"{one['param'].removesuffix('s')} {one['from']}"
+    return f"    {one['param']} {one['from']} -> {one['to']}: {told} from {begin}"
+
+
 def run_summary(
-    run: RunRecord, files: Sequence[Path], totals: Mapping[str, int]
+    run: RunRecord,
+    files: Sequence[Path],
+    totals: Mapping[str, int],
+    revived: Mapping[str, int],
 ) -> str:
     """Lay out what a run did: a line per stage, failures, and the files it left.
 
@@ -57,6 +63,7 @@ def run_summary(
         run: the run's record.
         files: tables and figures.
         totals: number of nodes per stage.
+        revived: number of results computed again after collection, per stage.
 
     Returns:
         Several lines.
@@ -68,13 +75,21 @@ def run_summary(
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
         lines.append(f"{stage:<24}{cells}")
     lines += _failures(run)
+    lines += [_revived(stage, number) for stage, number in revived.items()]
     executed = sum(run.counts["executed"].values())
     lines.append(
-        f"{run.study}: run {run.number} executed {executed} nodes "
-        f"in {run.seconds:.1f} s"
+        f"{run.study}: run {run.number} executed {executed} "
+        f"node{'' if executed == 1 else 's'} in {run.seconds:.1f} s"
     )
     lines += [f"  {_near(path)}" for path in files]
     return "\n".join(lines)
+
+
+def _revived(stage: str, number: int) -> str:
+    if not number:
+        return f"{stage}: nothing was removed"
+    results = "1 result" if number == 1 else f"{number} results"
+    return f"{stage}: {results} revived, digests equal"
 
 
 def _failures(run: RunRecord) -> Iterator[str]:

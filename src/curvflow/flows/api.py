@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from curvflow.errors import CorruptPayloadError, UnknownNameError
+from curvflow.errors import (
+    CorruptPayloadError,
+    RemovedPayloadError,
+    UnknownNameError,
+)
 from curvflow.flows.code.settle import Answer
 from curvflow.flows.door import Opened, open_study
 from curvflow.flows.observer import Observer
@@ -15,7 +19,7 @@ from curvflow.flows.outputs import write_outputs
 from curvflow.flows.plan import make_plan
 from curvflow.flows.results import Results
 from curvflow.flows.run import run_study
-from curvflow.flows.views import plan_views, run_views
+from curvflow.flows.views import plan_views, run_views, with_removed
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
@@ -57,9 +61,9 @@ def run(
     asked: dict[str, Any] = {"options": options, "revive": revive, "observer": observer}
     try:
         return _run(opened, answer=answer, **asked)
-    except CorruptPayloadError:
-        # A table or figure was found unreadable while it was written out; it is
-        # struck off by now, so that this time it is computed again.
+    except (CorruptPayloadError, RemovedPayloadError):
+        # A table or figure was found unreadable while it was written out. It is struck
+        # off by now, or collected since the plan: this time it is computed again.
         return _run(opened, **asked)
 
 
@@ -72,7 +76,15 @@ def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
         logging.getLogger("curvflow").warning(told, len(report.record.failures))
     views = plan_views(report.plan, report.record.failures)
     written = write_outputs(views, opened.store, opened.folder)
-    return Results(opened.study.name, views, opened.store, report.record, written)
+    shown = with_removed(views, opened.store)
+    return Results(
+        opened.study.name,
+        shown,
+        opened.store,
+        report.record,
+        written,
+        report.revived,
+    )
 
 
 def open(
@@ -93,7 +105,8 @@ def open(
         overrides: `a.b=c`, applied last.
 
     Returns:
-        The results; nodes that have none are marked `missing`.
+        The results; nodes that have none are marked `missing`, those whose arrays
+        collection has removed `removed`.
 
     Raises:
         RequestError: the study cannot be read, or has no such run.
@@ -118,9 +131,11 @@ def results_of(opened: Opened, run: int | None = None) -> Results:
     name, store = opened.study.name, opened.store
     if run is None:
         plan = make_plan(opened.study, store, opened.files)
-        return Results(name, plan_views(plan, plan.causes.failures()), store)
+        views = plan_views(plan, plan.causes.failures(), is_ahead=True)
+        return Results(name, with_removed(views, store), store)
     record = find_run(store, name, run)
-    return Results(name, run_views(record, store.index()), store, record)
+    views = run_views(record, store.index())
+    return Results(name, with_removed(views, store), store, record)
 
 
 def find_run(store: Store, study: str, number: int) -> RunRecord:

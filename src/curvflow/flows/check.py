@@ -81,6 +81,7 @@ def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
 
     Raises:
         CorruptPayloadError: a result cannot be read.
+        RemovedPayloadError: collection has removed a result meanwhile.
     """
     return [finding for one in expected for finding in _findings(results, one)]
 

@@ -38,6 +38,7 @@ def export(
         UnknownNameError: there is no such stage or variable.
         StoreError: the file cannot be written.
         CorruptPayloadError: a result cannot be read.
+        RemovedPayloadError: collection has removed a result.
     """
     if path.suffix not in SUFFIXES:
         raise RequestError(

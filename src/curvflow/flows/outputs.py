@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
 from curvflow.flows.views import View
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array, Table
@@ -41,17 +41,19 @@ def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list
 
     Raises:
         CorruptPayloadError: a table or figure cannot be read; the others are written.
+        RemovedPayloadError: the same, since collection has removed it.
         StoreError: a file cannot be written.
     """
     manifest = folder / MANIFEST
     known = _read_manifest(manifest)
-    shown, unreadable = {}, []
+    shown: dict[str, str] = {}
+    unreadable: list[StoreError] = []
     for name, digest, content in _files(views, store):
         try:
             if known.get(name) != digest or not (folder / name).exists():
                 replace_file(folder / name, content())
             shown[name] = digest
-        except CorruptPayloadError as error:
+        except (CorruptPayloadError, RemovedPayloadError) as error:
             unreadable.append(error)
     for name in known.keys() - shown.keys():
         # It showed results that the study no longer has.
@@ -142,15 +144,19 @@ def view_records(
         variables: which variables; all that tables hold by default.
 
     Returns:
-        One record per node and element; a node that diverged says why.
+        One record per node and element; a node that diverged says why, and one whose
+        arrays are removed has no values.
 
     Raises:
         CorruptPayloadError: a result cannot be read.
+        RemovedPayloadError: collection has removed a result meanwhile.
     """
     wanted = [variable.name for variable in view.kind.chosen(variables)]
     rows = []
     for n, receipt in enumerate(view.receipts):
-        node = view.coords(n), view.status(n), _arrays(store, receipt, wanted)
+        status = view.status(n)
+        readable = receipt if status != "removed" else None
+        node = view.coords(n), status, _arrays(store, readable, wanted)
         found = records([node], view.kind.outputs, variables=variables)
         reason = {"reason": receipt.reason} if receipt and receipt.reason else {}
         rows += [row | reason for row in found]

@@ -15,7 +15,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.schemas.written import parse
-from curvflow.stores.base import Index
+from curvflow.stores.base import Index, Store
 
 Point = tuple[Label, ...]
 Place = tuple[int, int]
@@ -33,6 +33,7 @@ class View:
         receipts: per node; None where there is no result.
         failed: points whose nodes raised an error.
         declared: declaration of its kind, if it is known already.
+        removed: payloads that are gone since collection removed them.
     """
 
     stage: str
@@ -42,6 +43,7 @@ class View:
     receipts: Sequence[Receipt | None]
     failed: frozenset[Point] = frozenset()
     declared: Kind | None = None
+    removed: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> Kind:
@@ -49,10 +51,10 @@ class View:
         return self.declared or find_kind(self.use)
 
     def status(self, number: int) -> str:
-        """Return `ok`, `diverged`, `failed` or `missing` for one node."""
+        """Return `ok`, `diverged`, `removed`, `failed` or `missing` for one node."""
         receipt = self.receipts[number]
         if receipt is not None:
-            return receipt.status
+            return "removed" if receipt.payload in self.removed else receipt.status
         return "failed" if self.points[number] in self.failed else "missing"
 
     def counts(self) -> Counter[str]:
@@ -117,9 +119,19 @@ def _means(text: str, label: Label) -> bool:
 
 
 def plan_views(
-    plan: Plan, failures: Iterable[Mapping[str, Any]] = ()
+    plan: Plan, failures: Iterable[Mapping[str, Any]] = (), *, is_ahead: bool = False
 ) -> dict[str, View]:
-    """Return the views of a study as it stands."""
+    """Return the views of a study as it stands.
+
+    Args:
+        plan: the nodes, each with its state.
+        failures: records of the nodes that failed.
+        is_ahead: nothing of the plan has been carried out, so that results which it
+            would bring back stand.
+
+    Returns:
+        The view of each stage.
+    """
     failed: dict[str, set[Point]] = {}
     for failure in failures:
         point = tuple(failure["coords"].values())
@@ -131,11 +143,46 @@ def plan_views(
             stages[name].kind.name,
             stages[name].dims,
             [node.point for node in nodes],
-            [node.receipt if node.state == "cached" else None for node in nodes],
+            [
+                node.receipt
+                if node.state == "cached" or (is_ahead and node.revive)
+                else None
+                for node in nodes
+            ],
             frozenset(failed.get(name, ())),
             stages[name].kind,
         )
         for name, nodes in plan.graph.nodes.items()
+    }
+
+
+def with_removed(views: Mapping[str, View], store: Store) -> dict[str, View]:
+    """Tell results whose arrays collection has removed from those that can be read.
+
+    Args:
+        views: of a study.
+        store: holds their arrays.
+
+    Returns:
+        The views; a result that was computed again since is where it is now.
+    """
+    index = store.index()
+    if not index.evicted:
+        return dict(views)
+
+    def found(receipt: Receipt | None) -> Receipt | None:
+        if receipt is None or receipt.payload not in index.evicted:
+            return receipt
+        live = index.receipts.get(receipt.key, receipt)
+        return live if live.digest == receipt.digest else receipt
+
+    receipts = {name: [*map(found, view.receipts)] for name, view in views.items()}
+    held = {one.payload for some in receipts.values() for one in some if one}
+    evicted = {payload for payload in held if payload} & index.evicted
+    gone = frozenset(evicted - store.present(evicted))
+    return {
+        name: replace(view, receipts=receipts[name], removed=gone)
+        for name, view in views.items()
     }
 
 
