@@ -1,5 +1,6 @@
 """What a person says of changed code is carried out, kept, and holds."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from curvflow.errors import ChangedCodeError, RequestError, StoreError
 from curvflow.flows.code.recheck import Recheck
-from curvflow.flows.code.settle import Answer
+from curvflow.flows.code.settle import Answer, settle
+from curvflow.flows.files import SourceFiles
 from curvflow.flows.plan import make_plan
 from curvflow.tasks import registry
 from curvflow.tasks.registry import Machine
@@ -323,3 +325,19 @@ def test_a_rerun_without_changes_takes_all_results_of_the_kind(lab):
 
 def test_a_rerun_of_what_was_never_run_is_a_run(lab):
     assert lab.executed(answer=rerun("lab.measure"))["measure"] == 3
+
+
+def test_a_rerun_spares_what_another_run_has_just_computed_again(lab, store):
+    lab.run()
+    plan = lab.plan()
+    lab.run(answer=rerun("lab.measure"))
+    index = store.index()
+    settle(
+        plan,
+        rerun("lab.measure"),
+        store=store,
+        files=SourceFiles(lab.folder),
+        machine=lambda: (Machine(), nullcontext()),
+        tell=print,
+    )
+    assert store.index().receipts == index.receipts

@@ -90,7 +90,9 @@ def settle(
     for kind in dict.fromkeys(answer.rerun):
         concerned = drifts[kind].nodes if kind in drifts else _of_kind(plan, kind)
         if keys := {node.receipt.key for node in concerned if node.receipt}:
-            store.retire(sorted(keys), f"rerun: {answer.reason or 'asked for'}")
+            reason = f"rerun: {answer.reason or 'asked for'}"
+            # What another run has computed again since the plan is as was asked for.
+            store.retire(sorted(keys), reason, upto=plan.index.number)
     return bool(accepted or answer.rerun)
 
 
