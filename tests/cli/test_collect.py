@@ -40,7 +40,8 @@ def test_gc_collects_in_two_passes_and_the_study_stays_done(curvflow, twice_run)
     assert first["payloads"] > 0
     assert first["seconds"] > 0
     said = curvflow("gc", "--store", ".curvflow", "--keep-runs", 1, "--yes")
-    assert "collected before" in said.out
+    counted = f"{first['payloads']} payloads in the trash since the last gc, "
+    assert counted in said.out
     assert "removed for good" in said.out
     assert not list((twice_run.parent / ".curvflow/trash").iterdir())
     again = json.loads(curvflow("run", twice_run, *MORE, "--json").out)
@@ -56,6 +57,25 @@ def test_gc_drops_the_weights_and_the_plan_says_done(curvflow, study):
     wrong = curvflow("gc", study, "--drop", "trains")
     assert (wrong.code, wrong.out) == (2, "")
     assert "Did you mean 'train'?" in wrong.err
+    stage = curvflow("gc", study, "--drop", "fit")
+    assert (stage.code, stage.out) == (2, "")
+    assert "got 'fit'. fit is a stage of kind train.\n" in stage.err
+
+
+def test_gc_says_which_pins_keep_what_was_to_be_dropped(curvflow, study):
+    curvflow("run", study)
+    held = json.loads(curvflow("gc", study, "--drop", "train", "--json").out)
+    assert held["held"] == []
+    for name in ("paper", "talk"):
+        curvflow("pin", study, "--name", name)
+    told = json.loads(curvflow("gc", study, "--drop", "train", "--json").out)
+    (held,) = told["held"]
+    assert (held["kind"], held["by"]) == ("train", "pinned by paper, talk")
+    plural = "payload of train stays" if held["payloads"] == 1 else "payloads of train"
+    out = curvflow("gc", study, "--drop", "train").out
+    assert f"{held['payloads']} {plural}" in out
+    assert ": pinned by paper, talk\n" in out
+    assert "nothing to collect" in out
 
 
 def test_gc_stands_back_from_a_run_that_has_said_nothing_yet(curvflow, study):
@@ -144,6 +164,19 @@ def test_verify_lists_what_will_be_computed_again(curvflow, study):
     again = json.loads(curvflow("run", study, "--json").out)
     assert {name for name, n in again["executed"].items() if n} == {"trace"}
     assert curvflow("verify", study).code == 0
+
+
+def test_verify_of_a_torn_commit_claims_no_more_than_it_knows(curvflow, study):
+    curvflow("run", study)
+    path = sorted((study.parent / ".curvflow/commits").iterdir())[2]
+    path.write_bytes(b"")
+    curvflow("run", study)
+    said = curvflow("verify", study)
+    assert said.code == 1
+    assert said.out.endswith(
+        "commit 3: torn or missing, marked as void\n"
+        "what these commits held runs again with its study, if it is missing still\n"
+    )
 
 
 def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):

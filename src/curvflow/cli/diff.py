@@ -61,7 +61,7 @@ def command(
         print_json({"study": name, "before": one, "after": two, "stages": stages})
         return
     typer.echo(f"{name}: run {one} -> run {two}")
-    typer.echo("\n".join(_lines(found)))
+    typer.echo("\n".join(_lines(found, rtol)))
 
 
 def _numbers(
@@ -79,7 +79,7 @@ def _numbers(
     return earlier[-1] if before is None else before, after
 
 
-def _lines(found: Sequence[StageDiff]) -> Iterator[str]:
+def _lines(found: Sequence[StageDiff], rtol: float) -> Iterator[str]:
     heads = ("added", "removed", "changed", "recomputed", "same")
     yield f"{'stage':<24}" + "".join(f"{head:>11}" for head in heads)
     for each in found:
@@ -87,10 +87,10 @@ def _lines(found: Sequence[StageDiff]) -> Iterator[str]:
     if not any(each.differs for each in found):
         yield "no result differs"
     for each in found:
-        yield from _stage(each)
+        yield from _stage(each, rtol)
 
 
-def _stage(found: StageDiff) -> Iterator[str]:
+def _stage(found: StageDiff, rtol: float) -> Iterator[str]:
     from curvflow.schemas.tables import render
 
     if not found.counts["changed"]:
@@ -100,8 +100,10 @@ def _stage(found: StageDiff) -> Iterator[str]:
     if found.gone:
         told.append(f"{found.gone} whose numbers are there no more")
     rows = [_row(row) for row in found.rows]
-    rows = rows or [_variable(row) for row in found.variables]
-    if not rows and found.gone < found.counts["changed"]:
+    rows = rows or _variables(found.variables)
+    if not rows and found.below_rtol:
+        told.append(f"none by more than --rtol {rtol:g}")
+    elif not rows and found.gone < found.counts["changed"]:
         told.append("no number in tables differs")
     told.insert(0, f"{found.counts['changed']} changed")
     yield f"{found.stage}: {'; '.join(told)}"
@@ -122,10 +124,16 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _variable(row: dict[str, Any]) -> dict[str, Any]:
+def _variables(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    units = {"unit": ""} if any(row.get("units", "1") != "1" for row in rows) else {}
+    return [_variable(row, units) for row in rows]
+
+
+def _variable(row: dict[str, Any], units: dict[str, str]) -> dict[str, Any]:
     if "absolute" not in row:
         return row
     at = ",".join(f"{dim}={label}" for dim, label in row["at"].items())
-    units = {} if row["units"] == "1" else {"unit": row["units"]}
+    if units and row["units"] != "1":
+        units = {"unit": row["units"]}
     kept = {name: row[name] for name in ("variable", "nodes", "absolute", "relative")}
-    return {**kept, "largest at": at, "unit": "", **units}
+    return {**kept, "largest at": at, **units}

@@ -77,7 +77,11 @@ def _told(proposal: Proposal, *, yes: bool) -> Iterator[str]:
         yield f"{heading}  reason"
         yield from map(_group, told["groups"])
     for what, some in told["leftovers"].items():
-        yield f"{what:<{STAGE + 9}}{size(some['bytes']):>9}  {some['files']} in all"
+        yield _leftover(what, some["files"], size(some["bytes"]))
+    for held in told["held"]:
+        stay = "payload" if held["payloads"] == 1 else "payloads"
+        verb = "stays" if held["payloads"] == 1 else "stay"
+        yield f"{held['payloads']} {stay} of {held['kind']} {verb}: {held['by']}"
     yield from _summary(told, yes=yes)
 
 
@@ -90,6 +94,13 @@ def _group(group: dict[str, Any]) -> str:
         f"{name:<{STAGE}}{group['payloads']:>9}{size(group['bytes']):>9}"
         f"{rebuild:>12}  {group['reason']}"
     )
+
+
+def _leftover(what: str, number: int, room: str) -> str:
+    if what == "collected before":
+        payloads = "1 payload" if number == 1 else f"{number} payloads"
+        return f"{payloads} in the trash since the last gc, {room}"
+    return f"{what}: {number}, {room}"
 
 
 def _summary(told: dict[str, Any], *, yes: bool) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _told(verdict: Verdict) -> Iterator[str]:
     elif verdict.faults:
         yield "struck off, and moved to quarantine; run the study to compute it again"
     else:
-        yield "run the study to compute again what these commits held"
+        yield "what these commits held runs again with its study, if still missing"
 
 
 def _lost(verdict: Verdict) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from curvflow.errors import CorruptPayloadError, UnknownNameError
+from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
 from curvflow.flows.views import View, run_views, told
 from curvflow.schemas.compare import compare_arrays, compare_rows, largest
 from curvflow.schemas.nodes import Array, Table
@@ -30,6 +30,7 @@ class StageDiff:
         counts: nodes by verdict. `added` and `removed` have a result after or before
             alone, `changed` another one, `recomputed` an equal one computed again.
         statuses: changed nodes whose status is another, by `ok -> diverged`.
+        below_rtol: numbers, or variables of nodes, that differ too little to be listed.
         gone: changed nodes whose arrays are there no more, or cannot be read.
         rows: of tables, each number that differs: `labels`, `statistic`, `old`, `new`,
             `difference`, `relative`, and `standard_errors` where one is known.
@@ -42,6 +43,7 @@ class StageDiff:
     kind: str
     counts: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
+    below_rtol: int = 0
     gone: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     variables: list[dict[str, Any]] = field(default_factory=list)
@@ -57,6 +59,7 @@ class StageDiff:
             "kind": self.kind,
             **{name: self.counts[name] for name in VERDICTS},
             "statuses": dict(self.statuses),
+            "below_rtol": self.below_rtol,
             "gone": self.gone,
             "rows": self.rows,
             "variables": self.variables,
@@ -91,7 +94,10 @@ def diff_runs(
     names = [*new, *(name for name in old if name not in new)]
     for name in stages:
         if name not in names:
-            raise UnknownNameError(f"--stage: expected one of {names}, got '{name}'.")
+            raise UnknownNameError(
+                f"--stage: expected a stage of either run, got '{name}'. "
+                f"{nearest(name, names)}"
+            )
     comparison = _Comparison(store, index, rtol)
     return [
         comparison.of(old.get(name), new.get(name))
@@ -137,13 +143,15 @@ class _Comparison:
                 records([(c, "", one[side]) for c, *one in there], kind.outputs)
                 for side in (0, 1)
             )
-            found.rows = compare_rows(*sides, rtol=self._rtol)
+            rows = compare_rows(*sides)
+            found.rows = [row for row in rows if row["relative"] > self._rtol]
+            found.below_rtol = len(rows) - len(found.rows)
             return
-        elements = [e for c, a, b in there for e in compare_arrays(c, a, b)]
-        found.variables = largest(
-            [e for e in elements if e.relative > self._rtol],
-            {variable.name: variable.units for variable in kind.outputs},
-        )
+        apart = [e for c, a, b in there for e in compare_arrays(c, a, b)]
+        listed = [one for one in apart if one.relative > self._rtol]
+        found.below_rtol = len(apart) - len(listed)
+        units = {variable.name: variable.units for variable in kind.outputs}
+        found.variables = largest(listed, units)
 
     def _both(
         self, before: Receipt, after: Receipt, names: Sequence[str]

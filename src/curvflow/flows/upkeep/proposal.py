@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +58,7 @@ class Proposal:
         roots: what is left alone.
         doomed: payloads that are to be moved to the trash.
         wanted: payloads in the trash that are needed after all.
+        held: numbers of payloads of kinds to be dropped that stay, by kind and holder.
         leftovers: by what they are, files that go for good.
         staying: bytes of what stays: `payloads`, and what is in `quarantine`.
     """
@@ -66,6 +67,7 @@ class Proposal:
     roots: Roots
     doomed: Sequence[Doomed] = ()
     wanted: Sequence[Item] = ()
+    held: Mapping[tuple[str, str], int] = field(default_factory=dict)
     leftovers: Mapping[str, Sequence[Item]] = field(default_factory=dict)
     staying: Mapping[str, int] = field(default_factory=dict)
 
@@ -89,6 +91,10 @@ class Proposal:
             "payloads": len(doomed),
             "bytes": sum(one.item.bytes for one in doomed),
             "seconds": round(sum(one.seconds for one in doomed), 3),
+            "held": [
+                {"kind": kind, "payloads": number, "by": holder}
+                for (kind, holder), number in self.held.items()
+            ],
             "leftovers": {
                 what: {"files": len(some), "bytes": sum(item.bytes for item in some)}
                 for what, some in self.leftovers.items()
@@ -168,6 +174,7 @@ def propose(
         roots,
         doomed,
         wanted,
+        Counter(held for item in payloads if (held := judge.held(item))),
         _leftovers(store, index, roots, trash, wanted, now=now, grace=grace),
         {
             "payloads": staying - sum(one.item.bytes for one in doomed),
@@ -178,11 +185,15 @@ def propose(
 
 def _check_kinds(index: Index, drop: Collection[str]) -> None:
     known = {receipt.kind for receipt in index.rows.values()}
-    for kind in drop:
-        if kind not in known:
+    for name in drop:
+        if name not in known:
+            kinds = sorted({r.kind for r in index.rows.values() if r.stage == name})
+            hint = nearest(name, known) or "It has none."
+            if kinds:
+                hint = f"{name} is a stage of kind {' or '.join(kinds)}."
             raise UnknownNameError(
-                f"--drop: expected a kind that the store has results of, got '{kind}'. "
-                f"{nearest(kind, known) or 'It has none.'}"
+                f"--drop: expected a kind that the store has results of, got '{name}'. "
+                f"{hint}"
             )
 
 
@@ -193,7 +204,7 @@ class _Judge:
         self, index: Index, roots: Roots, drop: Collection[str], *, before: float
     ) -> None:
         self._index, self._roots, self._drop = index, roots, frozenset(drop)
-        self._before = before
+        self._before, self._pinned = before, roots.pinned
         self._rows: defaultdict[str, list[tuple[int, Receipt]]] = defaultdict(list)
         for (number, _), receipt in index.rows.items():
             if receipt.payload:
@@ -216,15 +227,27 @@ class _Judge:
             sum(receipt.seconds for receipt in live.values()),
         )
 
+    def held(self, item: Item) -> tuple[str, str] | None:
+        """Return kind and holder of a payload to be dropped that stays."""
+        rows, name = self._rows.get(item.payload, []), item.payload
+        if not rows or not {receipt.kind for _, receipt in rows} <= self._drop:
+            return None
+        pins = sorted(pin for pin, some in self._roots.pins.items() if name in some)
+        if pins:
+            return rows[0][1].kind, f"pinned by {', '.join(pins)}"
+        if name in self._roots.working:
+            return rows[0][1].kind, "in use by a run at work"
+        return None
+
     def is_wanted(self, item: Item) -> bool:
         """Whether a payload in the trash was committed, pinned or planned with."""
-        if item.payload in self._roots.working | self._roots.pinned:
+        if item.payload in self._roots.working | self._pinned:
             return True
         return item.payload in self._rows and item.payload not in self._index.evicted
 
     def _reason(self, item: Item, rows: Sequence[tuple[int, Receipt]]) -> str | None:
         name, roots = item.payload, self._roots
-        if name in roots.working or name in roots.pinned:
+        if name in roots.working or name in self._pinned:
             return None
         if not rows:
             return ORPHAN if item.time < self._before else None
