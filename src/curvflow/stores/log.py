@@ -224,9 +224,9 @@ class Log:
         told = _told[self._location]
         if number not in told:
             _logger.warning(
-                "%scommit %d is torn or missing: what it held, if anything, "
-                "will run again",
-                "" if told else f"{self._location}: ",
+                "%s: commit %d is torn or missing: what it held, if anything, "
+                "will run again; `curvflow verify` marks it as void",
+                self._location,
                 number,
             )
             told.add(number)
