@@ -113,16 +113,13 @@ def largest(found: Sequence[Apart], units: Mapping[str, str]) -> list[dict[str, 
     return sorted(rows, key=lambda row: (-row["relative"], row["variable"]))
 
 
-def compare_rows(
-    before: Sequence[Row], after: Sequence[Row], *, rtol: float = 0.0
-) -> list[dict[str, Any]]:
+def compare_rows(before: Sequence[Row], after: Sequence[Row]) -> list[dict[str, Any]]:
     """Compare the rows of a table, number by number.
 
     Args:
         before: records; what is neither a number with a fraction nor a count tells
             the rows apart.
         after: records of the same table later.
-        rtol: relative difference up to which numbers are not listed.
 
     Returns:
         `labels`, `statistic`, `old`, `new`, `difference`, `relative`, and of a mean
@@ -134,7 +131,7 @@ def compare_rows(
         one
         for key in {**old, **new}
         for one in _cells(dict(key), old.get(key, {}), new.get(key, {}))
-        if one["relative"] > rtol
+        if one["relative"] > 0
     ]
     return sorted(found, key=_size)
 
