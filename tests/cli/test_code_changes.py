@@ -346,6 +346,16 @@ def test_consumers_of_what_comes_out_equal_stay_and_history_stands(curvflow, lab
     assert curvflow("show", "lab.yaml", "size", "--json").out != before
 
 
+def test_a_kind_may_be_named_as_the_study_names_it(curvflow, lab):
+    again = curvflow("run", "lab.yaml", "--json", "--rerun", "lab_mine:size")
+    assert executed(again) == {"size": 3}
+    edit(lab, "lab_mine.py", "values.sum()", "sum(values)")
+    asked = ("--accept-code", "lab_mine:size", "--reason", "only another way to add")
+    said = curvflow("run", "lab.yaml", "--json", *asked)
+    assert executed(said) == {}
+    assert said.err == "curvflow: probe.size: code accepted for 3 results\n"
+
+
 def test_all_results_of_a_kind_run_again_where_no_code_has_changed(curvflow, lab):
     said = curvflow("run", "lab.yaml", "--json", "--rerun", "train")
     assert executed(said) == {"fit": 3}
@@ -363,6 +373,7 @@ REASON = ("--reason", "x")
         (["--accept-code", "probe.sise", *REASON], "Did you mean 'probe.size'?"),
         (["--rerun", "probe.hessian_trace"], "expected a kind of lab, got"),
         (["--accept-code", "train", "--rerun", "train", *REASON], "got both"),
+        (["--rerun", "size"], "got 'size'. size is a stage; its kind is probe.size."),
         (["--verify", "2%"], "--verify: expected --accept-code KIND"),
         (REASON, "--reason: expected --accept-code KIND"),
         *(

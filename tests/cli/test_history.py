@@ -144,3 +144,28 @@ def test_log_tells_what_was_removed_and_what_was_rerun(curvflow, ran):
     out = curvflow("log", ran, "--all").out
     assert " removed 1 payload (1 fit): collected\n" in out
     assert " rerun of probe.norms: 2 results struck off\n" in out
+
+
+def test_diff_says_that_what_differs_is_below_rtol(curvflow, ran):
+    curvflow("run", ran, *LONGER)
+    out = curvflow("diff", ran, "--stage", "norm", "--rtol", "5").out
+    assert out.endswith("norm: 2 changed; none by more than --rtol 5\n")
+    table = curvflow("diff", ran, "--stage", "table", "--rtol", "5").out
+    assert table.endswith("table: 1 changed; none by more than --rtol 5\n")
+    shown = curvflow("diff", ran, "--stage", "norm").out
+    assert "largest at" in shown
+    assert "unit = parameter\n" in shown
+    assert "unit" not in curvflow("diff", ran, "--stage", "fit").out
+    wrong = curvflow("diff", ran, "--stage", "nrm")
+    assert wrong.err == (
+        "curvflow: --stage: expected a stage of either run, got 'nrm'. "
+        "Did you mean 'norm'?\n"
+    )
+
+
+def test_plan_says_from_which_epoch_a_training_continues(curvflow, ran):
+    longer = "    epochs 2 -> 3: 2 nodes continue from epoch 2\n"
+    assert longer in curvflow("plan", ran, *LONGER).out
+    one = ("--set", "axes.seed=1")
+    longer = "    epochs 2 -> 3: 1 node continues from epoch 2\n"
+    assert longer in curvflow("plan", ran, *LONGER, *one).out

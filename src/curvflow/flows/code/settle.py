@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
 from curvflow.flows.code.drift import Drift
@@ -70,7 +70,7 @@ def settle(
             comes out different; nothing at all has been settled then.
         ChangedCodeError: nothing is said of some changed code.
     """
-    _check(plan, answer)
+    answer = _checked(plan, answer)
     refuse([d for d in plan.drifts if d.kind not in {*answer.accept, *answer.rerun}])
     drifts = {drift.kind: drift for drift in plan.drifts}
     accepted = [drifts[kind] for kind in dict.fromkeys(answer.accept) if kind in drifts]
@@ -111,16 +111,11 @@ def refuse(drifts: Sequence[Drift]) -> None:
         raise ChangedCodeError("\n".join([*what, REMEDY.format(kind=kind)]))
 
 
-def _check(plan: Plan, answer: Answer) -> None:
-    known = {node.kind.name for node in plan.graph}
-    for option, kinds in (("--accept-code", answer.accept), ("--rerun", answer.rerun)):
-        for kind in kinds:
-            if kind not in known:
-                raise UnknownNameError(
-                    f"{option}: expected a kind of {plan.graph.study.name}, got "
-                    f"'{kind}'. {nearest(kind, known)}"
-                )
-    if both := sorted({*answer.accept} & {*answer.rerun}):
+def _checked(plan: Plan, answer: Answer) -> Answer:
+    """Return the answer with kinds by their names, once it makes sense."""
+    accept = [_kind(plan, "--accept-code", name) for name in answer.accept]
+    rerun = [_kind(plan, "--rerun", name) for name in answer.rerun]
+    if both := sorted({*accept} & {*rerun}):
         raise RequestError(
             f"{both[0]}: expected one of --accept-code and --rerun, got both. Results "
             "that mean the same need not be computed again."
@@ -130,6 +125,25 @@ def _check(plan: Plan, answer: Answer) -> None:
             "--accept-code: expected a reason, got none. Say with --reason why the "
             "results mean the same; it is kept in the log."
         )
+    return replace(answer, accept=accept, rerun=rerun)
+
+
+def _kind(plan: Plan, option: str, name: str) -> str:
+    """Find a kind of the study by its name, or by what the study's `use:` says."""
+    known = {node.kind.name for node in plan.graph}
+    if name in known:
+        return name
+    study = plan.graph.study
+    for stage in study.stages.values():
+        use = stage.document.at(("stages", stage.name, "use"))
+        if use is not None and use.plain() == name:
+            return stage.kind.name
+    hint = nearest(name, known)
+    if name in study.stages:
+        hint = f"{name} is a stage; its kind is {study.stages[name].kind.name}."
+    raise UnknownNameError(
+        f"{option}: expected a kind of {study.name}, got '{name}'. {hint}"
+    )
 
 
 def _of_kind(plan: Plan, kind: str) -> list[Node]:
