@@ -33,6 +33,9 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
             lines.append(
                 f"    {stage['removed']} results removed, made again if needed"
             )
+        if count := stage["in_work"]:
+            nodes = "1 node is" if count == 1 else f"{count} nodes are"
+            lines.append(f"    {nodes} in work in another run")
     lines += code_lines(plan["code"])
     lines += cause_lines(plan["causes"])
     todo = plan["stale"] + plan["waiting"]
