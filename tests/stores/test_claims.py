@@ -99,6 +99,7 @@ def test_a_claim_that_a_listing_leaves_out_still_holds():
     other = Claims(commits)
     assert other.take(2, ["k"], lambda _: False) == []
     assert other.take(2, ["m", "k"], lambda _: False) == ["m"]
+    assert Claims(commits).take(3, ["k"], lambda _: False) == []
 
 
 def test_what_is_done_is_given_up_with_the_next_claim():

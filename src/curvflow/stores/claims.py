@@ -93,10 +93,14 @@ class Claims:
         return False
 
     def _refresh(self) -> None:
+        """Read what is new; names may be listed late, so each is asked for."""
         listed = self._commits.after(self._number)
-        # Names may be listed late, so each is asked for; what is swept is not there.
-        first = self._number + 1 if self._number else min(listed, default=1)
         last = max(listed, default=self._number)
+        first = self._number + 1
+        if not self._number and listed:  # all before may have been swept
+            first = listed[0]
+            while first > 1 and self._commits.read(first - 1) is not None:
+                first -= 1
         while first <= last or self._commits.read(first) is not None:
             self._fold(first)
             first += 1
