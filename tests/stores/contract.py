@@ -5,7 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from curvflow.errors import CorruptPayloadError, UnknownNameError
+from curvflow.errors import (
+    CorruptPayloadError,
+    RemovedPayloadError,
+    UnknownNameError,
+)
 from curvflow.schemas.nodes import Outcome
 from curvflow.schemas.receipts import (
     CodeRecord,
@@ -474,6 +478,28 @@ class StoreContract:
         assert store.commit([again]) == [again]
         assert other.live(["a"]) == {"a": again}
         assert other.index().rows[1, 0] == old
+
+    def test_what_collection_removed_is_told_and_never_struck_off(self, store, other):
+        receipts = publish(store, arrays_of(), ["a", "b"])
+        store.evict([receipts[0].payload], "old")
+        self.lose(store, receipts[0].payload)
+        for reader in (store, other):
+            with pytest.raises(RemovedPayloadError, match="--revive fit"):
+                reader.fetch(receipts[1], ["loss"])
+        assert other.index().number == 2
+        assert set(other.index().receipts) == {"a", "b"}
+
+    def test_a_result_computed_again_stands_for_the_one_removed(self, store):
+        (old,) = publish(store, arrays_of(nodes=1), ["a"])
+        store.evict([old.payload], "old")
+        self.lose(store, old.payload)
+        (again, _) = publish(store, arrays_of(nodes=2), ["a", "b"])
+        assert (again.payload != old.payload, again.digest) == (True, old.digest)
+        assert store.fetch(old, ["epoch"])["epoch"].tolist() == [0, 5, 10]
+        store.evict([again.payload], "old")
+        self.lose(store, again.payload)
+        with pytest.raises(RemovedPayloadError):
+            store.fetch(old, ["loss"])
 
     def test_a_payload_that_is_there_again_is_not_evicted(self, store):
         (old,) = publish(store, arrays_of(nodes=1), ["a"])
