@@ -155,7 +155,8 @@ def test_diff_says_that_what_differs_is_below_rtol(curvflow, ran):
     shown = curvflow("diff", ran, "--stage", "norm").out
     assert "largest at" in shown
     assert "unit = parameter\n" in shown
-    assert "unit" not in curvflow("diff", ran, "--stage", "fit").out
+    assert "unit" in curvflow("diff", ran, "--stage", "fit").out
+    assert "unit" not in curvflow("diff", ran, "--stage", "fit", "--rtol", "0.3").out
     wrong = curvflow("diff", ran, "--stage", "nrm")
     assert wrong.err == (
         "curvflow: --stage: expected a stage of either run, got 'nrm'. "

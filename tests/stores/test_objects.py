@@ -69,6 +69,7 @@ def test_nothing_is_written_before_the_first_write(store):
     assert store.index().number == 0
     assert store.present(["a" * 64]) == set()
     assert (store.beats(), store.partial("x"), store.room.clock()) == ({}, None, 0)
+    assert not store.room.exists()
     assert paths(store) == []
 
 

@@ -30,6 +30,11 @@ def receipt(store):
     return publish(store, arrays_of(), ["a", "b", "c"])[0]
 
 
+@pytest.mark.usefixtures("receipt")
+def test_a_store_that_was_written_to_exists(store):
+    assert store.room.exists()
+
+
 def only(store, place):
     (item,) = store.room.items(place)
     return item
@@ -134,5 +139,5 @@ def test_emptying_the_trash_leaves_no_folders(tmp_path):
 def test_a_store_that_is_not_there_has_nothing_and_is_not_made(tmp_path):
     room = LocalStore(tmp_path / "none").room
     assert [room.items(place) for place in ("payloads", "trash", "tmp")] == [[]] * 3
-    assert room.clock() == 0
+    assert (room.exists(), room.clock()) == (False, 0)
     assert not (tmp_path / "none").exists()
