@@ -10,12 +10,12 @@ import pytest
 
 from curvflow.errors import Stopped, StoreError
 from curvflow.flows import alive
+from curvflow.flows.observer import Unwatched
 from curvflow.flows.partials import Partials
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.waiting import Waiting
-from curvflow.tasks.registry import computes
 from tests.flows import toys
 from tests.flows.lab import Watcher
 from tests.flows.toys import opened
@@ -25,22 +25,42 @@ from tests.stores.contract import begin
 FAR = {"count": 0, "host": "far", "boot": "x", "pid": 7, "started": "1"}
 
 
-def watched(store, watcher=None):
-    o, watcher = opened(store), watcher or Watcher()
+STUDY = """
+study: tiny
+axes: {seed: 2}
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: mlp, hidden: [3]}, seed: "${seed}",
+        rule: {rule: sgd, lr: 0.1}, epochs: 2, checkpoints: {every: 2}}
+"""
+
+
+class Ends:
+    """Asks the run to end while it trains."""
+
+    number = signal.SIGTERM
+
+    def tile_begins(self, stage):
+        if stage == "fit":
+            os.kill(os.getpid(), self.number)
+
+
+class Stopper(Ends, Watcher):
+    """Keeps the lines of a run that it asks to end."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+
+class Silent(Ends, Unwatched):
+    """Looks away from a run that it asks to end."""
+
+
+def watched(store, watcher, text=STUDY):
+    o = opened(store, text=text)
     run_study(o.study, o.store, o.files, observer=watcher)
     return watcher.told
-
-
-def stopped_by(number):
-    """Let training keep its state, having been asked to end in the middle."""
-
-    def fit(members, machine):
-        if machine.partial.load() is None:
-            os.kill(os.getpid(), number)
-            machine.partial.keep({"weights": np.arange(3.0)})
-        return toys._fit(members, machine)
-
-    computes("toy.fit")(fit)
 
 
 @pytest.fixture
@@ -63,13 +83,12 @@ def claimed(store):
 def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
     store, number
 ):
-    stopped_by(number)
-    watcher = Watcher()
+    watcher = Stopper(number)
     with pytest.raises(Stopped):
         watched(store, watcher)
-    assert watcher.told == ["fit: the state of 6 nodes in work is kept"]
-    assert watched(store)[0] == "fit: 6 nodes go on from a kept state"
-    assert watched(store) == []
+    assert watcher.told == ["fit: the state of 2 nodes in work is kept"]
+    assert watched(store, Watcher()) == ["fit: 2 nodes go on from a kept state"]
+    assert watched(store, Watcher()) == []
 
 
 def test_a_state_of_one_node_is_told_of_in_the_singular(store):
@@ -127,7 +146,7 @@ def test_a_run_says_that_it_waits_and_ends_once_the_other_is_gone(store, claimed
             super().tell(message)
             store.beat(far, None)
 
-    assert watched(store, Killer()) == [
+    assert watched(store, Killer(), toys.STUDY) == [
         "waiting for run 1 of long (process 7 on far): 1 data node"
     ]
 
@@ -162,11 +181,10 @@ def test_a_plan_with_nothing_to_do_looks_for_no_other_run(store):
 
 
 def test_what_nobody_watches_goes_to_the_log_of_python(store, caplog, capsys):
-    stopped_by(signal.SIGTERM)
-    o = opened(store)
+    o = opened(store, text=STUDY)
     with caplog.at_level(logging.INFO, "curvflow"), pytest.raises(Stopped):
-        run_study(o.study, o.store, o.files)
+        run_study(o.study, o.store, o.files, observer=Silent())
     assert [(one.levelname, one.message) for one in caplog.records] == [
-        ("INFO", "fit: the state of 6 nodes in work is kept")
+        ("INFO", "fit: the state of 2 nodes in work is kept")
     ]
     assert capsys.readouterr().out == ""
