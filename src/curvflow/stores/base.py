@@ -96,7 +96,8 @@ class Store(ABC):
     """An append-only numbered log, and immutable payloads beside it.
 
     Payloads are durable before a commit names them. Of two commits of one action key
-    the first wins. Nothing needs a lock, so nothing needs unlocking.
+    the first wins. Nothing needs a lock that outlives its process, so nothing needs
+    unlocking. Threads may share a store object.
     """
 
     location: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from threading import RLock
 
 from curvflow.errors import StoreError
 from curvflow.stores.commits import Commits
@@ -23,7 +24,10 @@ LISTED_AFTER = 0.05
 
 
 class Claims:
-    """Keys that runs are at work on; a run goes by the log number it began at."""
+    """Keys that runs are at work on; a run goes by the log number it began at.
+
+    Safe among threads.
+    """
 
     def __init__(self, commits: Commits) -> None:
         """Start with nothing read.
@@ -33,6 +37,7 @@ class Claims:
         """
         self._commits, self._number = commits, 0
         self._holder: dict[str, int] = {}
+        self._lock = RLock()
 
     def take(
         self, run: int, keys: Sequence[str], gone: Gone, *, done: Sequence[str] = ()
@@ -49,26 +54,29 @@ class Claims:
             The keys that are ours now, in order; if there are none, nothing is given
             up either.
         """
-        for _ in range(PATIENCE):
-            self._refresh()
-            others = {self._holder[key] for key in keys if key in self._holder}
-            busy = {other for other in others - {run} if not gone(other)}
-            ours = [key for key in keys if self._holder.get(key) not in busy]
-            if not ours or self._append(run, ours, done):
-                return ours
-        return ours  # the log is slow to show itself; computing twice does no harm
+        with self._lock:
+            for _ in range(PATIENCE):
+                self._refresh()
+                others = {self._holder[key] for key in keys if key in self._holder}
+                busy = {other for other in others - {run} if not gone(other)}
+                ours = [key for key in keys if self._holder.get(key) not in busy]
+                if not ours or self._append(run, ours, done):
+                    return ours
+            return ours  # the log is slow to show itself; computing twice does no harm
 
     def release(self, run: int, keys: Sequence[str]) -> None:
         """Give up keys: they are done, or have failed."""
-        for _ in range(PATIENCE):
-            if self._append(run, (), keys):
-                return
-            self._refresh()
+        with self._lock:
+            for _ in range(PATIENCE):
+                if self._append(run, (), keys):
+                    return
+                self._refresh()
 
     def held(self) -> dict[str, int]:
         """Return the run that has claimed each key, done or not."""
-        self._refresh()
-        return dict(self._holder)
+        with self._lock:
+            self._refresh()
+            return dict(self._holder)
 
     def sweep(self, gone: Gone) -> None:
         """Remove the entries if all who made them are gone; the last keeps its number.
@@ -76,12 +84,13 @@ class Claims:
         Args:
             gone: whether a run has ended or shows no sign of life.
         """
-        self._refresh()
-        if all(gone(run) for run in set(self._holder.values())):
-            self._commits.remove(
-                [n for n in self._commits.after(0) if n < self._number]
-            )
-            self._holder.clear()
+        with self._lock:
+            self._refresh()
+            if all(gone(run) for run in set(self._holder.values())):
+                self._commits.remove(
+                    [n for n in self._commits.after(0) if n < self._number]
+                )
+                self._holder.clear()
 
     def _append(self, run: int, keys: Sequence[str], done: Sequence[str]) -> bool:
         number = self._number + 1

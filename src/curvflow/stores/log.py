@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 from curvflow.errors import StoreError
@@ -49,7 +50,7 @@ _told: defaultdict[str, set[int]] = defaultdict(set)
 
 
 class Log:
-    """Reads the log incrementally and appends to it."""
+    """Reads the log incrementally and appends to it; safe among threads."""
 
     def __init__(self, commits: Commits, location: str) -> None:
         """Start with nothing read.
@@ -59,7 +60,7 @@ class Log:
             location: of the store, for messages.
         """
         self._commits, self._location = commits, location
-        self._index = Index()
+        self._index, self._lock = Index(), RLock()
 
     def index(self, as_of: int | None = None) -> Index:
         """Fold the log, up to `as_of` if given.
@@ -73,12 +74,13 @@ class Log:
         Raises:
             StoreError: an entry cannot be read, or is of a newer format.
         """
-        self._refresh()
-        if as_of is not None and as_of < self._index.number:
-            past = Index()
-            self._read_into(past, as_of)
-            return past
-        return self._index.copy()
+        with self._lock:
+            self._refresh()
+            if as_of is not None and as_of < self._index.number:
+                past = Index()
+                self._read_into(past, as_of)
+                return past
+            return self._index.copy()
 
     def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
         """Return the live receipts of some keys, the log read to its end.
@@ -92,10 +94,11 @@ class Log:
         Raises:
             StoreError: the log cannot be read.
         """
-        self._refresh()
-        index = self._index
-        found = ((key, index.receipts.get(key)) for key in keys)
-        return {k: r for k, r in found if r and r.payload not in index.evicted}
+        with self._lock:
+            self._refresh()
+            index = self._index
+            found = ((key, index.receipts.get(key)) for key in keys)
+            return {k: r for k, r in found if r and r.payload not in index.evicted}
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Append those receipts whose keys are not live, as one entry.
@@ -134,6 +137,42 @@ class Log:
         Raises:
             StoreError: the log cannot be read or written.
         """
+        with self._lock:
+            return self._append(build)
+
+    def torn(self) -> list[int]:
+        """Return the numbers of void entries that no word of it stands in for.
+
+        Returns:
+            In order.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        with self._lock:
+            self._refresh()
+            return [number for number in self._index.void if self._read(number) is None]
+
+    def bury(self, numbers: Iterable[int]) -> None:
+        """Put word that they are void in the place of torn or lost entries.
+
+        Args:
+            numbers: of the entries; those that can be read after all are left alone.
+
+        Raises:
+            StoreError: the log cannot be written.
+        """
+        with self._lock:
+            for number in numbers:
+                data = encode(number, {"type": "void"})
+                # A lost entry that was only slow to be listed keeps its number so.
+                if (
+                    not self._commits.create(number, data)
+                    and self._read(number) is None
+                ):
+                    self._commits.replace(number, data)
+
+    def _append(self, build: Callable[[Index], Entry | None]) -> int:
         unseen = 0
         while True:
             self._refresh()
@@ -149,33 +188,6 @@ class Log:
             if self._index.number < number:
                 unseen += 1
                 self._wait(number, unseen)
-
-    def torn(self) -> list[int]:
-        """Return the numbers of void entries that no word of it stands in for.
-
-        Returns:
-            In order.
-
-        Raises:
-            StoreError: the log cannot be read.
-        """
-        self._refresh()
-        return [number for number in self._index.void if self._read(number) is None]
-
-    def bury(self, numbers: Iterable[int]) -> None:
-        """Put word that they are void in the place of torn or lost entries.
-
-        Args:
-            numbers: of the entries; those that can be read after all are left alone.
-
-        Raises:
-            StoreError: the log cannot be written.
-        """
-        for number in numbers:
-            data = encode(number, {"type": "void"})
-            # A lost entry that was only slow to be listed keeps its number so.
-            if not self._commits.create(number, data) and self._read(number) is None:
-                self._commits.replace(number, data)
 
     def _wait(self, number: int, times: int) -> None:
         if times > PATIENCE:
