@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from curvflow.flows.continued import find_earlier
 from curvflow.flows.plan import make_plan
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks import registry
+from tests.flows.code.project import write
 from tests.flows.toys import opened, run
 
 STUDY = """
@@ -19,6 +21,13 @@ stages:
   fit: {use: train, data: data, model: {kind: mlp, hidden: [3]}, rule: "${rule}",
         seed: "${seed}", epochs: 4}
   norms: {use: probe.norms, weights: fit}
+"""
+NETS = """
+import torch
+
+
+def make():
+    return torch.nn.Linear(2, 1)
 """
 
 
@@ -123,3 +132,36 @@ def test_a_shorter_training_that_cannot_be_read_is_struck_off(store, began):
     report = run(store, epochs(9), text=STUDY)
     assert not report.record.failures
     assert began[-4:] == [0] * 4
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        lambda codes: {},
+        lambda codes: {name: replace(one, form=0) for name, one in codes.items()},
+    ],
+    ids=["unrecorded", "another-form"],
+)
+def test_a_training_whose_code_cannot_be_compared_is_not_gone_on_from(store, unknown):
+    run(store, text=STUDY)
+    o = opened(store, epochs(9), text=STUDY)
+    plan = make_plan(o.study, o.store, o.files)
+    nodes = plan.graph.nodes["fit"]
+    assert all(node.earlier for node in nodes)
+    index = replace(plan.index, codes=unknown(plan.index.codes))
+    find_earlier(nodes, index, plan.codes, store)
+    assert not any(node.earlier for node in nodes)
+
+
+def test_a_training_of_a_model_without_source_is_not_gone_on_from(
+    store, began, tmp_path, monkeypatch
+):
+    files = {"source_gone_nets.py": NETS}
+    write(tmp_path, files)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = "stages.fit.model={factory: 'source_gone_nets:make'}"
+    run(store, model, text=STUDY, folder=tmp_path)
+    (tmp_path / "source_gone_nets.py").unlink()
+    began.clear()
+    run(store, model, epochs(9), text=STUDY, folder=tmp_path)
+    assert set(began) == {0}

@@ -24,7 +24,8 @@ def find_earlier(
 
     Args:
         nodes: of one stage.
-        index: what the log says; a result whose code has moved is not gone on from.
+        index: what the log says; gone on from are results whose code is known, and
+            equal or accepted.
         codes: the code as it is.
         store: tells which payloads are there.
     """
@@ -92,7 +93,7 @@ def _longest(
         for receipt in candidates.get(shape, ())
         if receipt.params[continues.param] < asked
         and _allowed(node, receipt, continues)
-        and accepted.moved(receipt, node) is None
+        and accepted.is_known(receipt, node)
     ]
     return max(shorter, key=lambda r: r.params[continues.param], default=None)
 

@@ -66,11 +66,15 @@ def test_time_is_proportional_to_what_a_kind_goes_on_in(timed, monkeypatch):
     assert found.rough == 0
 
 
-def test_only_the_rest_counts_where_a_shorter_result_is_gone_on_from(
-    timed, monkeypatch
-):
+@pytest.fixture
+def continuing(monkeypatch):
+    """Let training go on from shorter training, whose code must be known for that."""
     continues = Continues("epochs", lambda shorter, longer: True)
-    monkeypatch.setitem(kinds._added, "toy.fit", replace(FIT, continues=continues))
+    fit = replace(FIT, continues=continues, home="tests.flows.toys:_fit")
+    monkeypatch.setitem(kinds._added, "toy.fit", fit)
+
+
+def test_only_the_rest_counts_where_a_shorter_result_is_gone_on_from(continuing, timed):
     text = STUDY[: STUDY.index("  last:")]
     found = told(timed, "stages.fit.epochs=12", text=text)
     assert found.seconds == pytest.approx(6 * 8.0)

@@ -46,15 +46,37 @@ class Accepted:
             normal form, or if the code of today cannot be told.
         """
         then = receipt.code
-        record = self._index.codes.get(then)
-        if record is None or record.form != NORMAL_FORM:
-            return None
-        if then not in self._untouched:
-            files = record.files
-            self._untouched[then] = bool(files) and self._codes.are_as_before(files)
-        if self._untouched[then]:
+        if not self._is_comparable(then) or self._is_untouched(then):
             return None
         now = self._codes.of(node).fingerprint
-        if now in ("", then) or now in self.alike(then):
+        if now == "" or now in self.alike(then):
             return None
         return then, now
+
+    def is_known(self, receipt: Receipt, node: Node) -> bool:
+        """Return whether the code of a result is known to be that of a node.
+
+        Args:
+            receipt: of the result.
+            node: whose code is that of today.
+
+        Returns:
+            Whether both mean the same; not if either cannot be told or compared.
+        """
+        then = receipt.code
+        if not self._is_comparable(then):
+            return False
+        if self._is_untouched(then):
+            return True
+        now = self._codes.of(node).fingerprint
+        return now != "" and now in self.alike(then)
+
+    def _is_comparable(self, then: str) -> bool:
+        record = self._index.codes.get(then)
+        return record is not None and record.form == NORMAL_FORM
+
+    def _is_untouched(self, then: str) -> bool:
+        if then not in self._untouched:
+            files = self._index.codes[then].files
+            self._untouched[then] = bool(files) and self._codes.are_as_before(files)
+        return self._untouched[then]
