@@ -221,12 +221,15 @@ def test_a_run_that_waits_for_another_can_be_stopped(tmp_path):
         {"members": "abc"},
         {"members": "ba"},
         {"device": "cuda:0"},
+        {"threads": 2},
+        {"hardware": "another"},
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_a_kept_state_belongs_to_one_code_one_company_and_one_device(other):
-    def name(kind="train", code=("one",), members="ab", device="cpu"):
-        return partial_name(TileJob(kind, (), code), list(members), Machine(device))
+def test_a_kept_state_belongs_to_one_code_one_company_and_one_machine(other):
+    def name(kind="train", code=("one",), members="ab", device="cpu", **machine):
+        job = TileJob(kind, (), code)
+        return partial_name(job, list(members), Machine(device, **machine))
 
     assert name() == name()
     assert name(**other) != name()

@@ -111,8 +111,10 @@ def _outcomes(
 
     def together(some: Sequence[Member]) -> list[Outcome]:
         whole = padded(some) if kind.vectorised else some
-        name = partial_name(job, [keys[id(member)] for member in some], machine)
-        keeping = replace(machine, partial=partials.of(name, len(some)))
+        keeping = machine
+        if job.code and all(job.code):  # else an edit could not be seen
+            name = partial_name(job, [keys[id(member)] for member in some], machine)
+            keeping = replace(machine, partial=partials.of(name, len(some)))
         found = find(job.kind).compute(whole, keeping)
         if len(found) != len(whole):
             raise InputError(
@@ -127,7 +129,8 @@ def _outcomes(
 
 def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
     """Name what a tile keeps by all that its last bits depend on."""
-    return sha256([job.kind, job.code, list(keys), machine.device, _versions()])
+    where = [machine.device, machine.hardware, machine.threads]
+    return sha256([job.kind, job.code, list(keys), where, _versions()])
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any
 
 from curvflow.flows.alive import beating
 from curvflow.flows.code.drift import find_drifts
+from curvflow.flows.code.imported import bring_in
 from curvflow.flows.code.settle import Answer, refuse, settle
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
@@ -92,9 +93,7 @@ def run_study(
     plan = _planned(study, store, files, revive, answer, options, observer)
     computing = None
     if any(node.state != "cached" for node in plan.graph):
-        # Modules are imported by now, and may be edited while the run is at work.
-        plan.codes.read(plan.graph)
-        computing = _machine(options)
+        computing = _ready(plan, options)
     run = store.begin_run(
         study.name,
         document=study.document,
@@ -152,7 +151,7 @@ def _planned(
     plan = make_plan(study, store, files, revive=revive)
     if plan.drifts or answer is not None:
         said = answer or Answer()
-        tell, machine = observer.tell, partial(_machine, options)
+        tell, machine = observer.tell, partial(_ready, plan, options)
         if settle(plan, said, store=store, files=files, machine=machine, tell=tell):
             plan = make_plan(study, store, files, revive=revive)
             refuse(plan.drifts)
@@ -173,11 +172,19 @@ def _tell_of_other_code(plan: Plan, store: Store, observer: Observer) -> None:
         )
 
 
-def _machine(options: RunOptions) -> tuple[Machine, AbstractContextManager[None]]:
+def _ready(
+    plan: Plan, options: RunOptions
+) -> tuple[Machine, AbstractContextManager[None]]:
     # Loaded here because a run without news saves the second that torch takes.
     from curvflow.tasks.machine import machine_for, threads
 
-    return machine_for(options.device), threads(options.num_threads)
+    machine = machine_for(options.device, options.num_threads)
+    # From here on files may be edited: modules are imported, and their code is told.
+    plan.codes.read(plan.graph)
+    open_nodes = [node for node in plan.graph if node.state != "cached"]
+    compared = [node for drift in plan.drifts for node in drift.nodes]
+    bring_in(plan.codes, [*open_nodes, *compared])
+    return machine, threads(options.num_threads)
 
 
 def payloads(plan: Plan) -> list[str]:

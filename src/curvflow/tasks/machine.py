@@ -11,11 +11,12 @@ from curvflow.errors import RequestError
 from curvflow.tasks.registry import Machine
 
 
-def machine_for(device: str) -> Machine:
+def machine_for(device: str, threads: int) -> Machine:
     """Turn what was asked for into a device that is there.
 
     Args:
         device: `auto`, `cpu` or `cuda`; `auto` takes a GPU if there is one.
+        threads: how many PyTorch is going to use on the CPU.
 
     Returns:
         The machine to compute on.
@@ -29,7 +30,11 @@ def machine_for(device: str) -> Machine:
             "--device: expected a CUDA device that PyTorch can use, got none. "
             "Use --device cpu, or install a CUDA build of PyTorch."
         )
-    return Machine("cuda:0" if has_cuda and device != "cpu" else "cpu")
+    if has_cuda and device != "cpu":
+        name = torch.cuda.get_device_name(0)
+        return Machine("cuda:0", hardware=name, threads=threads)
+    instructions = torch.backends.cpu.get_cpu_capability()
+    return Machine("cpu", hardware=instructions, threads=threads)
 
 
 @contextmanager

@@ -61,11 +61,15 @@ class Machine:
 
     Attributes:
         device: `cpu`, or `cuda:0` and the like.
+        hardware: what last bits depend on: the GPU's name, or the CPU's instructions.
+        threads: how many PyTorch uses on the CPU; last bits depend on it, too.
         partial: where the tile keeps what it has so far.
     """
 
     device: str = "cpu"
     partial: Partial = field(default_factory=_Nowhere)
+    hardware: str = ""
+    threads: int = 1
 
 
 TileFunction = Callable[[Sequence[Member], Machine], list[Outcome]]

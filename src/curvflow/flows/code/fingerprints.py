@@ -109,6 +109,14 @@ class Fingerprints:
         read = self._sources.read()
         return CodeRecord(kind.name, kind.version, NORMAL_FORM, code.definitions, read)
 
+    def files(self) -> Mapping[str, str]:
+        """Return the digest of each module read so far; empty without a file."""
+        return self._sources.read()
+
+    def changed(self) -> list[str]:
+        """Return the modules read so far whose files are not as they were."""
+        return self._sources.changed()
+
     def are_as_before(self, files: Mapping[str, str]) -> bool:
         """Return whether modules still have the digests that a record gives.
 

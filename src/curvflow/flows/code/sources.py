@@ -63,6 +63,11 @@ class Sources:
         """Return the digest of each module asked for so far; empty without a file."""
         return dict(self._digests)
 
+    def changed(self) -> list[str]:
+        """Return the modules asked for so far whose files are not as they were."""
+        now = Sources(self._folder, self._package)
+        return [n for n, digest in self._digests.items() if now.digest(n) != digest]
+
     def digest(self, name: str) -> str:
         """Return the digest of a module's file, which is not parsed for it."""
         if name not in self._digests:
@@ -87,14 +92,11 @@ class Sources:
             return None, ""
         if place.is_dir():
             return Module(name, name), ""  # a package without an __init__ file
-        found = place.stat()
-        return _parsed(
-            name,
-            place.resolve(),
-            place.name == "__init__.py",
-            found.st_mtime_ns,
-            found.st_size,
-        )
+        try:
+            data = place.read_bytes()
+        except OSError:
+            return None, ""
+        return _parsed(name, data, place.name == "__init__.py"), _digest(data)
 
     def _place(self, name: str) -> Path | None:
         if name not in self._places:
@@ -131,14 +133,11 @@ def _file(base: Path, name: str) -> Path | None:
 
 
 @cache
-def _parsed(
-    name: str, place: Path, is_package: bool, modified: int, size: int
-) -> tuple[Module | None, str]:
+def _parsed(name: str, data: bytes, is_package: bool) -> Module | None:
     try:
-        data = place.read_bytes()
-        return read_module(name, data, is_package=is_package), _digest(data)
-    except (SyntaxError, OSError):
-        return None, ""
+        return read_module(name, data, is_package=is_package)
+    except SyntaxError:
+        return None
 
 
 def _digest(data: bytes) -> str:
