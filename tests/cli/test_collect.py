@@ -175,7 +175,7 @@ def test_verify_of_a_torn_commit_claims_no_more_than_it_knows(curvflow, study):
     assert said.code == 1
     assert said.out.endswith(
         "commit 3: torn or missing, marked as void\n"
-        "what these commits held runs again with its study, if it is missing still\n"
+        "what these commits held runs again with its study, if still missing\n"
     )
 
 

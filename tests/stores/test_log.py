@@ -63,7 +63,7 @@ def test_a_torn_commit_is_void_and_the_others_stand(tmp_path, caplog, number, da
     store.index(), store.index(as_of=4), store.index(as_of=number)
     LocalStore(tmp_path).index(), LocalStore(tmp_path).index()  # once per process
     assert [record.message for record in caplog.records] == [
-        f"{tmp_path}: commit {number} is torn or missing: "
+        f"curvflow: {tmp_path}: commit {number} is torn or missing: "
         "what it held, if anything, will run again; "
         "`curvflow verify` marks it as void"
     ]

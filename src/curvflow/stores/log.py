@@ -236,8 +236,8 @@ class Log:
         told = _told[self._location]
         if number not in told:
             _logger.warning(
-                "%s: commit %d is torn or missing: what it held, if anything, "
-                "will run again; `curvflow verify` marks it as void",
+                "curvflow: %s: commit %d is torn or missing: what it held, if "
+                "anything, will run again; `curvflow verify` marks it as void",
                 self._location,
                 number,
             )
