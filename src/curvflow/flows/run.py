@@ -19,6 +19,7 @@ from curvflow.flows.code.settle import Answer, refuse, settle
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.stopping import Stopping, stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
 from curvflow.flows.why.cost import Costs
@@ -105,9 +106,10 @@ def run_study(
     try:
         if computing is not None:
             machine, threads = computing
-            with threads, beating(store, run, silence=options.silence):
+            stop, silence = Stopping(), options.silence
+            with threads, stopping(stop), beating(store, run, silence=silence):
                 store.note(run, {"event": "plan", "payloads": payloads(plan)})
-                work = Work(plan, run, store, files, options, observer, tally)
+                work = Work(plan, run, store, files, options, observer, tally, stop)
                 work.do(machine)
                 _tell_of_other_code(plan, store, observer)
     finally:

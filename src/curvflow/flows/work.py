@@ -17,7 +17,7 @@ from curvflow.flows.observer import Observer
 from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan, demand
 from curvflow.flows.publish import Publisher, passed_on
-from curvflow.flows.stopping import Stopping, stopping
+from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, cut, groups, width_for
 from curvflow.flows.waiting import Waiting
@@ -44,6 +44,7 @@ class Work:
         options: RunOptions,
         observer: Observer,
         tally: Tally,
+        stop: Stopping,
     ) -> None:
         """Prepare to carry out a plan.
 
@@ -55,10 +56,11 @@ class Work:
             options: how to compute.
             observer: who watches.
             tally: counts what is done.
+            stop: tells when the run is asked to end.
         """
         self._plan, self._run, self._store = plan, run, store
         self._files, self._options, self._observer = files, options, observer
-        self._stop = Stopping()
+        self._stop = stop
         self._partials = Partials(store, self._stop, tell=observer.tell)
         self._watch = Watch(store, silence=options.silence)
         self._struck: set[str] = set()
@@ -81,15 +83,14 @@ class Work:
         """
         self._strike_lost()
         pause, before = LOOK_AFTER, 0
-        with stopping(self._stop):
-            while not self._swept(machine) or self._busy:
-                if self._busy:  # nothing else is left, so follow the runs that have it
-                    self._give_up_claims()
-                    self._waiting.on(self._busy)
-                    is_moving = len(self._busy) != before
-                    pause = LOOK_AFTER if is_moving else min(2 * pause, LOOK_AT_LAST)
-                    before = len(self._busy)
-                    self._stop.sleep(pause)
+        while not self._swept(machine) or self._busy:
+            if self._busy:  # nothing else is left, so follow the runs that have it
+                self._give_up_claims()
+                self._waiting.on(self._busy)
+                is_moving = len(self._busy) != before
+                pause = LOOK_AFTER if is_moving else min(2 * pause, LOOK_AT_LAST)
+                before = len(self._busy)
+                self._stop.sleep(pause)
         self._store.claims.sweep(
             lambda run: run == self._run.begun or self._watch.is_gone(run)
         )
