@@ -72,8 +72,9 @@ def bring_in(codes: Fingerprints, nodes: Iterable[Node]) -> None:
         if name.partition(".")[0] != OWN and name in sys.modules
     }
     files = codes.files()
-    changed = [*_other_functions(theirs), *codes.changed()]
-    changed += [n for n, m in theirs.items() if not _as_seen(m, files[n], told[n])]
+    changed = [*_other_functions(theirs), *codes.changed()] or [
+        n for n, module in theirs.items() if not _as_seen(module, files[n], told[n])
+    ]
     if changed:
         raise RequestError(
             f"{changed[0]}: expected the code that was imported, got a file that has "
