@@ -151,6 +151,7 @@ def test_show_json_without_a_stage_counts_every_stage(curvflow, ran):
         "diverged": 0,
         "failed": 0,
         "missing": 0,
+        "removed": 0,
     }
 
 
