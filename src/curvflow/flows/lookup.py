@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from curvflow.flows.graph import Node, Taken
@@ -45,7 +46,13 @@ def input_digests(node: Node) -> dict[str, Any] | None:
 def _digest(taken: Taken) -> str:
     receipt = taken.node.receipt
     assert receipt is not None
-    return sha256(taken_parts(receipt, taken.parts))
+    return _hashed(tuple(taken_parts(receipt, taken.parts).items()))
+
+
+@lru_cache(maxsize=1 << 14)
+def _hashed(parts: tuple[tuple[str, str], ...]) -> str:
+    # Thousands of nodes take the same data set, and probes the same weights.
+    return sha256(dict(parts))
 
 
 def _labelled(taken: Taken) -> list[Any]:
