@@ -25,12 +25,15 @@ def command(
 ) -> None:
     """Show what would run, and why; nothing is computed or written."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.summary import plan_summary
-    from curvflow.flows.plan import make_plan
+    from curvflow.stores.log import without_collection
 
-    asked = opened(study, store, profile, overrides)
-    plan = make_plan(asked.study, asked.store, asked.files)
-    if as_json:
-        print_json(plan.as_json())
-    else:
-        typer.echo(plan_summary(plan.as_json()))
+    with without_collection():  # all that is made here lives to the end
+        from curvflow.cli.summary import plan_summary
+        from curvflow.flows.plan import make_plan
+
+        asked = opened(study, store, profile, overrides)
+        plan = make_plan(asked.study, asked.store, asked.files)
+        if as_json:
+            print_json(plan.as_json())
+        else:
+            typer.echo(plan_summary(plan.as_json()))
