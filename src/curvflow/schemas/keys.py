@@ -12,6 +12,7 @@ import hashlib
 import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,16 @@ def _canonical_sequence(value: Sequence[object]) -> bytes:
     return b"l%d:%b" % (len(value), b"".join([canonical(item) for item in value]))
 
 
+# The names of fields, parts and axes are few, and each is met at every node.
+_canonical_name = lru_cache(maxsize=1 << 12)(_canonical_text)
+
+
 def _canonical_mapping(value: Mapping[Any, object]) -> bytes:
     items = []
     for key, item in value.items():
         if not isinstance(key, str):
             raise NotEncodableError(f"expected text as a mapping's key, got {key!r}")
-        items.append(_canonical_text(key) + canonical(item))
+        items.append(_canonical_name(key) + canonical(item))
     items.sort()
     return b"m%d:%b" % (len(items), b"".join(items))
 
