@@ -56,11 +56,13 @@ class TileJob:
         kind: name of their kind.
         members: the nodes.
         code: fingerprints of the code that computes them.
+        stage: their stage, to be named in messages.
     """
 
     kind: str
     members: Sequence[MemberJob]
     code: Sequence[str] = ()
+    stage: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def tile_job(
         )
         for node in nodes
     ]
-    return TileJob(nodes[0].kind.name, members, code)
+    return TileJob(nodes[0].kind.name, members, code, nodes[0].stage)
 
 
 def _earlier(node: Node) -> TakenResult | None:

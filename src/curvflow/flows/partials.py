@@ -55,11 +55,13 @@ class Partials:
         """Remember that there is a state of this name."""
         self._used.add(name)
 
-    def clear(self) -> None:
-        """Remove all states: what they led to has been published."""
-        for name in self._used:
-            self.store.drop_partial(name)
-        self._used.clear()
+    def taken(self) -> tuple[str, ...]:
+        """Return the names of all states since the last call.
+
+        Whoever publishes what they led to removes them from the store.
+        """
+        names, self._used = tuple(self._used), set()
+        return names
 
 
 class TilePartial:

@@ -238,7 +238,8 @@ class Work:
                 self._tally.failures[node.key] = report
                 failed.append(node.key)
         self._publisher.publish(stage, done, twins)
-        self._partials.clear()
+        for name in self._partials.taken():
+            self._store.drop_partial(name)
         self._finished += [receipt.key for receipt in done]
         if failed:
             self._publisher.note("failed", stage, failed)

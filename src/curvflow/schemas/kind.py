@@ -64,6 +64,7 @@ class Kind:
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.
         vectorised: computes its tile in one program; else node by node.
+        accelerated: runs on a GPU where there is one.
         home: `module:name` of a user's kind, told apart from others of its name.
         loads: dotted parameter path to package: the module of that package named by the
             parameter's value, or `factory` if the path has none, runs as well.
@@ -85,6 +86,7 @@ class Kind:
     checkpoints: Callable[[Any], Sequence[int]] | None = None
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
     vectorised: bool = True
+    accelerated: bool = False
     home: str = ""
     loads: Mapping[str, str] = field(default_factory=dict)
     carries: tuple[str, ...] = ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from curvflow.schemas.cluster import Cluster
 
 
 class RunOptions(BaseModel):
@@ -28,3 +30,32 @@ class RunOptions(BaseModel):
         description="seconds without a sign of life after which the work that another "
         "run has claimed is taken over",
     )
+    workers: int | None = Field(
+        None,
+        ge=1,
+        description="processes of this machine that compute tiles; 1 is this one; None "
+        "chooses by cores or GPUs and the number of tiles",
+    )
+    scheduler: str | None = Field(
+        None,
+        pattern=r"^[a-z]+://\S+$",
+        description="address of a Dask scheduler whose workers compute the tiles",
+    )
+    cluster: Cluster | None = Field(
+        None, description="a Dask cluster to be started for the run"
+    )
+    dashboard: bool = Field(False, description="serve Dask's page while computing")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> RunOptions:
+        given = [
+            f"--{name}"
+            for name in ("workers", "scheduler", "cluster")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
+            raise ValueError(
+                f"expected one of --workers, --scheduler and --cluster, got "
+                f"{' and '.join(given)}"
+            )
+        return self

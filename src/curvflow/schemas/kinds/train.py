@@ -180,6 +180,7 @@ KIND = Kind(
             bulk=True,
         ),
     ),
+    accelerated=True,
     inputs={"data": Input(Data)},
     varying=("seed", "rule"),
     checkpoints=kept_epochs,

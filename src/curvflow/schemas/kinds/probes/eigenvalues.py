@@ -52,6 +52,7 @@ KIND = Kind(
         Variable("iterations", "products with the block", dtype="int64"),
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
     ),
+    accelerated=True,
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
 )

@@ -51,6 +51,7 @@ KIND = Kind(
         ),
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
     ),
+    accelerated=True,
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
 )

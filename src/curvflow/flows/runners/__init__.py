@@ -1,0 +1,1 @@
+"""Where tiles are computed: in this process, or by the workers of a cluster."""
