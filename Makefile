@@ -3,15 +3,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test check docs bench
+.PHONY: study test test-all check docs bench
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
 
-test: export OMP_NUM_THREADS = 1 # many small programs, one to a core
-test: .venv/.test # run all tests
-	$(BIN)/python -m pytest --numprocesses auto
+test test-all: export OMP_NUM_THREADS = 1 # many small programs, one to a core
+test: .venv/.test # run the tests that need no cluster and no Prefect server
+	$(BIN)/python -m pytest --numprocesses auto -m "not cluster and not prefect"
+
+test-all: .venv/.test # run all tests; they start what they need on loopback
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 check: .venv/.test # formatter, linter, type checker, spelling
 	$(BIN)/ruff format --check
