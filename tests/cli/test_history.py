@@ -114,16 +114,18 @@ def test_log_tells_pins_and_on_request_what_else_happened(curvflow, ran):
 
 def test_log_says_of_a_run_that_is_at_work_that_it_is(curvflow, ran):
     from curvflow.flows.alive import beating
+    from curvflow.flows.stopping import Stopping
 
     store = open_store(ran.parent / ".curvflow", create=False)
     run = store.begin_run("small", document={}, environment={}, options={})
     assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "interrupted"
-    with beating(store, run, silence=60):
+    with beating(store, run, Stopping(), silence=60):
         assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "running"
 
 
 def test_log_and_runs_tell_minutes_and_fit_80_columns(curvflow, ran):
     from curvflow.flows.alive import beating
+    from curvflow.flows.stopping import Stopping
 
     (row,) = json.loads(curvflow("log", ran, "--json").out)
     when = row["started"][:16].replace("T", " ")
@@ -131,7 +133,7 @@ def test_log_and_runs_tell_minutes_and_fit_80_columns(curvflow, ran):
     store = open_store(ran.parent / ".curvflow", create=False)
     name = "a_study_with_quite_a_long_name_as_it_were"
     run = store.begin_run(name, document={}, environment={}, options={})
-    with beating(store, run, silence=60):
+    with beating(store, run, Stopping(), silence=60):
         out = curvflow("runs", ran).out
     assert "began (UTC)" in out.splitlines()[0]
     assert " running  20" in out.splitlines()[1]

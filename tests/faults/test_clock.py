@@ -12,6 +12,7 @@ import curvflow.flows.alive as alive
 import curvflow.stores.logged as logged
 from curvflow.flows.alive import Watch, at_work, beating
 from curvflow.flows.plan import make_plan
+from curvflow.flows.stopping import Stopping
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from tests.faults.children import committed, digests
@@ -85,7 +86,7 @@ def test_a_clock_that_jumps_back_takes_nothing_over(store, clock):
 
 def test_a_run_that_has_ended_shows_no_sign_and_is_gone(store):
     record = begin(store)
-    with beating(store, record, silence=60.0):
+    with beating(store, record, Stopping(), silence=60.0):
         assert not Watch(store).is_gone(record.begun)
         (row,) = at_work(store)
         assert (row["state"], row["pid"], row["run"]) == ("running", os.getpid(), 1)

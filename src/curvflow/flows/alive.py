@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from curvflow.errors import StoreError
+from curvflow.flows.stopping import Stopping
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
 
 SILENCE = 60.0
 BEATS_PER_SILENCE = 6
+LOOK_EVERY = 0.5  # seconds after which a request to end is told of, at most
 
 Process = Literal["running", "paused", "ended", "elsewhere"]
 
@@ -70,12 +72,15 @@ class Watch:
 
 
 @contextmanager
-def beating(store: Store, run: RunRecord, *, silence: float) -> Iterator[None]:
+def beating(
+    store: Store, run: RunRecord, stop: Stopping, *, silence: float
+) -> Iterator[None]:
     """Show that a run is at work, until the block ends.
 
     Args:
         store: takes the signs of life.
         run: the run.
+        stop: once the run is asked to end, its sign says so to its workers.
         silence: seconds after which others would take it for gone.
 
     Yields:
@@ -84,14 +89,18 @@ def beating(store: Store, run: RunRecord, *, silence: float) -> Iterator[None]:
     who, over = _identity(), threading.Event()
 
     def beat(count: int) -> None:
+        asked = {} if stop.signal is None else {"stop": stop.signal}
         with suppress(StoreError):  # a full disk is met by what publishes
-            store.beat(run, {"count": count, **who})
+            store.beat(run, {"count": count, **who, **asked})
 
     def beat_on() -> None:
-        count = 0
-        while not over.wait(silence / BEATS_PER_SILENCE):
-            count += 1
-            beat(count)
+        count, has_told = 0, False
+        last = time.monotonic()
+        while not over.wait(min(LOOK_EVERY, silence / BEATS_PER_SILENCE)):
+            is_news = stop.signal is not None and not has_told
+            if is_news or time.monotonic() - last >= silence / BEATS_PER_SILENCE:
+                count, last, has_told = count + 1, time.monotonic(), is_news or has_told
+                beat(count)
 
     beat(0)
     thread = threading.Thread(target=beat_on, name="curvflow-beat", daemon=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,12 +16,30 @@ def compare(nodes: Iterable[Node], index: Index) -> None:
     """Set key, receipt and state of nodes from the receipts of what they take."""
     for node in nodes:
         node.key = key_of(node)
-        node.receipt = index.receipts.get(node.key) if node.key else None
-        if node.receipt is not None:
-            lacks = node.revive and node.receipt.payload in index.evicted
-            node.state = "stale" if lacks else "cached"
-        else:
-            node.state = "stale" if node.key else "waiting"
+        _compare(node, index)
+
+
+def look_up(nodes: Sequence[Node], excerpt: Callable[[Iterable[str]], Index]) -> None:
+    """Compare nodes with what the log says of them alone.
+
+    Args:
+        nodes: whose inputs are all there.
+        excerpt: see `Store.excerpt`.
+    """
+    for node in nodes:
+        node.key = key_of(node)
+    index = excerpt(node.key for node in nodes if node.key)
+    for node in nodes:
+        _compare(node, index)
+
+
+def _compare(node: Node, index: Index) -> None:
+    node.receipt = index.receipts.get(node.key) if node.key else None
+    if node.receipt is not None:
+        lacks = node.revive and node.receipt.payload in index.evicted
+        node.state = "stale" if lacks else "cached"
+    else:
+        node.state = "stale" if node.key else "waiting"
 
 
 def key_of(node: Node) -> str | None:

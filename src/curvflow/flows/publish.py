@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.graph import Node
@@ -32,16 +32,21 @@ class Publisher:
         self._store, self._run, self._tally = store, run, tally
         self._codes, self._recorded = codes, set[str]()
 
-    def publish(self, stage: str, receipts: Sequence[Receipt], twins: Twins) -> None:
+    def publish(
+        self, stage: str, receipts: Sequence[Receipt], twins: Twins
+    ) -> list[Node]:
         """Commit receipts, and mark their nodes as done.
 
         Args:
             stage: of all of them.
             receipts: of nodes whose payloads have been written.
             twins: nodes by key; equal parameters make several nodes one result.
+
+        Returns:
+            The nodes that are done by this.
         """
         if not receipts:
-            return
+            return []
         live = self._store.commit(receipts)
         self.note("committed", stage, [receipt.key for receipt in live])
         self._tally.executed[stage] += len(live)
@@ -50,14 +55,17 @@ class Publisher:
             (old := before[one.key]) is not None and old.digest == one.digest
             for one in live
         )
-        self.adopt(stage, live, twins)
+        return self.adopt(live, twins)
 
-    def adopt(self, stage: str, live: Sequence[Receipt], twins: Twins) -> None:
+    def adopt(self, live: Iterable[Receipt], twins: Twins) -> list[Node]:
         """Mark the nodes of live receipts as done, whoever computed them."""
+        done = []
         for receipt in live:
             for node in twins[receipt.key]:
-                self._tally.done[stage] += node.state != "cached"
+                self._tally.done[node.stage] += node.state != "cached"
                 node.receipt, node.state = receipt, "cached"
+                done.append(node)
+        return done
 
     def receipt(self, node: Node, report: Computed) -> Receipt:
         """Return the receipt of what was computed for a node."""

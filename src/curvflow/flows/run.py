@@ -18,7 +18,9 @@ from curvflow.flows.code.imported import bring_in
 from curvflow.flows.code.settle import Answer, refuse, settle
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
+from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.runners.inline import Inline
 from curvflow.flows.stopping import Stopping, stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.views import plan_views, run_tables
@@ -107,10 +109,11 @@ def run_study(
         if computing is not None:
             machine, threads = computing
             stop, silence = Stopping(), options.silence
-            with threads, stopping(stop), beating(store, run, silence=silence):
+            with threads, stopping(stop), beating(store, run, stop, silence=silence):
                 store.note(run, {"event": "plan", "payloads": payloads(plan)})
                 work = Work(plan, run, store, files, options, observer, tally, stop)
-                work.do(machine)
+                partials = Partials(store, stop, tell=observer.tell)
+                work.do(Inline(store, machine, partials))
                 _tell_of_other_code(plan, store, observer)
     finally:
         observer.end()

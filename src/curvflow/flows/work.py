@@ -1,35 +1,62 @@
-"""Carry out a plan, stage by stage and tile by tile."""
+"""Carry out a plan: tiles go out to a runner as they can, results are published."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from curvflow.errors import InputError, StoreError
-from curvflow.flows.alive import Watch
-from curvflow.flows.compute import LostInputError, compute_tile, failure, load
+from curvflow.errors import InputError, RequestError, StoreError
+from curvflow.flows.compute import failure, load
 from curvflow.flows.continued import find_earlier
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
+from curvflow.flows.healing import Healing
 from curvflow.flows.jobs import Computed, Failed, TileJob, tile_job
-from curvflow.flows.lookup import compare, diverged_inputs
+from curvflow.flows.lookup import diverged_inputs, look_up
 from curvflow.flows.observer import Observer
-from curvflow.flows.partials import Partials
-from curvflow.flows.plan import Plan, demand
+from curvflow.flows.others import Others
+from curvflow.flows.plan import Plan
 from curvflow.flows.publish import Publisher, passed_on
+from curvflow.flows.revival import changed, old_company
+from curvflow.flows.runners.base import (
+    Broken,
+    Died,
+    Finished,
+    Interrupted,
+    LostInput,
+    Needs,
+    Returned,
+    Runner,
+)
+from curvflow.flows.schedule import Schedule, needs_of
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
-from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, cut, groups, width_for
-from curvflow.flows.waiting import Waiting
+from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, width_for
+from curvflow.flows.why.cost import Costs
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Store
-from curvflow.tasks.registry import Machine, find
+from curvflow.tasks.registry import find
 
-# Seconds between looks at what other runs are at work on: the first, and the longest.
-LOOK_AFTER, LOOK_AT_LAST = 0.1, 2.0
+# Seconds between looks at what is asked of the run while tiles are out.
+LOOK_EVERY = 1.0
+NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
 
-Report = Computed | Failed
+
+@dataclass(frozen=True)
+class _Out:
+    """A tile that is out at the runner.
+
+    Attributes:
+        nodes: of the tile.
+        losses: how often a process died over it, or over the larger one it is part of.
+        in_company: it repeats a tile, with all that was once computed beside it.
+    """
+
+    nodes: Sequence[Node]
+    losses: int = 0
+    in_company: bool = False
 
 
 class Work:
@@ -58,142 +85,150 @@ class Work:
             tally: counts what is done.
             stop: tells when the run is asked to end.
         """
-        self._plan, self._run, self._store = plan, run, store
-        self._files, self._options, self._observer = files, options, observer
-        self._stop = stop
-        self._partials = Partials(store, self._stop, tell=observer.tell)
-        self._watch = Watch(store, silence=options.silence)
-        self._struck: set[str] = set()
-        self._busy: dict[str, str] = {}  # stage, by action key
-        self._finished: list[str] = []  # claimed, done, and not given up yet
-        self._waiting = Waiting(store, observer.tell)
-        self._moved = False
-        self._tally = tally
+        self._plan, self._store, self._files = plan, store, files
+        self._options, self._observer = options, observer
+        self._stop, self._tally = stop, tally
+        self._healing = Healing(plan, store, tally, observer)
+        self._others = Others(store, run, options.silence, observer.tell)
         self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
+        self._costs = Costs(plan.graph, plan.index)
+        self._out: dict[int, _Out] = {}
+        self._twins: dict[str, list[Node]] = defaultdict(list)
+        self._lost: list[LostInput] = []
+        self._moved = False
 
-    def do(self, machine: Machine) -> None:
+    def do(self, runner: Runner) -> None:
         """Compute everything that is not done and can be.
 
         Args:
-            machine: where to compute.
+            runner: where to compute.
 
         Raises:
+            RequestError: the runner cannot do what is asked of it.
             StoreError: results cannot be written, or not be read again and again.
             Stopped: the run was asked to end.
         """
-        self._strike_lost()
-        pause, before = LOOK_AFTER, 0
-        while not self._swept(machine) or self._busy:
-            if self._busy:  # nothing else is left, so follow the runs that have it
-                self._give_up_claims()
-                self._waiting.on(self._busy)
-                is_moving = len(self._busy) != before
-                pause = LOOK_AFTER if is_moving else min(2 * pause, LOOK_AT_LAST)
-                before = len(self._busy)
-                self._stop.sleep(pause)
-        self._store.claims.sweep(
-            lambda run: run == self._run.begun or self._watch.is_gone(run)
-        )
+        self._healing.strike_lost()
+        self._begin()
+        while True:
+            self._look_at_due()
+            self._send(runner)
+            if self._out:
+                for number, returned in runner.wait(LOOK_EVERY):
+                    self._back(self._out.pop(number), returned, runner)
+            elif not self._goes_on():
+                break
+        self._others.sweep()
 
-    def _swept(self, machine: Machine) -> bool:
-        """Go through the stages; False if something earlier must be done again."""
-        self._busy.clear()
-        self._moved = False
-        try:
-            for nodes in self._plan.graph.nodes.values():
-                self._stage(nodes, machine)
-        except LostInputError as error:
-            self._lost(error)
-            return False
-        if self._moved:
-            self._compare_all()
-        return not self._moved
-
-    def _strike_lost(self) -> None:
-        lost: dict[str | None, list[str]] = defaultdict(list)
+    def _begin(self) -> None:
+        self._twins = defaultdict(list)
         for node in self._plan.graph:
-            if node.state == "stale" and node.receipt is not None and not node.revive:
-                lost[node.receipt.payload].append(node.receipt.key)
-        if lost:
-            self._strike(lost, "payload lost")
-
-    def _lost(self, error: LostInputError) -> None:
-        payload = error.receipt.payload
-        if payload is None or payload not in self._store.index().evicted:
-            keys = self._store.sharing(error.receipt)
-            return self._strike({payload: keys}, str(error))
-        is_new = payload not in self._plan.removed
-        self._plan.removed.add(payload)
-        demand(self._plan.graph, self._plan.removed)
-        # It is computed again by this run, or by the one that has claimed it.
-        if not is_new and not any(
-            node.state == "stale" and node.receipt and node.receipt.payload == payload
-            for node in self._plan.graph
-        ):
-            raise StoreError(f"{self._store.location}: {error}") from error
-        return None
-
-    def _strike(self, lost: Mapping[str | None, Sequence[str]], reason: str) -> None:
-        """Strike results off the log, payload by payload, to compute them again."""
-        keys = {key for some in lost.values() for key in some}
-        if again := self._struck & keys:
-            raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
-        self._struck |= keys
-        for payload, some in lost.items():
-            self._store.retire(list(dict.fromkeys(some)), reason, payload=payload)
-        self._observer.warn(
-            f"{reason.rstrip('.')}; computing {len(keys)} results again"
+            if node.state == "cached" and node.key:
+                self._twins[node.key].append(node)
+        self._schedule = Schedule(
+            self._plan.graph,
+            width=self._width,
+            seconds=lambda node: self._costs.of(node)[0] or 0.0,
         )
-        self._compare_all()
 
-    def _compare_all(self) -> None:
-        index = self._store.index()
-        for nodes in self._plan.graph.nodes.values():
-            compare(nodes, index)
-        demand(self._plan.graph, self._plan.removed)
-        self._tally.recount()
+    def _goes_on(self) -> bool:
+        """Go on where no tile can be sent; False if all is done that can be."""
+        self._stop.check()
+        if self._lost or self._moved:
+            self._begin_again()
+            return True
+        if not self._schedule.release():
+            if not self._others.busy:
+                return False
+            self._others.wait(self._stop)
+        return True
 
-    def _stage(self, nodes: Sequence[Node], machine: Machine) -> None:
-        if not nodes or all(node.state == "cached" for node in nodes):
-            return
-        open_nodes = [node for node in nodes if node.state != "cached"]
-        index = self._store.index()
-        compare(open_nodes, index)
-        found = [node for node in open_nodes if node.state == "cached"]
-        self._tally.done[nodes[0].stage] += len(found)
-        self._publisher.rely_on(found)
-        self._pass_on_divergence(nodes)
-        find_earlier(open_nodes, index, self._plan.codes, self._store)
-        for group in groups(nodes):
-            if any(node.state == "stale" for node in group):
-                self._group(group, by_key(group), machine)
-        self._tell(nodes[0].stage)
+    def _begin_again(self) -> None:
+        """Go through the plan anew: something that was done is not, or has changed."""
+        for one in self._lost:
+            self._healing.lost(one)
+        if self._moved:
+            self._healing.compare_all()
+        self._lost.clear()
+        self._moved = False
+        self._others.busy.clear()
+        self._begin()
 
-    def _group(
-        self, group: Sequence[Node], twins: Mapping[str, list[Node]], machine: Machine
-    ) -> None:
-        """Compute nodes of equal signature; what did not fit is not tried again."""
-        first = next(node for node in group if node.state == "stale")
-        fits = width = self._width(first)
-        for tile in cut(group, width, without=self._tally.failures):
-            step = fits
-            for start in range(0, len(tile), step):
-                part = self._claimed(tile[start : start + step], twins)
-                if part:
-                    fits = min(fits, self._tile(part, twins, machine))
+    def _look_at_due(self) -> None:
+        """Find out which nodes are done, to be computed, or hopeless by now."""
+        if self._others.is_time():
+            self._schedule.ready(self._others.tried_again())
+        while due := self._schedule.due():
+            look_up(due, self._store.excerpt)
+            for node in due:
+                self._twins[node.key or ""].append(node)
+            found = [node for node in due if node.state == "cached"]
+            self._publisher.rely_on(found)
+            self._schedule.done([*found, *self._pass_on_divergence(due)])
+            stale = [node for node in due if node.state == "stale"]
+            self._find_earlier(stale)
+            self._schedule.ready(n for n in stale if n.key not in self._tally.failures)
+            self._schedule.failed(n for n in stale if n.key in self._tally.failures)
+            for node in found:
+                self._tally.done[node.stage] += 1
+            self._tell({node.stage for node in due})
 
-    def _width(self, node: Node) -> int:
-        if not node.kind.vectorised:
-            return NODE_BY_NODE_WIDTH
+    def _find_earlier(self, stale: Sequence[Node]) -> None:
+        by_kind = defaultdict(list)
+        for node in stale:
+            if node.kind.continues is not None:
+                by_kind[node.kind.name].append(node)
+        for nodes in by_kind.values():
+            index = self._store.index()
+            find_earlier(nodes, index, self._plan.codes, self._store)
+
+    def _pass_on_divergence(self, nodes: Sequence[Node]) -> list[Node]:
+        """Record what stands on diverged results as diverged; nothing is computed."""
+        found: dict[str, dict[str, Receipt]] = defaultdict(dict)
+        for node in nodes:
+            if node.state == "stale" and (diverged := diverged_inputs(node)):
+                cause = diverged[0].node.receipt
+                assert cause is not None
+                receipt = self._publisher.receipt(node, passed_on(cause))
+                found[node.stage].setdefault(receipt.key, receipt)
+        published = (
+            self._publisher.publish(stage, list(receipts.values()), self._twins)
+            for stage, receipts in found.items()
+        )
+        return [node for nodes in published for node in nodes]
+
+    def _send(self, runner: Runner) -> None:
+        """Give the runner the tiles that go first, as many as it has room for."""
+        while self._stop.signal is None and not self._lost and not self._moved:
+            allowed = [needs for needs in NEEDS if runner.room(needs) > 0]
+            tile = self._schedule.take(allowed)
+            if not tile:
+                break
+            if part := self._claimed(tile):
+                self._submit(_Out(part), runner)
+
+    def _claimed(self, tile: Sequence[Node]) -> list[Node]:
+        """Return those nodes that no other run is at work on, nor has done by now."""
+        out = {node.key for one in self._out.values() for node in one.nodes}
+        ours = self._others.claim([node for node in tile if node.key not in out])
+        done = self._store.live(ours)
+        self._schedule.done(self._publisher.adopt(done.values(), self._twins))
+        return [node for key, node in ours.items() if key not in done]
+
+    def _submit(self, out: _Out, runner: Runner) -> None:
+        first = out.nodes[0]
+        self._observer.tile_begins(first.stage)
+        keys = [node.key for node in out.nodes]
+        self._publisher.note("begins", first.stage, keys)
         try:
-            (member,) = load(self._store, node.kind, self._job([node]).members)
-            node_bytes = find(node.kind.name).member_bytes(member)
-        except StoreError:
-            raise
-        # A model of the user's own may raise here; its tile will, and tell of it.
-        except Exception:
-            return NODE_BY_NODE_WIDTH
-        return width_for(node_bytes, self._options.tile_bytes)
+            job = self._job(out.nodes)
+        except InputError as error:  # a file is not what it was planned to be
+            reports = [failure(error) for _ in out.nodes]
+            return self._finished(out, Finished(reports), runner)
+        priority = self._schedule.priority(first)
+        number = runner.submit(job, needs=needs_of(first), priority=priority)
+        self._out[number] = out
+        return None
 
     def _job(self, nodes: Sequence[Node]) -> TileJob:
         # Nodes with equal parameters share one form, and so one reading of the files.
@@ -205,133 +240,98 @@ class Work:
         code = [self._plan.codes.of(node).fingerprint for node in nodes]
         return tile_job(self._plan.graph, nodes, files, code)
 
-    def _claimed(
-        self, tile: Sequence[Node], twins: Mapping[str, list[Node]]
-    ) -> list[Node]:
-        """Return those nodes that no other run is at work on, nor has done by now."""
-        self._stop.check()
-        keys = [node.key for node in tile if node.key]
-        claims = self._store.claims
-        begun, gone = self._run.begun, self._watch.is_gone
-        ours = set(claims.take(begun, keys, gone, done=self._finished))
-        if ours:
-            self._finished.clear()
-        self._busy |= dict.fromkeys(set(keys) - ours, tile[0].stage)
-        done = self._store.live(ours)
-        self._publisher.adopt(tile[0].stage, list(done.values()), twins)
-        return [node for node in tile if node.key in ours and node.key not in done]
-
-    def _tile(
-        self, tile: Sequence[Node], twins: Mapping[str, list[Node]], machine: Machine
-    ) -> int:
-        """Compute and publish a tile; return how many nodes fit in one call."""
-        stage = tile[0].stage
-        self._observer.tile_begins(stage)
-        self._partials.turn_to(stage)
-        self._publisher.note("begins", stage, [node.key for node in tile])
-        tile, reports = self._revived(tile, self._computed(tile, machine), machine)
-        done, failed = [], []
-        for node, report in zip(tile, reports, strict=True):
-            if isinstance(report, Computed):
-                done.append(self._publisher.receipt(node, report))
-            elif node.key is not None:
-                self._tally.failures[node.key] = report
-                failed.append(node.key)
-        self._publisher.publish(stage, done, twins)
-        for name in self._partials.taken():
-            self._store.drop_partial(name)
-        self._finished += [receipt.key for receipt in done]
-        if failed:
-            self._publisher.note("failed", stage, failed)
-            self._finished += failed
-            self._give_up_claims()
-        self._tell(stage)
-        if failed or not tile[0].kind.vectorised:
-            return len(tile)
-        return max(receipt.width for receipt in done)
-
-    def _give_up_claims(self) -> None:
-        """Say what is done or has failed, so that nobody waits for it."""
-        if self._finished:
-            self._store.claims.release(self._run.begun, self._finished)
-            self._finished.clear()
-
-    def _computed(self, tile: Sequence[Node], machine: Machine) -> Sequence[Report]:
+    def _width(self, node: Node) -> int:
+        if not node.kind.vectorised:
+            return NODE_BY_NODE_WIDTH
         try:
-            job = self._job(tile)
-            return compute_tile(self._store, job, machine, self._partials)
-        except InputError as error:  # a file is not what it was planned to be
-            return [failure(error) for _ in tile]
+            (member,) = load(self._store, node.kind, self._job([node]).members)
+            node_bytes = find(node.kind.name).member_bytes(member)
+        # Whatever is wrong with a member, or a model of the user's own, its tile will
+        # run into it as well, and tell.
+        except Exception:
+            return NODE_BY_NODE_WIDTH
+        return width_for(node_bytes, self._options.tile_bytes)
 
-    def _revived(
-        self, tile: Sequence[Node], reports: Sequence[Report], machine: Machine
-    ) -> tuple[Sequence[Node], Sequence[Report]]:
-        """Hold what was computed again to the digests of what collection removed.
+    def _back(self, out: _Out, returned: Returned, runner: Runner) -> None:
+        """Do with a tile what its fate asks for."""
+        match returned:
+            case Finished():
+                self._finished(out, returned, runner)
+            case LostInput():
+                self._lost.append(returned)
+            case Died():
+                self._died(out, returned, runner)
+            case Interrupted():
+                self._say(returned.told)
+                if self._stop.signal is None:  # its worker took this run for gone
+                    self._submit(out, runner)
+            case Broken(error, is_request):
+                raise RequestError(error) if is_request else StoreError(error)
 
-        The last bits may depend on who else was computed in the same call, so a result
-        that differs is tried once more in its old company.
+    def _finished(self, out: _Out, returned: Finished, runner: Runner) -> None:
+        self._say(returned.told)
+        graph, reports = self._plan.graph, returned.reports
+        company = old_company(graph, out.nodes, reports)
+        if company and not out.in_company:
+            return self._submit(_Out(company, in_company=True), runner)
+        self._retire_changed(out.nodes, reports)
+        self._publish(out.nodes, reports)
+        for name in returned.kept:
+            self._store.drop_partial(name)
+        return None
 
-        Args:
-            tile: what was computed.
-            reports: what became of it.
-            machine: where to compute.
-
-        Returns:
-            The nodes to be published, and their reports.
-        """
-        if not any(map(_differs, tile, reports)):
-            return tile, reports
-        wanted = {node.receipt.payload for node in tile if node.receipt}
-        together = [
-            node
-            for node in self._plan.graph.nodes[tile[0].stage]
-            if node.receipt is not None and node.receipt.payload in wanted
-        ]
-        whole = list({node.key: node for node in together}.values())
-        if len(whole) > len(tile):
-            tile, reports = whole, self._computed(whole, machine)
-        changed = defaultdict(list)
-        for node, report in zip(tile, reports, strict=True):
-            if node.receipt is not None and node.key and _differs(node, report):
-                changed[node.receipt.payload].append(node.key)
+    def _retire_changed(
+        self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
+    ) -> None:
         reason = "computed again after collection, it came out different"
-        for payload, keys in changed.items():
+        for payload, keys in changed(tile, reports).items():
             self._store.retire(keys, reason, payload=payload)
             self._observer.warn(f"{reason}: {len(keys)} results of {tile[0].stage}")
             self._moved = True
-        return tile, reports
 
-    def _tell(self, stage: str) -> None:
-        failed = self._tally.failed(stage) if self._tally.failures else 0
-        self._observer.stage_at(stage, done=self._tally.done[stage], failed=failed)
+    def _publish(
+        self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
+    ) -> None:
+        stage, done, failed = tile[0].stage, [], []
+        for node, report in zip(tile, reports, strict=True):
+            assert node.key is not None
+            if isinstance(report, Computed):
+                done.append(self._publisher.receipt(node, report))
+            else:
+                self._tally.failures[node.key] = report
+                failed.append(node.key)
+        self._schedule.done(self._publisher.publish(stage, done, self._twins))
+        self._others.finished([receipt.key for receipt in done])
+        if failed:
+            self._publisher.note("failed", stage, failed)
+            self._others.finished(failed)
+            self._others.give_up()
+            self._schedule.failed(node for key in failed for node in self._twins[key])
+        elif tile[0].kind.vectorised:
+            self._schedule.narrow(tile[0], max(receipt.width for receipt in done))
+        self._tell({stage})
 
-    def _pass_on_divergence(self, nodes: Sequence[Node]) -> None:
-        """Record what stands on diverged results as diverged; nothing is computed."""
-        found = []
-        for node in nodes:
-            if node.state == "stale" and (diverged := diverged_inputs(node)):
-                receipt = diverged[0].node.receipt
-                assert receipt is not None
-                found.append(self._publisher.receipt(node, passed_on(receipt)))
-        if found:
-            unique = list({receipt.key: receipt for receipt in found}.values())
-            stale = [node for node in nodes if node.state == "stale"]
-            self._publisher.publish(nodes[0].stage, unique, by_key(stale))
+    def _died(self, out: _Out, died: Died, runner: Runner) -> None:
+        """Try a tile again whose process died; then its halves; then give up a node."""
+        nodes, stage = out.nodes, out.nodes[0].stage
+        counted = f"{stage}: {len(nodes)} node" + ("" if len(nodes) == 1 else "s")
+        if not out.losses:
+            self._observer.warn(f"{counted}: {died.reason}; trying again")
+            self._submit(replace(out, losses=1), runner)
+        elif len(nodes) > 1:
+            self._observer.warn(f"{counted}: {died.reason}; trying each half")
+            middle = len(nodes) // 2
+            for half in (nodes[:middle], nodes[middle:]):
+                self._submit(replace(out, nodes=half), runner)
+        else:
+            error = f"the process that computed it died twice: {died.reason}"
+            self._publish(nodes, [Failed(error, error)])
 
+    def _say(self, told: Iterable[str]) -> None:
+        for line in told:
+            self._observer.tell(line)
 
-def by_key(nodes: Sequence[Node]) -> dict[str, list[Node]]:
-    """Group nodes by action key; equal parameters make several nodes one result."""
-    found: dict[str, list[Node]] = defaultdict(list)
-    for node in nodes:
-        found[node.key or ""].append(node)
-    return found
-
-
-def _differs(node: Node, report: Report) -> bool:
-    """Whether a result that was removed is not the same again."""
-    earlier = node.receipt
-    return (
-        earlier is not None
-        and isinstance(report, Computed)
-        and earlier.digest != report.digest
-    )
+    def _tell(self, stages: Iterable[str]) -> None:
+        for stage in stages:
+            failed = self._tally.failed(stage) if self._tally.failures else 0
+            self._observer.stage_at(stage, done=self._tally.done[stage], failed=failed)

@@ -113,6 +113,10 @@ class Store(ABC):
         """Return the live receipts of keys whose arrays no collection has removed."""
 
     @abstractmethod
+    def excerpt(self, keys: Iterable[str]) -> Index:
+        """Return what the log says of some keys: receipts, and which are evicted."""
+
+    @abstractmethod
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
         """Write one tile's arrays, leading dimension `node`, and return their id.
 

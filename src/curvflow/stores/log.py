@@ -100,6 +100,25 @@ class Log:
             found = ((key, index.receipts.get(key)) for key in keys)
             return {k: r for k, r in found if r and r.payload not in index.evicted}
 
+    def excerpt(self, keys: Iterable[str]) -> Index:
+        """Return what the log, read to its end, says of some keys and no others.
+
+        Args:
+            keys: action keys.
+
+        Returns:
+            An index of their standing receipts, and of which of these are evicted.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        with self._lock:
+            self._refresh()
+            whole = self._index
+            found = {key: whole.receipts[key] for key in keys if key in whole.receipts}
+            named = {one.payload for one in found.values() if one.payload}
+            return Index(whole.number, found, evicted=named & whole.evicted)
+
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Append those receipts whose keys are not live, as one entry.
 

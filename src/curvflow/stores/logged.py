@@ -41,6 +41,10 @@ class LoggedStore(Store):
         """Return the live receipts of keys whose arrays no collection has removed."""
         return self._log.live(keys)
 
+    def excerpt(self, keys: Iterable[str]) -> Index:
+        """Return what the log says of some keys: receipts, and which are evicted."""
+        return self._log.excerpt(keys)
+
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Return the live receipt for each key given, having appended what is new."""
         return self._log.commit(receipts)

@@ -544,10 +544,11 @@ AT_WORK = """
 import sys, time
 from pathlib import Path
 from curvflow.flows.alive import beating
+from curvflow.flows.stopping import Stopping
 from curvflow.stores.local import LocalStore
 store = LocalStore(Path(sys.argv[1]))
 run = store.begin_run("toys", document={}, environment={}, options={})
-with beating(store, run, silence=60.0):
+with beating(store, run, Stopping(), silence=60.0):
     store.note(run, {"event": "plan", "payloads": sys.argv[2:]})
     print("at work", flush=True)
     time.sleep(600)

@@ -1,0 +1,225 @@
+"""Which tiles can be computed by now, and which of them goes first.
+
+A tile can be computed once each of its nodes is done, can be computed, or never will
+be. The one furthest down the study goes first, so that whole cells get finished early;
+among equals the one with the longest way to the end, so that no long one comes last.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from curvflow.flows.graph import Graph, Node
+from curvflow.flows.runners.base import Needs
+from curvflow.flows.tiles import groups
+
+Rank = tuple[float, int]  # lowest first; no two tiles have the same
+
+
+@dataclass(eq=False)
+class _Group:
+    """Nodes of equal signature; cut into tiles when the first of them can be computed.
+
+    Attributes:
+        nodes: all of the stage that are alike, in order.
+        place: of the group and so of its tiles in the study.
+        fits: nodes that one call has held so far; 0 before the group is cut.
+    """
+
+    nodes: Sequence[Node]
+    place: int
+    fits: int = 0
+
+
+@dataclass(eq=False)
+class _Tile:
+    """Nodes to be computed in one call.
+
+    Attributes:
+        group: that it was cut from.
+        place: in the study.
+        unsettled: nodes of which it is open whether they are going to be computed.
+        ready: nodes to be computed.
+        is_queued: whether it waits to be taken.
+    """
+
+    group: _Group
+    place: int
+    unsettled: int = 0
+    ready: list[Node] = field(default_factory=list)
+    is_queued: bool = False
+
+
+class Schedule:
+    """The order of work on a study's nodes that are not done."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        width: Callable[[Node], int],
+        seconds: Callable[[Node], float],
+    ) -> None:
+        """Begin with what a plan left open.
+
+        Args:
+            graph: the nodes, compared with the store.
+            width: how many nodes like one that can be computed fit in one call.
+            seconds: how long a node is going to take; 0 if nobody knows.
+        """
+        self._width, self._seconds = width, seconds
+        self._depths = _depths(graph)
+        self._takers: dict[Node, list[Node]] = defaultdict(list)
+        self._lacks: dict[Node, int] = {}  # inputs that are not there yet
+        self._unsettled = {node for node in graph if node.state != "cached"}
+        self._due: list[Node] = []
+        self._groups: dict[Node, _Group] = {}
+        self._tiles: dict[Node, _Tile] = {}
+        self._places: dict[Node, int] = {}
+        self._queues: dict[Needs, list[tuple[Rank, _Tile]]] = {"cpu": [], "gpu": []}
+        self._to_the_end: dict[Node, float] = {}
+        for nodes in graph.nodes.values():
+            if any(node in self._unsettled for node in nodes):
+                self._add(nodes)
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        for group in groups(nodes):
+            whole = _Group(group, place=len(self._groups))
+            for node in group:
+                self._groups[node], self._places[node] = whole, len(self._places)
+        for node in nodes:
+            if node in self._unsettled:
+                taken = {t.node for some in node.inputs.values() for t in some}
+                lacking = taken & self._unsettled
+                for one in lacking:
+                    self._takers[one].append(node)
+                self._lacks[node] = len(lacking)
+                if not lacking:
+                    self._due.append(node)
+
+    def due(self) -> list[Node]:
+        """Return the nodes all of whose inputs are there since the last call."""
+        due, self._due = self._due, []
+        return due
+
+    def done(self, nodes: Iterable[Node]) -> None:
+        """Take note that nodes have results, whoever computed them."""
+        for node in nodes:
+            if self._lacks.pop(node, None) is None:
+                continue  # it had one before
+            self._settle(node)
+            for taker in self._takers.pop(node, ()):
+                self._lacks[taker] -= 1
+                if not self._lacks[taker]:
+                    self._due.append(taker)
+
+    def failed(self, nodes: Iterable[Node]) -> None:
+        """Take note that nodes, and with them all that take them, get no result."""
+        for node in nodes:
+            self._settle(node)
+            self.failed(self._takers.pop(node, ()))
+
+    def ready(self, nodes: Iterable[Node]) -> None:
+        """Put nodes in their tiles: they can be computed, or be tried again."""
+        for node in nodes:
+            if node not in self._tiles:
+                self._cut(node)
+            self._tiles[node].ready.append(node)
+            self._settle(node)
+
+    def take(self, allowed: Iterable[Needs]) -> list[Node]:
+        """Return the nodes of the tile that goes first, no more than fit in one call.
+
+        Args:
+            allowed: what there is room for.
+
+        Returns:
+            The nodes, in order; empty if there is no tile.
+        """
+        while queues := [q for needs in allowed if (q := self._queues[needs])]:
+            queue = min(queues)
+            _, tile = queue[0]
+            nodes = {node.key: node for node in tile.ready if node.state == "stale"}
+            ordered = sorted(nodes.values(), key=self._places.__getitem__)
+            part = ordered[: tile.group.fits]
+            tile.ready = ordered[tile.group.fits :]
+            if not tile.ready:
+                heappop(queue)
+                tile.is_queued = False
+            if part:
+                return part
+        return []
+
+    def priority(self, node: Node) -> float:
+        """Return a number that is larger for what goes first."""
+        remaining = self._remaining(node)
+        return self._depths[node.stage] + remaining / (1.0 + remaining)
+
+    def narrow(self, node: Node, fits: int) -> None:
+        """Let later tiles of a node's group hold no more nodes than did fit."""
+        group = self._groups[node]
+        group.fits = min(group.fits, fits)
+
+    def release(self) -> bool:
+        """Let tiles go that wait for some of their nodes.
+
+        To be asked for when nothing else is to be done: others are at work on what
+        those nodes need.
+
+        Returns:
+            Whether there are any.
+        """
+        waiting = {t for t in self._tiles.values() if t.ready and not t.is_queued}
+        for tile in waiting:
+            self._queue(tile)
+        return bool(waiting)
+
+    def _settle(self, node: Node) -> None:
+        if node in self._unsettled:
+            self._unsettled.remove(node)
+            if node in self._tiles:
+                self._tiles[node].unsettled -= 1
+        if node in self._tiles:
+            tile = self._tiles[node]
+            if tile.ready and not tile.unsettled:
+                self._queue(tile)
+
+    def _cut(self, node: Node) -> None:
+        """Cut a group into tiles at a width that does not depend on what is missing."""
+        group = self._groups[node]
+        width = group.fits = self._width(node)
+        for start in range(0, len(group.nodes), width):
+            nodes = group.nodes[start : start + width]
+            tile = _Tile(group, self._places[nodes[0]])
+            tile.unsettled = len(self._unsettled.intersection(nodes))
+            self._tiles.update(dict.fromkeys(nodes, tile))
+
+    def _queue(self, tile: _Tile) -> None:
+        if not tile.is_queued:
+            tile.is_queued = True
+            first = tile.ready[0]
+            rank = -self.priority(first), tile.place
+            heappush(self._queues[needs_of(first)], (rank, tile))
+
+    def _remaining(self, node: Node) -> float:
+        """Return the seconds of the longest way from the start of a node to the end."""
+        if node not in self._to_the_end:
+            after = (self._remaining(taker) for taker in self._takers.get(node, ()))
+            self._to_the_end[node] = self._seconds(node) + max(after, default=0.0)
+        return self._to_the_end[node]
+
+
+def needs_of(node: Node) -> Needs:
+    """Return what a node is to be computed on."""
+    return "gpu" if node.kind.accelerated else "cpu"
+
+
+def _depths(graph: Graph) -> Mapping[str, int]:
+    depths: dict[str, int] = {}
+    for stage, nodes in graph.nodes.items():
+        taken = {t.node.stage for n in nodes[:1] for s in n.inputs.values() for t in s}
+        depths[stage] = 1 + max((depths[one] for one in taken), default=0)
+    return depths
