@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from curvflow.cli import run_options as options
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
@@ -17,50 +19,11 @@ from curvflow.cli.arguments import (
     StudyPath,
     print_json,
 )
-from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.code.settle import Answer
+    from curvflow.flows.results import Results
 
 INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
-
-
-Device = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="where to compute")
-]
-Threads = Annotated[
-    int, typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large")
-]
-Revive = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="STAGE",
-        help="compute again what `gc` removed of this stage; repeatable",
-    ),
-]
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-code",
-        metavar="KIND",
-        help="its changed code means the same; needs --reason; repeatable",
-    ),
-]
-Reason = Annotated[str, typer.Option(help="why the code means the same")]
-Verify = Annotated[
-    str | None,
-    typer.Option(
-        metavar="2%",
-        help="before accepting code, compute this share again and compare",
-    ),
-]
-Rerun = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KIND",
-        help="compute again its results whose code changed, or all; repeatable",
-    ),
-]
 
 
 def command(
@@ -69,38 +32,66 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
-    device: Device = "auto",
-    threads: Threads = 1,
-    revive: Revive = None,
-    accept: Accept = None,
-    reason: Reason = "",
-    verify: Verify = None,
-    rerun: Rerun = None,
+    device: options.Device = "auto",
+    threads: options.Threads = 1,
+    workers: options.Workers = None,
+    scheduler: options.Scheduler = None,
+    cluster: options.ClusterFile = None,
+    dashboard: options.Dashboard = False,
+    observe: options.Observe = None,
+    revive: options.Revive = None,
+    accept: options.Accept = None,
+    reason: options.Reason = "",
+    verify: options.Verify = None,
+    rerun: options.Rerun = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.progress import watch
-    from curvflow.cli.summary import run_summary
-    from curvflow.flows.api import run
-    from curvflow.flows.run import run_json
-    from curvflow.schemas.options import RunOptions
 
+    place: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "cluster": cluster}
+    asked: dict[str, Any] = {
+        "overrides": overrides or (),
+        "options": options.how_to_compute(
+            device=device, num_threads=threads, dashboard=dashboard, **place
+        ),
+        "revive": revive or (),
+        "answer": options.answer_to_code(accept or (), rerun or (), reason, verify),
+        "observer": watch(),
+    }
+    with _told_if_interrupted():
+        results = _door(observe)(study, store=store, profile=profile, **asked)
+    _tell(results, as_json)
+
+
+def _door(observe: bool | None) -> Callable[..., Results]:
+    """Return what runs a study; Prefect is loaded for an observed run alone."""
+    if observe is None:
+        observe = bool(os.environ.get("PREFECT_API_URL"))
+    if observe:
+        from curvflow.flows.deployed.study import observed
+
+        return observed
+    from curvflow.flows.api import run
+
+    return run
+
+
+@contextmanager
+def _told_if_interrupted() -> Iterator[None]:
     try:
-        results = run(
-            study,
-            store=store,
-            profile=profile,
-            overrides=overrides or (),
-            options=RunOptions(device=device, num_threads=threads),
-            revive=revive or (),
-            answer=_answer(accept or (), rerun or (), reason, verify),
-            observer=watch(),
-        )
+        yield
     except KeyboardInterrupt as stopped:
         # Caught here, since typer would end the command without a word.
         typer.echo(INTERRUPTED, err=True)
         raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
+
+
+def _tell(results: Results, as_json: bool) -> None:
+    from curvflow.cli.summary import run_summary
+    from curvflow.flows.run import run_json
+
     assert results.run is not None
     if as_json:
         print_json(run_json(results.run))
@@ -110,30 +101,3 @@ def command(
         typer.echo(told)
     if results.run.failures:
         raise typer.Exit(1)
-
-
-def _answer(
-    accept: Sequence[str], rerun: Sequence[str], reason: str, verify: str | None
-) -> Answer | None:
-    from curvflow.flows.code.settle import Answer
-
-    if not accept and (verify is not None or (reason and not rerun)):
-        option = "--reason" if verify is None else "--verify"
-        raise RequestError(
-            f"{option}: expected --accept-code KIND beside it, got none. Name the kind."
-        )
-    if not accept and not rerun:
-        return None
-    return Answer(accept, rerun, reason, None if verify is None else _share(verify))
-
-
-def _share(text: str) -> float:
-    """Read a share such as `2%` or `0.02`."""
-    number = text.removesuffix("%")
-    with suppress(ValueError):
-        share = float(number) / (1 if number == text else 100)
-        if 0 < share <= 1:
-            return share
-    raise RequestError(
-        f"--verify: expected a share above 0% and at most 100%, got '{text}'."
-    )

@@ -1,0 +1,142 @@
+"""The options of `curvflow run`, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from curvflow.errors import RequestError
+
+if TYPE_CHECKING:
+    from curvflow.flows.code.settle import Answer
+    from curvflow.schemas.options import RunOptions
+
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="where to compute")
+]
+Threads = Annotated[
+    int, typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="processes that compute; 1 is this one "
+        "[default: by cores or GPUs, and tiles]",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDR", help="compute on the workers of a Dask scheduler"),
+]
+ClusterFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="start the Dask cluster that a file describes"),
+]
+Dashboard = Annotated[
+    bool, typer.Option("--dashboard", help="serve Dask's page while computing")
+]
+Observe = Annotated[
+    bool | None,
+    typer.Option(
+        "--observe/--no-observe",
+        help="tell Prefect how it goes [default: if PREFECT_API_URL is set]",
+    ),
+]
+Revive = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STAGE",
+        help="compute again what `gc` removed of this stage; repeatable",
+    ),
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-code",
+        metavar="KIND",
+        help="its changed code means the same; needs --reason; repeatable",
+    ),
+]
+Reason = Annotated[str, typer.Option(help="why the code means the same")]
+Verify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="2%",
+        help="before accepting code, compute this share again and compare",
+    ),
+]
+Rerun = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND",
+        help="compute again its results whose code changed, or all; repeatable",
+    ),
+]
+
+
+def how_to_compute(*, cluster: Path | None, **given: Any) -> RunOptions:
+    """Return the options of a run.
+
+    Args:
+        cluster: a file that describes one.
+        given: other fields of `RunOptions`.
+
+    Returns:
+        The options.
+
+    Raises:
+        RequestError: they do not fit together, or the file describes no cluster.
+    """
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.cluster_file import read_cluster
+    from curvflow.schemas.asked import run_options
+
+    read = None if cluster is None else read_cluster(cluster)
+    return run_options(cluster=read, **given)
+
+
+def answer_to_code(
+    accept: Sequence[str], rerun: Sequence[str], reason: str, verify: str | None
+) -> Answer | None:
+    """Return what is said of changed code.
+
+    Args:
+        accept: kinds whose code means the same.
+        rerun: kinds to be computed again.
+        reason: why the code means the same.
+        verify: share to be computed again first, such as `2%`.
+
+    Returns:
+        The answer; None if nothing is said.
+
+    Raises:
+        RequestError: an option lacks the one it belongs to, or is no share.
+    """
+    from curvflow.flows.code.settle import Answer
+
+    if not accept and (verify is not None or (reason and not rerun)):
+        option = "--reason" if verify is None else "--verify"
+        raise RequestError(
+            f"{option}: expected --accept-code KIND beside it, got none. Name the kind."
+        )
+    if not accept and not rerun:
+        return None
+    return Answer(accept, rerun, reason, None if verify is None else _share(verify))
+
+
+def _share(text: str) -> float:
+    """Read a share such as `2%` or `0.02`."""
+    number = text.removesuffix("%")
+    with suppress(ValueError):
+        share = float(number) / (1 if number == text else 100)
+        if 0 < share <= 1:
+            return share
+    raise RequestError(
+        f"--verify: expected a share above 0% and at most 100%, got '{text}'."
+    )
