@@ -1,0 +1,166 @@
+"""`curvflow deploy`: have a study run on a schedule by a Prefect server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curvflow.cli.arguments import AsJson, Overrides, Profile, StoreUrl, print_json
+from curvflow.cli.run_options import Scheduler, Workers
+from curvflow.errors import RequestError
+
+if TYPE_CHECKING:
+    from curvflow.flows.deployed.deploy import Deployed
+    from curvflow.flows.deployed.difference import Change
+    from curvflow.flows.deployed.listed import Listed
+
+STUDY = typer.Argument(help="the study file", metavar="STUDY")
+REANALYSE = typer.Option(
+    "--reanalyse", help="compute tables and figures alone, from results that are there"
+)
+CREATE_POOL = typer.Option("--create-pool", help="make the work pool if it is missing")
+Cron = Annotated[
+    str | None,
+    typer.Option(metavar="'0 2 * * *'", help="minute hour day month weekday"),
+]
+Every = Annotated[
+    str | None, typer.Option(metavar="6h", help="span of time, counted from 0:00 UTC")
+]
+Timezone = Annotated[str, typer.Option(help="in which --cron is meant")]
+Name = Annotated[
+    str | None, typer.Option(help="of the deployment [default: the study's]")
+]
+
+
+def command(
+    study: Annotated[Path | None, STUDY] = None,
+    *,
+    cron: Cron = None,
+    every: Every = None,
+    timezone: Timezone = "UTC",
+    name: Name = None,
+    pool: Annotated[str, typer.Option(help="work pool that runs it")] = "curvflow",
+    create_pool: Annotated[bool, CREATE_POOL] = False,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    reanalyse: Annotated[bool, REANALYSE] = False,
+    dry_run: Annotated[bool, typer.Option(help="only say what differs")] = False,
+    remove: Annotated[bool, typer.Option(help="take the deployment away")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="say what there is")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have a Prefect server run a study, on a schedule if one is given.
+
+    Creates the deployment, or makes the one that is there what is asked for, and says
+    what was different. PREFECT_API_URL names the server.
+    """
+    if listing:
+        _list(as_json=as_json)
+        return
+    study = _named(study)
+    if remove:
+        _remove(study, name, profile)
+        return
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.deployed.deploy import deploy
+    from curvflow.flows.deployed.wanted import wanted_of
+    from curvflow.flows.deployed.when import read_when
+
+    wanted = wanted_of(
+        study,
+        name=name,
+        pool=pool,
+        when=read_when(cron, every, timezone),
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        workers=workers,
+        scheduler=scheduler,
+        reanalyse=reanalyse,
+    )
+    done = deploy(wanted, create_pool=create_pool, dry_run=dry_run)
+    if as_json:
+        print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
+    else:
+        typer.echo("\n".join(_told(done, dry_run=dry_run)))
+
+
+def _named(study: Path | None) -> Path:
+    if study is None:
+        raise RequestError("expected STUDY or --list, got neither. Name a study file.")
+    return study
+
+
+def _list(*, as_json: bool) -> None:
+    from curvflow.flows.deployed.listed import listed
+
+    some = listed()
+    if as_json:
+        print_json([one.as_json() for one in some])
+    else:
+        lines = [line for one in some for line in _entry(one)]
+        typer.echo("\n".join(lines) or "the server has no deployment of curvflow")
+
+
+def _entry(one: Listed) -> Iterator[str]:
+    yield f"{one.name}: {', '.join(one.schedules) or 'no schedule'}"
+    yield f"  {one.study}, by {one.pool or 'curvflow serve'}"
+    if one.complaint:
+        yield f"  {one.complaint}"
+
+
+def _remove(study: Path, name: str | None, profile: str | None) -> None:
+    from curvflow.flows.deployed.deploy import remove
+    from curvflow.flows.deployed.wanted import FLOW, own_name
+
+    name = name or own_name(study, profile)
+    remove(name)
+    typer.echo(f"{FLOW}/{name}: removed, with its schedules; results stay")
+
+
+def _as_json(done: Deployed, *, acted: bool) -> dict[str, Any]:
+    when = done.wanted.when
+    return {
+        "deployment": done.wanted.full_name,
+        "new": done.is_new,
+        "acted": acted,
+        "changes": [change.as_json() for change in done.changes],
+        "next": when.upcoming().isoformat() if when else None,
+        "news": done.news,
+    }
+
+
+def _told(done: Deployed, *, dry_run: bool) -> Iterator[str]:
+    name = done.wanted.full_name
+    if not done.changes:
+        yield f"{name}: nothing to do"
+    elif done.is_new:
+        yield f"{name}: {'would be created' if dry_run else 'created'}"
+    else:
+        yield f"{name}: {'would change' if dry_run else 'changed'}"
+    yield from (_line(change) for change in done.changes)
+    yield from (f"note: {one}" for one in done.news)
+    if done.wanted.when:
+        yield f"next run: {done.wanted.when.upcoming():%Y-%m-%d %H:%M:%S %Z}"
+    elif not dry_run:
+        yield f"no schedule; run it with `prefect deployment run {name}`"
+
+
+def _line(change: Change) -> str:
+    if change.old is None:
+        return f"  + {change.what}: {_text(change.new)}"
+    if change.new is None:
+        return f"  - {change.what}: {_text(change.old)}"
+    return f"  ~ {change.what}: {_text(change.old)} -> {_text(change.new)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value)
