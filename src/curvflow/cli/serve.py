@@ -1,0 +1,81 @@
+"""`curvflow serve`: run a study on a schedule, on this machine, while it lasts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvflow.cli.arguments import Overrides, Profile, StoreUrl, StudyPath
+from curvflow.cli.deploy import (
+    REANALYSE,
+    Cron,
+    Every,
+    Name,
+    Timezone,
+)
+from curvflow.cli.run_options import Scheduler, Workers
+from curvflow.errors import RequestError
+
+if TYPE_CHECKING:
+    from curvflow.flows.deployed.deploy import Deployed
+    from curvflow.flows.deployed.when import When
+
+
+def command(
+    study: StudyPath,
+    *,
+    cron: Cron = None,
+    every: Every = None,
+    timezone: Timezone = "UTC",
+    name: Name = None,
+    store: StoreUrl = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    reanalyse: Annotated[bool, REANALYSE] = False,
+) -> None:
+    """Run a study on a schedule, on this machine and without a work pool.
+
+    Ends on Ctrl-C or SIGTERM, and the run at work with it; what it has finished is
+    kept. PREFECT_API_URL names the server.
+    """
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.deployed.serve import serve
+    from curvflow.flows.deployed.wanted import own_name, wanted_of
+    from curvflow.flows.deployed.when import read_when
+
+    when = _given(read_when(cron, every, timezone))
+    wanted = wanted_of(
+        study,
+        # Its own name, so that it takes nothing from what `curvflow deploy` has made.
+        name=name or f"{own_name(study, profile)}-served",
+        pool=None,
+        when=when,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        workers=workers,
+        scheduler=scheduler,
+        reanalyse=reanalyse,
+    )
+    ended = serve(wanted, begins=_tell)
+    typer.echo(
+        f"curvflow: {ended.name}; no longer served, its schedule is kept", err=True
+    )
+
+
+def _given(when: When | None) -> When:
+    if when is None:
+        raise RequestError("expected --every or --cron, got neither. Try --every 6h.")
+    return when
+
+
+def _tell(done: Deployed) -> None:
+    when = done.wanted.when
+    assert when is not None
+    typer.echo(
+        f"serving {done.wanted.full_name}, {when}; "
+        f"next run {when.upcoming():%Y-%m-%d %H:%M:%S %Z}; Ctrl-C ends"
+    )
