@@ -13,6 +13,7 @@ import typer
 from curvflow import __version__
 from curvflow.cli import (
     check,
+    deploy,
     diff,
     export,
     gc,
@@ -24,6 +25,7 @@ from curvflow.cli import (
     run,
     runs,
     schema,
+    serve,
     show,
     unpin,
     verify,
@@ -41,7 +43,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(init, kinds, schema, plan, run, runs, why, diff, show, check, export, log),
-    *(pin, unpin, gc, verify),
+    *(pin, unpin, gc, verify, deploy, serve),
 )
 for module in COMMANDS:
     app.command(name=module.__name__.rpartition(".")[2])(module.command)
