@@ -89,10 +89,14 @@ def _summary(told: dict[str, Any], *, delete: bool) -> str:
     move, remove = ("moved", "removed") if delete else ("to move", "to remove")
     end = "" if delete else "; nothing is touched without delete"
     return (
-        f"{told['payloads']} payloads ({size(told['bytes'])}) {move} to the trash, "
-        f"{files} files ({size(gone)}) {remove} for good, "
+        f"{_some(told['payloads'], 'payload')} ({size(told['bytes'])}) {move} to the "
+        f"trash, {_some(files, 'file')} ({size(gone)}) {remove} for good, "
         f"{size(told['staying'].get('payloads', 0))} stay{end}"
     )
+
+
+def _some(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
 def _page(store: Store, proposal: Proposal, summary: str) -> Iterator[str]:
