@@ -69,3 +69,8 @@ class Messages:
             is_first, self.is_lost = not self.is_lost, True
         if is_first:
             self._lost(reason)
+
+
+def lost(why: str) -> str:
+    """Say that nothing more can be sent."""
+    return f"Prefect's server is lost ({why}); the study goes on, its page does not"

@@ -1,0 +1,189 @@
+"""An observer that writes a run's page, and passes all it hears on to another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from curvflow.errors import StoreError
+from curvflow.flows.check import Finding, check
+from curvflow.flows.deployed.accounts import (
+    failure_lines,
+    plan_account,
+    run_account,
+    run_line,
+)
+from curvflow.flows.deployed.page import Page, StateType
+from curvflow.flows.deployed.progress import Steps
+from curvflow.flows.observer import Observer
+from curvflow.flows.plan import Plan
+from curvflow.flows.results import Results
+
+
+class PageObserver:
+    """Writes the page of a flow run; attributes are those of `Observer`."""
+
+    def __init__(self, page: Page, other: Observer) -> None:
+        """Write on a page.
+
+        Args:
+            page: of the flow run.
+            other: watches too, and is told first.
+        """
+        self._page, self._other = page, other
+        self._plan: Plan | None = None
+        self._todo: dict[str, int] = {}  # nodes not done at first, per stage
+        self._begun: set[str] = set()
+        self._over: set[str] = set()
+        self._at: dict[str, tuple[int, int]] = {}
+        self._known: frozenset[str] = frozenset()
+        self._steps = Steps()
+
+    def begin(self, plan: Plan) -> None:
+        """Show the plan, unless there is nothing to do."""
+        self._other.begin(plan)
+        self._plan, self._known = plan, frozenset(plan.index.receipts)
+        counts = {stage: plan.counts(stage) for stage in plan.graph.nodes}
+        self._at = {stage: (n["cached"], 0) for stage, n in counts.items()}
+        self._todo = {
+            stage: todo
+            for stage, n in counts.items()
+            if (todo := n["total"] - n["cached"])
+        }
+        total, todo = sum(n["total"] for n in counts.values()), sum(self._todo.values())
+        self._page.line(f"{total} nodes, {todo or 'nothing'} to do")
+        if todo:
+            self._page.text(
+                f"{self._name}-plan", "What runs, and why", plan_account(plan.as_json())
+            )
+            self._show_progress()
+
+    @property
+    def _name(self) -> str:
+        assert self._plan is not None
+        return self._plan.graph.study.name
+
+    def tile_begins(self, stage: str) -> None:
+        """Show the stage as a task."""
+        self._other.tile_begins(stage)
+        self._begin(stage)
+
+    def _begin(self, stage: str) -> None:
+        if stage not in self._begun:
+            self._begun.add(stage)
+            self._page.stage_begins(stage)
+
+    def stage_at(self, stage: str, *, done: int, failed: int) -> None:
+        """Move progress on, and the stage's task if it is over."""
+        self._other.stage_at(stage, done=done, failed=failed)
+        self._at[stage] = done, failed
+        if stage in self._begun and done + failed >= self._total(stage):
+            self._end(stage)
+        if self._steps.is_due(self._percent()):
+            self._show_progress()
+
+    def _total(self, stage: str) -> int:
+        assert self._plan is not None
+        return len(self._plan.graph.nodes[stage])
+
+    def _percent(self) -> float:
+        reached = sum(map(sum, self._at.values()))
+        return 100 * reached / sum(map(self._total, self._at))
+
+    def _show_progress(self) -> None:
+        self._page.progress(
+            f"{self._name}-progress", "Nodes done or failed", self._percent()
+        )
+
+    def _end(self, stage: str, how: StateType | None = None) -> None:
+        if stage in self._over:
+            return
+        self._over.add(stage)
+        done, failed = self._at[stage]
+        total = self._total(stage)
+        told = f"{done} of {total} nodes done" + (f", {failed} failed" * bool(failed))
+        self._page.stage_ends(stage, how or _how(done, total), told)
+        self._page.line(f"{stage}: {told}")
+
+    def tell(self, message: str) -> None:
+        """Add a line to the page."""
+        self._other.tell(message)
+        self._page.line(message)
+
+    def warn(self, message: str) -> None:
+        """Add a warning to the page."""
+        self._other.warn(message)
+        self._page.line(message, logging.WARNING)
+
+    def end(self) -> None:
+        """Pass the end on; what it was is shown when it is known."""
+        self._other.end()
+
+    def stopped(self) -> None:
+        """Show that the run has ended before its time."""
+        for stage in self._todo:
+            if stage in self._begun:
+                self._end(stage, "CANCELLED")
+        if self._todo:
+            self._show_progress()
+
+    def finished(self, results: Results) -> str:
+        """Show what the run did.
+
+        Args:
+            results: of the run.
+
+        Returns:
+            The run in a line, and a line for each of the first nodes that failed.
+        """
+        plan, record = self._plan, results.run
+        assert plan is not None
+        assert record is not None
+        for stage in self._todo:
+            # Some of it may have come from another run, or was never reached.
+            self._begin(stage)
+            self._end(stage)
+        if self._todo:
+            self._show_progress()
+        counts = record.counts
+        reached = sum(sum(counts[n].values()) for n in ("executed", "cached", "failed"))
+        blocked = sum(map(self._total, plan.graph.nodes)) - reached
+        line = run_line(record, blocked, self._followed(plan, record.begun))
+        account = run_account(
+            record, plan, line, _findings(results, plan), results.files
+        )
+        self._page.text(f"{self._name}-results", "What the run did", account)
+        grave = logging.ERROR if record.failures else logging.INFO
+        told = "\n".join([line, *failure_lines(record)])
+        self._page.line(told, grave)
+        return told
+
+    def _followed(self, plan: Plan, begun: int) -> str:
+        """Tell of results that other runs left while this one was at work."""
+        others = [
+            node.receipt.run
+            for node in plan.graph
+            if node.receipt is not None
+            and node.receipt.run != begun
+            and node.key not in self._known
+        ]
+        if not others:
+            return ""
+        runs = {one.begun: one for one in plan.index.runs}
+        names = {
+            f"run {runs[run].number} of {runs[run].study}" if run in runs else "a run"
+            for run in others
+        }
+        nodes = f"{len(others)} node" + ("" if len(others) == 1 else "s")
+        return f"{nodes} came from {' and '.join(sorted(names))} at the same time"
+
+
+def _how(done: int, total: int) -> StateType:
+    return "COMPLETED" if done == total else "FAILED"
+
+
+def _findings(results: Results, plan: Plan) -> Sequence[Finding]:
+    with suppress(StoreError):  # arrays may have been removed, or be lost, by now
+        return check(results, plan.graph.study.expect)
+    return ()

@@ -1,0 +1,102 @@
+"""The flow that runs a study, for schedules, workers and people with a form."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import flow, runtime
+from prefect.client.schemas.objects import State
+
+from curvflow.errors import CurvflowError
+from curvflow.flows.api import run
+from curvflow.flows.deployed.ending import ended
+from curvflow.flows.deployed.messages import lost
+from curvflow.flows.deployed.quiet import hush
+from curvflow.flows.deployed.wanted import FLOW
+from curvflow.flows.door import open_study
+from curvflow.flows.observer import Observer, Unwatched
+from curvflow.flows.results import Results
+from curvflow.schemas.asked import run_options
+from curvflow.schemas.counts import Count
+
+
+def run_name() -> str:
+    """Name a flow run after its study, and the profile."""
+    asked = runtime.flow_run.parameters
+    path, profile = Path(asked["project"], asked["study"]), asked.get("profile")
+    try:
+        name = open_study(path, profile=profile).study.name
+    except CurvflowError:  # the flow will say so
+        name = path.stem
+    return f"{name}-{profile}" if profile else name
+
+
+@flow(
+    name=FLOW,
+    flow_run_name=run_name,
+    retries=0,
+    persist_result=False,
+    log_prints=False,
+)
+def run_study(
+    study: str,
+    project: str = ".",
+    store: str | None = None,
+    profile: str | None = None,
+    overrides: list[str] | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    num_threads: Count = 1,
+    workers: Count | None = None,
+    scheduler: str | None = None,
+    reanalyse: bool = False,
+    revive: list[str] | None = None,
+) -> State[Any]:
+    """Compute what a study asks for and its store does not hold.
+
+    Args:
+        study: the study file, relative to the project.
+        project: folder that paths are relative to.
+        store: where results are, relative to the project; `.curvflow` beside the study
+            file by default.
+        profile: named overrides of the study.
+        overrides: `a.b=c` each, applied last.
+        device: where to compute.
+        num_threads: CPU threads of one tile; 1 unless networks are large.
+        workers: processes that compute tiles; 1 is the flow run's own.
+        scheduler: address of a Dask scheduler whose workers compute the tiles.
+        reanalyse: tables, figures and expectations alone, from results at hand.
+        revive: stages whose arrays must be there, though collection removed them.
+
+    Returns:
+        The state it ends in, with the counts in its message.
+    """
+    hush()
+
+    def science(observer: Observer) -> Results:
+        how = {"device": device, "num_threads": num_threads}
+        where = {"workers": workers, "scheduler": scheduler}
+        rest = {"reanalyse": True} if reanalyse else {}
+        return run(
+            Path(project, study),
+            store=_place(store, Path(project)),
+            profile=profile,
+            overrides=overrides or (),
+            options=run_options(**how, **where),
+            revive=revive or (),
+            observer=observer,
+            **rest,
+        )
+
+    return ended(science, Unwatched(), lost=_lose)
+
+
+def _lose(why: str) -> None:
+    logging.getLogger("curvflow").warning(lost(why))
+
+
+def _place(store: str | None, project: Path) -> str | Path | None:
+    if store is None or "://" in store:
+        return store
+    return project / Path(store).expanduser()
