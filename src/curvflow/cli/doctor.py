@@ -1,0 +1,79 @@
+"""`curvflow doctor`: what the machine lacks for curvflow, and how to mend it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curvflow.cli.arguments import AsJson, StoreUrl, print_json
+
+if TYPE_CHECKING:
+    from curvflow.flows.doctor.finding import Finding
+
+Study = Annotated[
+    Path | None, typer.Argument(help="look at its store as well", metavar="[STUDY]")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDR", help="look at this Dask scheduler and its workers"),
+]
+
+WIDTH, INDENT = 80, 25
+
+
+def command(
+    study: Study = None,
+    *,
+    store: StoreUrl = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check Python, torch, Dask, Prefect and the store; say how to mend each."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.doctor.examine import examine
+
+    found = []
+    for finding in examine(study, store=store, scheduler=scheduler):
+        found.append(finding)
+        if not as_json:
+            typer.echo(_told(finding))
+    states = Counter(finding.state for finding in found)
+    if as_json:
+        findings = [asdict(finding) for finding in found]
+        print_json({"healthy": not states["FAIL"], "findings": findings})
+    else:
+        counts = ", ".join(f"{states[one]} {one}" for one in ("ok", "warn", "FAIL"))
+        typer.echo(f"{len(found)} checks: {counts}")
+        if study is None and store is None:
+            typer.echo("no store was looked at; name a STUDY or --store")
+    if states["FAIL"]:
+        raise typer.Exit(1)
+
+
+def _told(finding: Finding) -> str:
+    lines = _wrapped(finding.found)
+    if finding.remedy:
+        lines += _wrapped(finding.remedy)
+    lines[0] = f"{finding.state:<5} {finding.check:<18} {lines[0].lstrip()}"
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    # What is to be typed stays on one line.
+    whole = re.sub(r"`[^`]*`", lambda typed: typed[0].replace(" ", "\0"), text)
+    indent = " " * INDENT
+    lines = textwrap.wrap(
+        whole,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\0", " ") for line in lines]

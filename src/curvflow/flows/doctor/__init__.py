@@ -1,0 +1,1 @@
+"""What a machine has for curvflow, what it lacks, and how to mend that."""

@@ -1,0 +1,63 @@
+"""All checks, in the order in which one thing needs another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from curvflow.flows.doctor.dask import dask_findings, scheduler_findings
+from curvflow.flows.doctor.finding import Finding
+from curvflow.flows.doctor.limit import within
+from curvflow.flows.doctor.machine import machine_findings
+from curvflow.flows.doctor.prefect import prefect_findings, server_findings
+from curvflow.flows.doctor.python import python_findings
+from curvflow.flows.doctor.store import store_findings
+from curvflow.flows.doctor.torch import torch_findings
+from curvflow.flows.door import open_study
+from curvflow.stores.base import Store
+from curvflow.stores.open import open_store
+
+# Seconds: a library is read from a disk that may be far; an answer is short.
+IMPORT, ANSWER = 60.0, 15.0
+
+REINSTALL = "Install it again: `pip install --force-reinstall {}`."
+SERVER = "Check PREFECT_API_URL and the server's log."
+SCHEDULER = "Check the address, the network and the scheduler's log."
+STORE = "Check the disk, or AWS_ENDPOINT_URL, AWS_REGION and the network."
+
+
+def examine(
+    study: Path | None, *, store: str | None = None, scheduler: str | None = None
+) -> Iterator[Finding]:
+    """Look at everything curvflow needs; nothing is changed or left behind.
+
+    Args:
+        study: its file, if its store is to be looked at.
+        store: where results are, if not where the study has them.
+        scheduler: address of a Dask scheduler to be looked at.
+
+    Yields:
+        What was found, as soon as it is.
+    """
+    yield from python_findings()
+    yield from machine_findings()
+    yield from within(IMPORT, "torch", torch_findings, REINSTALL.format("torch"))
+    yield from within(IMPORT, "dask", dask_findings, REINSTALL.format("distributed"))
+    if scheduler is not None:
+        look = partial(scheduler_findings, scheduler)
+        yield from within(ANSWER, "scheduler", look, SCHEDULER)
+    versions = list(prefect_findings())
+    yield from versions
+    if versions[0].state == "ok":
+        yield from within(IMPORT, "prefect.server", server_findings, SERVER)
+    if study is not None or store is not None:
+        opened = partial(_opened, study, store)
+        yield from within(ANSWER, "store", partial(store_findings, opened), STORE)
+
+
+def _opened(study: Path | None, store: str | None) -> Store:
+    if study is not None:
+        return open_study(study, store=store).store
+    assert store is not None
+    return open_store(store, create=False)
