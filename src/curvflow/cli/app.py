@@ -15,6 +15,7 @@ from curvflow.cli import (
     check,
     deploy,
     diff,
+    doctor,
     export,
     gc,
     init,
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(init, kinds, schema, plan, run, runs, why, diff, show, check, export, log),
-    *(pin, unpin, gc, verify, deploy, serve),
+    *(pin, unpin, gc, verify, deploy, serve, doctor),
 )
 for module in COMMANDS:
     app.command(name=module.__name__.rpartition(".")[2])(module.command)
