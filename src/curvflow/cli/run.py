@@ -70,7 +70,7 @@ def _door(observe: bool | None) -> Callable[..., Results]:
     if observe is None:
         observe = bool(os.environ.get("PREFECT_API_URL"))
     if observe:
-        from curvflow.flows.deployed.study import observed
+        from curvflow.flows.deployed.observed import observed
 
         return observed
     from curvflow.flows.api import run
