@@ -10,6 +10,7 @@ CurvflowError
 │   ├── CorruptPayloadError   a payload is missing, torn or foreign: a miss
 │   ├── RemovedPayloadError   collection has removed a payload; its results stand
 │   └── StoreFormatError      written by a newer curvflow, or not a store
+├── ClusterError              what computes the tiles is lost, or cannot take them
 └── NotEncodableError         a value has no canonical form
 
 Two more never leave their package and so live there: `LostInputError`, which carries a
@@ -70,6 +71,10 @@ class RemovedPayloadError(StoreError):
 
 class StoreFormatError(StoreError):
     """The folder is no store, or one of a newer format."""
+
+
+class ClusterError(CurvflowError):
+    """The cluster that computes tiles is lost; what is finished is in the store."""
 
 
 class NotEncodableError(CurvflowError):

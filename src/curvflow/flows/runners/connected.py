@@ -1,0 +1,36 @@
+"""A client of a Dask scheduler, for the time of a block."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distributed import Client
+
+# Seconds that a scheduler has to answer, at first and when the connection is lost.
+ANSWER_WITHIN = 6.0
+
+
+@contextmanager
+def connected(to: object) -> Iterator[Client]:
+    """Connect to a scheduler.
+
+    Args:
+        to: its address, or a cluster that has one.
+
+    Yields:
+        The client; it is no default, and so takes nothing that is not meant for it.
+
+    Raises:
+        OSError: nobody answers.
+    """
+    connect: Any = Client  # has no types
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of other versions: the preflight says it
+        client: Any = connect(to, timeout=ANSWER_WITHIN, set_as_default=False)
+    try:
+        yield client
+    finally:
+        client.close(timeout=ANSWER_WITHIN)

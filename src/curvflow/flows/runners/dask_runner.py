@@ -1,0 +1,234 @@
+"""Compute tiles by the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+from uuid import uuid4
+
+from distributed import Client
+from distributed.scheduler import KilledWorker
+
+from curvflow.errors import ClusterError
+from curvflow.flows.jobs import TileJob
+from curvflow.flows.runners.base import Broken, Died, Needs, Returned
+from curvflow.flows.runners.once import had_begun
+from curvflow.flows.runners.order import Sealed
+from curvflow.flows.runners.pools import Pools, workers_in
+from curvflow.flows.runners.worker import carry_out
+
+# Seconds: between looks at the cluster; until a scheduler that is silent counts as
+# lost; until a result must have come after it was announced.
+LOOK_EVERY, ANSWER_WITHIN, FETCH_WITHIN = 1.0, 30.0, 30.0
+# Times that a tile is sent again after it was lost before it began.
+SEND_AGAIN = 5
+
+
+@dataclass
+class _Tile:
+    """A tile that is with the cluster."""
+
+    job: bytes
+    stage: str
+    needs: Needs
+    resources: tuple[str, ...]
+    priority: float
+    attempt: str = ""
+    future: Any = None  # whose methods have no types
+    sent: int = 0
+
+
+class DaskRunner:
+    """Sends tiles to a scheduler, a few per worker, and takes back what became of them.
+
+    Dask repeats nothing by itself: an attempt begins once at most. Tiles that were lost
+    before they began are sent again; those lost afterwards are `Died`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        order: Sealed,
+        *,
+        device: str,
+        patience: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Prepare to compute on a cluster.
+
+        Args:
+            client: connected to its scheduler.
+            order: how to carry out tiles.
+            device: `auto`, `cpu` or `cuda`.
+            patience: seconds without any worker that could take a tile after which
+                there is no hope.
+            tell: takes a line.
+        """
+        self._client: Any = client  # most of its methods have no types
+        self._order = order
+        self._patience, self._tell = patience, tell
+        self._pools = Pools(device)
+        scheduler: Any = client.scheduler
+        self._address: str = scheduler.address
+        self._tiles: dict[int, _Tile] = {}
+        self._ended: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        self._count, self._looked = 0, float("-inf")
+        self._starved: dict[tuple[str, ...], float] = {}
+
+    def room(self, needs: Needs) -> int:
+        """Leave each worker one tile to run and one to wait."""
+        self._look()
+        resources = self._pools.resources(needs)
+        here = Counter(tile.resources for tile in self._tiles.values())[resources]
+        return max(0, self._pools.room(resources) - here)
+
+    def submit(self, job: TileJob, *, needs: Needs, priority: float) -> int:
+        """Send a tile to the scheduler."""
+        self._look()
+        self._count += 1
+        tile = _Tile(
+            pickle.dumps(job),
+            job.stage or job.kind,
+            needs,
+            self._pools.resources(needs),
+            priority,
+        )
+        self._tiles[self._count] = tile
+        self._send(self._count, tile)
+        return self._count
+
+    def wait(self, seconds: float) -> list[tuple[int, Returned]]:
+        """Return what came back, as soon as there is something."""
+        until = time.monotonic() + seconds
+        found: list[tuple[int, Returned]] = []
+        while not found:
+            self._look()
+            left = until - time.monotonic()
+            try:
+                ended = [self._ended.get(timeout=max(0.0, min(left, LOOK_EVERY)))]
+            except Empty:
+                if left <= LOOK_EVERY:
+                    break
+                continue
+            while not self._ended.empty():
+                ended.append(self._ended.get())
+            found = [(n, one) for n, a in ended if (one := self._returned(n, a))]
+        return found
+
+    def _send(self, number: int, tile: _Tile) -> None:
+        tile.sent += 1
+        # Dask learns from the part before the first number how long such tiles take.
+        attempt = tile.attempt = f"{tile.stage}-{uuid4().hex}"
+        tile.future = self._client.submit(
+            carry_out,
+            self._order.build,
+            self._order.order,
+            tile.job,
+            self._pools.device(tile.needs),
+            attempt,
+            key=attempt,
+            pure=False,
+            retries=0,
+            priority=tile.priority,
+            resources=dict.fromkeys(tile.resources, 1) or None,
+        )
+        tile.future.add_done_callback(lambda _: self._ended.put((number, attempt)))
+
+    def _returned(self, number: int, attempt: str) -> Returned | None:
+        """Return what became of an attempt; None if the tile is on its way again."""
+        tile = self._tiles.get(number)
+        if tile is None or tile.attempt != attempt:
+            return None
+        returned = self._fate(tile)
+        if returned is None:
+            self._look(at_once=True)
+            self._send(number, tile)
+            return None
+        tile.future.release()
+        del self._tiles[number]
+        return returned
+
+    def _fate(self, tile: _Tile) -> Returned | None:
+        future = tile.future
+        if future.status == "finished":
+            try:
+                returned: Returned = future.result(timeout=FETCH_WITHIN)
+            # Whatever it is, the result is lost with its worker, and the tile is whole.
+            except Exception as error:
+                return self._lost(tile, f"its result was lost: {error}")
+            return returned
+        if future.status != "error":
+            return self._lost(tile, "the scheduler has dropped it")
+        raised = future.exception(timeout=FETCH_WITHIN)
+        if not isinstance(raised, KilledWorker):
+            return Broken(
+                f"{self._address}: expected workers that can take tiles, got "
+                f"{type(raised).__name__}: {raised}. Install the same version of "
+                "curvflow there.",
+                is_request=True,
+            )
+        reason = f"worker {raised.last_worker.address} died while it computed"
+        if had_begun(self._client, tile.attempt):
+            return Died(reason)
+        return self._lost(tile, reason)
+
+    def _lost(self, tile: _Tile, reason: str) -> Died | None:
+        return Died(reason) if tile.sent > SEND_AGAIN else None
+
+    def _look(self, *, at_once: bool = False) -> None:
+        """Learn which workers there are, now and then.
+
+        Raises:
+            ClusterError: the scheduler is lost, or no worker comes to take a tile.
+        """
+        now = time.monotonic()
+        if not at_once and now - self._looked < LOOK_EVERY:
+            return
+        self._await_connection()
+        try:
+            identity = self._client.sync(
+                self._client.scheduler.identity,
+                n_workers=-1,
+                callback_timeout=ANSWER_WITHIN,
+            )
+        except (OSError, AttributeError) as error:  # it has gone just now
+            self._await_connection()
+            raise self._gone() from error
+        self._pools.follow(workers_in(identity))
+        self._looked = time.monotonic()
+        self._find_starved()
+
+    def _await_connection(self) -> None:
+        while self._client.status == "connecting":  # it gives up by itself
+            time.sleep(0.1)
+        if self._client.status != "running":
+            raise self._gone()
+
+    def _gone(self) -> ClusterError:
+        return ClusterError(
+            f"{self._address}: expected the scheduler to answer, got no connection. "
+            "What is finished is kept: start it again, and run again."
+        )
+
+    def _find_starved(self) -> None:
+        now, waiting = time.monotonic(), {t.resources for t in self._tiles.values()}
+        starved = {one for one in waiting if not self._pools.takers(one)}
+        self._starved = {one: self._starved.get(one, now) for one in starved}
+        for resources, since in self._starved.items():
+            what = " and ".join(resources)
+            with_it = f" with the resource {what}" if what else ""
+            if now - since > self._patience:
+                option = f" --resources {what}=1" if what else ""
+                other = ", or use --device cpu" if what == "GPU" else ""
+                raise ClusterError(
+                    f"{self._address}: expected a worker{with_it}, got none for "
+                    f"{self._patience:.0f} s. What is finished is kept: start one with "
+                    f"`dask worker {self._address} --nthreads 1{option}`{other}."
+                )
+            if since == now:
+                self._tell(f"waiting for a worker{with_it}")

@@ -1,0 +1,59 @@
+"""Begin a tile once at most, whatever a scheduler makes of the death of a worker.
+
+Dask gives the task of a lost worker to the next one, four times over by default, and
+does not say whether it had begun. The runs decide what becomes of such a tile: so each
+attempt is marked with the scheduler before its computing begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from distributed import get_worker
+from distributed.utils import sync
+
+
+@contextmanager
+def begun_once(attempt: str) -> Iterator[bool]:
+    """Mark an attempt as begun for as long as the block runs.
+
+    Args:
+        attempt: its unique name.
+
+    Yields:
+        Whether it was not begun before, by a process that is no more.
+    """
+    worker = get_worker()
+
+    def ask(question: str) -> Any:
+        return sync(worker.loop, getattr(worker.scheduler, question), name=attempt)
+
+    if ask("event_is_set"):
+        yield False
+        return
+    ask("event_set")
+    try:
+        yield True
+    finally:
+        with suppress(OSError):  # nobody is left to be told
+            ask("event_clear")
+
+
+def had_begun(client: Any, attempt: str) -> bool:
+    """Return whether a lost attempt had begun, and forget it.
+
+    Args:
+        client: of the scheduler.
+        attempt: its unique name.
+
+    Returns:
+        False as well if the scheduler does not answer.
+    """
+    try:
+        begun = client.sync(client.scheduler.event_is_set, name=attempt)
+        client.sync(client.scheduler.event_clear, name=attempt)
+    except OSError:
+        return False
+    return bool(begun)

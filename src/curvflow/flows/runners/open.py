@@ -1,0 +1,176 @@
+"""Open the runner that a run's options ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+
+from curvflow.errors import RequestError
+from curvflow.flows.partials import Partials
+from curvflow.flows.plan import Plan
+from curvflow.flows.runners.base import Runner
+from curvflow.flows.runners.how_many import Processes, how_many
+from curvflow.flows.runners.inline import Inline
+from curvflow.flows.runners.order import order_for, sealed
+from curvflow.schemas.options import RunOptions
+from curvflow.schemas.receipts import RunRecord
+from curvflow.stores.base import Store
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# Seconds without a worker that could take a tile after which there is no hope; a queue
+# may need long to start one.
+PATIENCE, QUEUE_PATIENCE = 30.0, 1800.0
+
+Tell = Callable[[str], None]
+
+
+@contextmanager
+def open_runner(
+    plan: Plan,
+    store: Store,
+    run: RunRecord,
+    options: RunOptions,
+    folder: Path,
+    partials: Partials,
+    tiles: int,
+    tell: Tell,
+) -> Iterator[Runner]:
+    """Open what computes the tiles of a run, for as long as the block runs.
+
+    Args:
+        plan: what is to be done; its code has been told.
+        store: holds the results.
+        run: the run's record, already begun.
+        options: how to compute.
+        folder: the study's.
+        partials: of this process; tells when the run is asked to end.
+        tiles: how many there are to be computed, about.
+        tell: takes a line.
+
+    Yields:
+        The runner; it computes in this process where that suffices.
+
+    Raises:
+        RequestError: what was asked for cannot be had, or workers are not fit for it.
+        ClusterError: the cluster does not come up.
+    """
+    with ExitStack() as stack:
+        cluster = _cluster(plan, store, options, tiles, tell)
+        if cluster is None:
+            yield stack.enter_context(_inline(store, options, partials))
+            return
+        token = stack.enter_context(_token(store))
+        order = sealed(order_for(plan, store, run, options, folder, partials, token))
+        client = stack.enter_context(cluster)
+        # Loaded here because a run without workers saves the second it takes.
+        from curvflow.flows.runners.dask_runner import DaskRunner
+
+        is_queue = options.cluster is not None
+        patience = QUEUE_PATIENCE if is_queue else PATIENCE
+        if is_queue or options.scheduler is not None:
+            from curvflow.flows.runners.preflight import preflight
+            from curvflow.flows.runners.remote import await_first
+
+            check = partials.stop.check
+            await_first(client, within=patience, tell=tell, check=check)
+            preflight(client, order, device=options.device)
+        yield DaskRunner(
+            client, order, device=options.device, patience=patience, tell=tell
+        )
+
+
+def _cluster(
+    plan: Plan, store: Store, options: RunOptions, tiles: int, tell: Tell
+) -> AbstractContextManager[Client] | None:
+    """Return the cluster that is to be opened, if any."""
+    alone = why_alone(plan, store)
+    if options.scheduler is None and options.cluster is None:
+        processes, masks = _processes(options, tiles)
+        if processes == Processes() or (alone and options.workers is None):
+            return None
+    if alone:
+        raise RequestError(alone)
+    if options.scheduler is not None:
+        from curvflow.flows.runners.remote import remote_client
+
+        return remote_client(options.scheduler)
+    if options.cluster is not None:
+        from curvflow.flows.runners.remote import cluster_client
+
+        return cluster_client(options.cluster)
+    from curvflow.flows.runners.local import local_client
+
+    return local_client(
+        processes.cpu, masks[: processes.gpu], dashboard=options.dashboard, tell=tell
+    )
+
+
+def why_alone(plan: Plan, store: Store) -> str | None:
+    """Say why no other process could compute a plan's tiles; None if one could."""
+    if store.location == "memory:":
+        return (
+            "--store: expected a store that workers can reach, got memory:. Use a "
+            "folder, or --workers 1."
+        )
+    for stage in plan.graph.study.stages.values():
+        if stage.kind.home.startswith("__main__:"):
+            return (
+                f"{stage.kind.name}: expected a kind of a module that workers can "
+                "import, got one of the script or notebook itself. Move it to a module "
+                "beside the study, or use --workers 1."
+            )
+    return None
+
+
+def _processes(options: RunOptions, tiles: int) -> tuple[Processes, list[str]]:
+    if options.workers == 1 or (options.workers is None and tiles < 2):
+        return Processes(), []
+    masks = _masks() if options.device != "cpu" else []
+    processes = how_many(
+        options.workers,
+        gpus=len(masks),
+        cores=len(os.sched_getaffinity(0)),
+        threads=options.num_threads,
+        tiles=tiles,
+    )
+    return processes, masks
+
+
+def _masks() -> list[str]:
+    """Return a device mask for each GPU that this process may use."""
+    # Loaded here because a run without tiles saves the second that torch takes.
+    from curvflow.tasks.devices import devices
+
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = allowed.split(",") if allowed else []
+    count = len(devices().gpus)
+    return names[:count] if names else [str(n) for n in range(count)]
+
+
+@contextmanager
+def _inline(store: Store, options: RunOptions, partials: Partials) -> Iterator[Runner]:
+    # Loaded here because the run of a cluster saves the second that torch takes.
+    from curvflow.tasks.machine import machine_for, threads
+
+    machine = machine_for(options.device, options.num_threads)
+    with threads(options.num_threads):
+        yield Inline(store, machine, partials)
+
+
+@contextmanager
+def _token(store: Store) -> Iterator[str]:
+    """Put something into the store that workers have to find there."""
+    token = f"shared{uuid4().hex}"
+    store.keep_partial(token, {"token": np.zeros(1)})
+    try:
+        yield token
+    finally:
+        store.drop_partial(token)

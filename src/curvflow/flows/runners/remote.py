@@ -1,0 +1,117 @@
+"""Dask clusters beyond this machine: one that is there, or one started for the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+
+from distributed import Client
+
+from curvflow.errors import ClusterError, RequestError
+from curvflow.flows.runners.connected import ANSWER_WITHIN, connected
+from curvflow.flows.runners.quiet import quiet
+from curvflow.schemas.cluster import Cluster
+
+# Seconds that a queue has to start the first worker, and between looks.
+FIRST_WITHIN, LOOK_EVERY = 1800.0, 0.2
+
+
+@contextmanager
+def remote_client(address: str) -> Iterator[Client]:
+    """Join a cluster by its scheduler's address.
+
+    Args:
+        address: `tcp://host:8786`.
+
+    Yields:
+        A client of the cluster.
+
+    Raises:
+        RequestError: nobody answers there.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(quiet())
+        try:
+            client = stack.enter_context(connected(address))
+        except (OSError, ValueError, ImportError) as error:
+            raise RequestError(
+                f"--scheduler: expected a Dask scheduler at {address}, got no answer "
+                f"within {ANSWER_WITHIN:.0f} s. Start one with `dask scheduler`, or "
+                "correct the address."
+            ) from error
+        yield client
+
+
+@contextmanager
+def cluster_client(asked: Cluster) -> Iterator[Client]:
+    """Start the cluster that a configuration asks for; it ends with the block.
+
+    Args:
+        asked: what to call, and how far to scale.
+
+    Yields:
+        A client of the cluster.
+
+    Raises:
+        RequestError: there is no such thing to call, or it fails.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(quiet())
+        # Whatever the queue of a site says comes through, in many shapes.
+        try:
+            cluster = _made(asked)
+            stack.callback(cluster.close)
+            if asked.workers is not None:
+                cluster.scale(asked.workers)
+            elif asked.adapt is not None:
+                cluster.adapt(minimum=asked.adapt.minimum, maximum=asked.adapt.maximum)
+            client = stack.enter_context(connected(cluster))
+        except Exception as error:
+            raise RequestError(
+                f"--cluster: expected {asked.factory} to start a Dask cluster, got "
+                f"{type(error).__name__}: {error}. Correct its factory and kwargs."
+            ) from error
+        yield client
+
+
+def await_first(
+    client: Client,
+    *,
+    within: float,
+    tell: Callable[[str], None],
+    check: Callable[[], None],
+) -> None:
+    """Wait until there is a worker.
+
+    Args:
+        client: of the cluster.
+        within: seconds to wait at most.
+        tell: takes a line if there is none yet.
+        check: raises if the run is asked to end.
+
+    Raises:
+        ClusterError: none came.
+    """
+    until, told = time.monotonic() + within, False
+    sync: Any = client.sync  # has no types
+    scheduler: Any = client.scheduler
+    while not sync(scheduler.identity, n_workers=-1)["workers"]:
+        if not told:
+            tell(f"{scheduler.address}: waiting for the first worker")
+            told = True
+        check()
+        if time.monotonic() > until:
+            raise ClusterError(
+                f"{scheduler.address}: expected a worker, got none within "
+                f"{within:.0f} s. Look into the log of the queue, or start one with "
+                f"`dask worker {scheduler.address} --nthreads 1`."
+            )
+        time.sleep(LOOK_EVERY)
+
+
+def _made(asked: Cluster) -> Any:
+    module, _, name = asked.factory.partition(":")
+    return getattr(import_module(module), name)(**asked.kwargs)

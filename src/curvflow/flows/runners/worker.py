@@ -1,0 +1,72 @@
+"""What a worker does with a tile."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from functools import cache
+
+from distributed import get_worker
+
+from curvflow.errors import RequestError
+from curvflow.flows.partials import Partials
+from curvflow.flows.runners.base import Broken, Died, Finished, Interrupted, Returned
+from curvflow.flows.runners.inline import carried_out
+from curvflow.flows.runners.once import begun_once
+from curvflow.flows.runners.prepared import Prepared, prepared
+from curvflow.tasks.registry import Machine
+
+
+def carry_out(
+    build: bytes, order: bytes, job: bytes, device: str, attempt: str
+) -> Returned:
+    """Compute a tile in this process.
+
+    Args:
+        build: of the run, sealed.
+        order: of the run, sealed.
+        job: the tile, sealed.
+        device: `auto`, `cpu` or `cuda`.
+        attempt: unique name of this attempt at the tile.
+
+    Returns:
+        The tile's fate.
+    """
+    address = get_worker().address
+    try:
+        with begun_once(attempt) as is_first:
+            if not is_first:
+                return Died("the worker that had begun it is no more")
+            return _computed(prepared(build, order), job, device)
+    except RequestError as error:
+        return Broken(f"worker {address}: {error}", is_request=True)
+    # Above this there is only the scheduler, which would make a traceback of it.
+    except Exception as error:
+        kind = "" if str(error) else type(error).__name__
+        return Broken(f"worker {address}: {kind}{error}")
+
+
+def _computed(place: Prepared, job: bytes, device: str) -> Returned:
+    # Loaded here because checks come before the seconds that torch takes.
+    from curvflow.tasks.machine import threads
+
+    order, lookout, told = place.order, place.lookout, list[str]()
+    partials = Partials(place.store, lookout.stop, every=order.every, tell=told.append)
+    with lookout.watching(), threads(order.threads):
+        if lookout.stop.signal is not None:
+            return Interrupted(lookout.stop.signal)
+        machine = _machine(device, order.threads)
+        tile = pickle.loads(job)
+        returned = carried_out(place.store, tile, machine, partials)
+    if isinstance(returned, Interrupted) and lookout.is_gone:
+        return Died("its worker saw no sign of life of the run any more")
+    if isinstance(returned, Finished | Interrupted):
+        return replace(returned, told=told)
+    return returned
+
+
+@cache
+def _machine(device: str, threads: int) -> Machine:
+    from curvflow.tasks.machine import machine_for
+
+    return machine_for(device, threads)
