@@ -24,7 +24,7 @@ def asked(curvflow, study, monkeypatch):
 
         return reached
 
-    deployed = ModuleType("curvflow.flows.deployed.study")
+    deployed = ModuleType("curvflow.flows.deployed.observed")
     deployed.observed = door("observed")
     monkeypatch.setitem(sys.modules, deployed.__name__, deployed)
     monkeypatch.setattr(api, "run", door("run"))

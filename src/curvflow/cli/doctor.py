@@ -34,7 +34,7 @@ def command(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check Python, torch, Dask, Prefect and the store; say how to mend each."""
+    """Check libraries, machine and store; say how to mend each."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.doctor.examine import examine
 

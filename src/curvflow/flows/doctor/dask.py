@@ -92,12 +92,13 @@ def worker_findings(address: str, workers: Mapping[str, Any]) -> Iterator[Findin
         yield Finding("workers", "FAIL", "none", f"Start some with `{start}`.")
         return
     threads = sorted({worker["nthreads"] for worker in workers.values()})
-    told = f"{len(workers)}, with {' or '.join(map(str, threads))} thread each"
+    plural = "" if threads == [1] else "s"
+    told = f"{len(workers)}, with {' or '.join(map(str, threads))} thread{plural} each"
     if threads == [1]:
         yield Finding("workers", "ok", told)
     else:
         remedy = f"Give each one thread, and start more: `{start}`."
-        yield Finding("workers", "warn", told, remedy)
+        yield Finding("workers", "FAIL", told, remedy)  # a run refuses them
     gpus = sum("GPU" in (one.get("resources") or {}) for one in workers.values())
     if gpus:
         yield Finding("workers.gpu", "ok", f"{gpus} of {len(workers)} offer a GPU")
@@ -122,9 +123,10 @@ def version_findings(versions: Mapping[str, Any]) -> Iterator[Finding]:
         found = {packages.get(name) for packages in theirs}
         if name in ("dask", "distributed", "python"):
             found.add(versions["scheduler"]["packages"].get(name))
-        if others := {_short(name, one) for one in found} - {_short(name, own[name])}:
+        here = _short(name, own.get(name))
+        if others := {_short(name, one) for one in found} - {here}:
             is_alike = False
-            yield _differing(name, _short(name, own[name]), sorted(others))
+            yield _differing(name, here, sorted(others))
     if is_alike and theirs:
         yield Finding("workers.versions", "ok", "the same as here")
 

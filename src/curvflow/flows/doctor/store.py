@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,8 +43,12 @@ def store_findings(
             yield _folder(folder, disk or Disk())
             yield _room(_existing(folder))
     except CurvflowError as error:
-        found, _, remedy = str(error).partition(". ")
-        yield Finding("store", "FAIL", found, remedy)
+        yield _refused("store", error)
+
+
+def _refused(check: str, error: CurvflowError) -> Finding:
+    found, _, remedy = str(error).partition(". ")
+    return Finding(check, "FAIL", found, remedy)
 
 
 def _folder(folder: Path, disk: Disk) -> Finding:
@@ -55,6 +60,8 @@ def _folder(folder: Path, disk: Disk) -> Finding:
     try:
         first, second = (commits.create(1, b"{}") for _ in range(2))
         is_linked = (probe / "0000000001.json").is_file()
+    except CurvflowError as error:
+        return _refused("store.write", error)
     except OSError as error:
         told = f"cannot be written: {error.strerror or error}"
         return Finding("store.write", "FAIL", told, "Check your rights on it.")
@@ -84,8 +91,11 @@ def _bucket(where: str) -> Finding:
     bucket, probe = Bucket(name, prefix), f"tmp/doctor-{uuid4().hex}"
     try:
         first, second = (bucket.create(probe, b"") for _ in range(2))
+    except CurvflowError as error:
+        return _refused("store.write", error)
     finally:
-        bucket.remove([probe])
+        with suppress(CurvflowError):  # what may not be written is not there
+            bucket.remove([probe])
     if not first or second:
         told = "the server overwrites what it was told to keep (If-None-Match)"
         return Finding("store.write", "FAIL", told, "Update it, or name another store.")

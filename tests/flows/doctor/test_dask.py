@@ -1,0 +1,162 @@
+"""Dask's two halves, and schedulers that answer, or do not, or know another version."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+
+from curvflow.flows.doctor.dask import (
+    dask_findings,
+    scheduler_findings,
+    version_findings,
+    worker_findings,
+)
+from curvflow.flows.doctor.finding import Finding
+
+ADDRESS = "tcp://127.0.0.1:8786"
+BIN = Path(sys.executable).parent
+
+
+def by_check(findings):
+    return {finding.check: finding for finding in findings}
+
+
+def test_this_dask_is_fine():
+    (found,) = dask_findings()
+    assert found.state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("dask", "distributed", "told"),
+    [
+        ("2026.8.0", "2026.1.0", "dask 2026.8.0 beside distributed 2026.1.0"),
+        ("2026.8.0", None, "dask 2026.8.0 beside distributed missing"),
+        (None, None, "dask missing beside distributed missing"),
+    ],
+)
+def test_halves_that_do_not_fit_fail_with_the_remedy(dask, distributed, told):
+    versions = {"dask": dask, "distributed": distributed}
+    remedy = "Run `pip install --upgrade dask distributed`."
+    (found,) = dask_findings(versions.get)
+    assert found == Finding("dask", "FAIL", told, remedy)
+
+
+def test_a_scheduler_that_does_not_answer_fails():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+    (found,) = scheduler_findings(address)
+    assert (found.check, found.state) == ("scheduler", "FAIL")
+    assert found.found.startswith(f"{address}: ")
+    assert found.remedy.startswith("Start one with `dask scheduler`")
+
+
+def test_a_word_that_is_no_address_fails():
+    (found,) = scheduler_findings("nonsense://x")
+    assert (found.check, found.state) == ("scheduler", "FAIL")
+
+
+def test_a_scheduler_and_its_workers_are_told():
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        found = by_check(scheduler_findings(cluster.scheduler_address))
+    assert {check: finding.state for check, finding in found.items()} == {
+        "scheduler": "ok",
+        "workers": "ok",
+        "workers.gpu": "ok",
+        "workers.versions": "ok",
+    }
+    assert found["workers"].found == "2, with 1 thread each"
+    assert found["workers.gpu"].found == "none offers a GPU"
+
+
+@pytest.mark.cluster
+def test_a_real_scheduler_without_workers_fails_with_the_command(tmp_path):
+    arguments = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    with subprocess.Popen(
+        [BIN / "dask", *arguments], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        try:
+            lines = iter(process.stderr.readline, "")
+            address = next(line.split()[-1] for line in lines if "Scheduler at" in line)
+            found = by_check(scheduler_findings(address))
+        finally:
+            process.kill()
+            process.communicate()
+    assert found["scheduler"].state == "ok"
+    start = f"dask worker {address} --nthreads 1"
+    assert found["workers"] == Finding(
+        "workers", "FAIL", "none", f"Start some with `{start}`."
+    )
+
+
+def test_workers_of_several_threads_fail():
+    workers = {"a": {"nthreads": 1, "resources": {}}, "b": {"nthreads": 8}}
+    found = by_check(worker_findings(ADDRESS, workers))["workers"]
+    assert (found.state, found.found) == ("FAIL", "2, with 1 or 8 threads each")
+    assert found.remedy == (
+        f"Give each one thread, and start more: `dask worker {ADDRESS} --nthreads 1`."
+    )
+
+
+def test_workers_with_gpus_are_counted():
+    workers = {"a": {"nthreads": 1, "resources": {"GPU": 1.0}}, "b": {"nthreads": 1}}
+    found = by_check(worker_findings(ADDRESS, workers))["workers.gpu"]
+    assert (found.state, found.found) == ("ok", "1 of 2 offer a GPU")
+
+
+def told_by(client, workers):
+    packages = {"python": "3.11.7.final.0", "curvflow": "0.1.0", "dask": "1"} | client
+    versions = {
+        "client": {"packages": packages},
+        "scheduler": {"packages": packages},
+        "workers": {
+            str(index): {"packages": packages | one}
+            for index, one in enumerate(workers)
+        },
+    }
+    return list(version_findings(versions))
+
+
+def test_the_same_versions_are_fine():
+    assert told_by({}, [{}, {"python": "3.11.9.final.0"}]) == [
+        Finding("workers.versions", "ok", "the same as here")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "state", "told", "remedy"),
+    [
+        (
+            {"curvflow": "0.0.9"},
+            "FAIL",
+            "curvflow 0.0.9 there, 0.1.0 here",
+            "There, run `pip install curvflow==0.1.0`.",
+        ),
+        (
+            {"curvflow": None},
+            "FAIL",
+            "curvflow missing there, 0.1.0 here",
+            "There, run `pip install curvflow==0.1.0`.",
+        ),
+        (
+            {"python": "3.12.1.final.0"},
+            "FAIL",
+            "python 3.12 there, 3.11 here",
+            "Start scheduler and workers with Python 3.11.",
+        ),
+        (
+            {"torch": "2.12.0"},
+            "warn",
+            "torch 2.12.0 there, 2.13.0 here",
+            "There, run `pip install torch==2.13.0`.",
+        ),
+    ],
+)
+def test_a_worker_of_another_version_is_told(other, state, told, remedy):
+    found = told_by({"torch": "2.13.0"}, [{}, other])
+    assert found == [Finding("workers.versions", state, told, remedy)]

@@ -1,0 +1,62 @@
+"""Prefect and the versions beside it; its server is met in tests/deployed."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from curvflow.flows.doctor.finding import Finding
+from curvflow.flows.doctor.prefect import BOUNDS, prefect_findings
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+SOUND = {"prefect": "3.8.8", "fastapi": "0.150.0", "sqlalchemy": "2.0.58"}
+
+
+def look(**versions):
+    found = prefect_findings((SOUND | versions).get)
+    return {finding.check: finding for finding in found}
+
+
+def test_what_is_installed_is_fine():
+    assert {finding.state for finding in prefect_findings()} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "found", "remedy"),
+    [
+        (
+            "fastapi",
+            "0.165.0",
+            "0.165.0; the server of Prefect 3.8 cannot start with it",
+            "Run `pip install 'fastapi<0.151'`.",
+        ),
+        (
+            "sqlalchemy",
+            "2.1.9",
+            "2.1.9; with it Prefect 3.8 never creates a scheduled run",
+            "Run `pip install 'sqlalchemy<2.1'`.",
+        ),
+        (
+            "sqlalchemy",
+            None,
+            "not installed",
+            "Run `pip install 'sqlalchemy<2.1'`.",
+        ),
+    ],
+)
+def test_a_version_that_breaks_prefect_fails(package, version, found, remedy):
+    looked = look(**{package: version})
+    failed = Finding(f"prefect.{package}", "FAIL", found, remedy)
+    assert looked.pop(f"prefect.{package}") == failed
+    assert {finding.state for finding in looked.values()} == {"ok"}
+
+
+def test_without_prefect_nothing_else_is_looked_at():
+    remedy = "Run `pip install 'prefect>=3.8,<4'`."
+    missing = Finding("prefect", "FAIL", "not installed", remedy)
+    assert look(prefect=None) == {"prefect": missing}
+
+
+def test_the_bounds_are_those_of_the_project():
+    bounds = {f"{package}<{bound}" for package, bound, _ in BOUNDS}
+    assert bounds | {"prefect>=3.8,<4"} <= set(PROJECT["project"]["dependencies"])

@@ -1,0 +1,34 @@
+"""Which Python is known to work."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import curvflow
+from curvflow.flows.doctor.finding import Finding
+from curvflow.flows.doctor.python import OLDEST, TOO_NEW, python_findings
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+
+
+def test_this_python_and_this_curvflow_are_fine():
+    python, own = python_findings()
+    assert python.state == "ok"
+    assert own == Finding("curvflow", "ok", curvflow.__version__)
+
+
+@pytest.mark.parametrize("version", ["3.10.14", "3.14.0", "4.0.1"])
+def test_another_python_is_warned_of(version):
+    python, _ = python_findings(version)
+    assert (python.state, python.found) == (
+        "warn",
+        f"{version}, with which nothing is tested",
+    )
+    assert python.remedy == (
+        "Make an environment of Python 3.11, or newer but below 3.14."
+    )
+
+
+def test_the_bounds_are_those_of_the_project():
+    assert PROJECT["project"]["requires-python"] == f">={OLDEST},<{TOO_NEW}"
