@@ -1,0 +1,65 @@
+"""Schedulers and workers as processes of their own, as a site would start them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.flows.runners.acts import PATIENCE
+
+DASK = [sys.executable, "-m", "dask"]
+
+
+@contextmanager
+def process(*arguments, **environment):
+    """Run a command of Dask until the block ends."""
+    started = subprocess.Popen(
+        [*DASK, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": "", **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait(PATIENCE)
+
+
+@contextmanager
+def scheduler(folder):
+    """Run a scheduler on a free port; yields it and its address."""
+    file = Path(folder) / "scheduler.json"
+    options = ("--host", "127.0.0.1", "--port", 0, "--scheduler-file", file)
+    with process("scheduler", *options, "--no-dashboard") as started:
+        until(file.exists)
+        yield started, json.loads(file.read_text())["address"]
+
+
+@contextmanager
+def worker(address, *options, **environment):
+    """Run a worker without a nanny, so that it dies when it is killed."""
+    usual = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+    with process("worker", address, *usual, *options, **environment) as started:
+        yield started
+
+
+@contextmanager
+def joined(address, workers):
+    """Join a cluster once it has some workers."""
+    from curvflow.flows.runners.remote import remote_client
+
+    with remote_client(address) as client:
+        client.wait_for_workers(workers, timeout=PATIENCE)
+        yield client
+
+
+def until(condition):
+    """Wait until a condition holds."""
+    patience = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < patience, "it never came"
+        time.sleep(0.02)
