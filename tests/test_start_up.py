@@ -1,5 +1,7 @@
 """Asking and planning start fast: the heavy libraries stay unloaded."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,16 @@ HEAVY = (
     "xarray",
     "zarr",
 )
+ENGINES = ("dask", "distributed", "prefect")
+TINY = """\
+study: tiny
+axes: {seed: 2}
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: mlp, hidden: [3]},
+        rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 2}
+  table: {use: aggregate.summary, of: [fit], over: seed}
+"""
 # Refuses a library whether or not it is installed, so no proof here is empty.
 GUARDED = """
 import sys
@@ -34,13 +46,17 @@ sys.meta_path.insert(0, Refuse())
 ASK = "sys.argv[0] = 'curvflow'; from curvflow.cli.app import main; sys.exit(main())"
 
 
-def guarded(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    program = GUARDED.format(heavy=HEAVY, code=code)
+def guarded(
+    code: str, *arguments: str, cwd: Path, refused: tuple[str, ...] = HEAVY
+) -> subprocess.CompletedProcess[str]:
+    program = GUARDED.format(heavy=refused, code=code)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT")}
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", program, *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
+        env=environment,
         check=False,
     )
 
@@ -52,6 +68,8 @@ def guarded(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProces
         ["plan", QUICKSTART, "--store", "empty", "--json"],
         ["kinds"],
         ["schema"],
+        ["run", "--help"],
+        ["doctor", "--help"],
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -59,6 +77,17 @@ def test_no_heavy_library_is_imported_to_answer(arguments, tmp_path):
     done = guarded(ASK, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_a_run_in_this_process_loads_no_engine_and_then_not_even_torch(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    run = ("run", "tiny.yaml", "--json")
+    first = guarded(ASK, *run, cwd=tmp_path, refused=ENGINES)
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout)["executed"] == {"data": 1, "fit": 2, "table": 1}
+    second = guarded(ASK, *run, cwd=tmp_path, refused=(*ENGINES, "torch"))
+    assert second.returncode == 0, second.stderr
+    assert set(json.loads(second.stdout)["executed"].values()) == {0}
 
 
 @pytest.mark.parametrize("library", HEAVY)
