@@ -66,8 +66,8 @@ class Others:
         return keyed
 
     def finished(self, keys: Iterable[str]) -> None:
-        """Have claims given up with the next that are taken."""
-        self._finished += keys
+        """Take note of what is done; our claims go with the next that are taken."""
+        self._finished += [key for key in keys if self.busy.pop(key, None) is None]
 
     def give_up(self) -> None:
         """Say now what is done or has failed, so that nobody waits for it."""

@@ -210,8 +210,10 @@ class Work:
     def _claimed(self, tile: Sequence[Node]) -> list[Node]:
         """Return those nodes that no other run is at work on, nor has done by now."""
         out = {node.key for one in self._out.values() for node in one.nodes}
-        ours = self._others.claim([node for node in tile if node.key not in out])
-        done = self._store.live(ours)
+        asked = {node.key: node for node in tile if node.key and node.key not in out}
+        ours = self._others.claim(list(asked.values()))
+        done = self._store.live(asked)
+        self._others.finished(done)
         self._schedule.done(self._publisher.adopt(done.values(), self._twins))
         return [node for key, node in ours.items() if key not in done]
 
