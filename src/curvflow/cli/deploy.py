@@ -21,13 +21,16 @@ STUDY = typer.Argument(help="the study file", metavar="STUDY")
 REANALYSE = typer.Option(
     "--reanalyse", help="compute tables and figures alone, from results that are there"
 )
+# What a new deployment always is, and nobody asks for.
+PLAIN = ("entry point", "form of parameters")
 CREATE_POOL = typer.Option("--create-pool", help="make the work pool if it is missing")
 Cron = Annotated[
     str | None,
     typer.Option(metavar="'0 2 * * *'", help="minute hour day month weekday"),
 ]
 Every = Annotated[
-    str | None, typer.Option(metavar="6h", help="span of time, counted from 0:00 UTC")
+    str | None,
+    typer.Option(metavar="6h", help="span of time; 6h is at 0, 6, 12, 18 UTC"),
 ]
 Timezone = Annotated[str, typer.Option(help="in which --cron is meant")]
 Name = Annotated[
@@ -144,7 +147,8 @@ def _told(done: Deployed, *, dry_run: bool) -> Iterator[str]:
         yield f"{name}: {'would be created' if dry_run else 'created'}"
     else:
         yield f"{name}: {'would change' if dry_run else 'changed'}"
-    yield from (_line(change) for change in done.changes)
+    shown = [one for one in done.changes if not (done.is_new and one.what in PLAIN)]
+    yield from map(_line, shown)
     yield from (f"note: {one}" for one in done.news)
     if done.wanted.when:
         yield f"next run: {done.wanted.when.upcoming():%Y-%m-%d %H:%M:%S %Z}"

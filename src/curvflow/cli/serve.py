@@ -72,10 +72,11 @@ def _given(when: When | None) -> When:
     return when
 
 
-def _tell(done: Deployed) -> None:
+def _tell(done: Deployed, missed: int) -> None:
     when = done.wanted.when
     assert when is not None
+    due = f"one now for {missed} missed, then " if missed else "next run "
     typer.echo(
         f"serving {done.wanted.full_name}, {when}; "
-        f"next run {when.upcoming():%Y-%m-%d %H:%M:%S %Z}; Ctrl-C ends"
+        f"{due}{when.upcoming():%Y-%m-%d %H:%M:%S %Z}; Ctrl-C ends"
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Two runs of a study are safe beside each other, but the second would only wait.
 LIMIT, STRATEGY = 1, "ENQUEUE"
+FURTHER = {"ENQUEUE": "wait", "CANCEL_NEW": "are cancelled"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def _asked(wanted: Wanted, form: dict[str, Any]) -> dict[str, Any]:
         **schedule,
         **_parameters(wanted.parameters.items()),
         "entry point": ENTRYPOINT,
-        "runs at a time": f"{LIMIT}, further ones {STRATEGY}",
+        "runs at a time": _runs(LIMIT, STRATEGY),
         "tags": sorted(wanted.tags),
         "form of parameters": _digest(form),
         "pull steps": None,
@@ -77,7 +78,7 @@ def _standing(found: DeploymentResponse) -> dict[str, Any]:
     runs = "any number"
     if limit is not None:
         strategy = options.collision_strategy.value if options else STRATEGY
-        runs = f"{limit.limit}, further ones {strategy}"
+        runs = _runs(limit.limit, strategy)
     return {
         "work pool": found.work_pool_name,
         **{_called(one): _shown(one) for one in found.schedules},
@@ -88,6 +89,10 @@ def _standing(found: DeploymentResponse) -> dict[str, Any]:
         "form of parameters": _digest(found.parameter_openapi_schema or {}),
         "pull steps": found.pull_steps or None,
     }
+
+
+def _runs(limit: int, strategy: str) -> str:
+    return f"{limit}, further ones {FURTHER[strategy]}"
 
 
 def _parameters(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import CurvflowError
 from curvflow.flows.deployed.deploy import Deployed, deploy
+from curvflow.flows.deployed.missed import drop_missed
 from curvflow.flows.deployed.wanted import Wanted
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
+    from prefect.runner import Runner
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-
-def serve(wanted: Wanted, *, begins: Callable[[Deployed], Any]) -> signal.Signals:
+def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.Signals:
     """Run what is due of a deployment, one run at a time, until a signal comes.
 
-    The schedule stays on the server; what falls due meanwhile is run when the study is
-    served again.
+    The schedule stays on the server; however much falls due until the study is served
+    again, it is made up for by one run.
 
     Args:
         wanted: the deployment, which has no work pool.
-        begins: called once with what deploying has done.
+        begins: called once with what deploying has done and how many runs were missed.
 
     Returns:
         The signal that has ended it.
@@ -34,8 +35,16 @@ def serve(wanted: Wanted, *, begins: Callable[[Deployed], Any]) -> signal.Signal
         RequestError: no server is named.
         CurvflowError: the server does not answer, or has gone for long.
     """
-    begins(deploy(wanted))
-    asked = asyncio.run(_until_asked(wanted))
+    from prefect.runner import Runner
+
+    # Blocked here and so in every run that is started: a terminal's Ctrl-C is for all,
+    # and a run that is then ended by us would take it for the second wish.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    done = deploy(wanted)
+    runner = Runner(name=wanted.name, limit=1, pause_on_shutdown=False)
+    missed = drop_missed(asyncio.run(runner.aadd_deployment(_deployment(wanted))))
+    begins(done, missed)
+    asked = asyncio.run(_until_asked(runner))
     if asked is None:
         raise CurvflowError(
             f"{wanted.full_name}: expected the Prefect server to answer, got no answer "
@@ -44,36 +53,43 @@ def serve(wanted: Wanted, *, begins: Callable[[Deployed], Any]) -> signal.Signal
     return asked
 
 
-async def _until_asked(wanted: Wanted) -> signal.Signals | None:
+async def _until_asked(runner: Runner) -> signal.Signals | None:
     """Serve; None means that the server was lost."""
-    from prefect.runner import Runner
-
-    runner = Runner(name=wanted.name, limit=1, pause_on_shutdown=False)
-    await runner.aadd_deployment(_deployment(wanted))
     loop, asked = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
     serving = asyncio.create_task(runner.start())
     await asyncio.sleep(0)  # it begins by taking SIGTERM for itself
-    for one in SIGNALS:
-        # Also where a shell has started us with SIGINT ignored, as it does with `&`.
-        loop.add_signal_handler(one, asked.put_nowait, one)
+    loop.add_signal_handler(signal.SIGTERM, asked.put_nowait, signal.SIGTERM)
+
+    def wait() -> None:
+        number = signal.sigwait({signal.SIGINT})
+        loop.call_soon_threadsafe(asked.put_nowait, signal.Signals(number))
+
+    threading.Thread(target=wait, name="curvflow-ctrl-c", daemon=True).start()
     hearing = asyncio.create_task(asked.get())
     await asyncio.wait({serving, hearing}, return_when=asyncio.FIRST_COMPLETED)
     if not hearing.done():
         hearing.cancel()
         return None
+    await _stop(runner, serving)
+    return hearing.result()
+
+
+async def _stop(runner: Runner, serving: asyncio.Task[None]) -> None:
+    """End what is at work, which keeps what it has, and then the runner."""
     if runner.started:
         await runner.astop()
     serving.cancel()
     await asyncio.wait({serving})
-    return hearing.result()
 
 
 def _deployment(wanted: Wanted) -> RunnerDeployment:
+    from prefect.deployments.runner import RunnerDeployment
     from prefect.types.entrypoint import EntrypointType
 
     from curvflow.flows.deployed.study import run_study
 
-    deployment: RunnerDeployment = run_study.to_deployment(
+    deployment = RunnerDeployment.from_flow(
+        run_study,
         wanted.name,
         parameters=dict(wanted.parameters),
         tags=list(wanted.tags),
