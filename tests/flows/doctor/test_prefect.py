@@ -1,5 +1,9 @@
 """Prefect and the versions beside it; its server is met in tests/deployed."""
 
+import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -60,3 +64,28 @@ def test_without_prefect_nothing_else_is_looked_at():
 def test_the_bounds_are_those_of_the_project():
     bounds = {f"{package}<{bound}" for package, bound, _ in BOUNDS}
     assert bounds | {"prefect>=3.8,<4"} <= set(PROJECT["project"]["dependencies"])
+
+
+def test_a_broken_installation_fails_and_the_other_checks_go_on(tmp_path):
+    metadata = tmp_path / "fastapi-0.165.0.dist-info" / "METADATA"
+    package = tmp_path / "prefect" / "__init__.py"
+    for path, text in (
+        (metadata, "Metadata-Version: 2.1\nName: fastapi\nVersion: 0.165.0\n"),
+        (package, "raise TypeError('unexpected keyword')\n"),
+    ):
+        path.parent.mkdir()
+        path.write_text(text)
+    curvflow = [Path(sys.executable).with_name("curvflow"), "doctor", "--json"]
+    said = subprocess.run(
+        [*curvflow, "--store", tmp_path / "store"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (said.returncode, said.stderr) == (1, "")
+    found = {one["check"]: one for one in json.loads(said.stdout)["findings"]}
+    failed = {name for name, one in found.items() if one["state"] == "FAIL"}
+    assert failed == {"prefect.fastapi", "prefect.import"}
+    assert found["prefect.import"]["found"] == "TypeError: unexpected keyword"
+    assert found["store.write"]["state"] == "ok"

@@ -10,7 +10,11 @@ from curvflow.flows.doctor.dask import dask_findings, scheduler_findings
 from curvflow.flows.doctor.finding import Finding
 from curvflow.flows.doctor.limit import within
 from curvflow.flows.doctor.machine import machine_findings
-from curvflow.flows.doctor.prefect import prefect_findings, server_findings
+from curvflow.flows.doctor.prefect import (
+    import_findings,
+    prefect_findings,
+    server_findings,
+)
 from curvflow.flows.doctor.python import python_findings
 from curvflow.flows.doctor.store import store_findings
 from curvflow.flows.doctor.torch import torch_findings
@@ -19,7 +23,7 @@ from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
 # Seconds: a library is read from a disk that may be far; an answer is short.
-IMPORT, ANSWER = 60.0, 15.0
+IMPORT, ANSWER = 60.0, 10.0
 
 REINSTALL = "Install it again: `pip install --force-reinstall {}`."
 SERVER = "Check PREFECT_API_URL and the server's log."
@@ -47,13 +51,19 @@ def examine(
     if scheduler is not None:
         look = partial(scheduler_findings, scheduler)
         yield from within(ANSWER, "scheduler", look, SCHEDULER)
-    versions = list(prefect_findings())
-    yield from versions
-    if versions[0].state == "ok":
-        yield from within(IMPORT, "prefect.server", server_findings, SERVER)
+    yield from _prefect()
     if study is not None or store is not None:
         opened = partial(_opened, study, store)
         yield from within(ANSWER, "store", partial(store_findings, opened), STORE)
+
+
+def _prefect() -> Iterator[Finding]:
+    versions = list(prefect_findings())
+    yield from versions
+    if versions[0].state == "ok":
+        again = REINSTALL.format("prefect")
+        broken = within(IMPORT, "prefect.import", import_findings, again)
+        yield from broken or within(ANSWER, "prefect.server", server_findings, SERVER)
 
 
 def _opened(study: Path | None, store: str | None) -> Store:

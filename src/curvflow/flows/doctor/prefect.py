@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from curvflow.errors import CurvflowError, RequestError
@@ -50,13 +51,24 @@ def prefect_findings(
             yield Finding(f"prefect.{package}", "FAIL", told, remedy)
 
 
+def import_findings() -> Iterator[Finding]:
+    """Import Prefect, quietly; what is wrong is raised.
+
+    Yields:
+        Nothing.
+    """
+    import_module("curvflow.flows.deployed")  # which hushes Prefect
+    import_module("prefect.client.orchestration")
+    yield from ()
+
+
 def server_findings() -> Iterator[Finding]:
     """Look whether Prefect's server answers, and whether somebody works for it.
 
     Yields:
         What was found.
     """
-    from curvflow.flows.deployed.api import prefect_api  # slow, and seldom needed
+    from curvflow.flows.deployed.api import prefect_api  # slow to import
 
     try:
         with prefect_api() as client:
