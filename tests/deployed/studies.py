@@ -1,0 +1,69 @@
+"""A study that runs in a moment, and how a flow run's page tells of it."""
+
+TINY = """\
+study: tiny
+axes:
+  seed: 2
+  rule:
+    sgd: {rule: sgd, lr: 0.1}
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: mlp, hidden: [3]}, rule: "${rule}",
+        seed: "${seed}", epochs: 4, checkpoints: {every: 2}}
+  norms: {use: probe.norms, weights: fit}
+  table: {use: aggregate.summary, of: [fit, norms], over: seed}
+profiles:
+  more: {axes.seed: 3}
+expect:
+  - {stage: table, where: {rule: sgd}, quantity: final_train_loss, value: 1, within: 9}
+"""
+STAGES = ["data", "fit", "norms", "table"]
+NETS = "def broken(*shapes):\n    raise RuntimeError('no net today')\n"
+BROKEN = "stages.fit.model={factory: 'tiny_nets:broken', kwargs: {}}"
+WILD = "axes.rule.wild={rule: sgd, lr: 1.0e+6}"
+
+
+def write(folder):
+    """Write the study into a folder of its own and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tiny_nets.py").write_text(NETS)
+    path = folder / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+class Page:
+    """What the server shows of a flow run."""
+
+    def __init__(self, server, run):
+        self._server, self._of = server, {"flow_runs": {"id": {"any_": [run["id"]]}}}
+        self.id, self.run = run["id"], run
+        self.state, self.message = run["state_type"], run["state"]["message"]
+
+    @property
+    def tasks(self):
+        """State by name of task."""
+        found = self._server.post("/task_runs/filter", **self._of)
+        assert len({one["name"] for one in found}) == len(found)
+        return {one["name"]: one["state_type"] for one in found}
+
+    @property
+    def artifacts(self):
+        """Content by key."""
+        found = self._server.post("/artifacts/filter", **self._of)
+        assert len({one["key"] for one in found}) == len(found)
+        return {one["key"]: one["data"] for one in found}
+
+    @property
+    def lines(self):
+        """The log, as `logger: line`."""
+        wanted = {"flow_run_id": {"any_": [self.id]}}
+        found = self._server.post("/logs/filter", logs=wanted, sort="TIMESTAMP_ASC")
+        return [f"{one['name']}: {one['message']}" for one in found]
+
+
+def last_page(server):
+    """Return the page of the flow run that began last."""
+    latest = {"sort": "START_TIME_DESC", "limit": 1}
+    (run,) = server.post("/flow_runs/filter", **latest)
+    return Page(server, run)
