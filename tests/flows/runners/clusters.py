@@ -14,10 +14,11 @@ DASK = [sys.executable, "-m", "dask"]
 
 
 @contextmanager
-def process(*arguments, **environment):
+def process(*arguments, cwd=None, **environment):
     """Run a command of Dask until the block ends."""
     started = subprocess.Popen(
         [*DASK, *map(str, arguments)],
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": "", **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

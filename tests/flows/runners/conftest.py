@@ -14,6 +14,7 @@ from curvflow.flows.stopping import Stopping
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.local import LocalStore
 from tests.flows.runners.acts import PATIENCE, ActParams
+from tests.flows.runners.clusters import scheduler, until
 from tests.flows.toys import FitParams
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +27,8 @@ class Running:
     store: LocalStore
     run: RunRecord
     order: Order
+    stop: Stopping
+    store_folder: Path
     told: list[str] = field(default_factory=list)
 
     def runner(self, client, *, device="cpu", patience=PATIENCE, **changes):
@@ -58,8 +61,9 @@ def running(tmp_path):
         every=60.0,
         silence=60.0,
     )
-    with beating(store, run, Stopping(), silence=60.0):
-        yield Running(store, run, order)
+    stop = Stopping()
+    with beating(store, run, stop, silence=60.0):
+        yield Running(store, run, order, stop, tmp_path / "store")
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +73,13 @@ def local():
 
     with local_client(2, [], dashboard=False, tell=print) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """Run a scheduler without workers; its address."""
+    with scheduler(tmp_path_factory.mktemp("site")) as (_, address):
+        yield address
 
 
 def fit(*seeds):
@@ -92,3 +103,9 @@ def came_back(runner, *numbers):
         assert returned, "it hangs"
         found |= returned
     return [found[number] for number in numbers]
+
+
+def pid_in(path):
+    """Return the number of the process that a tile has left in a file."""
+    until(lambda: path.exists() and path.read_text())
+    return int(path.read_text())

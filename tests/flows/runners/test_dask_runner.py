@@ -11,21 +11,16 @@ from curvflow.flows.partials import Partials
 from curvflow.flows.runners.base import Died, Finished
 from curvflow.flows.stopping import Stopping
 from curvflow.tasks.machine import machine_for
-from tests.flows.runners.clusters import joined, scheduler, until, worker
-from tests.flows.runners.conftest import act, came_back, fit
+from tests.flows.runners.clusters import joined, scheduler, worker
+from tests.flows.runners.conftest import act, came_back, fit, pid_in
 
 pytestmark = pytest.mark.cluster
 
 
-def pid_in(path):
-    until(lambda: path.exists() and path.read_text())
-    return int(path.read_text())
-
-
 def read(running, finished):
     (report,) = finished.reports
-    members, _ = running.store.contents(report.payload), report
-    return {name: array[0] for name, array in members.items()}
+    arrays = running.store.contents(report.payload)
+    return {name: array[report.slot] for name, array in arrays.items()}
 
 
 def test_a_tile_has_the_digests_of_one_computed_in_process(local, running):

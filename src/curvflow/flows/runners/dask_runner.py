@@ -17,6 +17,7 @@ from distributed.scheduler import KilledWorker
 from curvflow.errors import ClusterError
 from curvflow.flows.jobs import TileJob
 from curvflow.flows.runners.base import Broken, Died, Needs, Returned
+from curvflow.flows.runners.call import as_bytes
 from curvflow.flows.runners.once import had_begun
 from curvflow.flows.runners.order import Sealed
 from curvflow.flows.runners.pools import Pools, workers_in
@@ -124,13 +125,13 @@ class DaskRunner:
         tile.sent += 1
         # Dask learns from the part before the first number how long such tiles take.
         attempt = tile.attempt = f"{tile.stage}-{uuid4().hex}"
+        device = self._pools.device(tile.needs)
+        call = as_bytes(
+            carry_out, self._order.build, self._order.order, tile.job, device, attempt
+        )
         tile.future = self._client.submit(
-            carry_out,
-            self._order.build,
-            self._order.order,
-            tile.job,
-            self._pools.device(tile.needs),
-            attempt,
+            pickle.loads,
+            call,
             key=attempt,
             pure=False,
             retries=0,
@@ -167,9 +168,8 @@ class DaskRunner:
         raised = future.exception(timeout=FETCH_WITHIN)
         if not isinstance(raised, KilledWorker):
             return Broken(
-                f"{self._address}: expected workers that can take tiles, got "
-                f"{type(raised).__name__}: {raised}. Install the same version of "
-                "curvflow there.",
+                f"{self._address}: expected workers with this version of curvflow, "
+                f"got {str(raised) or type(raised).__name__}. Install it there.",
                 is_request=True,
             )
         reason = f"worker {raised.last_worker.address} died while it computed"

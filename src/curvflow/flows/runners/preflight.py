@@ -89,7 +89,7 @@ def _answers(client: Any, order: Sealed) -> Mapping[str, str | None]:
 
 def _wording(error: BaseException) -> str:
     return (
-        f"expected this version of curvflow, got {type(error).__name__}: {error}. "
+        f"expected this version of curvflow, got {str(error) or type(error).__name__}. "
         "Install the same there as where the run is started, and restart the workers."
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
+from uuid import uuid4
 
 from distributed import Client
 
@@ -84,7 +85,7 @@ def await_first(
     tell: Callable[[str], None],
     check: Callable[[], None],
 ) -> None:
-    """Wait until there is a worker.
+    """Wait until there is a worker; a cluster that grows with the work sees some.
 
     Args:
         client: of the cluster.
@@ -95,13 +96,14 @@ def await_first(
     Raises:
         ClusterError: none came.
     """
-    until, told = time.monotonic() + within, False
+    until = time.monotonic() + within
     sync: Any = client.sync  # has no types
     scheduler: Any = client.scheduler
+    work = None
     while not sync(scheduler.identity, n_workers=-1)["workers"]:
-        if not told:
+        if work is None:
+            work = client.submit(int, key=f"first-{uuid4().hex}", pure=False)
             tell(f"{scheduler.address}: waiting for the first worker")
-            told = True
         check()
         if time.monotonic() > until:
             raise ClusterError(

@@ -1,0 +1,91 @@
+"""Stops, and deaths of the run itself, as the processes of its workers see them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from curvflow.flows.runners.base import Died, Finished, Interrupted
+from tests.flows.runners.clusters import until
+from tests.flows.runners.conftest import ROOT, act, came_back, pid_in
+
+pytestmark = pytest.mark.cluster
+
+ALONE = """
+import sys, time
+from curvflow.flows.runners.local import local_client
+
+print("once")
+with local_client(2, [], dashboard=False, tell=print) as client:
+    print(*client.run(__import__("os").getpid).values(), flush=True)
+    client.submit(time.sleep, 60)
+    sys.stdin.readline()
+"""
+
+
+def test_a_stop_reaches_a_tile_in_work_and_its_state_is_kept(local, running, tmp_path):
+    runner = running.runner(local)
+    number = runner.submit(act("keep", tmp_path / "pid"), needs="cpu", priority=0)
+    pid_in(tmp_path / "pid")
+    running.stop.signal = signal.SIGINT
+    (returned,) = came_back(runner, number)
+    told = ["act: the state of 1 node in work is kept"]
+    assert returned == Interrupted(signal.SIGINT, told)
+    assert len(list((running.store_folder / "partials").iterdir())) == 2  # and token
+
+
+def test_a_tile_of_a_run_that_is_no_more_ends(local, running, tmp_path):
+    runner = running.runner(local, begun=10**9)
+    number = runner.submit(act("keep", tmp_path / "pid"), needs="cpu", priority=0)
+    (returned,) = came_back(runner, number)
+    assert isinstance(returned, Died)
+    assert "no sign of life" in returned.reason
+
+
+def test_the_interrupt_key_leaves_the_workers_of_this_machine_alone(
+    local, running, tmp_path
+):
+    runner = running.runner(local)
+    slow = act("sleep", tmp_path / "pid", seconds=0.5)
+    number = runner.submit(slow, needs="cpu", priority=0)
+    os.kill(pid_in(tmp_path / "pid"), signal.SIGINT)
+    (returned,) = came_back(runner, number)
+    assert isinstance(returned, Finished)
+
+
+def alone(tmp_path):
+    """Start a script with workers; return it and the numbers of their processes."""
+    (tmp_path / "script.py").write_text(ALONE)
+    started = subprocess.Popen(
+        [sys.executable, "-W", "error", tmp_path / "script.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    )
+    assert started.stdout.readline() == "once\n"  # and not by each worker
+    return started, [int(pid) for pid in started.stdout.readline().split()]
+
+
+def is_over(pid):
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_no_worker_outlives_a_run_that_is_killed(tmp_path):
+    started, workers = alone(tmp_path)
+    assert len(workers) == 2
+    started.kill()
+    started.communicate()
+    until(lambda: all(map(is_over, workers)))
+
+
+def test_workers_end_with_the_run_and_nothing_is_left_or_said(tmp_path):
+    started, workers = alone(tmp_path)
+    said, complaints = started.communicate("\n")
+    assert (started.returncode, said, complaints) == (0, "", "")
+    assert all(map(is_over, workers))
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
