@@ -105,6 +105,10 @@ class Schedule:
         due, self._due = self._due, []
         return due
 
+    def is_moving(self) -> bool:
+        """Return whether `due` has something to return."""
+        return bool(self._due)
+
     def done(self, nodes: Iterable[Node]) -> None:
         """Take note that nodes have results, whoever computed them."""
         for node in nodes:

@@ -137,7 +137,7 @@ class Work:
         if self._lost or self._moved:
             self._begin_again()
             return True
-        if not self._schedule.release():
+        if not self._schedule.is_moving() and not self._schedule.release():
             if not self._others.busy:
                 return False
             self._others.wait(self._stop)
