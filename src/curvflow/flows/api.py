@@ -34,6 +34,7 @@ def run(
     options: RunOptions | None = None,
     revive: Sequence[str] = (),
     answer: Answer | None = None,
+    reanalyse: bool = False,
     observer: Observer | None = None,
 ) -> Results:
     """Run a study and return its results.
@@ -46,6 +47,7 @@ def run(
         options: how to compute.
         revive: stages whose arrays must be there, though collection removed them.
         answer: what changed code means; None if nothing is said.
+        reanalyse: make tables and figures alone, of results that are there.
         observer: who watches.
 
     Returns:
@@ -58,7 +60,12 @@ def run(
     opened = open_study(
         study, store=store, profile=profile, overrides=overrides, create=True
     )
-    asked: dict[str, Any] = {"options": options, "revive": revive, "observer": observer}
+    asked: dict[str, Any] = {
+        "options": options,
+        "revive": revive,
+        "reanalyse": reanalyse,
+        "observer": observer,
+    }
     try:
         return _run(opened, answer=answer, **asked)
     except (CorruptPayloadError, RemovedPayloadError):

@@ -20,9 +20,11 @@ from curvflow.flows.files import SourceFiles
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan, make_plan
-from curvflow.flows.runners.inline import Inline
+from curvflow.flows.reanalysis import refuse_computing
+from curvflow.flows.runners.open import open_runner
 from curvflow.flows.stopping import Stopping, stopping
 from curvflow.flows.tally import Tally
+from curvflow.flows.tiles import count_tiles
 from curvflow.flows.views import plan_views, run_tables
 from curvflow.flows.why.cost import Costs
 from curvflow.flows.work import Work
@@ -69,6 +71,7 @@ def run_study(
     options: RunOptions | None = None,
     revive: Collection[str] = (),
     answer: Answer | None = None,
+    reanalyse: bool = False,
     observer: Observer | None = None,
 ) -> RunReport:
     """Compute what a study asks for and a store does not hold.
@@ -80,6 +83,7 @@ def run_study(
         options: how to compute.
         revive: stages whose results must be there, though collection removed them.
         answer: what changed code means; None if nothing is said.
+        reanalyse: make tables and figures alone, of results that are there.
         observer: who watches.
 
     Returns:
@@ -94,31 +98,54 @@ def run_study(
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
     plan = _planned(study, store, files, revive, answer, options, observer)
-    computing = None
-    if any(node.state != "cached" for node in plan.graph):
-        computing = _ready(plan, options)
-    run = store.begin_run(
+    if reanalyse:
+        refuse_computing(plan)
+    tally = Tally(plan.graph)
+    if all(node.state == "cached" for node in plan.graph):
+        run = _begun(study, store, options)
+        observer.begin(plan)
+        observer.end()
+    else:
+        run = _carried_out(plan, store, files, options, observer, tally)
+    record = _ended(plan, run, store, tally, time.perf_counter() - started)
+    return RunReport(record, plan, _revived(plan, revive, tally))
+
+
+def _begun(study: Study, store: Store, options: RunOptions) -> RunRecord:
+    return store.begin_run(
         study.name,
         document=study.document,
         environment=environment(),
         options=options.model_dump(),
     )
-    tally = Tally(plan.graph)
-    observer.begin(plan)
-    try:
-        if computing is not None:
-            machine, threads = computing
-            stop, silence = Stopping(), options.silence
-            with threads, stopping(stop), beating(store, run, stop, silence=silence):
+
+
+def _carried_out(
+    plan: Plan,
+    store: Store,
+    files: SourceFiles,
+    options: RunOptions,
+    observer: Observer,
+    tally: Tally,
+) -> RunRecord:
+    """Compute what a plan left open; return the record of the run as it began."""
+    bring_in_code(plan)
+    stop, tell = Stopping(), observer.tell
+    partials = Partials(store, stop, tell=tell)
+    tiles = sum(count_tiles(nodes) for nodes in plan.graph.nodes.values())
+    opening = open_runner(plan, store, options, files.folder, partials, tiles, tell)
+    with stopping(stop), opening as runner_of:
+        run = _begun(plan.graph.study, store, options)
+        observer.begin(plan)
+        try:
+            with beating(store, run, stop, silence=options.silence):
                 store.note(run, {"event": "plan", "payloads": payloads(plan)})
                 work = Work(plan, run, store, files, options, observer, tally, stop)
-                partials = Partials(store, stop, tell=observer.tell)
-                work.do(Inline(store, machine, partials))
+                work.do(runner_of(run))
                 _tell_of_other_code(plan, store, observer)
-    finally:
-        observer.end()
-    record = _ended(plan, run, store, tally, time.perf_counter() - started)
-    return RunReport(record, plan, _revived(plan, revive, tally))
+        finally:
+            observer.end()
+    return run
 
 
 def _ended(
@@ -180,16 +207,28 @@ def _tell_of_other_code(plan: Plan, store: Store, observer: Observer) -> None:
 def _ready(
     plan: Plan, options: RunOptions
 ) -> tuple[Machine, AbstractContextManager[None]]:
+    """Return where results are computed again to settle what changed code means."""
     # Loaded here because a run without news saves the second that torch takes.
     from curvflow.tasks.machine import machine_for, threads
 
     machine = machine_for(options.device, options.num_threads)
-    # From here on files may be edited: modules are imported, and their code is told.
+    bring_in_code(plan)
+    return machine, threads(options.num_threads)
+
+
+def bring_in_code(plan: Plan) -> None:
+    """Import what the nodes reach; from here on files may be edited.
+
+    Args:
+        plan: of whose code all is told.
+
+    Raises:
+        RequestError: a file has changed since its module was imported.
+    """
     plan.codes.read(plan.graph)
     open_nodes = [node for node in plan.graph if node.state != "cached"]
     compared = [node for drift in plan.drifts for node in drift.nodes]
     bring_in(plan.codes, [*open_nodes, *compared])
-    return machine, threads(options.num_threads)
 
 
 def payloads(plan: Plan) -> list[str]:

@@ -7,6 +7,7 @@ missing changes neither a tile's bounds nor any key.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -80,6 +81,18 @@ def cut(
         stale = [n for n in tile if n.state == "stale" and n.key not in without]
         if stale:
             yield list({node.key: node for node in stale}.values())
+
+
+def count_tiles(nodes: Sequence[Node]) -> int:
+    """Return the least number of tiles that the open nodes of a stage make up."""
+    return sum(
+        math.ceil(sum(node.state != "cached" for node in group) / _most(group[0]))
+        for group in groups(nodes)
+    )
+
+
+def _most(node: Node) -> int:
+    return MAX_WIDTH if node.kind.vectorised else NODE_BY_NODE_WIDTH
 
 
 def width_for(node_bytes: int, budget: int) -> int:

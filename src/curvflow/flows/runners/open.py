@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -36,19 +37,19 @@ Tell = Callable[[str], None]
 def open_runner(
     plan: Plan,
     store: Store,
-    run: RunRecord,
     options: RunOptions,
     folder: Path,
     partials: Partials,
     tiles: int,
     tell: Tell,
-) -> Iterator[Runner]:
+) -> Iterator[Callable[[RunRecord], Runner]]:
     """Open what computes the tiles of a run, for as long as the block runs.
+
+    The run itself begins within the block, when nothing can be refused any more.
 
     Args:
         plan: what is to be done; its code has been told.
         store: holds the results.
-        run: the run's record, already begun.
         options: how to compute.
         folder: the study's.
         partials: of this process; tells when the run is asked to end.
@@ -56,7 +57,8 @@ def open_runner(
         tell: takes a line.
 
     Yields:
-        The runner; it computes in this process where that suffices.
+        From the run's record to its runner, which computes in this process where that
+        suffices.
 
     Raises:
         RequestError: what was asked for cannot be had, or workers are not fit for it.
@@ -68,7 +70,7 @@ def open_runner(
             yield stack.enter_context(_inline(store, options, partials))
             return
         token = stack.enter_context(_token(store))
-        order = sealed(order_for(plan, store, run, options, folder, partials, token))
+        order = order_for(plan, store, options, folder, partials, token)
         client = stack.enter_context(cluster)
         # Loaded here because a run without workers saves the second it takes.
         from curvflow.flows.runners.dask_runner import DaskRunner
@@ -81,9 +83,13 @@ def open_runner(
 
             check = partials.stop.check
             await_first(client, within=patience, tell=tell, check=check)
-            preflight(client, order, device=options.device)
-        yield DaskRunner(
-            client, order, device=options.device, patience=patience, tell=tell
+            preflight(client, sealed(order), device=options.device)
+        yield lambda run: DaskRunner(
+            client,
+            sealed(replace(order, begun=run.begun)),
+            device=options.device,
+            patience=patience,
+            tell=tell,
         )
 
 
@@ -156,13 +162,15 @@ def _masks() -> list[str]:
 
 
 @contextmanager
-def _inline(store: Store, options: RunOptions, partials: Partials) -> Iterator[Runner]:
+def _inline(
+    store: Store, options: RunOptions, partials: Partials
+) -> Iterator[Callable[[RunRecord], Runner]]:
     # Loaded here because the run of a cluster saves the second that torch takes.
     from curvflow.tasks.machine import machine_for, threads
 
     machine = machine_for(options.device, options.num_threads)
     with threads(options.num_threads):
-        yield Inline(store, machine, partials)
+        yield lambda _: Inline(store, machine, partials)
 
 
 @contextmanager

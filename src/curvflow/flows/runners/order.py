@@ -13,7 +13,6 @@ from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan
 from curvflow.flows.runners.build import this_build
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
 
 
@@ -25,7 +24,7 @@ class Order:
         store: its address.
         token: name of a state that the store holds while the run lasts; a store without
             it is another one.
-        begun: log number at which the run began.
+        begun: log number at which the run began; 0 before.
         folder: the study's; modules beside the study are imported from it.
         modules: to be imported before a tile is read.
         files: digest of each file that the code of the nodes was told from.
@@ -61,7 +60,6 @@ class Sealed:
 def order_for(
     plan: Plan,
     store: Store,
-    run: RunRecord,
     options: RunOptions,
     folder: Path,
     partials: Partials,
@@ -72,7 +70,6 @@ def order_for(
     Args:
         plan: what is to be done; its code has been told.
         store: holds the results.
-        run: the run's record, already begun.
         options: how to compute.
         folder: the study's.
         partials: of the run.
@@ -94,7 +91,7 @@ def order_for(
     return Order(
         store=address_of(store),
         token=token,
-        begun=run.begun,
+        begun=0,
         folder=str(folder.resolve()),
         modules=tuple(sorted(filter(_is_theirs, homes | told))),
         files={n: d for n, d in plan.codes.files().items() if _is_theirs(n)},
