@@ -58,10 +58,15 @@ class Server:
         return self._asked(urllib.request.Request(self.api + path, data, kind))
 
     def _asked(self, request):
+        return until(lambda: self._answer(request), every=0.5)[0]
+
+    def _answer(self, request):
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.loads(answer.read() or b"null")
+                return (json.loads(answer.read() or b"null"),)
         except urllib.error.HTTPError as error:
+            if error.code == 503:  # its database is busy: ask again, as its clients do
+                return None
             raise RefusedError(error.code, error.read().decode()) from error
 
     def curvflow(self, *arguments, cwd, **environment):
