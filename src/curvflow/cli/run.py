@@ -44,13 +44,18 @@ def command(
     reason: options.Reason = "",
     verify: options.Verify = None,
     rerun: options.Rerun = None,
+    reanalyse: options.Reanalyse = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.progress import watch
 
-    place: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "cluster": cluster}
+    place: dict[str, Any] = {
+        "workers": workers,
+        "scheduler": scheduler,
+        "cluster": cluster,
+    }
     asked: dict[str, Any] = {
         "overrides": overrides or (),
         "options": options.how_to_compute(
@@ -58,6 +63,7 @@ def command(
         ),
         "revive": revive or (),
         "answer": options.answer_to_code(accept or (), rerun or (), reason, verify),
+        "reanalyse": reanalyse,
         "observer": watch(),
     }
     with _told_if_interrupted():

@@ -140,3 +140,11 @@ def _share(text: str) -> float:
     raise RequestError(
         f"--verify: expected a share above 0% and at most 100%, got '{text}'."
     )
+
+
+Reanalyse = Annotated[
+    bool,
+    typer.Option(
+        "--reanalyse", help="tables and figures only, from results that are there"
+    ),
+]

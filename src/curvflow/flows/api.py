@@ -20,6 +20,7 @@ from curvflow.flows.plan import make_plan
 from curvflow.flows.results import Results
 from curvflow.flows.run import run_study
 from curvflow.flows.views import plan_views, run_views, with_removed
+from curvflow.schemas.asked import run_options
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
@@ -32,6 +33,7 @@ def run(
     profile: str | None = None,
     overrides: Sequence[str] = (),
     options: RunOptions | None = None,
+    workers: int | None = None,
     revive: Sequence[str] = (),
     answer: Answer | None = None,
     reanalyse: bool = False,
@@ -45,6 +47,7 @@ def run(
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
         options: how to compute.
+        workers: processes of this machine that compute; short for that option alone.
         revive: stages whose arrays must be there, though collection removed them.
         answer: what changed code means; None if nothing is said.
         reanalyse: make tables and figures alone, of results that are there.
@@ -60,6 +63,9 @@ def run(
     opened = open_study(
         study, store=store, profile=profile, overrides=overrides, create=True
     )
+    if workers is not None:
+        given = {} if options is None else options.model_dump(exclude_unset=True)
+        options = run_options(**{**given, "workers": workers})
     asked: dict[str, Any] = {
         "options": options,
         "revive": revive,
