@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,9 @@ class Messages:
         self.is_lost = False
         self._lost, self._lock = lost, threading.Lock()
         self._queue: SimpleQueue[Message | None] = SimpleQueue()
+        settings = copy_context()  # Prefect's are in there
         self._thread = threading.Thread(
-            target=self._work, name="curvflow-page", daemon=True
+            target=settings.run, args=(self._work,), name="curvflow-page", daemon=True
         )
         self._thread.start()
 

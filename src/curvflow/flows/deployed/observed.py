@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from copy import copy
 from functools import wraps
 from pathlib import Path
@@ -18,8 +17,12 @@ if TYPE_CHECKING:
     from prefect import Flow
     from prefect.client.schemas.objects import State
 
-# What a person who waits for a command may be kept waiting by a server that is ill.
-HURRIED = {"PREFECT_API_REQUEST_TIMEOUT": "10", "PREFECT_CLIENT_MAX_RETRIES": "1"}
+# A person waits for the command, and is not to be kept waiting by a server that is ill.
+HURRIED = {
+    "api.request_timeout": 10.0,
+    "client.max_retries": 0,
+    "flows.heartbeat_frequency": None,
+}
 SECONDS_TO_ANSWER = 4.0
 
 
@@ -42,8 +45,6 @@ def observed(study: str | Path, *, observer: Observer, **asked: Any) -> Results:
         StoreError: results cannot be written.
         Stopped: the run was asked to end.
     """
-    for name, value in HURRIED.items():
-        os.environ.setdefault(name, value)
     if why := _silence():
         observer.warn(f"{why}; the study runs without a page")
         return run(study, observer=observer, **asked)
@@ -52,17 +53,19 @@ def observed(study: str | Path, *, observer: Observer, **asked: Any) -> Results:
 
 def _silence() -> str:
     """Return why no server can be told anything; empty if one answers."""
-    from prefect.client.orchestration import get_client
-    from prefect.settings import get_current_settings
+    try:
+        from prefect.client.orchestration import get_client
+        from prefect.settings import get_current_settings
 
-    url = get_current_settings().api.url
-    if not url:
-        return "PREFECT_API_URL: expected the address of a Prefect server, got none"
-    patience = {"timeout": SECONDS_TO_ANSWER}
-    client = get_client(httpx_settings=patience, sync_client=True)
-    if client.api_healthcheck() is not None:
-        return f"{url}: expected a Prefect server, got no answer"
-    return ""
+        url = get_current_settings().api.url
+        if not url:
+            return "PREFECT_API_URL: expected the address of a Prefect server, got none"
+        patience = {"timeout": SECONDS_TO_ANSWER}
+        client = get_client(httpx_settings=patience, sync_client=True)
+        failure = client.api_healthcheck()
+    except Exception as error:  # its settings may be wrong in any way
+        return f"Prefect: expected to load it, got {type(error).__name__}"
+    return f"{url}: expected a Prefect server, got no answer" * bool(failure)
 
 
 class _Science:
@@ -77,8 +80,11 @@ class _Science:
         self._is_lost = False
 
     def observed(self) -> Results:
+        from prefect.settings import temporary_settings
+
         try:
-            self._flow()(**self._parameters(), return_state=True)
+            with temporary_settings(updates=HURRIED):
+                self._flow()(**self._parameters(), return_state=True)
         except Exception as error:  # of Prefect's, since those of the study are kept
             self._lose(" ".join(str(error).split()) or type(error).__name__)
         if self._results is None and self._error is None:

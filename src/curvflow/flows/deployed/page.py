@@ -32,7 +32,7 @@ class Page:
         """
         self._flow_run, self._messages = flow_run, messages
         self._lines = 0
-        self._progress: UUID | None = None
+        self._progress: str | None = None
         self._stages: dict[str, UUID] = {}
 
     def line(self, text: str, level: int = logging.INFO) -> None:
@@ -77,31 +77,29 @@ class Page:
         """
         self._messages.send(partial(self._move, key, title, round(percent, 1)))
 
+    # Requests by hand, since what Prefect has for artifacts and tasks reports through
+    # a second connection, which is slow to give up; a task holds a thread besides.
+
     def _move(
         self, key: str, title: str, percent: float, client: SyncPrefectClient
     ) -> None:
-        from prefect.client.schemas.actions import ArtifactUpdate
-
         if self._progress is None:
             self._progress = self._artifact("progress", key, title, percent, client)
         else:
-            client.update_artifact(self._progress, ArtifactUpdate(data=percent))
+            where, new = {"id": self._progress}, {"data": percent}
+            client.request("PATCH", "/artifacts/{id}", path_params=where, json=new)
 
     def _artifact(
         self, kind: str, key: str, title: str, data: Any, client: SyncPrefectClient
-    ) -> UUID:
-        from prefect.client.schemas.actions import ArtifactCreate
-
-        made = client.create_artifact(
-            ArtifactCreate(
-                key=_slug(key),
-                type=kind,
-                description=title,
-                data=data,
-                flow_run_id=self._flow_run,
-            )
-        )
-        return made.id
+    ) -> str:
+        made = {
+            "key": _slug(key),
+            "type": kind,
+            "description": title,
+            "data": data,
+            "flow_run_id": str(self._flow_run),
+        }
+        return str(client.request("POST", "/artifacts/", json=made).json()["id"])
 
     def stage_begins(self, stage: str) -> None:
         """Show a stage as a task that runs; nothing if it is shown already.
@@ -122,9 +120,6 @@ class Page:
             text: what it did.
         """
         self._messages.send(partial(self._end, stage, how, text, datetime.now(UTC)))
-
-    # Requests by hand, since Prefect's own tasks report through a second connection,
-    # which fails with a noise of its own, and each holds a thread until it is over.
 
     def _begin(self, stage: str, at: datetime, client: SyncPrefectClient) -> None:
         from prefect.client.schemas.actions import TaskRunCreate

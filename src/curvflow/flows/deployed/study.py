@@ -75,9 +75,8 @@ def run_study(
     hush()
 
     def science(observer: Observer) -> Results:
-        how = {"device": device, "num_threads": num_threads}
-        where = {"workers": workers, "scheduler": scheduler}
-        rest = {"reanalyse": True} if reanalyse else {}
+        how: dict[str, Any] = {"device": device, "num_threads": num_threads}
+        where: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
         return run(
             Path(project, study),
             store=_place(store, Path(project)),
@@ -85,8 +84,8 @@ def run_study(
             overrides=overrides or (),
             options=run_options(**how, **where),
             revive=revive or (),
+            reanalyse=reanalyse,
             observer=observer,
-            **rest,
         )
 
     return ended(science, Unwatched(), lost=_lose)
