@@ -8,18 +8,20 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import curvflow
 from tests.flows.runners.acts import PATIENCE
 
+SOURCE = Path(curvflow.__file__).parents[1]
 DASK = [sys.executable, "-m", "dask"]
 
 
 @contextmanager
-def process(*arguments, cwd=None, **environment):
-    """Run a command of Dask until the block ends."""
+def process(*arguments, cwd=None, first="", **environment):
+    """Run a command of Dask until the block ends, with modules of a folder first."""
     started = subprocess.Popen(
         [*DASK, *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": "", **environment},
+        env={**os.environ, **environment, "PYTHONPATH": f"{first}:{SOURCE}"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

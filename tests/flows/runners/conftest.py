@@ -71,7 +71,7 @@ def local():
     """Two workers of this machine, shared by the tests that leave them alone."""
     from curvflow.flows.runners.local import local_client
 
-    with local_client(2, [], dashboard=False, tell=print) as client:
+    with local_client(2, [], dashboard=False) as client:
         yield client
 
 

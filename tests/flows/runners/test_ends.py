@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curvflow.flows.runners.base import Died, Finished, Interrupted
-from tests.flows.runners.clusters import until
+from tests.flows.runners.clusters import SOURCE, until
 from tests.flows.runners.conftest import ROOT, act, came_back, pid_in
 
 pytestmark = pytest.mark.cluster
@@ -19,7 +19,7 @@ import sys, time
 from curvflow.flows.runners.local import local_client
 
 print("once")
-with local_client(2, [], dashboard=False, tell=print) as client:
+with local_client(2, [], dashboard=False) as client:
     print(*client.run(__import__("os").getpid).values(), flush=True)
     client.submit(time.sleep, 60)
     sys.stdin.readline()
@@ -65,7 +65,7 @@ def alone(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": f"{SOURCE}:{ROOT}"},
     )
     assert started.stdout.readline() == "once\n"  # and not by each worker
     return started, [int(pid) for pid in started.stdout.readline().split()]

@@ -36,7 +36,7 @@ def refused(running, client, *, device="auto", **changes):
 
 def test_a_worker_with_another_version_is_named(running, site, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(OTHER_TORCH)
-    with worker(site, PYTHONPATH=str(tmp_path)), joined(site, 1) as client:
+    with worker(site, first=tmp_path), joined(site, 1) as client:
         said = refused(running, client)
         assert said.startswith("worker tcp://127.0.0.1:")
         assert ", got 0.4.1. Install the same there" in said
@@ -52,13 +52,13 @@ def test_a_worker_with_another_source_of_one_version_is_named(running, site, tmp
     shutil.copytree(package, tmp_path / "curvflow")
     with (tmp_path / "curvflow" / "errors.py").open("a") as file:
         file.write("\n# edited\n")
-    with worker(site, PYTHONPATH=str(tmp_path)), joined(site, 1) as client:
+    with worker(site, first=tmp_path), joined(site, 1) as client:
         assert "expected source of curvflow" in refused(running, client)
 
 
 def test_a_worker_without_this_package_is_named(running, site, tmp_path):
     (tmp_path / "curvflow.py").write_text("raise ImportError('no curvflow here')")
-    with worker(site, PYTHONPATH=str(tmp_path)), joined(site, 1) as client:
+    with worker(site, first=tmp_path), joined(site, 1) as client:
         assert "ImportError('no curvflow here'). Install" in refused(running, client)
         runner = running.runner(client)
         (late,) = came_back(runner, runner.submit(act(), needs="cpu", priority=0))

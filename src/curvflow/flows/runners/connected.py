@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import Client
@@ -33,4 +33,5 @@ def connected(to: object) -> Iterator[Client]:
     try:
         yield client
     finally:
-        client.close(timeout=ANSWER_WITHIN)
+        with suppress(OSError):  # a scheduler that is no more needs no farewell
+            client.close(timeout=ANSWER_WITHIN)

@@ -172,7 +172,8 @@ class DaskRunner:
                 f"got {str(raised) or type(raised).__name__}. Install it there.",
                 is_request=True,
             )
-        reason = f"worker {raised.last_worker.address} died while it computed"
+        where = raised.last_worker.address
+        reason = f"worker {where} died: it was killed, or took more memory than it has"
         if had_begun(self._client, tile.attempt):
             return Died(reason)
         return self._lost(tile, reason)

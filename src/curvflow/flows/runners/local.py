@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType
@@ -70,7 +71,6 @@ def local_client(
     gpus: Sequence[str],
     *,
     dashboard: bool,
-    tell: Callable[[str], None],
 ) -> Iterator[Client]:
     """Start workers on this machine; they end with the block, or with this process.
 
@@ -78,7 +78,6 @@ def local_client(
         processes: how many workers compute on the CPU.
         gpus: a device mask for each worker that computes on a GPU.
         dashboard: serve Dask's page.
-        tell: takes its address.
 
     Yields:
         A client of the cluster.
@@ -102,11 +101,21 @@ def local_client(
         cluster = _started(_specs(processes, gpus), dashboard=dashboard)
         try:
             with connected(cluster) as client:
-                if dashboard:
-                    tell(f"Dask's page: {cluster.dashboard_link}")
                 yield client
         finally:
             _close(cluster)
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Undo what a nanny sets for its workers in the process that it runs in."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _specs(processes: int, gpus: Sequence[str]) -> dict[str, Any]:

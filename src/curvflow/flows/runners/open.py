@@ -65,13 +65,15 @@ def open_runner(
         ClusterError: the cluster does not come up.
     """
     with ExitStack() as stack:
-        cluster = _cluster(plan, store, options, tiles, tell)
+        cluster = _cluster(plan, store, options, tiles)
         if cluster is None:
             yield stack.enter_context(_inline(store, options, partials))
             return
         token = stack.enter_context(_token(store))
         order = order_for(plan, store, options, folder, partials, token)
         client = stack.enter_context(cluster)
+        if options.dashboard:
+            tell(_page(client))
         # Loaded here because a run without workers saves the second it takes.
         from curvflow.flows.runners.dask_runner import DaskRunner
 
@@ -94,7 +96,7 @@ def open_runner(
 
 
 def _cluster(
-    plan: Plan, store: Store, options: RunOptions, tiles: int, tell: Tell
+    plan: Plan, store: Store, options: RunOptions, tiles: int
 ) -> AbstractContextManager[Client] | None:
     """Return the cluster that is to be opened, if any."""
     alone = why_alone(plan, store)
@@ -115,7 +117,7 @@ def _cluster(
     from curvflow.flows.runners.local import local_client
 
     return local_client(
-        processes.cpu, masks[: processes.gpu], dashboard=options.dashboard, tell=tell
+        processes.cpu, masks[: processes.gpu], dashboard=options.dashboard
     )
 
 
@@ -134,6 +136,13 @@ def why_alone(plan: Plan, store: Store) -> str | None:
                 "beside the study, or use --workers 1."
             )
     return None
+
+
+def _page(client: Client) -> str:
+    try:
+        return f"Dask's page: {client.dashboard_link}"
+    except KeyError:
+        return "Dask's page: this scheduler serves none; it may lack Bokeh"
 
 
 def _processes(options: RunOptions, tiles: int) -> tuple[Processes, list[str]]:
