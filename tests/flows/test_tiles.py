@@ -1,11 +1,11 @@
-"""Tiles are cut the same way whatever is missing."""
+"""Which nodes share a tile, how many fit, and who is to blame."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curvflow.flows.plan import make_plan
-from curvflow.flows.tiles import MAX_WIDTH, bisect, cut, groups, padded, width_for
+from curvflow.flows.tiles import MAX_WIDTH, bisect, groups, padded, width_for
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import STUDY, opened
 
@@ -26,23 +26,6 @@ def test_nodes_that_differ_in_other_fields_do_not():
     text = STUDY.replace('"${rule.lr}"', '"${rule.lr}", epochs: "${rule.epochs}"')
     rules = "axes.rule={a: {lr: 0.1, epochs: 2}, b: {lr: 0.1, epochs: 4}}"
     assert [len(group) for group in groups(fits(rules, text=text))] == [3, 3]
-
-
-def test_what_is_missing_moves_no_bounds():
-    nodes = fits("axes.seed=4")
-    whole = [{id(n) for n in tile} for tile in cut(nodes, 4)]
-    for node in nodes[::2]:
-        node.state = "cached"
-    rest = [{id(n) for n in tile} for tile in cut(nodes, 4)]
-    assert len(rest) == len(whole)
-    assert all(some < all_of_it for some, all_of_it in zip(rest, whole, strict=True))
-
-
-def test_a_new_seed_leaves_the_tiles_of_the_others_as_they_were():
-    """Seed is the first axis, so its nodes come last in the stage's order."""
-    before = [[n.point for n in tile] for tile in cut(fits(), 2)]
-    after = [[n.point for n in tile] for tile in cut(fits("axes.seed=4"), 2)]
-    assert after[: len(before)] == before
 
 
 @given(st.integers(1, 1 << 40), st.integers(1 << 20, 1 << 40))

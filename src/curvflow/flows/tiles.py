@@ -1,4 +1,4 @@
-"""Cut a stage's nodes into tiles: siblings that one vectorised call computes.
+"""Which of a stage's nodes one vectorised call can compute, and how many at once.
 
 Composition is canonical: all nodes of the stage in their order, apart by static
 signature, cut at a width that depends on the signature alone. What happens to be
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from curvflow.flows.graph import Node
@@ -61,26 +61,6 @@ def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, objec
         elif isinstance(inner, Mapping):
             kept[head] = without(inner, [rest])
     return kept
-
-
-def cut(
-    group: Sequence[Node], width: int, without: Collection[str] = ()
-) -> Iterator[list[Node]]:
-    """Cut a group at a width and keep of each tile the nodes that must run.
-
-    Args:
-        group: nodes of equal signature, in order.
-        width: nodes per tile.
-        without: keys of nodes not to be tried again.
-
-    Yields:
-        The nodes of one tile, each key once.
-    """
-    for start in range(0, len(group), width):
-        tile = group[start : start + width]
-        stale = [n for n in tile if n.state == "stale" and n.key not in without]
-        if stale:
-            yield list({node.key: node for node in stale}.values())
 
 
 def count_tiles(nodes: Sequence[Node]) -> int:
