@@ -2,12 +2,14 @@
 
 import os
 import sys
+from contextlib import contextmanager
 from importlib.util import find_spec
 from uuid import uuid4
 
 import pytest
 
 from curvflow.errors import RequestError
+from curvflow.flows.alive import beating
 from curvflow.flows.door import open_study
 from curvflow.flows.jobs import tile_job
 from curvflow.flows.partials import Partials
@@ -49,24 +51,24 @@ class Opening:
         self.store, self.folder = opened.store, folder
         self.plan = make_plan(opened.study, opened.store, opened.files)
         self.plan.codes.read(self.plan.graph)
-        self.run = self.store.begin_run(
-            "where", document={}, environment={}, options={}
-        )
         self.told = []
 
+    @contextmanager
     def runner(self, tiles=1, **options):
-        partials = Partials(self.store, Stopping())
+        stop = Stopping()
         asked = RunOptions(device="cpu", **options)
-        return open_runner(
+        with open_runner(
             self.plan,
             self.store,
-            self.run,
             asked,
             self.folder,
-            partials,
+            Partials(self.store, stop),
             tiles,
             self.told.append,
-        )
+        ) as runner_of:
+            run = self.store.begin_run("where", document={}, environment={}, options={})
+            with beating(self.store, run, stop, silence=60.0):
+                yield runner_of(run)
 
     def job(self):
         nodes = self.plan.graph.nodes["where"]

@@ -53,11 +53,12 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     order, lookout, told = place.order, place.lookout, list[str]()
     partials = Partials(place.store, lookout.stop, every=order.every, tell=told.append)
     with lookout.watching(), threads(order.threads):
-        if lookout.stop.signal is not None:
-            return Interrupted(lookout.stop.signal)
         machine = _machine(device, order.threads)
         tile = pickle.loads(job)
-        returned = carried_out(place.store, tile, machine, partials)
+        if lookout.stop.signal is not None:
+            returned: Returned = Interrupted(lookout.stop.signal)
+        else:
+            returned = carried_out(place.store, tile, machine, partials)
     if isinstance(returned, Interrupted) and lookout.is_gone:
         return Died("its worker saw no sign of life of the run any more")
     if isinstance(returned, Finished | Interrupted):
