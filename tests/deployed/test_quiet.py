@@ -1,0 +1,91 @@
+"""Prefect says nothing, asks nobody beyond this machine, and starts no server."""
+
+import json
+import socket
+
+import pytest
+
+from curvflow.flows.deployed.quiet import SETTINGS
+from tests.deployed.studies import write
+
+pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+
+LOOK = """
+import json, sys
+import curvflow.flows.deployed
+from prefect.settings import get_current_settings
+now = get_current_settings()
+print(json.dumps([
+    now.cli.prompt,
+    now.internal.logging_level,
+    now.logging.level,
+    now.results.persist_by_default,
+    now.server.analytics_enabled,
+    now.server.ephemeral.enabled,
+    now.telemetry.enable_resource_metrics,
+]))
+"""
+# Every connection and name that a process asks for, and those of its children.
+RECORD = """
+import sys
+def seen(event, about):
+    if event == "socket.connect" and isinstance(about[1], tuple):
+        host = about[1][0]
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        host = about[0]
+    else:
+        return
+    with open({log!r}, "a") as file:
+        file.write(f"{{host}}\\n")
+sys.addaudithook(seen)
+"""
+AT_HOME = {"127.0.0.1", "::1", "localhost", "None"}
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return the environment of a process that is watched, and where to look."""
+    log = tmp_path / "hosts"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(RECORD.format(log=str(log)))
+    return {"PYTHONPATH": str(tmp_path / "site")}, log
+
+
+def test_each_setting_is_one_that_prefect_knows_and_holds(server):
+    said = server.python(LOOK)
+    assert said.stderr == ""
+    wanted = [False, "CRITICAL", "CRITICAL", False, False, False, False]
+    assert json.loads(said.stdout) == wanted
+    assert len(wanted) == len(SETTINGS) - 1  # DO_NOT_TRACK is none of Prefect's
+
+
+def test_what_the_user_has_set_stays(server):
+    own = {"PREFECT_LOGGING_LEVEL": "DEBUG", "PREFECT_CLI_PROMPT": "true"}
+    said = server.python(LOOK, **own)
+    assert json.loads(said.stdout)[:3] == [True, "CRITICAL", "DEBUG"]
+
+
+def test_an_observed_run_reaches_nothing_beyond_this_machine(
+    server, tmp_path, recorded
+):
+    environment, log = recorded
+    path = write(tmp_path / "study")
+    said = server.curvflow("run", path, cwd=path.parent, **environment)
+    assert (said.returncode, said.stderr) == (0, "")
+    hosts = set(log.read_text().split())
+    assert "127.0.0.1" in hosts
+    assert hosts <= AT_HOME
+
+
+def test_the_guard_sees_who_is_asked_for(server, recorded):
+    environment, log = recorded
+    ask = "import socket; socket.getaddrinfo('nowhere.invalid', 80)"
+    server.python(ask, **environment)
+    assert "nowhere.invalid" in log.read_text()
+    assert socket.gethostname()  # this process is not watched
+
+
+def test_prefect_starts_with_the_fastapi_and_sqlalchemy_beside_it(server):
+    load = "from prefect.server.api.server import create_app; create_app()"
+    said = server.python(load)
+    assert said.returncode == 0, said.stderr
