@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 from curvflow.flows.deployed.api import prefect_api
 
 
-def drop_missed(deployment: UUID) -> int:
+def drop_missed(deployment: UUID, *, before: datetime) -> int:
     """Drop all late runs of a deployment but the last, which makes up for them.
 
     Args:
         deployment: on the server.
+        before: runs that were due by then are late.
 
     Returns:
         How many are late, the one that stays included.
@@ -35,7 +36,7 @@ def drop_missed(deployment: UUID) -> int:
     late = FlowRunFilter(
         deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
         state=FlowRunFilterState(type=scheduled),
-        expected_start_time=FlowRunFilterExpectedStartTime(before_=datetime.now(UTC)),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=before),
     )
     with prefect_api() as client:
         order = FlowRunSort.EXPECTED_START_TIME_DESC

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import CurvflowError
@@ -40,11 +42,12 @@ def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.S
     # Blocked here and so in every run that is started: a terminal's Ctrl-C is for all,
     # and a run that is then ended by us would take it for the second wish.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    began = datetime.now(UTC)
     done = deploy(wanted)
     runner = Runner(name=wanted.name, limit=1, pause_on_shutdown=False)
-    missed = drop_missed(asyncio.run(runner.aadd_deployment(_deployment(wanted))))
-    begins(done, missed)
-    asked = asyncio.run(_until_asked(runner))
+    identity = asyncio.run(runner.aadd_deployment(_deployment(wanted)))
+    missed = drop_missed(identity, before=began)
+    asked = asyncio.run(_until_asked(runner, begins=partial(begins, done, missed)))
     if asked is None:
         raise CurvflowError(
             f"{wanted.full_name}: expected the Prefect server to answer, got no answer "
@@ -53,7 +56,9 @@ def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.S
     return asked
 
 
-async def _until_asked(runner: Runner) -> signal.Signals | None:
+async def _until_asked(
+    runner: Runner, *, begins: Callable[[], Any]
+) -> signal.Signals | None:
     """Serve; None means that the server was lost."""
     loop, asked = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
     serving = asyncio.create_task(runner.start())
@@ -65,6 +70,7 @@ async def _until_asked(runner: Runner) -> signal.Signals | None:
         loop.call_soon_threadsafe(asked.put_nowait, signal.Signals(number))
 
     threading.Thread(target=wait, name="curvflow-ctrl-c", daemon=True).start()
+    await asyncio.to_thread(begins)
     hearing = asyncio.create_task(asked.get())
     await asyncio.wait({serving, hearing}, return_when=asyncio.FIRST_COMPLETED)
     if not hearing.done():
