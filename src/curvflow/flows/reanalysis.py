@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from curvflow.errors import RequestError
-from curvflow.flows.graph import Node
 from curvflow.flows.plan import Plan
 from curvflow.schemas.nodes import Figure, Table
+
+
+def is_analysis(plan: Plan) -> bool:
+    """Return whether a plan makes tables and figures, and computes nothing else."""
+    return not _others(plan)
 
 
 def refuse_computing(plan: Plan) -> None:
@@ -19,12 +23,7 @@ def refuse_computing(plan: Plan) -> None:
     Raises:
         RequestError: anything else would have to run, or might.
     """
-    missing = Counter(
-        node.stage
-        for node in plan.graph
-        if node.state != "cached" and not _is_analysis(node)
-    )
-    if missing:
+    if missing := _others(plan):
         listed = ", ".join(f"{count} of {stage}" for stage, count in missing.items())
         raise RequestError(
             "--reanalyse: expected all results but tables and figures to be there, got "
@@ -33,5 +32,10 @@ def refuse_computing(plan: Plan) -> None:
         )
 
 
-def _is_analysis(node: Node) -> bool:
-    return issubclass(node.kind.returns, Table | Figure)
+def _others(plan: Plan) -> Counter[str]:
+    """Count the open nodes of other stages."""
+    return Counter(
+        node.stage
+        for node in plan.graph
+        if node.state != "cached" and not issubclass(node.kind.returns, Table | Figure)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -98,15 +98,14 @@ def run_study(
     options, observer = options or RunOptions(), observer or Unwatched()
     started = time.perf_counter()
     plan = _planned(study, store, files, revive, answer, options, observer)
-    if reanalyse:
-        refuse_computing(plan)
+    check = _analyse_alone if reanalyse else bring_in_code
     tally = Tally(plan.graph)
     if all(node.state == "cached" for node in plan.graph):
         run = _begun(study, store, options)
         observer.begin(plan)
         observer.end()
     else:
-        run = _carried_out(plan, store, files, options, observer, tally)
+        run = _carried_out(plan, store, files, options, observer, tally, check)
     record = _ended(plan, run, store, tally, time.perf_counter() - started)
     return RunReport(record, plan, _revived(plan, revive, tally))
 
@@ -127,9 +126,10 @@ def _carried_out(
     options: RunOptions,
     observer: Observer,
     tally: Tally,
+    check: Callable[[Plan], None],
 ) -> RunRecord:
     """Compute what a plan left open; return the record of the run as it began."""
-    bring_in_code(plan)
+    check(plan)
     stop, tell = Stopping(), observer.tell
     partials = Partials(store, stop, tell=tell)
     tiles = sum(count_tiles(nodes) for nodes in plan.graph.nodes.values())
@@ -141,7 +141,7 @@ def _carried_out(
             with beating(store, run, stop, silence=options.silence):
                 store.note(run, {"event": "plan", "payloads": payloads(plan)})
                 work = Work(plan, run, store, files, options, observer, tally, stop)
-                work.do(runner_of(run))
+                work.do(runner_of(run), check)
                 _tell_of_other_code(plan, store, observer)
         finally:
             observer.end()
@@ -214,6 +214,11 @@ def _ready(
     machine = machine_for(options.device, options.num_threads)
     bring_in_code(plan)
     return machine, threads(options.num_threads)
+
+
+def _analyse_alone(plan: Plan) -> None:
+    refuse_computing(plan)
+    bring_in_code(plan)
 
 
 def bring_in_code(plan: Plan) -> None:

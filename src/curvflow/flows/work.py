@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from curvflow.errors import InputError, RequestError, StoreError
@@ -97,11 +97,12 @@ class Work:
         self._lost: list[LostInput] = []
         self._moved = False
 
-    def do(self, runner: Runner) -> None:
+    def do(self, runner: Runner, check: Callable[[Plan], None]) -> None:
         """Compute everything that is not done and can be.
 
         Args:
             runner: where to compute.
+            check: asked whenever more is to be computed than was planned.
 
         Raises:
             RequestError: the runner cannot do what is asked of it.
@@ -116,7 +117,7 @@ class Work:
             if self._out:
                 for number, returned in runner.wait(LOOK_EVERY):
                     self._back(self._out.pop(number), returned, runner)
-            elif not self._goes_on():
+            elif not self._goes_on(check):
                 break
         self._others.sweep()
 
@@ -131,11 +132,12 @@ class Work:
             seconds=lambda node: self._costs.of(node)[0] or 0.0,
         )
 
-    def _goes_on(self) -> bool:
+    def _goes_on(self, check: Callable[[Plan], None]) -> bool:
         """Go on where no tile can be sent; False if all is done that can be."""
         self._stop.check()
         if self._lost or self._moved:
             self._begin_again()
+            check(self._plan)
             return True
         if not self._schedule.is_moving() and not self._schedule.release():
             if not self._others.busy:

@@ -55,13 +55,13 @@ def bring_in(codes: Fingerprints, nodes: Iterable[Node]) -> None:
 
     Args:
         codes: the code as it is told.
-        nodes: that are to be computed; what they take may have to be, too, if lost.
+        nodes: that are to be computed.
 
     Raises:
         RequestError: a file has changed since its module was imported.
     """
     told: dict[str, set[tuple[str, str]]] = {}
-    for code in {id(code): code for code in map(codes.of, _with_taken(nodes))}.values():
+    for code in {id(code): code for code in map(codes.of, nodes)}.values():
         for name, digest in code.definitions.items():
             told.setdefault(name.partition(":")[0], set()).add((name, digest))
     for name in told:
@@ -80,17 +80,6 @@ def bring_in(codes: Fingerprints, nodes: Iterable[Node]) -> None:
             f"{changed[0]}: expected the code that was imported, got a file that has "
             "changed since. Restart Python, or reload the module."
         )
-
-
-def _with_taken(nodes: Iterable[Node]) -> Iterable[Node]:
-    found = {id(node): node for node in nodes}
-    pending = list(found.values())
-    while pending:
-        taken = (one.node for some in pending.pop().inputs.values() for one in some)
-        new = {id(node): node for node in taken if id(node) not in found}
-        found |= new
-        pending += new.values()
-    return found.values()
 
 
 def _import(name: str) -> None:

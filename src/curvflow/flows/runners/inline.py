@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from curvflow.errors import Stopped
 from curvflow.flows.compute import LostInputError, compute_tile
 from curvflow.flows.jobs import TileJob
@@ -47,12 +49,14 @@ def carried_out(
 class Inline:
     """The runner of a run without workers."""
 
-    def __init__(self, store: Store, machine: Machine, partials: Partials) -> None:
+    def __init__(
+        self, store: Store, machine: Callable[[str], Machine], partials: Partials
+    ) -> None:
         """Compute in this process.
 
         Args:
             store: holds the results.
-            machine: where to compute.
+            machine: from the name of a kind to where its tiles are computed.
             partials: where long computations keep what they have so far.
         """
         self._store, self._machine, self._partials = store, machine, partials
@@ -74,4 +78,5 @@ class Inline:
         if self._job is None:
             return []
         (number, job), self._job = self._job, None
-        return [(number, carried_out(self._store, job, self._machine, self._partials))]
+        machine = self._machine(job.kind)
+        return [(number, carried_out(self._store, job, machine, self._partials))]

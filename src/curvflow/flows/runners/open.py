@@ -15,7 +15,9 @@ import numpy as np
 from curvflow.errors import RequestError
 from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan
+from curvflow.flows.reanalysis import is_analysis
 from curvflow.flows.runners.base import Runner
+from curvflow.flows.runners.here import Here
 from curvflow.flows.runners.how_many import Processes, how_many
 from curvflow.flows.runners.inline import Inline
 from curvflow.flows.runners.order import order_for, sealed
@@ -67,7 +69,10 @@ def open_runner(
     with ExitStack() as stack:
         cluster = _cluster(plan, store, options, tiles)
         if cluster is None:
-            yield stack.enter_context(_inline(store, options, partials))
+            here = stack.enter_context(Here(options))
+            if not is_analysis(plan):
+                here.ready()
+            yield lambda _: Inline(store, here.machine, partials)
             return
         token = stack.enter_context(_token(store))
         order = order_for(plan, store, options, folder, partials, token)
@@ -100,6 +105,9 @@ def _cluster(
 ) -> AbstractContextManager[Client] | None:
     """Return the cluster that is to be opened, if any."""
     alone = why_alone(plan, store)
+    given = (options.workers, options.scheduler, options.cluster)
+    if given == (None, None, None) and is_analysis(plan):
+        return None
     if options.scheduler is None and options.cluster is None:
         processes, masks = _processes(options, tiles)
         if processes == Processes() or (alone and options.workers is None):
@@ -168,18 +176,6 @@ def _masks() -> list[str]:
     names = allowed.split(",") if allowed else []
     count = len(devices().gpus)
     return names[:count] if names else [str(n) for n in range(count)]
-
-
-@contextmanager
-def _inline(
-    store: Store, options: RunOptions, partials: Partials
-) -> Iterator[Callable[[RunRecord], Runner]]:
-    # Loaded here because the run of a cluster saves the second that torch takes.
-    from curvflow.tasks.machine import machine_for, threads
-
-    machine = machine_for(options.device, options.num_threads)
-    with threads(options.num_threads):
-        yield lambda _: Inline(store, machine, partials)
 
 
 @contextmanager
