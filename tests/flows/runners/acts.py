@@ -1,16 +1,17 @@
-"""A kind that does to its worker what a test asks for."""
+"""Kinds that do to their worker what a test asks for."""
 
 import os
 import signal
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import Numbers, Outcome
+from curvflow.schemas.nodes import Numbers, Outcome, Table
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
 from curvflow.tasks.registry import computes_each
@@ -33,12 +34,15 @@ ACT = Kind(
     version=1,
     summary="Does as asked.",
     params=ActParams,
-    returns=Numbers,
-    outputs=(
-        Variable("pid", "process", (), "int64"),
-        Variable("threads", "threads of PyTorch", (), "int64"),
-    ),
+    returns=Table,  # which need no PyTorch
+    outputs=(Variable("pid", "process", (), "int64"),),
     vectorised=False,
+)
+THREADS = replace(
+    ACT,
+    name="test.threads",
+    returns=Numbers,
+    outputs=(Variable("threads", "threads of PyTorch", (), "int64"),),
 )
 
 
@@ -56,21 +60,22 @@ def act(member, machine):
         while not machine.partial.is_due() and time.monotonic() < until:
             time.sleep(0.01)
         machine.partial.keep({"state": np.ones(1)})
-    return outcome()
+    return Outcome({"pid": np.array(os.getpid())})
 
 
-def outcome():
+def threads(_member, _machine):
+    """Tell on how many threads PyTorch computes."""
     import torch
 
-    threads = np.array(torch.get_num_threads())
-    return Outcome({"pid": np.array(os.getpid()), "threads": threads})
+    return Outcome({"threads": np.array(torch.get_num_threads())})
 
 
 _for_good = ExitStack()
 
 
 def register():
-    """Make the kind known in this process, and the toys with it."""
+    """Make the kinds known in this process, and the toys with it."""
     _for_good.enter_context(toys.toy_kinds())
-    kinds._added["test.act"] = ACT
-    computes_each("test.act")(act)
+    for kind, function in ((ACT, act), (THREADS, threads)):
+        kinds._added[kind.name] = kind
+        computes_each(kind.name)(function)

@@ -33,10 +33,11 @@ def process(*arguments, cwd=None, first="", **environment):
 
 
 @contextmanager
-def scheduler(folder):
-    """Run a scheduler on a free port; yields it and its address."""
+def scheduler(folder, port=0):
+    """Run a scheduler, on a free port if none is given; yields it and its address."""
     file = Path(folder) / "scheduler.json"
-    options = ("--host", "127.0.0.1", "--port", 0, "--scheduler-file", file)
+    file.unlink(missing_ok=True)
+    options = ("--host", "127.0.0.1", "--port", port, "--scheduler-file", file)
     with process("scheduler", *options, "--no-dashboard") as started:
         until(file.exists)
         yield started, json.loads(file.read_text())["address"]

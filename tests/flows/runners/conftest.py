@@ -88,11 +88,11 @@ def fit(*seeds):
     return TileJob("toy.fit", members, ["code"] * len(members), "fit")
 
 
-def act(what="return", path="", seconds=0.0):
+def act(what="return", path="", seconds=0.0, kind="test.act"):
     """Describe a tile that does as asked."""
     params = ActParams(what=what, path=str(path), seconds=seconds)
     member = MemberJob(uuid4().hex, params, {}, {})
-    return TileJob("test.act", [member], ["code"], "act")
+    return TileJob(kind, [member], ["code"], "act")
 
 
 def came_back(runner, *numbers):
@@ -109,3 +109,10 @@ def pid_in(path):
     """Return the number of the process that a tile has left in a file."""
     until(lambda: path.exists() and path.read_text())
     return int(path.read_text())
+
+
+def read(running, finished):
+    """Return the arrays of the one node of a tile."""
+    (report,) = finished.reports
+    arrays = running.store.contents(report.payload)
+    return {name: array[report.slot] for name, array in arrays.items()}

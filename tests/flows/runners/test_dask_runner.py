@@ -12,15 +12,9 @@ from curvflow.flows.runners.base import Died, Finished
 from curvflow.flows.stopping import Stopping
 from curvflow.tasks.machine import machine_for
 from tests.flows.runners.clusters import joined, scheduler, worker
-from tests.flows.runners.conftest import act, came_back, fit, pid_in
+from tests.flows.runners.conftest import act, came_back, fit, pid_in, read
 
 pytestmark = pytest.mark.cluster
-
-
-def read(running, finished):
-    (report,) = finished.reports
-    arrays = running.store.contents(report.payload)
-    return {name: array[report.slot] for name, array in arrays.items()}
 
 
 def test_a_tile_has_the_digests_of_one_computed_in_process(local, running):
@@ -45,8 +39,21 @@ def test_each_worker_has_room_for_one_tile_to_run_and_one_to_wait(local, running
 
 def test_a_tile_computes_on_the_threads_it_was_given(local, running):
     runner = running.runner(local, threads=3)
-    (returned,) = came_back(runner, runner.submit(act(), needs="cpu", priority=0))
+    tile = act(kind="test.threads")
+    (returned,) = came_back(runner, runner.submit(tile, needs="cpu", priority=0))
     assert read(running, returned)["threads"] == 3
+
+
+def test_a_table_is_made_without_pytorch(running, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('not needed')")
+    with (
+        scheduler(tmp_path) as (_, address),
+        worker(address, first=tmp_path),
+        joined(address, 1) as client,
+    ):
+        runner = running.runner(client)
+        (done,) = came_back(runner, runner.submit(act(), needs="cpu", priority=0))
+    assert isinstance(done, Finished)
 
 
 def test_a_killed_worker_is_told_and_the_tiles_behind_it_are_done(running, tmp_path):
@@ -91,3 +98,24 @@ def test_the_death_of_the_scheduler_ends_the_run_with_a_diagnosis(running, tmp_p
         process.kill()
         with pytest.raises(ClusterError, match=f"{address}: .* finished is kept"):
             came_back(runner, 1)
+
+
+def test_a_scheduler_that_comes_back_in_time_is_given_its_tiles_again(
+    running, tmp_path
+):
+    with (
+        scheduler(tmp_path) as (first, address),
+        worker(address),
+        joined(address, 1) as client,
+    ):
+        runner = running.runner(client)
+        slow = act("sleep", tmp_path / "pid", seconds=1)
+        number = runner.submit(slow, needs="cpu", priority=0)
+        pid_in(tmp_path / "pid")
+        first.kill()
+        first.wait()
+        port = address.rpartition(":")[2]
+        with scheduler(tmp_path, port) as (_, again), worker(again):
+            (returned,) = came_back(runner, number)
+    assert again == address
+    assert isinstance(returned, Finished)

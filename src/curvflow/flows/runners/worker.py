@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from functools import cache
 
 from distributed import get_worker
 
 from curvflow.errors import RequestError
+from curvflow.flows.jobs import TileJob
 from curvflow.flows.partials import Partials
 from curvflow.flows.runners.base import Broken, Died, Finished, Interrupted, Returned
+from curvflow.flows.runners.here import Here
 from curvflow.flows.runners.inline import carried_out
 from curvflow.flows.runners.once import begun_once
 from curvflow.flows.runners.prepared import Prepared, prepared
-from curvflow.tasks.registry import Machine
+from curvflow.schemas.options import RunOptions
 
 
 def carry_out(
@@ -47,14 +48,14 @@ def carry_out(
 
 
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
-    # Loaded here because checks come before the seconds that torch takes.
-    from curvflow.tasks.machine import threads
-
     order, lookout, told = place.order, place.lookout, list[str]()
     partials = Partials(place.store, lookout.stop, every=order.every, tell=told.append)
-    with lookout.watching(), threads(order.threads):
-        machine = _machine(device, order.threads)
-        tile = pickle.loads(job)
+    options = RunOptions.model_validate(
+        {"device": device, "num_threads": order.threads}
+    )
+    with lookout.watching(), Here(options) as here:
+        tile: TileJob = pickle.loads(job)
+        machine = here.machine(tile.kind)
         if lookout.stop.signal is not None:
             returned: Returned = Interrupted(lookout.stop.signal)
         else:
@@ -64,10 +65,3 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     if isinstance(returned, Finished | Interrupted):
         return replace(returned, told=told)
     return returned
-
-
-@cache
-def _machine(device: str, threads: int) -> Machine:
-    from curvflow.tasks.machine import machine_for
-
-    return machine_for(device, threads)
