@@ -23,6 +23,48 @@ BROKEN = "stages.fit.model={factory: 'tiny_nets:broken', kwargs: {}}"
 WILD = "axes.rule.wild={rule: sgd, lr: 1.0e+6}"
 
 
+SLOW = """\
+study: slow
+axes: {seed: 2}
+stages:
+  data: {use: data.xor}
+  wait: {use: "slow_kinds:wait", data: data, seed: "${seed}"}
+"""
+# A tile waits for as long as there is a file `hold` beside it.
+SLOW_KINDS = """\
+import time
+from pathlib import Path
+
+import numpy as np
+
+from curvflow import Data, Params, Variable, stage
+
+HERE = Path(__file__).parent
+
+
+class Chosen(Params):
+    seed: int = 0
+
+
+@stage("slow.wait", version=1, outputs=(Variable("value", "a value"),))
+def wait(data: Data, params: Chosen) -> dict[str, object]:
+    (HERE / "held").touch()
+    while (HERE / "hold").exists():
+        time.sleep(0.01)
+    return {"value": np.array(float(params.seed))}
+"""
+
+
+def write_slow(folder):
+    """Write a study that waits in mid-run into a folder and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hold").touch()
+    (folder / "slow_kinds.py").write_text(SLOW_KINDS)
+    path = folder / "slow.yaml"
+    path.write_text(SLOW)
+    return path
+
+
 def write(folder):
     """Write the study into a folder of its own and return its path."""
     folder.mkdir(parents=True, exist_ok=True)

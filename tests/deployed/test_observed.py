@@ -7,7 +7,15 @@ import pytest
 
 from tests.deployed.proxy import proxied
 from tests.deployed.server import BIN, PATIENCE, free_port, until
-from tests.deployed.studies import BROKEN, STAGES, WILD, Page, last_page, write
+from tests.deployed.studies import (
+    BROKEN,
+    STAGES,
+    WILD,
+    Page,
+    last_page,
+    write,
+    write_slow,
+)
 from tests.faults.long import Long
 
 pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
@@ -150,21 +158,23 @@ def test_a_stop_ends_the_flow_run_as_cancelled_with_the_state_kept(long, start, 
     assert len(long.kept) == 1
 
 
-def test_of_two_runs_at_once_the_second_follows_the_first(long, start, server):
-    long.hold_at(20)
-    first = start(long.path)
-    until(long.held.exists)
-    second = start(long.path)
-    waiting = "curvflow: waiting for run 1 of long"
+def test_of_two_runs_at_once_the_second_follows_the_first(tmp_path, start, server):
+    path = write_slow(tmp_path)
+    first = start(path)
+    until(path.with_name("held").exists)
+    second = start(path)
+    waiting = "curvflow: waiting for run 1 of slow"
     until(lambda: any(line.startswith(waiting) for line in last_page(server).lines))
     page = last_page(server)
-    long.hold.unlink()
+    path.with_name("hold").unlink()
     for process in (first, second):
         process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
     page = Page(server, server.flow_run(page.id))
     assert page.state == "COMPLETED"
-    assert "came from run 1 of long at the same time" in page.message
+    assert ": 0 executed, 3 cached, 0 failed, 0 diverged in" in page.message
+    assert page.message.endswith("; 2 nodes came from run 1 of slow at the same time")
+    assert page.tasks == {"wait": "COMPLETED"}
 
 
 def test_the_science_finishes_though_the_server_dies_in_its_midst(long, start, server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from copy import copy
 from functools import wraps
 from pathlib import Path
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from prefect import Flow
     from prefect.client.schemas.objects import State
 
-# A person waits for the command, and is not to be kept waiting by a server that is ill.
+# A person waits for the command, and is not to be kept waiting by a server that is ill;
+# but a busy one asks to be asked again.
 HURRIED = {
     "api.request_timeout": 10.0,
-    "client.max_retries": 0,
+    "client.max_retries": 2,
     "flows.heartbeat_frequency": None,
 }
 SECONDS_TO_ANSWER = 4.0
@@ -78,12 +80,12 @@ class _Science:
         self._results: Results | None = None
         self._error: BaseException | None = None
         self._is_lost = False
+        self._patience = ExitStack()
 
     def observed(self) -> Results:
-        from prefect.settings import temporary_settings
-
         try:
-            with temporary_settings(updates=HURRIED):
+            with self._patience:
+                self._hurry(HURRIED)
                 self._flow()(**self._parameters(), return_state=True)
         except Exception as error:  # of Prefect's, since those of the study are kept
             self._lose(" ".join(str(error).split()) or type(error).__name__)
@@ -95,6 +97,11 @@ class _Science:
         assert self._results is not None
         return self._results
 
+    def _hurry(self, how: dict[str, Any]) -> None:
+        from prefect.settings import temporary_settings
+
+        self._patience.enter_context(temporary_settings(updates=how))
+
     def _flow(self) -> Flow[..., Any]:
         """Return the flow that workers run, but for where its parameters go."""
         from curvflow.flows.deployed.ending import ended
@@ -102,7 +109,10 @@ class _Science:
 
         @wraps(run_study.fn)
         def body(**_: Any) -> State[Any]:
-            return ended(self._run, self._observer, lost=self._lose)
+            state = ended(self._run, self._observer, lost=self._lose)
+            if self._is_lost:  # nobody will hear of the end either
+                self._hurry({"client.max_retries": 0})
+            return state
 
         flow: Flow[..., Any] = copy(run_study)
         flow.fn = body

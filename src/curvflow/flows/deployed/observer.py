@@ -140,14 +140,16 @@ class PageObserver:
         plan, record = self._plan, results.run
         assert plan is not None
         assert record is not None
+        counts = record.counts
+        for stage in plan.graph.nodes:  # what other runs did is told nowhere before
+            done = counts["executed"][stage] + counts["cached"][stage]
+            self._at[stage] = done, counts["failed"][stage]
         for stage in self._todo:
-            # Some of it may have come from another run, or was never reached.
             self._begin(stage)
             self._end(stage)
         if self._todo:
             self._show_progress()
-        counts = record.counts
-        reached = sum(sum(counts[n].values()) for n in ("executed", "cached", "failed"))
+        reached = sum(map(sum, self._at.values()))
         blocked = sum(map(self._total, plan.graph.nodes)) - reached
         line = run_line(record, blocked, self._followed(plan, record.begun))
         account = run_account(
