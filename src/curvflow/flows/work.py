@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from curvflow.errors import InputError, RequestError, StoreError
-from curvflow.flows.compute import failure, load
+from curvflow.flows.compute import failure
 from curvflow.flows.continued import find_earlier
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.healing import Healing
-from curvflow.flows.jobs import Computed, Failed, TileJob, tile_job
+from curvflow.flows.jobs import Computed, Failed
 from curvflow.flows.lookup import diverged_inputs, look_up
 from curvflow.flows.observer import Observer
+from curvflow.flows.orders import Orders
 from curvflow.flows.others import Others
 from curvflow.flows.plan import Plan
 from curvflow.flows.publish import Publisher, passed_on
@@ -32,12 +33,10 @@ from curvflow.flows.runners.base import (
 from curvflow.flows.schedule import Schedule, needs_of
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
-from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, width_for
 from curvflow.flows.why.cost import Costs
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Store
-from curvflow.tasks.registry import find
 
 # Seconds between looks at what is asked of the run while tiles are out.
 LOOK_EVERY = 1.0
@@ -85,9 +84,9 @@ class Work:
             tally: counts what is done.
             stop: tells when the run is asked to end.
         """
-        self._plan, self._store, self._files = plan, store, files
-        self._options, self._observer = options, observer
+        self._plan, self._store, self._observer = plan, store, observer
         self._stop, self._tally = stop, tally
+        self._orders = Orders(plan, store, files, options)
         self._healing = Healing(plan, store, tally, observer)
         self._others = Others(store, run, options.silence, observer.tell)
         self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
@@ -128,7 +127,7 @@ class Work:
                 self._twins[node.key].append(node)
         self._schedule = Schedule(
             self._plan.graph,
-            width=self._width,
+            width=self._orders.width,
             seconds=lambda node: self._costs.of(node)[0] or 0.0,
         )
 
@@ -225,7 +224,7 @@ class Work:
         keys = [node.key for node in out.nodes]
         self._publisher.note("begins", first.stage, keys)
         try:
-            job = self._job(out.nodes)
+            job = self._orders.job(out.nodes)
         except InputError as error:  # a file is not what it was planned to be
             reports = [failure(error) for _ in out.nodes]
             return self._finished(out, Finished(reports), runner)
@@ -233,28 +232,6 @@ class Work:
         number = runner.submit(job, needs=needs_of(first), priority=priority)
         self._out[number] = out
         return None
-
-    def _job(self, nodes: Sequence[Node]) -> TileJob:
-        # Nodes with equal parameters share one form, and so one reading of the files.
-        first = {id(node.form): node for node in nodes}
-        files = {
-            form: self._files.read(node.params, node.form)
-            for form, node in first.items()
-        }
-        code = [self._plan.codes.of(node).fingerprint for node in nodes]
-        return tile_job(self._plan.graph, nodes, files, code)
-
-    def _width(self, node: Node) -> int:
-        if not node.kind.vectorised:
-            return NODE_BY_NODE_WIDTH
-        try:
-            (member,) = load(self._store, node.kind, self._job([node]).members)
-            node_bytes = find(node.kind.name).member_bytes(member)
-        # Whatever is wrong with a member, or a model of the user's own, its tile will
-        # run into it as well, and tell.
-        except Exception:
-            return NODE_BY_NODE_WIDTH
-        return width_for(node_bytes, self._options.tile_bytes)
 
     def _back(self, out: _Out, returned: Returned, runner: Runner) -> None:
         """Do with a tile what its fate asks for."""
