@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from uuid import uuid4
 
@@ -184,3 +185,14 @@ def test_a_store_in_memory_is_for_this_process_alone(tmp_path, opening):
         pass
     with opening.runner(tiles=10_000) as runner:
         assert isinstance(runner, Inline)
+
+
+def test_a_kind_of_the_script_itself_is_for_this_process_alone(opening):
+    (stage,) = opening.plan.graph.study.stages.values()
+    kind = replace(stage.kind, home="__main__:where")
+    opening.plan.graph.study.stages["where"] = replace(stage, kind=kind)
+    with (
+        pytest.raises(RequestError, match="got one of the script or notebook itself"),
+        opening.runner(workers=2),
+    ):
+        pass

@@ -114,6 +114,9 @@ def test_modules_of_other_code_are_refused_until_the_worker_is_restarted(
 def test_a_worker_of_several_threads_is_refused(running, site):
     with worker(site, "--nthreads", 2), joined(site, 1) as client:
         said = refused(running, client)
+        runner = running.runner(client)
+        (late,) = came_back(runner, runner.submit(act(), needs="cpu", priority=0))
+    assert late == Broken(said, is_request=True)
     assert "expected one thread, got 2" in said
     assert f"`dask worker {site} --nthreads 1`" in said
 

@@ -19,6 +19,7 @@ from curvflow.flows.jobs import TileJob
 from curvflow.flows.runners.base import Broken, Died, Needs, Returned
 from curvflow.flows.runners.call import as_bytes
 from curvflow.flows.runners.once import had_begun
+from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.order import Sealed
 from curvflow.flows.runners.pools import Pools, workers_in
 from curvflow.flows.runners.worker import carry_out
@@ -169,7 +170,7 @@ class DaskRunner:
         if not isinstance(raised, KilledWorker):
             return Broken(
                 f"{self._address}: expected workers with this version of curvflow, "
-                f"got {str(raised) or type(raised).__name__}. Install it there.",
+                f"got {one_line(raised)}. Install it there.",
                 is_request=True,
             )
         where = raised.last_worker.address

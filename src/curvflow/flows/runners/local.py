@@ -18,6 +18,7 @@ from distributed.system import MEMORY_LIMIT
 
 from curvflow.errors import ClusterError, RequestError
 from curvflow.flows.runners.connected import connected
+from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.quiet import SILENT, quiet
 
 SETTINGS = {
@@ -155,7 +156,7 @@ def _started(workers: dict[str, Any], *, dashboard: bool) -> SpecCluster:
     except Exception as error:
         raise ClusterError(
             f"--workers: expected {len(workers)} processes that start, got "
-            f"{type(error).__name__}: {error}. Ask for fewer."
+            f"{type(error).__name__}: {one_line(error)}. Ask for fewer."
         ) from error
     return cluster
 

@@ -41,6 +41,16 @@ def workers_in(identity: Mapping[str, Any]) -> list[Worker]:
     ]
 
 
+def threads_fault(threads: int, scheduler: str) -> str | None:
+    """Say what is wrong with a worker that runs several tiles at a time."""
+    if threads == 1:
+        return None
+    return (
+        f"expected one thread, got {threads}. Start it with `dask worker {scheduler} "
+        "--nthreads 1`, once per core."
+    )
+
+
 class Pools:
     """Which resources tiles ask for, from what workers have declared so far.
 

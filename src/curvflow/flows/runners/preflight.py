@@ -8,8 +8,9 @@ from typing import Any
 from distributed import Client, Worker
 
 from curvflow.errors import ClusterError, CurvflowError, RequestError
+from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.order import Sealed
-from curvflow.flows.runners.pools import workers_in
+from curvflow.flows.runners.pools import threads_fault, workers_in
 from curvflow.flows.runners.prepared import prepared
 
 ANSWER_WITHIN = 60.0  # seconds; a worker may have to load much from a slow disk
@@ -53,11 +54,8 @@ def check_resources(address: str, identity: Mapping[str, Any], device: str) -> N
     """
     workers = workers_in(identity)
     for worker in workers:
-        if worker.threads != 1:
-            raise RequestError(
-                f"worker {worker.address}: expected one thread, got {worker.threads}. "
-                f"Start it with `dask worker {address} --nthreads 1`, once per core."
-            )
+        if fault := threads_fault(worker.threads, address):
+            raise RequestError(f"worker {worker.address}: {fault}")
     if device == "cuda" and not any(worker.has(["GPU"]) for worker in workers):
         raise RequestError(
             f"--device cuda: expected a worker with the resource GPU, got none of "
@@ -89,7 +87,7 @@ def _answers(client: Any, order: Sealed) -> Mapping[str, str | None]:
 
 def _wording(error: BaseException) -> str:
     return (
-        f"expected this version of curvflow, got {str(error) or type(error).__name__}. "
+        f"expected this version of curvflow, got {one_line(error)}. "
         "Install the same there as where the run is started, and restart the workers."
     )
 

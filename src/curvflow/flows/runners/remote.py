@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -13,6 +14,7 @@ from distributed import Client
 
 from curvflow.errors import ClusterError, RequestError
 from curvflow.flows.runners.connected import ANSWER_WITHIN, connected
+from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.quiet import quiet
 from curvflow.schemas.cluster import Cluster
 
@@ -63,7 +65,9 @@ def cluster_client(asked: Cluster) -> Iterator[Client]:
         stack.enter_context(quiet())
         # Whatever the queue of a site says comes through, in many shapes.
         try:
-            cluster = _made(asked)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a port that another has, say
+                cluster = _made(asked)
             stack.callback(cluster.close)
             if asked.workers is not None:
                 cluster.scale(asked.workers)
@@ -73,7 +77,8 @@ def cluster_client(asked: Cluster) -> Iterator[Client]:
         except Exception as error:
             raise RequestError(
                 f"--cluster: expected {asked.factory} to start a Dask cluster, got "
-                f"{type(error).__name__}: {error}. Correct its factory and kwargs."
+                f"{type(error).__name__}: {one_line(error)}. Correct its factory and "
+                "kwargs."
             ) from error
         yield client
 

@@ -14,6 +14,8 @@ from curvflow.flows.runners.base import Broken, Died, Finished, Interrupted, Ret
 from curvflow.flows.runners.here import Here
 from curvflow.flows.runners.inline import carried_out
 from curvflow.flows.runners.once import begun_once
+from curvflow.flows.runners.one_line import one_line
+from curvflow.flows.runners.pools import threads_fault
 from curvflow.flows.runners.prepared import Prepared, prepared
 from curvflow.schemas.options import RunOptions
 
@@ -33,7 +35,10 @@ def carry_out(
     Returns:
         The tile's fate.
     """
-    address = get_worker().address
+    worker = get_worker()
+    address = worker.address
+    if fault := threads_fault(worker.state.nthreads, worker.scheduler.address):
+        return Broken(f"worker {address}: {fault}", is_request=True)
     try:
         with begun_once(attempt) as is_first:
             if not is_first:
@@ -43,8 +48,7 @@ def carry_out(
         return Broken(f"worker {address}: {error}", is_request=True)
     # Above this there is only the scheduler, which would make a traceback of it.
     except Exception as error:
-        kind = "" if str(error) else type(error).__name__
-        return Broken(f"worker {address}: {kind}{error}")
+        return Broken(f"worker {address}: {one_line(error)}")
 
 
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
