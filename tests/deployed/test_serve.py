@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -93,8 +94,10 @@ def test_ctrl_c_ends_a_served_study_and_the_run_at_work_keeps_its_state(
     with served(server, tmp_path, "--every", "5s") as (process, said):
         identity = deployment(server, "long")
         until(lambda: "RUNNING" in states(server, identity), every=0.5)
-        claims = tmp_path / ".curvflow" / "claims"
-        until(lambda: claims.is_dir() and any(claims.iterdir()), every=0.5)
+        store = tmp_path / ".curvflow"
+        until(lambda: any(store.glob("payloads/**/*")), every=0.5)  # the data
+        until(lambda: any(store.glob("claims/*")), every=0.5)  # the training
+        time.sleep(5)  # not a measure of anything: it should have begun
         # As a terminal does: to all processes of its foreground.
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE) == 0
@@ -102,7 +105,7 @@ def test_ctrl_c_ends_a_served_study_and_the_run_at_work_keeps_its_state(
         until(lambda: not alive(process.pid), every=0.5)
     assert last == "curvflow: SIGINT; no longer served, its schedule is kept"
     assert "RUNNING" not in states(server, identity)
-    assert any((tmp_path / ".curvflow" / "partials").iterdir())
+    assert any((store / "partials").iterdir())
     server.prefect("deployment", "delete", "curvflow-study/long-served")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import CurvflowError
@@ -18,6 +21,11 @@ from curvflow.flows.deployed.wanted import Wanted
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
     from prefect.runner import Runner
+
+
+# Seconds that a run at work may take to keep its state, that ending may take besides,
+# and between two looks at the runner.
+PATIENCE, GRACE, LOOK_EVERY = 60.0, 5.0, 0.2
 
 
 def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.Signals:
@@ -42,6 +50,7 @@ def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.S
     # Blocked here and so in every run that is started: a terminal's Ctrl-C is for all,
     # and a run that is then ended by us would take it for the second wish.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what Prefect leaves open
     began = datetime.now(UTC)
     done = deploy(wanted)
     runner = Runner(name=wanted.name, limit=1, pause_on_shutdown=False)
@@ -72,20 +81,36 @@ async def _until_asked(
     threading.Thread(target=wait, name="curvflow-ctrl-c", daemon=True).start()
     await asyncio.to_thread(begins)
     hearing = asyncio.create_task(asked.get())
-    await asyncio.wait({serving, hearing}, return_when=asyncio.FIRST_COMPLETED)
-    if not hearing.done():
-        hearing.cancel()
-        return None
-    await _stop(runner, serving)
-    return hearing.result()
+    losing = asyncio.create_task(_lost(runner, serving))
+    with redirect_stdout(StringIO()):  # there Prefect prints why it gives up
+        done, _ = await asyncio.wait(
+            {losing, hearing}, return_when=asyncio.FIRST_COMPLETED
+        )
+        await _stop(runner, serving)
+    return hearing.result() if hearing in done else None
+
+
+async def _lost(runner: Runner, serving: asyncio.Task[None]) -> None:
+    """Return once the runner has given up on the server."""
+    while not (runner.started or serving.done()):
+        await asyncio.sleep(LOOK_EVERY)
+    while runner.started and not serving.done():
+        await asyncio.sleep(LOOK_EVERY)
 
 
 async def _stop(runner: Runner, serving: asyncio.Task[None]) -> None:
     """End what is at work, which keeps what it has, and then the runner."""
     if runner.started:
-        await runner.astop()
+        stop = asyncio.create_task(runner.astop())
+        await asyncio.wait({stop}, timeout=PATIENCE)
     serving.cancel()
-    await asyncio.wait({serving})
+    _, pending = await asyncio.wait({serving}, timeout=GRACE)
+    if pending:
+        # Without its server a run that has done its work may wait to tell of it.
+        for identity in runner._process_manager.flow_run_ids():
+            if handle := runner._process_manager.get(identity):
+                handle.hard_kill()
+        await asyncio.wait({serving}, timeout=GRACE)
 
 
 def _deployment(wanted: Wanted) -> RunnerDeployment:
