@@ -61,6 +61,14 @@ def test_a_member_that_fails_alone_makes_no_tile_narrower(roomy):
     assert WIDTHS.count(16) == 2
 
 
+def test_a_tile_with_little_left_to_do_makes_no_tile_narrower(roomy):
+    store = MemoryStore()
+    run(store, f"axes.seed={list(range(15, 22))}")
+    WIDTHS.clear()
+    run(store, *STUDY)
+    assert WIDTHS == [2, 16, 16]
+
+
 def test_what_fits_nowhere_fails_by_name_and_spares_the_others(roomy):
     greedy(MemoryError("no room for two"), 1)
     report = run(MemoryStore(), "axes.seed=2")

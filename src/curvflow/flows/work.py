@@ -257,6 +257,7 @@ class Work:
             return self._submit(_Out(company, in_company=True), runner)
         self._retire_changed(out.nodes, reports)
         self._publish(out.nodes, reports)
+        self._narrow(out, reports)
         for name in returned.kept:
             self._store.drop_partial(name)
         return None
@@ -288,9 +289,16 @@ class Work:
             self._others.finished(failed)
             self._others.give_up()
             self._schedule.failed(node for key in failed for node in self._twins[key])
-        elif tile[0].kind.vectorised:
-            self._schedule.narrow(tile[0], max(receipt.width for receipt in done))
         self._tell({stage})
+
+    def _narrow(self, out: _Out, reports: Sequence[Computed | Failed]) -> None:
+        """Let later tiles hold what fitted, if not all of this one did."""
+        first = out.nodes[0]
+        widths = [one.width for one in reports if isinstance(one, Computed)]
+        if len(widths) < len(reports) or not first.kind.vectorised:
+            return  # the failure may be why it was halved
+        if out.losses or max(widths) < len(widths):
+            self._schedule.narrow(first, max(widths))
 
     def _died(self, out: _Out, died: Died, runner: Runner) -> None:
         """Try a tile again whose process died; then its halves; then give up a node."""
