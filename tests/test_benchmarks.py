@@ -1,4 +1,4 @@
-"""The comparison with peers counts what curvflow computes."""
+"""Benchmarks measure what they say they do; how fast it is, no test asks."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
+from benchmarks.scale import QUICK
+from benchmarks.scaling.coordinator import PARTS, WIDE, cost
 
 
 @pytest.mark.slow
@@ -14,3 +16,31 @@ def test_curvflow_computes_all_then_nothing_then_what_one_rate_concerns(tmp_path
     assert grid.expected == (20, 0, 10)
     programs = Path(sys.executable).parent
     assert len([*repetition(CURVFLOW, programs, grid, tmp_path, 300)]) == 3
+
+
+def test_nodes_that_vary_in_what_tiles_may_not_have_tiles_of_their_own(tmp_path):
+    alone = cost(tmp_path / "alone", "alone", 6)
+    together = cost(tmp_path / "together", "together", 4 * WIDE)
+    assert (alone.tiles, together.tiles) == (6, 4)
+
+
+def test_the_parts_of_a_tiles_cost_are_no_more_than_the_whole(tmp_path):
+    found = cost(tmp_path, "alone", 20)
+    assert all(found.parts[part] > 0 for part in PARTS)
+    assert sum(found.parts[part] for part in PARTS) <= found.wall
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_two_workers_are_set_beside_plain_processes(tmp_path):
+    head, *rows = QUICK["two"](tmp_path)
+    assert head.startswith("4 tiles of 0.1 s")
+    assert len(rows) == 5
+
+
+@pytest.mark.prefect
+@pytest.mark.xdist_group("prefect")
+def test_requests_are_counted_for_each_number_of_nodes(tmp_path):
+    _, few, more, _ = QUICK["prefect"](tmp_path)
+    assert [row.split()[0] for row in (few, more)] == ["10", "20"]
+    assert int(few.split()[1]) >= 20
