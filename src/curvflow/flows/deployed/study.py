@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow, runtime
 from prefect.client.schemas.objects import State
+from prefect.settings import temporary_settings
 
 from curvflow.errors import CurvflowError
 from curvflow.flows.api import run
@@ -20,6 +22,9 @@ from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.results import Results
 from curvflow.schemas.asked import run_options
 from curvflow.schemas.counts import Count
+
+# Holds for as long as the process, which ends with its flow run.
+PATIENCE = ExitStack()
 
 
 def run_name() -> str:
@@ -88,11 +93,16 @@ def run_study(
             observer=observer,
         )
 
-    return ended(science, Unwatched(), lost=_lose)
+    reasons: list[str] = []
 
+    def lose(why: str) -> None:
+        reasons.append(why)
+        logging.getLogger("curvflow").warning(lost(why))
 
-def _lose(why: str) -> None:
-    logging.getLogger("curvflow").warning(lost(why))
+    state = ended(science, Unwatched(), lost=lose)
+    if reasons:  # nobody will hear of the end either, so no minutes of trying
+        PATIENCE.enter_context(temporary_settings(updates={"client.max_retries": 0}))
+    return state
 
 
 def _place(store: str | None, project: Path) -> str | Path | None:
