@@ -4,6 +4,7 @@ import os
 import pty
 import select
 import signal
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from curvflow.errors import Stopped
 from curvflow.flows.compute import partial_name
 from curvflow.flows.jobs import TileJob
 from curvflow.flows.plan import make_plan
+from curvflow.flows.stopping import SAME_WISH, Stopping, stopping
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
 from tests.faults.children import (
@@ -110,6 +112,14 @@ def test_a_request_to_terminate_keeps_the_training_and_the_next_run_goes_on(long
     goes_on_from_the_state(long, calm)
 
 
+def test_a_service_that_ends_all_its_processes_asks_once():
+    stop = Stopping()
+    with stopping(stop):
+        for _ in range(3):  # the parent passes on what its child was told already
+            signal.raise_signal(signal.SIGTERM)
+    assert stop.signal == signal.SIGTERM
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "last"),
@@ -122,6 +132,8 @@ def test_a_second_signal_ends_the_run_at_once_and_nothing_is_lost(
     process = held_run(long)
     os.kill(process.pid, number)
     until(lambda: ASKED in told(long))
+    if number == signal.SIGTERM:
+        time.sleep(1.1 * SAME_WISH)
     os.kill(process.pid, number)
     assert ended(process) == code
     assert told(long) == f"{ASKED}\n{last}"

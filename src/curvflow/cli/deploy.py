@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curvflow.cli.arguments import AsJson, Overrides, Profile, StoreUrl, print_json
-from curvflow.cli.run_options import Scheduler, Workers
+from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    device: Device = "auto",
+    threads: Threads = 1,
     workers: Workers = None,
     scheduler: Scheduler = None,
     reanalyse: Annotated[bool, REANALYSE] = False,
@@ -64,34 +66,28 @@ def command(
     what was different. PREFECT_API_URL names the server.
     """
     if listing:
-        _list(as_json=as_json)
-        return
-    study = _named(study)
+        return _list(as_json=as_json)
     if remove:
-        _remove(study, name, profile)
-        return
+        return _remove(_named(study), name, profile)
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.deployed.deploy import deploy
     from curvflow.flows.deployed.wanted import wanted_of
     from curvflow.flows.deployed.when import read_when
 
+    how = {"device": device, "num_threads": threads}
     wanted = wanted_of(
-        study,
+        _named(study),
         name=name,
         pool=pool,
         when=read_when(cron, every, timezone),
         store=store,
         profile=profile,
         overrides=overrides or (),
-        workers=workers,
-        scheduler=scheduler,
         reanalyse=reanalyse,
+        how={**how, "workers": workers, "scheduler": scheduler},
     )
     done = deploy(wanted, create_pool=create_pool, dry_run=dry_run)
-    if as_json:
-        print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
-    else:
-        typer.echo("\n".join(_told(done, dry_run=dry_run)))
+    return _tell(done, as_json, dry_run)
 
 
 def _named(study: Path | None) -> Path:
@@ -137,6 +133,13 @@ def _as_json(done: Deployed, *, acted: bool) -> dict[str, Any]:
         "next": when.upcoming().isoformat() if when else None,
         "news": done.news,
     }
+
+
+def _tell(done: Deployed, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
+    else:
+        typer.echo("\n".join(_told(done, dry_run=dry_run)))
 
 
 def _told(done: Deployed, *, dry_run: bool) -> Iterator[str]:

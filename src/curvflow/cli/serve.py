@@ -14,7 +14,7 @@ from curvflow.cli.deploy import (
     Name,
     Timezone,
 )
-from curvflow.cli.run_options import Scheduler, Workers
+from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    device: Device = "auto",
+    threads: Threads = 1,
     workers: Workers = None,
     scheduler: Scheduler = None,
     reanalyse: Annotated[bool, REANALYSE] = False,
@@ -46,6 +48,7 @@ def command(
     from curvflow.flows.deployed.wanted import own_name, wanted_of
     from curvflow.flows.deployed.when import read_when
 
+    place = {"workers": workers, "scheduler": scheduler}
     when = _given(read_when(cron, every, timezone))
     wanted = wanted_of(
         study,
@@ -56,9 +59,8 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
-        workers=workers,
-        scheduler=scheduler,
         reanalyse=reanalyse,
+        how={"device": device, "num_threads": threads, **place},
     )
     ended = serve(wanted, begins=_tell)
     typer.echo(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.graph import Node
 from curvflow.flows.jobs import Computed
-from curvflow.flows.lookup import input_digests
+from curvflow.flows.lookup import diverged_inputs, input_digests
 from curvflow.flows.tally import Tally
 from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
 from curvflow.stores.base import Store
@@ -56,6 +57,29 @@ class Publisher:
             for one in live
         )
         return self.adopt(live, twins)
+
+    def pass_on(self, nodes: Iterable[Node], twins: Twins) -> list[Node]:
+        """Record what stands on diverged results as diverged; nothing is computed.
+
+        Args:
+            nodes: all of whose inputs are there.
+            twins: nodes by key.
+
+        Returns:
+            The nodes that are done by this.
+        """
+        found: dict[str, dict[str, Receipt]] = defaultdict(dict)
+        for node in nodes:
+            if node.state == "stale" and (diverged := diverged_inputs(node)):
+                cause = diverged[0].node.receipt
+                assert cause is not None
+                receipt = self.receipt(node, passed_on(cause))
+                found[node.stage].setdefault(receipt.key, receipt)
+        return [
+            node
+            for stage, receipts in found.items()
+            for node in self.publish(stage, list(receipts.values()), twins)
+        ]
 
     def adopt(self, live: Iterable[Receipt], twins: Twins) -> list[Node]:
         """Mark the nodes of live receipts as done, whoever computed them."""

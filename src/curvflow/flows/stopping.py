@@ -15,6 +15,9 @@ from curvflow.errors import Stopped
 
 ASKED = b"curvflow: stopping as soon as work is safe; once more to stop now\n"
 LOOK_EVERY = 0.05
+# Seconds within which SIGTERM may come again and mean the same: whoever ends a service
+# tells all of its processes, and a parent passes it on to its child.
+SAME_WISH = 1.0
 
 
 class Stopping:
@@ -53,22 +56,28 @@ def stopping(stop: Stopping) -> Iterator[None]:
     Yields:
         Nothing.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before: dict[int, Any] = {}
+    since = 0.0
 
     def restore() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
     def asked(number: int, _frame: FrameType | None) -> None:
-        restore()
-        stop.signal = number
-        os.write(2, ASKED)  # a handler may not wait for the lock of a stream
+        nonlocal since
+        if stop.signal is None:
+            stop.signal, since = number, time.monotonic()
+            os.write(2, ASKED)  # a handler may not wait for the lock of a stream
+        elif number != signal.SIGTERM or time.monotonic() - since > SAME_WISH:
+            restore()
+            signal.raise_signal(number)
 
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            handler = signal.getsignal(number)
-            if handler not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, asked)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            before[number] = signal.signal(number, asked)
     try:
         yield
     finally:

@@ -13,12 +13,12 @@ from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.healing import Healing
 from curvflow.flows.jobs import Computed, Failed
-from curvflow.flows.lookup import diverged_inputs, look_up
+from curvflow.flows.lookup import look_up
 from curvflow.flows.observer import Observer
 from curvflow.flows.orders import Orders
 from curvflow.flows.others import Others
 from curvflow.flows.plan import Plan
-from curvflow.flows.publish import Publisher, passed_on
+from curvflow.flows.publish import Publisher
 from curvflow.flows.revival import changed, old_company
 from curvflow.flows.runners.base import (
     Broken,
@@ -35,7 +35,7 @@ from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.why.cost import Costs
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
 
 # Seconds between looks at what is asked of the run while tiles are out.
@@ -165,7 +165,8 @@ class Work:
                 self._twins[node.key or ""].append(node)
             found = [node for node in due if node.state == "cached"]
             self._publisher.rely_on(found)
-            self._schedule.done([*found, *self._pass_on_divergence(due)])
+            passed_on = self._publisher.pass_on(due, self._twins)
+            self._schedule.done([*found, *passed_on])
             stale = [node for node in due if node.state == "stale"]
             self._find_earlier(stale)
             self._schedule.ready(n for n in stale if n.key not in self._tally.failures)
@@ -182,21 +183,6 @@ class Work:
         for nodes in by_kind.values():
             index = self._store.index()
             find_earlier(nodes, index, self._plan.codes, self._store)
-
-    def _pass_on_divergence(self, nodes: Sequence[Node]) -> list[Node]:
-        """Record what stands on diverged results as diverged; nothing is computed."""
-        found: dict[str, dict[str, Receipt]] = defaultdict(dict)
-        for node in nodes:
-            if node.state == "stale" and (diverged := diverged_inputs(node)):
-                cause = diverged[0].node.receipt
-                assert cause is not None
-                receipt = self._publisher.receipt(node, passed_on(cause))
-                found[node.stage].setdefault(receipt.key, receipt)
-        published = (
-            self._publisher.publish(stage, list(receipts.values()), self._twins)
-            for stage, receipts in found.items()
-        )
-        return [node for nodes in published for node in nodes]
 
     def _send(self, runner: Runner) -> None:
         """Give the runner the tiles that go first, as many as it has room for."""

@@ -51,9 +51,8 @@ def wanted_of(
     store: str | None = None,
     profile: str | None = None,
     overrides: Sequence[str] = (),
-    workers: int | None = None,
-    scheduler: str | None = None,
     reanalyse: bool = False,
+    how: Mapping[str, Any],
 ) -> Wanted:
     """Read a study, refuse it as `plan` does, and say what its deployment is to be.
 
@@ -65,9 +64,8 @@ def wanted_of(
         store: where results are.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
-        workers: processes that compute tiles.
-        scheduler: address of a Dask scheduler.
         reanalyse: compute aggregates and figures alone.
+        how: fields of `RunOptions` that the flow takes.
 
     Returns:
         The deployment; its parameters name places in full.
@@ -83,16 +81,15 @@ def wanted_of(
         )
     opened = open_study(study, store=store, profile=profile, overrides=overrides)
     make_plan(opened.study, opened.store, opened.files)
-    run_options(workers=workers, scheduler=scheduler)
+    options = run_options(**how)
     asked = {
         "study": study.name,
         "project": str(study.resolve().parent),
         "store": _in_full(store),
         "profile": profile,
         "overrides": list(overrides),
-        "workers": workers,
-        "scheduler": scheduler,
         "reanalyse": reanalyse,
+        **options.model_dump(include=set(how), exclude_defaults=True),
     }
     return Wanted(
         _fit(name or _joined(opened.study.name, profile)),
