@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from curvflow.flows.deployed.quiet import SETTINGS
 from tests.deployed.server import started
 
 pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
@@ -40,7 +41,8 @@ def run_of(server, flow, name, **parameters):
 def test_each_shipped_deployment_enqueues_and_names_its_schedules():
     assert set(SHIPPED) == {"quickstart-nightly", "store-gc-weekly", "reanalyse"}
     for one in SHIPPED.values():
-        assert one["work_pool"] == {"name": "curvflow"}
+        pool = {"name": "curvflow", "job_variables": {"env": SETTINGS}}
+        assert one["work_pool"] == pool
         limit = {"limit": 1, "collision_strategy": "ENQUEUE"}
         assert one["concurrency_limit"] == limit
         assert (ROOT / one["parameters"]["study"]).is_file()

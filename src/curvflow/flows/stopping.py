@@ -56,9 +56,6 @@ def stopping(stop: Stopping) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before: dict[int, Any] = {}
     since = 0.0
 
@@ -75,10 +72,18 @@ def stopping(stop: Stopping) -> Iterator[None]:
             restore()
             signal.raise_signal(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) not in (signal.SIG_IGN, None):
-            before[number] = signal.signal(number, asked)
+    for number in _heard():
+        before[number] = signal.signal(number, asked)
     try:
         yield
     finally:
         restore()
+
+
+def _heard() -> list[int]:
+    """Return the signals that can be taken, and that are not ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    unheard = (signal.SIG_IGN, None)
+    both = (signal.SIGINT, signal.SIGTERM)
+    return [number for number in both if signal.getsignal(number) not in unheard]

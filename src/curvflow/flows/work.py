@@ -118,6 +118,8 @@ class Work:
                     self._back(self._out.pop(number), returned, runner)
             elif not self._goes_on(check):
                 break
+        done = all(node.state == "cached" for node in self._plan.graph)
+        assert done or self._tally.failures, "nodes are left over without a reason"
         self._others.sweep()
 
     def _begin(self) -> None:

@@ -9,6 +9,7 @@ from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.deployed.api import prefect_api
 from curvflow.flows.deployed.difference import LIMIT, Change, changes
 from curvflow.flows.deployed.pools import pool_news
+from curvflow.flows.deployed.quiet import SETTINGS
 from curvflow.flows.deployed.wanted import ENTRYPOINT, FLOW, Wanted
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ def _put(
         parameter_openapi_schema=form,
         enforce_parameter_schema=True,
         pull_steps=[],
-        job_variables=found.job_variables if found is not None else {},
+        # Prefect is loaded before curvflow there, so it is told from outside.
+        job_variables={"env": SETTINGS} if found is None else found.job_variables,
     )
 
 
