@@ -88,7 +88,7 @@ def study(path, *overrides, every=partials.KEEP_EVERY, silence=60.0):
     """Run a study file with its own kinds."""
     _keep_every(every)
     opened = open_study(path, overrides=overrides, create=True)
-    options = RunOptions(silence=silence)
+    options = RunOptions(silence=silence, workers=1)
     report = run_study(opened.study, opened.store, opened.files, options=options)
     assert report.record.failures == []
 
@@ -122,7 +122,7 @@ def toy(folder, *overrides, lots=0, silence=60.0, hold=None):
         computes("toy.fit")(sleepy)
         time.sleep(draw.uniform(0, 0.1))
         opened = toys.opened(LocalStore(folder), *overrides)
-        options = RunOptions(silence=silence)
+        options = RunOptions(silence=silence, workers=1)
         report = run_study(opened.study, opened.store, opened.files, options=options)
     assert report.record.failures == []
 

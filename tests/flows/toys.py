@@ -16,6 +16,7 @@ from curvflow.flows.run import RunReport, run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Data, Member, Numbers, Outcome, Table, Weights
+from curvflow.schemas.options import RunOptions
 from curvflow.schemas.params import Names, Params
 from curvflow.schemas.study import load_study
 from curvflow.schemas.variables import Variable
@@ -226,4 +227,5 @@ def opened(store: Store, *overrides: str, text: str = STUDY, folder=None) -> Ope
 def run(store: Store, *overrides: str, text: str = STUDY, folder=None) -> RunReport:
     """Run the toy study on a store."""
     o = opened(store, *overrides, text=text, folder=folder)
-    return run_study(o.study, o.store, o.files)
+    options = RunOptions(workers=1)  # no other process knows these kinds
+    return run_study(o.study, o.store, o.files, options=options)

@@ -34,6 +34,7 @@ from curvflow.schemas.study import Study
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 
+QUICK = 20.0  # seconds of computing that other processes would not shorten
 LIBRARIES = ("curvflow", "torch", "numpy", "scipy", "zarr", "scikit-learn")
 
 
@@ -132,7 +133,7 @@ def _carried_out(
     check(plan)
     stop, tell = Stopping(), observer.tell
     partials = Partials(store, stop, tell=tell)
-    tiles = sum(count_tiles(nodes) for nodes in plan.graph.nodes.values())
+    tiles = _tiles(plan)
     opening = open_runner(plan, store, options, files.folder, partials, tiles, tell)
     with stopping(stop), opening as runner_of:
         run = _begun(plan.graph.study, store, options)
@@ -146,6 +147,15 @@ def _carried_out(
         finally:
             observer.end()
     return run
+
+
+def _tiles(plan: Plan) -> int:
+    """Count what other processes could share; 1 if it is done before they are there."""
+    todo = [node for node in plan.graph if node.state != "cached"]
+    told = Costs(plan.graph, plan.index).predicted(todo)
+    if not told.unknown and told.seconds < QUICK:
+        return 1
+    return sum(count_tiles(nodes) for nodes in plan.graph.nodes.values())
 
 
 def _ended(

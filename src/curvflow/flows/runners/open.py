@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from curvflow.errors import RequestError
+from curvflow.errors import ClusterError, RequestError
 from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan
 from curvflow.flows.reanalysis import is_analysis
@@ -67,8 +67,8 @@ def open_runner(
         ClusterError: the cluster does not come up.
     """
     with ExitStack() as stack:
-        cluster = _cluster(plan, store, options, tiles)
-        if cluster is None:
+        client = _client(stack, _cluster(plan, store, options, tiles), options, tell)
+        if client is None:
             here = stack.enter_context(Here(options))
             if not is_analysis(plan):
                 here.ready()
@@ -76,7 +76,6 @@ def open_runner(
             return
         token = stack.enter_context(_token(store))
         order = order_for(plan, store, options, folder, partials, token)
-        client = stack.enter_context(cluster)
         if options.dashboard:
             tell(_page(client))
         # Loaded here because a run without workers saves the second it takes.
@@ -98,6 +97,24 @@ def open_runner(
             patience=patience,
             tell=tell,
         )
+
+
+def _client(
+    stack: ExitStack,
+    cluster: AbstractContextManager[Client] | None,
+    options: RunOptions,
+    tell: Tell,
+) -> Client | None:
+    """Open a cluster; one that nobody asked for may fail to come up."""
+    if cluster is None:
+        return None
+    try:
+        return stack.enter_context(cluster)
+    except ClusterError as error:
+        if (options.workers, options.scheduler, options.cluster) != (None, None, None):
+            raise
+        tell(f"all is computed in this process, for others did not start: {error}")
+        return None
 
 
 def _cluster(
