@@ -44,3 +44,8 @@ def test_requests_are_counted_for_each_number_of_nodes(tmp_path):
     _, few, more, _ = QUICK["prefect"](tmp_path)
     assert [row.split()[0] for row in (few, more)] == ["10", "20"]
     assert int(few.split()[1]) >= 20
+
+
+def test_what_a_tile_asks_of_a_bucket_is_counted_without_what_a_run_asks():
+    _, row = QUICK["bucket"](Path())
+    assert 5 < float(row.split()[0]) < 30
