@@ -77,7 +77,9 @@ def engine(folder: Path, nodes: int) -> tuple[float, float]:
     )
     study = load_study(text, file="publish.yaml")
     store, files = LocalStore(folder / "store"), SourceFiles(folder)
-    options = RunOptions(tile_bytes=TILE << 20)  # a megabyte a node: 64 to a tile
+    options = RunOptions(
+        tile_bytes=TILE << 20, workers=1
+    )  # a megabyte a node: 64 a tile
     started = time.perf_counter()
     make_plan(study, store, files)
     planned = time.perf_counter()
