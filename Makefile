@@ -25,10 +25,11 @@ check: .venv/.test # formatter, linter, type checker, spelling
 docs: .venv/.docs # build the documentation; a broken link is an error
 	$(BIN)/mkdocs build --strict --quiet
 
-bench: .venv/.run # print the ratios that benchmarks/README.md explains
+bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/plan_scale.py
 	$(BIN)/python benchmarks/publish.py
 	$(BIN)/python benchmarks/ensemble.py
+	$(BIN)/python -m benchmarks.scale
 
 .venv/.run: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -qq -c constraints.txt -e .
