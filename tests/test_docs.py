@@ -16,6 +16,7 @@ import curvflow
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.schemas import kinds
+from curvflow.schemas.cluster import Adapt, Cluster
 from curvflow.schemas.study import load_study
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +40,8 @@ def examples() -> Iterator[Any]:
         for found in re.finditer(r"^```yaml\n(.*?)^```", text, FLAGS):
             line = text.count("\n", 0, found.start()) + 1
             example = YAML(typ="safe").load(found[1])
+            if "cluster" in example:
+                continue  # another kind of file
             base = base or example
             study = example if "study" in example else added(base, example)
             yield pytest.param(study, id=f"{page.stem}-{line}")
@@ -95,3 +98,10 @@ def test_a_node_without_a_value_is_told_as_diverged(folder):
 
 def test_docs_show_studies():
     assert len(list(examples())) >= 8
+
+
+def test_the_cluster_file_shown_is_one():
+    text = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", text, FLAGS)
+    cluster = Cluster(**YAML(typ="safe").load(shown)["cluster"])
+    assert cluster.adapt == Adapt(minimum=0, maximum=40)
