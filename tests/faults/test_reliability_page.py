@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## )", PAGE, re.M | re.S))
 NAMED = sorted(set(re.findall(r"`(tests/\S+\.py)::(\w+)`", PAGE)))
-LATER = {"12": "Dask", "13": "Dask", "14": "Dask", "24": "Prefect"}
 
 
 def known(path):
@@ -31,15 +30,10 @@ def test_every_fault_has_its_paragraph_in_order():
 
 
 @pytest.mark.parametrize("number", ROWS)
-def test_every_fault_names_a_test_or_says_what_it_waits_for(number):
+def test_every_fault_names_a_test(number):
     text = ROWS[number]
-    if number in LATER:
-        words = " ".join(text.split())
-        assert "Not applicable yet: " in words
-        assert words.endswith(f"This row comes with {LATER[number]}.")
-    else:
-        assert re.search(r"^- `tests/\S+::test_\w+`$", text, re.M)
-        assert "Not applicable" not in text
+    assert re.search(r"^- `tests/\S+::test_\w+`$", text, re.M)
+    assert "Not applicable" not in text
 
 
 def test_every_test_of_faults_stands_in_the_page_or_beside_one_that_does():
