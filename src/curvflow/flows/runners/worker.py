@@ -42,7 +42,10 @@ def carry_out(
     try:
         with begun_once(attempt) as is_first:
             if not is_first:
-                return Died("the worker that had begun it is no more")
+                return Died(
+                    "the worker that had begun it died: it was killed, or took more "
+                    "memory than it has"
+                )
             return _computed(prepared(build, order), job, device)
     except RequestError as error:
         return Broken(f"worker {address}: {error}", is_request=True)

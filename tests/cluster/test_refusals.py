@@ -1,0 +1,121 @@
+"""A run that cannot compute where it was told to says so, and does not begin."""
+
+import os
+
+import pytest
+
+from curvflow.flows.runners.build import this_build
+from tests.cluster.runs import site as running_site
+from tests.cluster.studies import MIXED
+from tests.flows.runners.clusters import worker
+from tests.flows.runners.test_preflight import OTHER_TORCH
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def mixed(project):
+    return project(MIXED)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """Run a scheduler to which tests add their workers."""
+    with running_site(tmp_path_factory.mktemp("empty"), 0) as one:
+        yield one
+
+
+@pytest.fixture
+def of(empty):
+    """Return a function that adds a worker and returns its address."""
+    before = len(empty.workers)
+
+    def add(*options, **environment):
+        empty.worker(*options, **environment)
+        return address_of_one(empty)
+
+    yield add
+    for one in empty.workers[before:]:
+        one.clear()
+    empty.ask(gone)
+
+
+def address_of_one(site):
+    site.await_workers(1)
+    (address,) = site.ask(lambda client: client.scheduler_info(n_workers=-1)["workers"])
+    return address
+
+
+def gone(client):
+    while client.scheduler_info(n_workers=-1)["workers"]:
+        client.sync(client._update_scheduler_info, n_workers=-1)
+
+
+def refused(mixed, *arguments, **options):
+    """Return the one line that a run says; it has left no entry in the log."""
+    run = mixed.start(*arguments, **options)
+    assert run.ended() == 2, run.err
+    assert run.out == ""
+    if not {"memory:", *options.values()} & {"memory:"}:
+        assert mixed.runs_logged() == []
+    (line,) = run.err.splitlines()
+    return line.removeprefix("curvflow: ")
+
+
+def test_a_worker_with_another_version(mixed, empty, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(OTHER_TORCH)
+    with worker(empty.address, first=tmp_path):
+        where = address_of_one(empty)
+        said = refused(mixed, "--scheduler", empty.address)
+    assert said == (
+        f"worker {where}: expected torch {this_build()['torch']}, got 0.4.1. Install "
+        "the same there as where the run is started, and restart the workers."
+    )
+    empty.ask(gone)
+
+
+def test_a_store_that_the_worker_does_not_share(mixed, empty, of, tmp_path):
+    said = refused(mixed, "--scheduler", empty.address, store="/proc/self/cwd/store")
+    assert said
+
+
+def test_a_gpu_that_no_worker_has(mixed, empty, of):
+    of()
+    said = refused(mixed, "--scheduler", empty.address, "--device", "cuda")
+    assert said == (
+        "--device cuda: expected a worker with the resource GPU, got none of 1. Start "
+        f"one with `dask worker {empty.address} --nthreads 1 --resources GPU=1`, or "
+        "use --device cpu."
+    )
+
+
+def test_a_worker_of_several_threads(mixed, empty, of):
+    where = of("--nthreads", 2)
+    said = refused(mixed, "--scheduler", empty.address)
+    assert said == (
+        f"worker {where}: expected one thread, got 2. Start it with `dask worker "
+        f"{empty.address} --nthreads 1`, once per core."
+    )
+
+
+def test_an_address_without_a_scheduler(mixed):
+    said = refused(mixed, "--scheduler", "tcp://127.0.0.1:9")
+    assert said == (
+        "--scheduler: expected a Dask scheduler at tcp://127.0.0.1:9, got no answer "
+        "within 6 s. Start one with `dask scheduler`, or correct the address."
+    )
+
+
+def test_a_store_in_memory(mixed):
+    assert refused(mixed, "--workers", 2, store="memory:") == (
+        "--store: expected a store that workers can reach, got memory:. Use a folder, "
+        "or --workers 1."
+    )
+
+
+def test_two_places_at_once(mixed):
+    said = refused(mixed, "--workers", 2, "--scheduler", "tcp://127.0.0.1:9")
+    assert said == (
+        "expected one of --workers, --scheduler and --cluster, got --workers and "
+        "--scheduler. Choose one."
+    )
