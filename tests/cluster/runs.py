@@ -10,6 +10,7 @@ from pathlib import Path
 
 import curvflow.flows.orders as orders
 import curvflow.flows.partials as partials
+import curvflow.flows.runners.open as runners
 import curvflow.flows.tiles as tiles
 from curvflow.cli.app import main
 from tests.flows.runners.acts import PATIENCE
@@ -48,9 +49,9 @@ class Process:
         """Send a signal to this process alone."""
         os.kill(self.pid, number)
 
-    def interrupt(self):
-        """Do as a terminal does to all processes of its foreground."""
-        os.killpg(self.pid, signal.SIGINT)
+    def interrupt(self, number=signal.SIGINT):
+        """Send a signal to all of its session, as a terminal does."""
+        os.killpg(self.pid, number)
 
     def ended(self):
         """Wait for its end; its exit code, or minus the signal that killed it."""
@@ -77,20 +78,21 @@ class Process:
 class Command(Process):
     """`curvflow`, run in a folder."""
 
-    def __init__(self, folder, *arguments, width=2, every=3600.0, environment=()):
+    def __init__(self, folder, *arguments, width=2, environment=(), **settings):
         """Start it.
 
         Args:
             folder: to be in.
             arguments: of the command.
-            width: nodes in a tile at most.
-            every: seconds between two states that a tile keeps.
+            width: see `_set`.
             environment: variables to be set.
+            settings: see `_set`.
         """
         self._said = Path(folder) / f"said-{os.urandom(4).hex()}"
         given = [str(one) for one in arguments]
+        settings["width"] = width
         super().__init__(
-            _curvflow, folder, self._said, given, width, every, dict(environment)
+            _curvflow, folder, self._said, given, dict(environment), settings
         )
 
     @property
@@ -109,21 +111,34 @@ class Command(Process):
         return json.loads(self.out)
 
 
-def _curvflow(folder, said, arguments, width, every, environment):
+def _curvflow(folder, said, arguments, environment, settings):
     os.setsid()
     _speak_to(f"{said}.out", f"{said}.err")
     os.chdir(folder)
     os.environ.update(environment)
-    tiles.MAX_WIDTH = orders.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
-    partials.Partials.__init__.__kwdefaults__["every"] = every
+    _set(**settings)
     sys.argv = ["curvflow", *arguments]
     main()
 
 
-def _dask(arguments, environment):
+def _set(*, width, every=3600.0, patience=30.0):
+    """Set what is no option of the command.
+
+    Args:
+        width: nodes in a tile at most.
+        every: seconds between two states that a tile keeps.
+        patience: seconds without a worker after which there is no hope.
+    """
+    tiles.MAX_WIDTH = orders.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
+    partials.Partials.__init__.__kwdefaults__["every"] = every
+    runners.PATIENCE = patience
+
+
+def _dask(folder, arguments, environment):
     from dask.__main__ import main as dask
 
     os.setsid()
+    os.chdir(folder)
     _speak_to(os.devnull, os.devnull)
     os.environ.update(environment)
     sys.argv = ["dask", *arguments]
@@ -148,19 +163,22 @@ class Site:
     def _scheduler(self, port):
         self._file.unlink(missing_ok=True)
         where = ("--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-        started = self._start("scheduler", *where, "--scheduler-file", str(self._file))
+        where += ("--scheduler-file", str(self._file))
+        started = self._start("scheduler", *where)
         until(self._file.exists)
         self.address = json.loads(self._file.read_text())["address"]
         return started
 
-    def _start(self, *arguments):
-        return Process(_dask, list(map(str, arguments)), self._environment)
+    def _start(self, *arguments, cwd="."):
+        return Process(_dask, cwd, list(map(str, arguments)), self._environment)
 
-    def worker(self, *options):
+    def worker(self, *options, cwd="."):
         """Start a worker, which has no nanny: when it is killed it is no more."""
         usual = ("--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
         threads = () if "--nthreads" in options else ("--nthreads", 1)
-        started = self._start("worker", self.address, *usual, *threads, *options)
+        started = self._start(
+            "worker", self.address, *usual, *threads, *options, cwd=cwd
+        )
         self.workers.append(started)
         return started
 

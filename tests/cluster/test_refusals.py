@@ -1,10 +1,11 @@
 """A run that cannot compute where it was told to says so, and does not begin."""
 
-import os
+import socket
 
 import pytest
 
 from curvflow.flows.runners.build import this_build
+from curvflow.stores.local import LocalStore
 from tests.cluster.runs import site as running_site
 from tests.cluster.studies import MIXED
 from tests.flows.runners.clusters import worker
@@ -30,8 +31,8 @@ def of(empty):
     """Return a function that adds a worker and returns its address."""
     before = len(empty.workers)
 
-    def add(*options, **environment):
-        empty.worker(*options, **environment)
+    def add(*options, **where):
+        empty.worker(*options, **where)
         return address_of_one(empty)
 
     yield add
@@ -56,8 +57,8 @@ def refused(mixed, *arguments, **options):
     run = mixed.start(*arguments, **options)
     assert run.ended() == 2, run.err
     assert run.out == ""
-    if not {"memory:", *options.values()} & {"memory:"}:
-        assert mixed.runs_logged() == []
+    if options.get("store") != "memory:":
+        assert mixed.runs_logged(**options) == []
     (line,) = run.err.splitlines()
     return line.removeprefix("curvflow: ")
 
@@ -75,8 +76,14 @@ def test_a_worker_with_another_version(mixed, empty, tmp_path):
 
 
 def test_a_store_that_the_worker_does_not_share(mixed, empty, of, tmp_path):
-    said = refused(mixed, "--scheduler", empty.address, store="/proc/self/cwd/store")
-    assert said
+    where = of(cwd=tmp_path)
+    LocalStore(tmp_path / "store").make()
+    place = "/proc/self/cwd/store"
+    said = refused(mixed, "--scheduler", empty.address, store=place)
+    assert said == (
+        f"worker {where}: {place}: expected the store of the run, got another one on "
+        f"{socket.gethostname()}. Give --store a place that all workers share."
+    )
 
 
 def test_a_gpu_that_no_worker_has(mixed, empty, of):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from distributed.system import MEMORY_LIMIT
 from curvflow.errors import ClusterError, RequestError
 from curvflow.flows.runners.connected import connected
 from curvflow.flows.runners.one_line import one_line
+from curvflow.flows.runners.preload import IGNORED
 from curvflow.flows.runners.quiet import SILENT, quiet
 
 SETTINGS = {
@@ -47,12 +49,15 @@ _NO_SCRIPT = ModuleType("__main__")
 class _Nanny(Nanny):
     """Starts a worker's process without the script that started the run.
 
-    Python would import that script into each new process, and run the study there.
+    Python would import that script into each new process, and run the study there. Nor
+    does a signal reach it before its preload ignores it for good.
     """
 
     _hidden: ClassVar[list[ModuleType]] = []  # once per process that is starting
 
     async def instantiate(self) -> Any:
+        # What this thread starts has its mask; signals are for the main one anyhow.
+        signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
         if not self._hidden:
             main, sys.modules["__main__"] = sys.modules["__main__"], _NO_SCRIPT
         else:
