@@ -1,9 +1,11 @@
 """A run with workers that is asked to end, by a terminal or by a command."""
 
+import os
 import signal
 
 import pytest
 
+from tests.cluster.runs import site as running_site
 from tests.cluster.studies import LONG, committed, results
 from tests.flows.runners.clusters import until
 
@@ -53,7 +55,7 @@ def test_ctrl_c_once_keeps_the_training_and_leaves_no_process(long):
 
 def test_a_request_to_terminate_keeps_the_training_and_leaves_no_process(long):
     run = slow_run(long)
-    run.kill(signal.SIGTERM)
+    run.interrupt(signal.SIGTERM)  # as a queue does
     assert run.ended() == 143
     assert (run.out, run.err) == ("", f"{ASKED}\n{KEPT}\n{SAID}\n")
     assert run.family() == []
@@ -77,10 +79,34 @@ def test_ctrl_c_twice_ends_all_at_once_and_nothing_is_lost(long):
     assert set(committed(long.store()).values()) == {1}
 
 
-def test_ctrl_c_while_workers_start_is_heeded_as_well(long):
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+def test_ctrl_c_while_workers_start_is_heeded_as_well(project, times):
+    long = project(LONG)
     run = long.start("--workers", 2, width=512)
     until(lambda: len(run.others()) >= 2)
     run.interrupt()
+    if times == 2:
+        until(lambda: ASKED in run.err)
+        run.interrupt()
     assert run.ended() == 130
-    assert (run.out, run.err) == ("", f"{ASKED}\n{SAID}\n")
-    assert run.family() == []
+    # A process that has just been made may complain that the run is no more.
+    assert run.err.startswith(f"{ASKED}\n{SAID}\n")
+    assert times == 2 or run.err == f"{ASKED}\n{SAID}\n"
+    until(lambda: not run.family())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_that_die_after_the_wish_to_end_change_nothing_of_it(
+    project, tmp_path, workers
+):
+    long = project(LONG)
+    long.hold.write_text(str(EARLY))
+    with running_site(tmp_path, workers) as site:
+        run = long.start("--scheduler", site.address, width=512, patience=1.0)
+        until(lambda: long.held.exists() and long.held.read_text())
+        run.kill(signal.SIGINT)
+        until(lambda: ASKED in run.err)
+        os.kill(int(long.held.read_text()), signal.SIGKILL)
+        assert run.ended() == 130
+    waiting = ["curvflow: waiting for a worker"] if workers == 1 else []
+    assert run.err.splitlines() == [ASKED, *waiting, SAID]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from curvflow.errors import InputError, RequestError, StoreError
+from curvflow.errors import ClusterError, InputError, RequestError, StoreError
 from curvflow.flows.compute import failure
 from curvflow.flows.continued import find_earlier
 from curvflow.flows.files import SourceFiles
@@ -114,13 +114,20 @@ class Work:
             self._look_at_due()
             self._send(runner)
             if self._out:
-                for number, returned in runner.wait(LOOK_EVERY):
+                for number, returned in self._came_back(runner):
                     self._back(self._out.pop(number), returned, runner)
             elif not self._goes_on(check):
                 break
         done = all(node.state == "cached" for node in self._plan.graph)
         assert done or self._tally.failures, "nodes are left over without a reason"
         self._others.sweep()
+
+    def _came_back(self, runner: Runner) -> list[tuple[int, Returned]]:
+        try:
+            return runner.wait(LOOK_EVERY)
+        except ClusterError:
+            self._stop.check()  # a run that is to end is told of nothing else
+            raise
 
     def _begin(self) -> None:
         self._twins = defaultdict(list)
@@ -289,7 +296,12 @@ class Work:
             self._schedule.narrow(first, max(widths))
 
     def _died(self, out: _Out, died: Died, runner: Runner) -> None:
-        """Try a tile again whose process died; then its halves; then give up a node."""
+        """Try a tile again whose process died; then its halves; then give up a node.
+
+        A run that is to end leaves it to the next one.
+        """
+        if self._stop.signal is not None:
+            return
         nodes, stage = out.nodes, out.nodes[0].stage
         counted = f"{stage}: {len(nodes)} node" + ("" if len(nodes) == 1 else "s")
         if not out.losses:
