@@ -11,6 +11,7 @@ from pathlib import Path
 import curvflow.flows.orders as orders
 import curvflow.flows.partials as partials
 import curvflow.flows.runners.open as runners
+import curvflow.flows.runners.preflight as preflight
 import curvflow.flows.tiles as tiles
 from curvflow.cli.app import main
 from tests.flows.runners.acts import PATIENCE
@@ -121,17 +122,19 @@ def _curvflow(folder, said, arguments, environment, settings):
     main()
 
 
-def _set(*, width, every=3600.0, patience=30.0):
+def _set(*, width, every=3600.0, patience=30.0, answer=60.0):
     """Set what is no option of the command.
 
     Args:
         width: nodes in a tile at most.
         every: seconds between two states that a tile keeps.
         patience: seconds without a worker after which there is no hope.
+        answer: seconds that workers have to answer before the first tile.
     """
     tiles.MAX_WIDTH = orders.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
     partials.Partials.__init__.__kwdefaults__["every"] = every
     runners.PATIENCE = patience
+    preflight.ANSWER_WITHIN = answer
 
 
 def _dask(folder, arguments, environment):

@@ -43,7 +43,7 @@ stages:
 DEADLY = """
 study: deadly
 axes:
-  seed: 4
+  seed: [0, 1, 2]
 stages:
   mine: {use: "MODULE:deadly", seed: "${seed}", way: WAY}
 """

@@ -15,6 +15,13 @@ FAILED = {"data": 0, "fit": 0, "norms": 0, "mine": 1, "table": 0, "means": 0, "b
 DIVERGED = {**FAILED, "mine": 0, "fit": 3, "norms": 3}
 FIRST = {"data": 1, "fit": 9, "norms": 7, "mine": 2, "table": 3, "means": 0, "bars": 1}
 REST = {**dict.fromkeys(FIRST, 0), "mine": 1, "means": 1}
+# Who left off, and who goes on.
+GOES_ON = {
+    "inline": "workers",
+    "workers": "scheduler",
+    "scheduler": "cluster",
+    "cluster": "inline",
+}
 CLUSTER = """
 cluster:
   factory: "FACTORY:started"
@@ -78,7 +85,7 @@ def test_every_runner_tells_the_same_and_goes_on_where_another_left_off(mixed):
     assert (coords, is_told) == ({"seed": 1}, True)
     assert "seed 1 cannot be measured" in error
     mixed.broken.unlink()
-    for way, store in zip([*ways[1:], ways[0]], ways, strict=True):
+    for store, way in GOES_ON.items():
         rest = mixed.run(*mixed.ways[way], store=store)
         assert rest["executed"] == REST
         nothing = mixed.run(*mixed.ways[way], store=store)

@@ -1,5 +1,6 @@
 """A run that cannot compute where it was told to says so, and does not begin."""
 
+import signal
 import socket
 
 import pytest
@@ -52,13 +53,13 @@ def gone(client):
         client.sync(client._update_scheduler_info, n_workers=-1)
 
 
-def refused(mixed, *arguments, **options):
+def refused(mixed, *arguments, code=2, store="store", **settings):
     """Return the one line that a run says; it has left no entry in the log."""
-    run = mixed.start(*arguments, **options)
-    assert run.ended() == 2, run.err
+    run = mixed.start(*arguments, store=store, **settings)
+    assert run.ended() == code, run.err
     assert run.out == ""
-    if options.get("store") != "memory:":
-        assert mixed.runs_logged(**options) == []
+    if store != "memory:":
+        assert mixed.runs_logged(store) == []
     (line,) = run.err.splitlines()
     return line.removeprefix("curvflow: ")
 
@@ -83,6 +84,16 @@ def test_a_store_that_the_worker_does_not_share(mixed, empty, of, tmp_path):
     assert said == (
         f"worker {where}: {place}: expected the store of the run, got another one on "
         f"{socket.gethostname()}. Give --store a place that all workers share."
+    )
+
+
+def test_a_worker_that_hangs(mixed, empty, of):
+    of()
+    empty.workers[-1].kill(signal.SIGSTOP)
+    said = refused(mixed, "--scheduler", empty.address, code=1, answer=1.0)
+    assert said == (
+        f"{empty.address}: expected all workers to answer, got none of one within 1 s. "
+        "Look whether they are busy or stopped."
     )
 
 

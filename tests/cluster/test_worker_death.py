@@ -38,14 +38,14 @@ def test_training_goes_on_from_its_kept_state_on_another_worker(project, tmp_pat
     assert died == f"curvflow: fit: 3 nodes: the worker that had begun it {DIED}"
     assert goes_on == "curvflow: fit: 3 nodes go on from a kept state"
     assert results(long.store()) == results(long.store("calm"))
-    assert long.calls - calm < calm + 10
+    assert long.calls - calm < calm + MIDDLE // 2
     assert long.kept() == []
     assert set(committed(long.store()).values()) == {1}
 
 
 def only_the_deadly_node_fails(deadly, run):
     told = run.answer(code=1)
-    assert (told["executed"], told["failed"]) == ({"mine": 3}, {"mine": 1})
+    assert (told["executed"], told["failed"]) == ({"mine": 2}, {"mine": 1})
     store = deadly.store()
     (failure,) = store.index().runs[-1].failures
     assert failure["coords"] == {"seed": 2}
@@ -58,7 +58,8 @@ def test_a_node_that_ends_its_process_fails_alone_and_is_tried_alone(project):
     deadly = project(DEADLY.replace("WAY", "exit"))
     key = only_the_deadly_node_fails(deadly, deadly.start("--workers", 2, width=16))
     deaths = begun(deadly.store())[key]
-    again = deadly.start("--workers", 2, width=16)
+    (deadly.folder / "cluster.yaml").write_text(CLUSTER)
+    again = deadly.start("--cluster", "cluster.yaml", width=16)
     assert again.answer(code=1)["executed"] == {"mine": 0}
     assert {k for _, _, keys in journal(deadly.store()) for k in keys} == {key}
     assert begun(deadly.store())[key] == deaths + 2
