@@ -27,6 +27,9 @@ from curvflow.flows.runners.worker import carry_out
 # Seconds: between looks at the cluster; until a scheduler that is silent counts as
 # lost; until a result must have come after it was announced.
 LOOK_EVERY, ANSWER_WITHIN, FETCH_WITHIN = 1.0, 30.0, 30.0
+# Seconds after which a result is asked for anew: to reach a worker that has just died
+# takes as long as Dask has patience, but by then another one may have the result.
+FETCH_EVERY = 2.0
 # Times that a tile is sent again after it was lost before it began.
 SEND_AGAIN = 5
 
@@ -159,7 +162,7 @@ class DaskRunner:
         future = tile.future
         if future.status == "finished":
             try:
-                returned: Returned = future.result(timeout=FETCH_WITHIN)
+                returned = _fetched(future)
             # Whatever it is, the result is lost with its worker, and the tile is whole.
             except Exception as error:
                 return self._lost(tile, f"its result was lost: {error}")
@@ -234,3 +237,15 @@ class DaskRunner:
                 )
             if since == now:
                 self._tell(f"waiting for a worker{with_it}")
+
+
+def _fetched(future: Any) -> Returned:
+    until = time.monotonic() + FETCH_WITHIN
+    while True:
+        try:
+            returned: Returned = future.result(timeout=FETCH_EVERY)
+        except TimeoutError:
+            if time.monotonic() > until:
+                raise
+        else:
+            return returned
