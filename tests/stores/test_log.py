@@ -1,13 +1,15 @@
 import json
 import logging
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curvflow.errors import StoreError, StoreFormatError
-from curvflow.stores import log
+from curvflow.stores import commits, log
 from curvflow.stores.commits import LocalCommits, MemoryCommits
 from curvflow.stores.entries import (
     TornEntryError,
@@ -345,3 +347,34 @@ def test_runs_are_numbered_within_their_study_however_many_there_are():
     assert [(run.study, run.number) for run in log.index().runs] == [
         ("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3),
     ]  # fmt: skip
+
+
+def test_a_long_log_is_not_listed_at_every_look(tmp_path, monkeypatch):
+    listed = []
+    real = os.listdir
+
+    def noted(path):
+        listed.append(Path(path).name)
+        return real(path)
+
+    monkeypatch.setattr(commits, "LIST_EVERY", 3600.0)
+    monkeypatch.setattr(os, "listdir", noted)
+    store, other = store_of(tmp_path), LocalStore(tmp_path)
+    assert listed.count("commits") == 1
+    for number in range(3):
+        other.commit(receipts_of(f"other {number}"))
+        assert f"other {number}" in store.live([f"other {number}"])
+    assert listed.count("commits") <= 5  # two stores began, and three had news
+
+
+def test_an_entry_beyond_a_lost_one_is_seen_with_the_next_whole_list(
+    tmp_path, monkeypatch, caplog
+):
+    store, other = store_of(tmp_path, 2), LocalStore(tmp_path)
+    assert store.index().number == 2
+    other.commit(receipts_of("lost"))
+    other.commit(receipts_of("kept"))
+    commit_path(tmp_path, 3).unlink()
+    monkeypatch.setattr(commits, "LIST_EVERY", 0.0)
+    assert set(store.live(["lost", "kept"])) == {"kept"}
+    assert "commit 3 is torn or missing" in caplog.text

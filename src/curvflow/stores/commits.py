@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from curvflow.stores.files import Disk, explained
 
+LIST_EVERY = 1.0  # seconds
 # What a file system without hard links answers.
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
@@ -119,10 +120,28 @@ class LocalCommits:
         """
         self._disk, self._folder, self._tmp = disk, folder, tmp
         self._prepare, self._durable = prepare, durable
+        self._listed = float("-inf")
 
     def after(self, number: int) -> list[int]:
-        """Return the numbers above `number` that are taken, ascending."""
+        """Return the numbers above `number` that are taken, ascending.
+
+        Where the next one is missing there are none, unless it was lost from under a
+        later one. The whole folder, which may be long, shows that once a second.
+
+        Args:
+            number: the last one known.
+
+        Returns:
+            The numbers.
+
+        Raises:
+            StoreError: the folder cannot be read.
+        """
+        now = time.monotonic()
         with explained(self._folder):
+            if now - self._listed < LIST_EVERY and not self._path(number + 1).exists():
+                return []
+            self._listed = now
             try:
                 names = os.listdir(self._folder)  # noqa: PTH208  # a Path per name costs more
             except FileNotFoundError:

@@ -200,7 +200,7 @@ class Log:
                 return self._index.number
             number = self._index.number + 1
             if self._commits.create(number, encode(number, entry)):
-                self._refresh()
+                self._read_into(self._index, number)
                 return number
             # Names may be listed late; asked for by name the entry may be there.
             self._refresh(number if self._read(number) else 0)
