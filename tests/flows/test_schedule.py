@@ -137,6 +137,13 @@ def test_a_tile_waits_for_all_of_its_nodes():
     assert bench.take()[0].stage == "last"
 
 
+def test_what_is_computed_node_by_node_waits_for_nobody():
+    done = [("data", [0]), ("fit", [0, 2, 4]), ("last", [0, 2, 4])]
+    bench = Bench(text=NO_PATH, cached=done)
+    first = bench.take()
+    assert [(node.stage, node.point) for node in first] == [("mean", ("slow",))]
+
+
 def test_the_longest_way_to_the_end_goes_first_among_equals():
     slow = {("fit", 2, "slow"): 5.0}
     for seconds, first in ((None, 0), (slow, 2)):

@@ -1,8 +1,9 @@
 """Which tiles can be computed by now, and which of them goes first.
 
 A tile can be computed once each of its nodes is done, can be computed, or never will
-be. The one furthest down the study goes first, so that whole cells get finished early;
-among equals the one with the longest way to the end, so that no long one comes last.
+be; one that is computed node by node, as soon as any of them can. The one furthest down
+the study goes first, so that whole cells get finished early; among equals the one with
+the longest way to the end, so that no long one comes last.
 """
 
 from __future__ import annotations
@@ -188,7 +189,8 @@ class Schedule:
                 self._tiles[node].unsettled -= 1
         if node in self._tiles:
             tile = self._tiles[node]
-            if tile.ready and not tile.unsettled:
+            # What is computed node by node has no company to wait for.
+            if tile.ready and not (tile.unsettled and node.kind.vectorised):
                 self._queue(tile)
 
     def _cut(self, node: Node) -> None:
