@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.flows.continued import find_earlier
+from curvflow.flows.continued import Earlier
 from curvflow.flows.plan import make_plan
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks import registry
@@ -149,7 +149,7 @@ def test_a_training_whose_code_cannot_be_compared_is_not_gone_on_from(store, unk
     nodes = plan.graph.nodes["fit"]
     assert all(node.earlier for node in nodes)
     index = replace(plan.index, codes=unknown(plan.index.codes))
-    find_earlier(nodes, index, plan.codes, store)
+    Earlier(index, plan.codes, store).find(nodes)
     assert not any(node.earlier for node in nodes)
 
 

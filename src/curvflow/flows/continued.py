@@ -17,34 +17,52 @@ from curvflow.stores.base import Index, Store
 Shape = tuple[int, str, str]
 
 
-def find_earlier(
-    nodes: Iterable[Node], index: Index, codes: Fingerprints, store: Store
-) -> None:
-    """Give nodes that must run the longest shorter result that they can go on from.
+class Earlier:
+    """The results that a log had when it was read, to be gone on from."""
 
-    Args:
-        nodes: of one stage.
-        index: what the log says; gone on from are results whose code is known, and
-            equal or accepted.
-        codes: the code as it is.
-        store: tells which payloads are there.
-    """
-    stale = [node for node in nodes if node.state == "stale" and not node.revive]
-    if not stale or (continues := stale[0].kind.continues) is None:
-        return
-    # What collection has removed may still lie in the trash; nobody vouches for it.
-    kept = (r for r in index.receipts.values() if r.payload not in index.evicted)
-    candidates = _by_shape(stale[0].kind, continues, kept)
-    accepted = Accepted(index, codes)
-    found = {
-        id(node): earlier
-        for node in stale
-        if (earlier := _longest(node, continues, candidates, accepted))
-    }
-    present = store.present(str(earlier.payload) for earlier in found.values())
-    for node in stale:
-        earlier = found.get(id(node))
-        node.earlier = earlier if earlier and earlier.payload in present else None
+    def __init__(self, index: Index, codes: Fingerprints, store: Store) -> None:
+        """Look through nothing yet.
+
+        Args:
+            index: what the log says; gone on from are results whose code is known, and
+                equal or accepted.
+            codes: the code as it is.
+            store: tells which payloads are there.
+        """
+        self._index, self._store = index, store
+        self._accepted = Accepted(index, codes)
+        self._by_kind: dict[str, Mapping[Shape, Sequence[Receipt]]] = {}
+
+    def find(self, nodes: Iterable[Node]) -> None:
+        """Give nodes that must run the longest shorter result they can go on from.
+
+        Args:
+            nodes: compared with the log.
+        """
+        stale = [node for node in nodes if node.state == "stale" and not node.revive]
+        found = {
+            id(node): earlier
+            for node in stale
+            if node.kind.continues is not None
+            and (earlier := self._longest(node, node.kind.continues))
+        }
+        present = self._store.present(str(one.payload) for one in found.values())
+        for node in stale:
+            earlier = found.get(id(node))
+            node.earlier = earlier if earlier and earlier.payload in present else None
+
+    def _longest(self, node: Node, continues: Continues) -> Receipt | None:
+        kind = node.kind
+        if kind.name not in self._by_kind:  # once, since a log may be long
+            kept = (
+                receipt
+                for receipt in self._index.receipts.values()
+                # What collection has removed may still lie in the trash; nobody
+                # vouches for it.
+                if receipt.payload not in self._index.evicted
+            )
+            self._by_kind[kind.name] = _by_shape(kind, continues, kept)
+        return _longest(node, continues, self._by_kind[kind.name], self._accepted)
 
 
 def _by_shape(

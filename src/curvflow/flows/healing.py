@@ -57,6 +57,7 @@ class Healing:
         is_new = payload not in self._plan.removed
         self._plan.removed.add(payload)
         demand(self._plan.graph, self._plan.removed)
+        self._tally.recount()
         # It is computed again by this run, or by the one that has claimed it.
         if not is_new and not any(
             node.state == "stale" and node.receipt and node.receipt.payload == payload

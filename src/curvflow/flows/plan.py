@@ -11,7 +11,7 @@ from curvflow.errors import InputError, UnknownNameError, nearest
 from curvflow.flows.alive import in_work
 from curvflow.flows.code.drift import Drift, find_drifts
 from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.continued import find_earlier
+from curvflow.flows.continued import Earlier
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Graph, Node, State
@@ -144,8 +144,9 @@ def _plan(
         if shown and node.receipt and node.receipt.payload in plan.removed:
             node.revive, node.state = True, "stale"
     demand(graph, plan.removed)
+    earlier = Earlier(index, plan.codes, store)
     for nodes in graph.nodes.values():
-        find_earlier(nodes, index, plan.codes, store)
+        earlier.find(nodes)
     plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
     check_files(graph, files)
     if any(node.state == "stale" for node in graph):

@@ -32,6 +32,7 @@ class Publisher:
         """
         self._store, self._run, self._tally = store, run, tally
         self._codes, self._recorded = codes, set[str]()
+        self._executed: set[str] = set()
 
     def publish(
         self, stage: str, receipts: Sequence[Receipt], twins: Twins
@@ -50,12 +51,13 @@ class Publisher:
             return []
         live = self._store.commit(receipts)
         self.note("committed", stage, [receipt.key for receipt in live])
-        self._tally.executed[stage] += len(live)
-        before = {one.key: twins[one.key][0].receipt for one in live}
-        self._tally.revived[stage] += sum(
-            (old := before[one.key]) is not None and old.digest == one.digest
-            for one in live
-        )
+        for one in live:
+            if one.key not in self._executed:  # what others' company needed is repeated
+                self._executed.add(one.key)
+                before = twins[one.key][0].receipt
+                self._tally.executed[stage] += 1
+                same = before is not None and before.digest == one.digest
+                self._tally.revived[stage] += same
         return self.adopt(live, twins)
 
     def pass_on(self, nodes: Iterable[Node], twins: Twins) -> list[Node]:

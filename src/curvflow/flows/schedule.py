@@ -147,8 +147,11 @@ class Schedule:
         while queues := [q for needs in allowed if (q := self._queues[needs])]:
             queue = min(queues)
             _, tile = queue[0]
-            nodes = {node.key: node for node in tile.ready if node.state == "stale"}
-            ordered = sorted(nodes.values(), key=self._places.__getitem__)
+            nodes: dict[str | None, Node] = {}
+            for node in sorted(tile.ready, key=self._places.__getitem__):
+                if node.state == "stale":
+                    nodes.setdefault(node.key, node)
+            ordered = list(nodes.values())
             part = ordered[: tile.group.fits]
             tile.ready = ordered[tile.group.fits :]
             if not tile.ready:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from curvflow.flows.graph import Graph, Node
@@ -30,16 +31,26 @@ class Tally:
         self.revived: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.failures: dict[str, Failed] = {}
+        self._failed: Counter[str] = Counter()
         self.recount()
 
     def recount(self) -> None:
-        """Count again what is done."""
+        """Count again what is done, and what has failed."""
         nodes = (node for node in self._graph if node.state == "cached")
         self.done = Counter(node.stage for node in nodes)
+        nodes = (node for node in self._graph if self._has_failed(node))
+        self._failed = Counter(node.stage for node in nodes)
+
+    def fail(self, nodes: Iterable[Node], report: Failed) -> None:
+        """Take note that nodes of one key have failed."""
+        for node in nodes:
+            assert node.key is not None
+            self.failures[node.key] = report
+            self._failed[node.stage] += self._has_failed(node)
 
     def failed(self, stage: str) -> int:
         """Return how many nodes of a stage failed."""
-        return sum(1 for node in self._graph.nodes[stage] if self._has_failed(node))
+        return self._failed[stage]
 
     def _has_failed(self, node: Node) -> bool:
         return node.state == "stale" and node.key in self.failures

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from curvflow.errors import ClusterError, InputError, RequestError, StoreError
 from curvflow.flows.compute import failure
-from curvflow.flows.continued import find_earlier
+from curvflow.flows.continued import Earlier
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.healing import Healing
@@ -92,8 +92,10 @@ class Work:
         self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
         self._costs = Costs(plan.graph, plan.index)
         self._out: dict[int, _Out] = {}
+        self._keys_out: Counter[str | None] = Counter()
         self._twins: dict[str, list[Node]] = defaultdict(list)
-        self._lost: list[LostInput] = []
+        self._lost: dict[str, LostInput] = {}  # by payload
+        self._repeated: set[str | None] = set()  # payloads computed in old company
         self._moved = False
 
     def do(self, runner: Runner, check: Callable[[Plan], None]) -> None:
@@ -113,9 +115,12 @@ class Work:
         while True:
             self._look_at_due()
             self._send(runner)
+            if self._out and self._stop.signal is not None:
+                for number in runner.withdraw():
+                    self._taken_back(number)
             if self._out:
                 for number, returned in self._came_back(runner):
-                    self._back(self._out.pop(number), returned, runner)
+                    self._back(self._taken_back(number), returned, runner)
             elif not self._goes_on(check):
                 break
         done = all(node.state == "cached" for node in self._plan.graph)
@@ -129,7 +134,14 @@ class Work:
             self._stop.check()  # a run that is to end is told of nothing else
             raise
 
+    def _taken_back(self, number: int) -> _Out:
+        out = self._out.pop(number)
+        self._keys_out.subtract(node.key for node in out.nodes)
+        return out
+
     def _begin(self) -> None:
+        index, codes = self._store.index(), self._plan.codes
+        self._earlier = Earlier(index, codes, self._store)
         self._twins = defaultdict(list)
         for node in self._plan.graph:
             if node.state == "cached" and node.key:
@@ -155,11 +167,12 @@ class Work:
 
     def _begin_again(self) -> None:
         """Go through the plan anew: something that was done is not, or has changed."""
-        for one in self._lost:
+        for one in self._lost.values():
             self._healing.lost(one)
         if self._moved:
             self._healing.compare_all()
         self._lost.clear()
+        self._repeated.clear()
         self._moved = False
         self._others.busy.clear()
         self._begin()
@@ -177,21 +190,15 @@ class Work:
             passed_on = self._publisher.pass_on(due, self._twins)
             self._schedule.done([*found, *passed_on])
             stale = [node for node in due if node.state == "stale"]
-            self._find_earlier(stale)
-            self._schedule.ready(n for n in stale if n.key not in self._tally.failures)
-            self._schedule.failed(n for n in stale if n.key in self._tally.failures)
+            self._earlier.find(stale)
+            failures = self._tally.failures
+            self._schedule.ready(n for n in stale if n.key not in failures)
+            for node in (n for n in stale if n.key in failures):
+                self._tally.fail([node], failures[node.key or ""])
+                self._schedule.failed([node])
             for node in found:
                 self._tally.done[node.stage] += 1
             self._tell({node.stage for node in due})
-
-    def _find_earlier(self, stale: Sequence[Node]) -> None:
-        by_kind = defaultdict(list)
-        for node in stale:
-            if node.kind.continues is not None:
-                by_kind[node.kind.name].append(node)
-        for nodes in by_kind.values():
-            index = self._store.index()
-            find_earlier(nodes, index, self._plan.codes, self._store)
 
     def _send(self, runner: Runner) -> None:
         """Give the runner the tiles that go first, as many as it has room for."""
@@ -205,8 +212,7 @@ class Work:
 
     def _claimed(self, tile: Sequence[Node]) -> list[Node]:
         """Return those nodes that no other run is at work on, nor has done by now."""
-        out = {node.key for one in self._out.values() for node in one.nodes}
-        asked = {node.key: node for node in tile if node.key and node.key not in out}
+        asked = {n.key: n for n in tile if n.key and not self._keys_out[n.key]}
         ours = self._others.claim(list(asked.values()))
         done = self._store.live(asked)
         self._others.finished(done)
@@ -226,6 +232,7 @@ class Work:
         priority = self._schedule.priority(first)
         number = runner.submit(job, needs=needs_of(first), priority=priority)
         self._out[number] = out
+        self._keys_out.update(keys)
         return None
 
     def _back(self, out: _Out, returned: Returned, runner: Runner) -> None:
@@ -234,7 +241,8 @@ class Work:
             case Finished():
                 self._finished(out, returned, runner)
             case LostInput():
-                self._lost.append(returned)
+                payload = returned.receipt.payload or returned.receipt.key
+                self._lost.setdefault(payload, returned)
             case Died():
                 self._died(out, returned, runner)
             case Interrupted():
@@ -249,13 +257,20 @@ class Work:
         graph, reports = self._plan.graph, returned.reports
         company = old_company(graph, out.nodes, reports)
         if company and not out.in_company:
-            return self._submit(_Out(company, in_company=True), runner)
+            return self._repeat(company, runner)
         self._retire_changed(out.nodes, reports)
         self._publish(out.nodes, reports)
         self._narrow(out, reports)
         for name in returned.kept:
             self._store.drop_partial(name)
         return None
+
+    def _repeat(self, company: Sequence[Node], runner: Runner) -> None:
+        """Compute a tile's old company, for the first of its tiles that asks for it."""
+        payloads = {node.receipt.payload for node in company if node.receipt}
+        if not payloads <= self._repeated:
+            self._repeated |= payloads
+            self._submit(_Out(company, in_company=True), runner)
 
     def _retire_changed(
         self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
@@ -275,7 +290,7 @@ class Work:
             if isinstance(report, Computed):
                 done.append(self._publisher.receipt(node, report))
             else:
-                self._tally.failures[node.key] = report
+                self._tally.fail(self._twins[node.key], report)
                 failed.append(node.key)
         self._schedule.done(self._publisher.publish(stage, done, self._twins))
         self._others.finished([receipt.key for receipt in done])
