@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curvflow.flows.runners.base import Died, Finished, Interrupted
-from tests.flows.runners.clusters import SOURCE, until
+from tests.flows.runners.clusters import SOURCE, joined, scheduler, until, worker
 from tests.flows.runners.conftest import ROOT, act, came_back, pid_in
 
 pytestmark = pytest.mark.cluster
@@ -54,6 +54,41 @@ def test_the_interrupt_key_leaves_the_workers_of_this_machine_alone(
     os.kill(pid_in(tmp_path / "pid"), signal.SIGINT)
     (returned,) = came_back(runner, number)
     assert isinstance(returned, Finished)
+
+
+def test_tiles_that_have_not_begun_are_taken_back(running, tmp_path):
+    with (
+        scheduler(tmp_path) as (_, address),
+        worker(address),
+        joined(address, 1) as client,
+    ):
+        runner = running.runner(client)
+        slow = act("sleep", tmp_path / "pid", seconds=1)
+        first = runner.submit(slow, needs="cpu", priority=1)
+        second = runner.submit(act(path=tmp_path / "b"), needs="cpu", priority=0)
+        pid_in(tmp_path / "pid")
+        assert runner.withdraw() == [second]
+        assert runner.withdraw() == []
+        (returned,) = came_back(runner, first)
+        assert isinstance(returned, Finished)
+        came_back(runner, runner.submit(act(), needs="cpu", priority=0))
+    assert not (tmp_path / "b").exists()
+
+
+def test_tiles_whose_worker_is_no_more_are_taken_back_as_well(running, tmp_path):
+    with (
+        scheduler(tmp_path) as (_, address),
+        worker(address) as process,
+        joined(address, 1) as client,
+    ):
+        runner = running.runner(client)
+        slow = act("sleep", tmp_path / "pid", seconds=60)
+        number = runner.submit(slow, needs="cpu", priority=0)
+        pid_in(tmp_path / "pid")
+        assert runner.withdraw() == []
+        process.kill()
+        until(lambda: runner.wait(0) or runner.withdraw() == [number])
+    assert running.told == []
 
 
 def alone(tmp_path):

@@ -93,3 +93,10 @@ class Runner(Protocol):
         Returns:
             Number and fate of each tile, each once.
         """
+
+    def withdraw(self) -> list[int]:
+        """Take back the tiles that have not begun, for the run is to end.
+
+        Returns:
+            Their numbers, which `wait` gives back no more.
+        """

@@ -18,7 +18,7 @@ from curvflow.errors import ClusterError
 from curvflow.flows.jobs import TileJob
 from curvflow.flows.runners.base import Broken, Died, Needs, Returned
 from curvflow.flows.runners.call import as_bytes
-from curvflow.flows.runners.once import had_begun
+from curvflow.flows.runners.once import had_begun, in_work
 from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.order import Sealed
 from curvflow.flows.runners.pools import Pools, workers_in
@@ -32,6 +32,8 @@ LOOK_EVERY, ANSWER_WITHIN, FETCH_WITHIN = 1.0, 30.0, 30.0
 FETCH_EVERY = 2.0
 # Times that a tile is sent again after it was lost before it began.
 SEND_AGAIN = 5
+# Seconds that the news of a finished tile may be on its way.
+NEWS_WITHIN = 0.2
 
 
 @dataclass
@@ -84,6 +86,7 @@ class DaskRunner:
         self._ended: SimpleQueue[tuple[int, str]] = SimpleQueue()
         self._count, self._looked = 0, float("-inf")
         self._starved: dict[tuple[str, ...], float] = {}
+        self._is_ending = False
 
     def room(self, needs: Needs) -> int:
         """Leave each worker one tile to run and one to wait."""
@@ -124,6 +127,26 @@ class DaskRunner:
                 ended.append(self._ended.get())
             found = [(n, one) for n, a in ended if (one := self._returned(n, a))]
         return found
+
+    def withdraw(self) -> list[int]:
+        """Take back the tiles that have not begun, and those that no worker is for."""
+        self._is_ending = True
+        out = {n: t for n, t in self._tiles.items() if t.future.status == "pending"}
+        begun = in_work(self._client, [tile.attempt for tile in out.values()])
+        idle = [
+            number
+            for number, tile in out.items()
+            if tile.attempt not in begun or not self._pools.takers(tile.resources)
+        ]
+        if idle:
+            time.sleep(NEWS_WITHIN)
+        taken = [n for n in idle if out[n].future.status == "pending"]
+        for number in taken:
+            tile = self._tiles.pop(number)
+            tile.future.release()
+            if tile.attempt in begun:
+                had_begun(self._client, tile.attempt)  # which forgets it
+        return taken
 
     def _send(self, number: int, tile: _Tile) -> None:
         tile.sent += 1
@@ -206,7 +229,8 @@ class DaskRunner:
             raise self._gone() from error
         self._pools.follow(workers_in(identity))
         self._looked = time.monotonic()
-        self._find_starved()
+        if not self._is_ending:  # else such tiles are taken back
+            self._find_starved()
 
     def _await_connection(self) -> None:
         while self._client.status == "connecting":  # it gives up by itself

@@ -80,3 +80,9 @@ class Inline:
         (number, job), self._job = self._job, None
         machine = self._machine(job.kind)
         return [(number, carried_out(self._store, job, machine, self._partials))]
+
+    def withdraw(self) -> list[int]:
+        """Drop the tile that nobody has waited for."""
+        numbers = [] if self._job is None else [self._job[0]]
+        self._job = None
+        return numbers

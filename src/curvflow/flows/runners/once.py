@@ -7,12 +7,14 @@ attempt is marked with the scheduler before its computing begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import get_worker
 from distributed.utils import sync
+
+ANSWER_WITHIN = 30.0  # seconds; of a scheduler
 
 
 @contextmanager
@@ -57,3 +59,25 @@ def had_begun(client: Any, attempt: str) -> bool:
     except OSError:
         return False
     return bool(begun)
+
+
+def in_work(client: Any, attempts: Iterable[str]) -> set[str]:
+    """Return those attempts that have begun and are not over.
+
+    Args:
+        client: of the scheduler.
+        attempts: their unique names.
+
+    Returns:
+        The names; all of them if the scheduler does not answer.
+    """
+    asked = list(attempts)
+
+    async def ask() -> list[bool]:
+        return [await client.scheduler.event_is_set(name=one) for one in asked]
+
+    try:
+        begun = client.sync(ask, callback_timeout=ANSWER_WITHIN)
+    except (OSError, AttributeError):  # there is no connection
+        return set(asked)
+    return {one for one, has in zip(asked, begun, strict=True) if has}
