@@ -40,10 +40,6 @@ class Ends:
 
     number = signal.SIGTERM
 
-    def tile_begins(self, stage):
-        if stage == "fit":
-            os.kill(os.getpid(), self.number)
-
 
 class Stopper(Ends, Watcher):
     """Keeps the lines of a run that it asks to end."""
@@ -58,9 +54,16 @@ class Silent(Ends, Unwatched):
 
 
 def watched(store, watcher, text=STUDY):
-    o = opened(store, text=text)
-    run_study(o.study, o.store, o.files, observer=watcher)
-    return watcher.told
+    o, real = opened(store, text=text), Partials.turn_to
+
+    def turn_to(self, stage):
+        real(self, stage)
+        if stage == "fit" and isinstance(watcher, Ends):
+            os.kill(os.getpid(), watcher.number)
+
+    with mock.patch.object(Partials, "turn_to", turn_to):
+        run_study(o.study, o.store, o.files, observer=watcher)
+    return getattr(watcher, "told", None)
 
 
 @pytest.fixture
@@ -181,9 +184,8 @@ def test_a_plan_with_nothing_to_do_looks_for_no_other_run(store):
 
 
 def test_what_nobody_watches_goes_to_the_log_of_python(store, caplog, capsys):
-    o = opened(store, text=STUDY)
     with caplog.at_level(logging.INFO, "curvflow"), pytest.raises(Stopped):
-        run_study(o.study, o.store, o.files, observer=Silent())
+        watched(store, Silent())
     assert [(one.levelname, one.message) for one in caplog.records] == [
         ("INFO", "fit: the state of 2 nodes in work is kept")
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from curvflow.errors import ClusterError, InputError, RequestError, StoreError
 from curvflow.flows.compute import failure
@@ -31,6 +30,7 @@ from curvflow.flows.runners.base import (
     Runner,
 )
 from curvflow.flows.schedule import Schedule, needs_of
+from curvflow.flows.sent import Sent
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.why.cost import Costs
@@ -41,21 +41,6 @@ from curvflow.stores.base import Store
 # Seconds between looks at what is asked of the run while tiles are out.
 LOOK_EVERY = 1.0
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
-
-
-@dataclass(frozen=True)
-class _Out:
-    """A tile that is out at the runner.
-
-    Attributes:
-        nodes: of the tile.
-        losses: how often a process died over it, or over the larger one it is part of.
-        in_company: it repeats a tile, with all that was once computed beside it.
-    """
-
-    nodes: Sequence[Node]
-    losses: int = 0
-    in_company: bool = False
 
 
 class Work:
@@ -91,7 +76,7 @@ class Work:
         self._others = Others(store, run, options.silence, observer.tell)
         self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
         self._costs = Costs(plan.graph, plan.index)
-        self._out: dict[int, _Out] = {}
+        self._out: dict[int, Sent] = {}
         self._keys_out: Counter[str | None] = Counter()
         self._twins: dict[str, list[Node]] = defaultdict(list)
         self._lost: dict[str, LostInput] = {}  # by payload
@@ -134,7 +119,7 @@ class Work:
             self._stop.check()  # a run that is to end is told of nothing else
             raise
 
-    def _taken_back(self, number: int) -> _Out:
+    def _taken_back(self, number: int) -> Sent:
         out = self._out.pop(number)
         self._keys_out.subtract(node.key for node in out.nodes)
         return out
@@ -208,7 +193,7 @@ class Work:
             if not tile:
                 break
             if part := self._claimed(tile):
-                self._submit(_Out(part), runner)
+                self._submit(Sent(part), runner)
 
     def _claimed(self, tile: Sequence[Node]) -> list[Node]:
         """Return those nodes that no other run is at work on, nor has done by now."""
@@ -219,7 +204,7 @@ class Work:
         self._schedule.done(self._publisher.adopt(done.values(), self._twins))
         return [node for key, node in ours.items() if key not in done]
 
-    def _submit(self, out: _Out, runner: Runner) -> None:
+    def _submit(self, out: Sent, runner: Runner) -> None:
         first = out.nodes[0]
         self._observer.tile_begins(first.stage)
         keys = [node.key for node in out.nodes]
@@ -235,7 +220,7 @@ class Work:
         self._keys_out.update(keys)
         return None
 
-    def _back(self, out: _Out, returned: Returned, runner: Runner) -> None:
+    def _back(self, out: Sent, returned: Returned, runner: Runner) -> None:
         """Do with a tile what its fate asks for."""
         match returned:
             case Finished():
@@ -252,7 +237,7 @@ class Work:
             case Broken(error, is_request):
                 raise RequestError(error) if is_request else StoreError(error)
 
-    def _finished(self, out: _Out, returned: Finished, runner: Runner) -> None:
+    def _finished(self, out: Sent, returned: Finished, runner: Runner) -> None:
         self._say(returned.told)
         graph, reports = self._plan.graph, returned.reports
         company = old_company(graph, out.nodes, reports)
@@ -260,7 +245,8 @@ class Work:
             return self._repeat(company, runner)
         self._retire_changed(out.nodes, reports)
         self._publish(out.nodes, reports)
-        self._narrow(out, reports)
+        if (fits := out.fits(reports)) is not None:
+            self._schedule.narrow(out.nodes[0], fits)
         for name in returned.kept:
             self._store.drop_partial(name)
         return None
@@ -270,7 +256,7 @@ class Work:
         payloads = {node.receipt.payload for node in company if node.receipt}
         if not payloads <= self._repeated:
             self._repeated |= payloads
-            self._submit(_Out(company, in_company=True), runner)
+            self._submit(Sent(company, in_company=True), runner)
 
     def _retire_changed(
         self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
@@ -301,16 +287,7 @@ class Work:
             self._schedule.failed(node for key in failed for node in self._twins[key])
         self._tell({stage})
 
-    def _narrow(self, out: _Out, reports: Sequence[Computed | Failed]) -> None:
-        """Let later tiles hold what fitted, if not all of this one did."""
-        first = out.nodes[0]
-        widths = [one.width for one in reports if isinstance(one, Computed)]
-        if len(widths) < len(reports) or not first.kind.vectorised:
-            return  # the failure may be why it was halved
-        if out.losses or max(widths) < len(widths):
-            self._schedule.narrow(first, max(widths))
-
-    def _died(self, out: _Out, died: Died, runner: Runner) -> None:
+    def _died(self, out: Sent, died: Died, runner: Runner) -> None:
         """Try a tile again whose process died; then its halves; then give up a node.
 
         A run that is to end leaves it to the next one.
@@ -319,17 +296,15 @@ class Work:
             return
         nodes, stage = out.nodes, out.nodes[0].stage
         counted = f"{stage}: {len(nodes)} node" + ("" if len(nodes) == 1 else "s")
-        if not out.losses:
-            self._observer.warn(f"{counted}: {died.reason}; trying again")
-            self._submit(replace(out, losses=1), runner)
-        elif len(nodes) > 1:
-            self._observer.warn(f"{counted}: {died.reason}; trying each half")
-            middle = len(nodes) // 2
-            for half in (nodes[:middle], nodes[middle:]):
-                self._submit(replace(out, nodes=half), runner)
+        again = out.again()
+        if again:
+            what = "again" if len(again) == 1 else "each half"
+            self._observer.warn(f"{counted}: {died.reason}; trying {what}")
         else:
             error = f"the process that computed it died twice: {died.reason}"
             self._publish(nodes, [Failed(error, error)])
+        for one in again:
+            self._submit(one, runner)
 
     def _say(self, told: Iterable[str]) -> None:
         for line in told:
