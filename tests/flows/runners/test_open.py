@@ -112,6 +112,14 @@ def test_workers_compute_kinds_that_lie_beside_the_study(opening):
 
 
 @pytest.mark.cluster
+def test_workers_know_the_kinds_of_what_is_cached_for_it_may_be_lost(opening):
+    (node,) = opening.plan.graph
+    node.state = "cached"
+    with opening.runner(workers=2) as runner:
+        assert opening.pid(opening.computed(runner)) != os.getpid()
+
+
+@pytest.mark.cluster
 def test_workers_leave_this_process_as_it_was(opening):
     environment, main = dict(os.environ), sys.modules["__main__"]
     with opening.runner(workers=2):

@@ -81,10 +81,10 @@ def order_for(
     codes: dict[int, Code] = {}
     homes: set[str] = set()
     for node in plan.graph:
-        if node.state != "cached":
-            code = plan.codes.of(node)
-            codes[id(code)] = code
-            homes.add(node.kind.home.partition(":")[0])
+        # Cached ones too: what turns out to be lost is computed again.
+        code = plan.codes.of(node)
+        codes[id(code)] = code
+        homes.add(node.kind.home.partition(":")[0])
     told = {
         name.partition(":")[0] for code in codes.values() for name in code.definitions
     }
