@@ -67,8 +67,6 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
             returned: Returned = Interrupted(lookout.stop.signal)
         else:
             returned = carried_out(place.store, tile, machine, partials)
-    if isinstance(returned, Interrupted) and lookout.is_gone:
-        return Died("its worker saw no sign of life of the run any more")
     if isinstance(returned, Finished | Interrupted):
         return replace(returned, told=told)
     return returned
