@@ -53,7 +53,7 @@ class Messages:
         self._queue.put(None)
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
-            self._lose("no answer")
+            self.lose("no answer")
 
     def _work(self) -> None:
         from prefect.client.orchestration import get_client
@@ -64,9 +64,10 @@ class Messages:
                 while (message := self._queue.get()) and not self.is_lost:
                     message(client)
         except Exception as error:
-            self._lose(" ".join(str(error).split()) or type(error).__name__)
+            self.lose(" ".join(str(error).split()) or type(error).__name__)
 
-    def _lose(self, reason: str) -> None:
+    def lose(self, reason: str) -> None:
+        """Send nothing more; whoever is to hear of it hears it once."""
         with self._lock:
             is_first, self.is_lost = not self.is_lost, True
         if is_first:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from curvflow.errors import StoreError
 from curvflow.flows.check import Finding, check
@@ -20,9 +22,28 @@ from curvflow.flows.observer import Observer
 from curvflow.flows.plan import Plan
 from curvflow.flows.results import Results
 
+Write = TypeVar("Write", bound=Callable[..., None])
+
+
+def harmless(write: Write) -> Write:
+    """Let a fault of what is written end the page, and not the run."""
+
+    @wraps(write)
+    def guarded(self: PageObserver, *given: Any, **named: Any) -> None:
+        try:
+            write(self, *given, **named)
+        except Exception as error:
+            self.page.lose(f"{type(error).__name__}: {error}")
+
+    return cast("Write", guarded)
+
 
 class PageObserver:
-    """Writes the page of a flow run; attributes are those of `Observer`."""
+    """Writes the page of a flow run; methods are those of `Observer`.
+
+    Attributes:
+        page: what is written on.
+    """
 
     def __init__(self, page: Page, other: Observer) -> None:
         """Write on a page.
@@ -31,18 +52,22 @@ class PageObserver:
             page: of the flow run.
             other: watches too, and is told first.
         """
-        self._page, self._other = page, other
+        self.page, self._other = page, other
         self._plan: Plan | None = None
         self._todo: dict[str, int] = {}  # nodes not done at first, per stage
         self._begun: set[str] = set()
         self._over: set[str] = set()
         self._at: dict[str, tuple[int, int]] = {}
         self._known: frozenset[str] = frozenset()
-        self._steps = Steps()
+        self._steps, self._told = Steps(), ""
 
     def begin(self, plan: Plan) -> None:
         """Show the plan, unless there is nothing to do."""
         self._other.begin(plan)
+        self._show_plan(plan)
+
+    @harmless
+    def _show_plan(self, plan: Plan) -> None:
         self._plan, self._known = plan, frozenset(plan.index.receipts)
         counts = {stage: plan.counts(stage) for stage in plan.graph.nodes}
         self._at = {stage: (n["cached"], 0) for stage, n in counts.items()}
@@ -52,9 +77,9 @@ class PageObserver:
             if (todo := n["total"] - n["cached"])
         }
         total, todo = sum(n["total"] for n in counts.values()), sum(self._todo.values())
-        self._page.line(f"{total} nodes, {todo or 'nothing'} to do")
+        self.page.line(f"{total} nodes, {todo or 'nothing'} to do")
         if todo:
-            self._page.text(
+            self.page.text(
                 f"{self._name}-plan", "What runs, and why", plan_account(plan.as_json())
             )
             self._show_progress()
@@ -72,11 +97,15 @@ class PageObserver:
     def _begin(self, stage: str) -> None:
         if stage not in self._begun:
             self._begun.add(stage)
-            self._page.stage_begins(stage)
+            self.page.stage_begins(stage)
 
     def stage_at(self, stage: str, *, done: int, failed: int) -> None:
         """Move progress on, and the stage's task if it is over."""
         self._other.stage_at(stage, done=done, failed=failed)
+        self._show_stage(stage, done, failed)
+
+    @harmless
+    def _show_stage(self, stage: str, done: int, failed: int) -> None:
         self._at[stage] = done, failed
         if stage in self._begun and done + failed >= self._total(stage):
             self._end(stage)
@@ -92,7 +121,7 @@ class PageObserver:
         return 100 * reached / sum(map(self._total, self._at))
 
     def _show_progress(self) -> None:
-        self._page.progress(
+        self.page.progress(
             f"{self._name}-progress", "Nodes done or failed", self._percent()
         )
 
@@ -103,23 +132,24 @@ class PageObserver:
         done, failed = self._at[stage]
         total = self._total(stage)
         told = f"{done} of {total} nodes done" + (f", {failed} failed" * bool(failed))
-        self._page.stage_ends(stage, how or _how(done, total), told)
-        self._page.line(f"{stage}: {told}")
+        self.page.stage_ends(stage, how or _how(done, total), told)
+        self.page.line(f"{stage}: {told}")
 
     def tell(self, message: str) -> None:
         """Add a line to the page."""
         self._other.tell(message)
-        self._page.line(message)
+        self.page.line(message)
 
     def warn(self, message: str) -> None:
         """Add a warning to the page."""
         self._other.warn(message)
-        self._page.line(message, logging.WARNING)
+        self.page.line(message, logging.WARNING)
 
     def end(self) -> None:
         """Pass the end on; what it was is shown when it is known."""
         self._other.end()
 
+    @harmless
     def stopped(self) -> None:
         """Show that the run has ended before its time."""
         for stage in self._todo:
@@ -137,6 +167,13 @@ class PageObserver:
         Returns:
             The run in a line, and a line for each of the first nodes that failed.
         """
+        assert results.run is not None
+        self._told = run_line(results.run, 0, "")  # should the rest not be told
+        self._show_results(results)
+        return self._told
+
+    @harmless
+    def _show_results(self, results: Results) -> None:
         plan, record = self._plan, results.run
         assert plan is not None
         assert record is not None
@@ -155,11 +192,10 @@ class PageObserver:
         account = run_account(
             record, plan, line, _findings(results, plan), results.files
         )
-        self._page.text(f"{self._name}-results", "What the run did", account)
+        self.page.text(f"{self._name}-results", "What the run did", account)
         grave = logging.ERROR if record.failures else logging.INFO
-        told = "\n".join([line, *failure_lines(record)])
-        self._page.line(told, grave)
-        return told
+        self._told = "\n".join([line, *failure_lines(record)])
+        self.page.line(self._told, grave)
 
     def _followed(self, plan: Plan, begun: int) -> str:
         """Tell of results that other runs left while this one was at work."""

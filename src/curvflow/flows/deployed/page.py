@@ -35,6 +35,14 @@ class Page:
         self._progress: str | None = None
         self._stages: dict[str, UUID] = {}
 
+    def lose(self, reason: str) -> None:
+        """Write nothing more.
+
+        Args:
+            reason: told once.
+        """
+        self._messages.lose(reason)
+
     def line(self, text: str, level: int = logging.INFO) -> None:
         """Add a line to the log.
 
