@@ -1,7 +1,9 @@
 """Kinds that do to their worker what a test asks for."""
 
+import multiprocessing
 import os
 import signal
+import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -55,6 +57,16 @@ def act(member, machine):
         os.kill(os.getpid(), signal.SIGKILL)
     elif p.what == "sleep":
         time.sleep(p.seconds)
+    elif p.what == "start":
+        child = multiprocessing.get_context("fork").Process(
+            target=time.sleep, args=(9,)
+        )
+        child.start()
+        child.terminate()
+        child.join()
+        with subprocess.Popen(["sleep", "9"]) as other:
+            other.terminate()
+        assert {child.exitcode, other.returncode} == {-signal.SIGTERM}
     elif p.what == "keep":
         until = time.monotonic() + PATIENCE
         while not machine.partial.is_due() and time.monotonic() < until:

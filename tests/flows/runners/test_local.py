@@ -42,3 +42,9 @@ def test_each_gpu_has_a_process_that_sees_no_other_and_stages_keep_to_theirs(run
         assert (one["threads"], one["spill"], one["pause"]) == (1, False, False)
     total = sum(one["memory"] for one in told.values())
     assert total <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_a_tile_may_start_processes_and_end_them(local, running):
+    runner = running.runner(local)
+    (done,) = came_back(runner, runner.submit(act("start"), needs="cpu", priority=0))
+    assert read(running, done)["pid"]

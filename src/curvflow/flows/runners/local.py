@@ -33,7 +33,7 @@ SETTINGS = {
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.95,
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.daemon": True,
+    "distributed.worker.daemon": False,  # a tile may start processes
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.comm.retry.count": 3,
     "distributed.diagnostics.nvml": False,
@@ -50,7 +50,7 @@ class _Nanny(Nanny):
     """Starts a worker's process without the script that started the run.
 
     Python would import that script into each new process, and run the study there. Nor
-    does a signal reach it before its preload ignores it for good.
+    does a signal reach it before its preload sees to that.
     """
 
     _hidden: ClassVar[list[ModuleType]] = []  # once per process that is starting

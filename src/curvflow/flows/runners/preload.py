@@ -6,12 +6,40 @@ both to the run, which tells them in its own way, so that no tile loses what it 
 
 from __future__ import annotations
 
+import os
 import signal
 
 IGNORED = (signal.SIGINT, signal.SIGTERM)
 
 
 def dask_setup(_worker: object) -> None:
-    """Ignore the wish to end; Dask calls this in the worker's process."""
+    """Do nothing on a wish to end; Dask calls this in the worker's process.
+
+    What a tile starts heeds it as usual: a handler, unlike a signal that is ignored or
+    blocked, is gone in a new program, and what is only forked sets it back.
+    """
     for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _nothing)
+        signal.siginterrupt(number, False)  # libraries may not expect it
+    _unblock()
+    os.register_at_fork(
+        before=_block, after_in_parent=_unblock, after_in_child=_as_usual
+    )
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    pass
+
+
+def _block() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
+
+
+def _as_usual() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _unblock()
