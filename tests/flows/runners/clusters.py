@@ -67,3 +67,19 @@ def until(condition):
     while not condition():
         assert time.monotonic() < patience, "it never came"
         time.sleep(0.02)
+
+
+def stubborn(**options):
+    """Start a cluster that complains when it is ended."""
+    from distributed import LocalCluster
+
+    class Cluster(LocalCluster):
+        def close(self, timeout=None):
+            super().close(timeout)
+            if not Cluster.has_complained:
+                Cluster.has_complained = True
+                raise RuntimeError("scancel:\nnot found")
+
+        has_complained = False
+
+    return Cluster(**options)

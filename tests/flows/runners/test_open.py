@@ -120,7 +120,8 @@ def test_workers_know_the_kinds_of_what_is_cached_for_it_may_be_lost(opening):
 
 
 @pytest.mark.cluster
-def test_workers_leave_this_process_as_it_was(opening):
+def test_workers_leave_this_process_as_it_was(opening, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which Dask sets
     environment, main = dict(os.environ), sys.modules["__main__"]
     with opening.runner(workers=2):
         pass
@@ -162,6 +163,19 @@ def test_a_cluster_that_grows_with_the_work_is_started_and_ended(opening):
         assert opening.pid(opening.computed(runner)) != os.getpid()
     (line,) = opening.told
     assert line.endswith("waiting for the first worker")
+
+
+@pytest.mark.cluster
+def test_a_cluster_that_cannot_be_ended_is_told_on_one_line(opening):
+    factory = "tests.flows.runners.clusters:stubborn"
+    kwargs = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with opening.runner(cluster=Cluster(factory=factory, kwargs=kwargs)) as runner:
+        assert opening.pid(opening.computed(runner)) != os.getpid()
+    (line,) = opening.told
+    assert line == (
+        f"--cluster: expected {factory} to end its cluster, got RuntimeError: scancel: "
+        "not found. Look whether its jobs have ended."
+    )
 
 
 @pytest.mark.cluster

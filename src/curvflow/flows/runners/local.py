@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ClassVar
@@ -98,6 +98,7 @@ def local_client(
             "Install it: pip install bokeh."
         )
     with (
+        _own_environment(),
         tempfile.TemporaryDirectory(
             prefix="curvflow-", ignore_cleanup_errors=True
         ) as f,
@@ -172,5 +173,7 @@ def _close(cluster: SpecCluster) -> None:
         await asyncio.gather(*closing, return_exceptions=True)
 
     sync: Any = cluster.sync
-    sync(end, callback_timeout=CLOSE_WITHIN)
-    cluster.close(timeout=CLOSE_WITHIN)
+    with suppress(TimeoutError):
+        sync(end, callback_timeout=CLOSE_WITHIN)
+    with suppress(TimeoutError):  # workers see for themselves that this process ends
+        cluster.close(timeout=CLOSE_WITHIN)

@@ -67,7 +67,9 @@ def open_runner(
         ClusterError: the cluster does not come up.
     """
     with ExitStack() as stack:
-        client = _client(stack, _cluster(plan, store, options, tiles), options, tell)
+        client = _client(
+            stack, _cluster(plan, store, options, tiles, tell), options, tell
+        )
         if client is None:
             here = stack.enter_context(Here(options))
             if not is_analysis(plan):
@@ -118,7 +120,7 @@ def _client(
 
 
 def _cluster(
-    plan: Plan, store: Store, options: RunOptions, tiles: int
+    plan: Plan, store: Store, options: RunOptions, tiles: int, tell: Tell
 ) -> AbstractContextManager[Client] | None:
     """Return the cluster that is to be opened, if any."""
     alone = why_alone(plan, store)
@@ -138,7 +140,7 @@ def _cluster(
     if options.cluster is not None:
         from curvflow.flows.runners.remote import cluster_client
 
-        return cluster_client(options.cluster)
+        return cluster_client(options.cluster, tell)
     from curvflow.flows.runners.local import local_client
 
     return local_client(

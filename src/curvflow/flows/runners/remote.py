@@ -49,11 +49,12 @@ def remote_client(address: str) -> Iterator[Client]:
 
 
 @contextmanager
-def cluster_client(asked: Cluster) -> Iterator[Client]:
+def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Client]:
     """Start the cluster that a configuration asks for; it ends with the block.
 
     Args:
         asked: what to call, and how far to scale.
+        tell: takes a line if it cannot be ended.
 
     Yields:
         A client of the cluster.
@@ -68,7 +69,7 @@ def cluster_client(asked: Cluster) -> Iterator[Client]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a port that another has, say
                 cluster = _made(asked)
-            stack.callback(cluster.close)
+            stack.callback(_close, cluster, asked.factory, tell)
             if asked.workers is not None:
                 cluster.scale(asked.workers)
             elif asked.adapt is not None:
@@ -122,3 +123,15 @@ def await_first(
 def _made(asked: Cluster) -> Any:
     module, _, name = asked.factory.partition(":")
     return getattr(import_module(module), name)(**asked.kwargs)
+
+
+def _close(cluster: Any, factory: str, tell: Callable[[str], None]) -> None:
+    try:
+        cluster.close()
+    # What was computed is no worse for it, and no two queues fail alike.
+    except Exception as error:
+        tell(
+            f"--cluster: expected {factory} to end its cluster, got "
+            f"{type(error).__name__}: {one_line(error)}. Look whether its jobs have "
+            "ended."
+        )
