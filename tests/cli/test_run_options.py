@@ -79,6 +79,16 @@ def test_a_cluster_file_is_read_before_the_run(study, asked):
             "'127.0.0.1:8786'. `dask scheduler` prints the one it has.",
         ),
         (
+            ["--scheduler", "http://127.0.0.1:8786"],
+            "--scheduler: expected an address such as tcp://127.0.0.1:8786, got "
+            "'http://127.0.0.1:8786'. `dask scheduler` prints the one it has.",
+        ),
+        (
+            ["--scheduler", "tcp://[::1"],
+            "--scheduler: expected an address such as tcp://127.0.0.1:8786, got "
+            "'tcp://[::1'. `dask scheduler` prints the one it has.",
+        ),
+        (
             ["--cluster", "nowhere.yaml"],
             "nowhere.yaml: expected a file that describes a cluster, got none: No such "
             "file or directory. Check --cluster.",
@@ -89,7 +99,15 @@ def test_a_cluster_file_is_read_before_the_run(study, asked):
             "'wrkers'. Did you mean 'workers'?",
         ),
     ],
-    ids=["two places", "workers and file", "address", "no file", "broken file"],
+    ids=[
+        "two places",
+        "workers and file",
+        "address",
+        "scheme",
+        "bracket",
+        "no file",
+        "broken file",
+    ],
 )
 def test_where_nothing_can_compute_is_one_line_and_exit_code_2(
     curvflow, study, arguments, line

@@ -38,7 +38,7 @@ class RunOptions(BaseModel):
     )
     scheduler: str | None = Field(
         None,
-        pattern=r"^[a-z]+://\S+$",
+        pattern=r"^(tcp|tls|wss?)://(\[[\w:.%]+\]|[^\s:/\[\]]+):\d{1,5}$",
         description="address of a Dask scheduler whose workers compute the tiles",
     )
     cluster: Cluster | None = Field(

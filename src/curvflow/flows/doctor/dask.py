@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curvflow.flows.doctor.finding import Finding, State
 from curvflow.flows.doctor.versions import installed
+from curvflow.flows.runners.one_line import one_line
 
-if TYPE_CHECKING:
-    from distributed import Client
-
-PATIENCE = 5.0  # seconds for a scheduler to answer
 # Those without which a tile cannot be told to a worker, and those that move last bits.
 ESSENTIAL = ("python", "curvflow", "dask", "distributed")
 NUMERICAL = ("torch", "numpy")
@@ -50,31 +47,24 @@ def scheduler_findings(address: str) -> Iterator[Finding]:
     Yields:
         What was found.
     """
+    # Loaded here because what else is looked at needs no Dask.
+    from curvflow.flows.runners.connected import UNUSABLE, connected
+
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # versions are told below, all of them
         try:
-            client = _connected(address)
-        except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
+            with connected(address) as client:
+                workers = client.scheduler_info(n_workers=-1)["workers"]
+                versions: Any = client.get_versions(packages=["curvflow", *NUMERICAL])
+        except (OSError, *UNUSABLE) as error:
             remedy = "Start one with `dask scheduler`, or check address and network."
-            yield Finding("scheduler", "FAIL", f"{address}: {reason}", remedy)
+            told = f"{address}: {one_line(error)}"
+            yield Finding("scheduler", "FAIL", told, remedy)
             return
-        with client:
-            workers = client.scheduler_info(n_workers=-1)["workers"]
-            versions: Any = client.get_versions(packages=["curvflow", *NUMERICAL])
     yield Finding("scheduler", "ok", f"{address} answers")
     yield from worker_findings(address, workers)
     yield from version_findings(versions)
-
-
-def _connected(address: str) -> Client:
-    from distributed import Client
-
-    made: Client = Client(  # type: ignore[no-untyped-call]  # distributed has no types
-        address, timeout=PATIENCE, set_as_default=False
-    )
-    return made
 
 
 def worker_findings(address: str, workers: Mapping[str, Any]) -> Iterator[Finding]:

@@ -13,7 +13,8 @@ from uuid import uuid4
 from distributed import Client
 
 from curvflow.errors import ClusterError, RequestError
-from curvflow.flows.runners.connected import ANSWER_WITHIN, connected
+from curvflow.flows.runners.connected import ANSWER_WITHIN, UNUSABLE, connected
+from curvflow.flows.runners.gone import LOST, give_up
 from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.quiet import quiet
 from curvflow.schemas.cluster import Cluster
@@ -39,7 +40,12 @@ def remote_client(address: str) -> Iterator[Client]:
         stack.enter_context(quiet())
         try:
             client = stack.enter_context(connected(address))
-        except (OSError, ValueError, ImportError) as error:
+        except UNUSABLE as error:
+            raise RequestError(
+                f"--scheduler: expected an address that Dask can connect to, got "
+                f"{address}: {one_line(error)}. `dask scheduler` prints the one it has."
+            ) from error
+        except OSError as error:
             raise RequestError(
                 f"--scheduler: expected a Dask scheduler at {address}, got no answer "
                 f"within {ANSWER_WITHIN:.0f} s. Start one with `dask scheduler`, or "
@@ -100,22 +106,30 @@ def await_first(
         check: raises if the run is asked to end.
 
     Raises:
-        ClusterError: none came.
+        ClusterError: none came, or the scheduler is lost.
     """
     until = time.monotonic() + within
     sync: Any = client.sync  # has no types
     scheduler: Any = client.scheduler
     work = None
-    while not sync(scheduler.identity, n_workers=-1)["workers"]:
+    address: str = scheduler.address
+
+    def is_empty() -> bool:
+        try:
+            return not sync(scheduler.identity, n_workers=-1)["workers"]
+        except LOST:
+            give_up(address)
+
+    while is_empty():
         if work is None:
             work = client.submit(int, key=f"first-{uuid4().hex}", pure=False)
-            tell(f"{scheduler.address}: waiting for the first worker")
+            tell(f"{address}: waiting for the first worker")
         check()
         if time.monotonic() > until:
             raise ClusterError(
-                f"{scheduler.address}: expected a worker, got none within "
+                f"{address}: expected a worker, got none within "
                 f"{within:.0f} s. Look into the log of the queue, or start one with "
-                f"`dask worker {scheduler.address} --nthreads 1`."
+                f"`dask worker {address} --nthreads 1`."
             )
         time.sleep(LOOK_EVERY)
 
