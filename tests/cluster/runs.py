@@ -168,7 +168,7 @@ class Site:
         where = ("--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
         where += ("--scheduler-file", str(self._file))
         started = self._start("scheduler", *where)
-        until(self._file.exists)
+        until(lambda: self._file.exists() and self._file.read_text())
         self.address = json.loads(self._file.read_text())["address"]
         return started
 

@@ -39,7 +39,7 @@ def scheduler(folder, port=0):
     file.unlink(missing_ok=True)
     options = ("--host", "127.0.0.1", "--port", port, "--scheduler-file", file)
     with process("scheduler", *options, "--no-dashboard") as started:
-        until(file.exists)
+        until(lambda: file.exists() and file.read_text())
         yield started, json.loads(file.read_text())["address"]
 
 
