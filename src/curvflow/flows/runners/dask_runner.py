@@ -18,6 +18,8 @@ from curvflow.errors import ClusterError
 from curvflow.flows.jobs import TileJob
 from curvflow.flows.runners.base import Broken, Died, Needs, Returned
 from curvflow.flows.runners.call import as_bytes
+from curvflow.flows.runners.gone import LOST, give_up
+from curvflow.flows.runners.missing import is_missing
 from curvflow.flows.runners.once import had_begun, in_work
 from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.order import Sealed
@@ -189,15 +191,22 @@ class DaskRunner:
             # Whatever it is, the result is lost with its worker, and the tile is whole.
             except Exception as error:
                 return self._lost(tile, f"its result was lost: {error}")
+            if isinstance(returned, Died):
+                had_begun(self._client, tile.attempt)  # which forgets it
             return returned
         if future.status != "error":
             return self._lost(tile, "the scheduler has dropped it")
         raised = future.exception(timeout=FETCH_WITHIN)
-        if not isinstance(raised, KilledWorker):
+        if is_missing(raised):
             return Broken(
                 f"{self._address}: expected workers with this version of curvflow, "
                 f"got {one_line(raised)}. Install it there.",
                 is_request=True,
+            )
+        if not isinstance(raised, KilledWorker):
+            return Broken(
+                f"{self._address}: expected a worker to do a tile, got "
+                f"{type(raised).__name__}: {one_line(raised)}. Look into its log."
             )
         where = raised.last_worker.address
         reason = f"worker {where} died: it was killed, or took more memory than it has"
@@ -224,9 +233,9 @@ class DaskRunner:
                 n_workers=-1,
                 callback_timeout=ANSWER_WITHIN,
             )
-        except (OSError, AttributeError) as error:  # it has gone just now
+        except LOST:  # it has gone just now
             self._await_connection()
-            raise self._gone() from error
+            give_up(self._address)
         self._pools.follow(workers_in(identity))
         self._looked = time.monotonic()
         if not self._is_ending:  # else such tiles are taken back
@@ -236,13 +245,7 @@ class DaskRunner:
         while self._client.status == "connecting":  # it gives up by itself
             time.sleep(0.1)
         if self._client.status != "running":
-            raise self._gone()
-
-    def _gone(self) -> ClusterError:
-        return ClusterError(
-            f"{self._address}: expected the scheduler to answer, got no connection. "
-            "What is finished is kept: start it again, and run again."
-        )
+            give_up(self._address)
 
     def _find_starved(self) -> None:
         now, waiting = time.monotonic(), {t.resources for t in self._tiles.values()}

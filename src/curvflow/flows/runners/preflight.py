@@ -8,6 +8,8 @@ from typing import Any
 from distributed import Client, Worker
 
 from curvflow.errors import ClusterError, CurvflowError, RequestError
+from curvflow.flows.runners.gone import LOST, give_up
+from curvflow.flows.runners.missing import is_missing
 from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.order import Sealed
 from curvflow.flows.runners.pools import threads_fault, workers_in
@@ -33,9 +35,14 @@ def preflight(client: Client, order: Sealed, *, device: str) -> None:
     sync: Any = client.sync  # has no types
     scheduler: Any = client.scheduler
     address: str = scheduler.address
-    identity = sync(scheduler.identity, n_workers=-1, callback_timeout=ANSWER_WITHIN)
+    try:
+        identity = sync(
+            scheduler.identity, n_workers=-1, callback_timeout=ANSWER_WITHIN
+        )
+    except LOST:
+        give_up(address)
     check_resources(address, identity, device)
-    answers = _answers(client, order)
+    answers = _answers(client, order, address)
     for worker, answer in sorted(answers.items()):
         if answer is not None:
             raise RequestError(f"worker {worker}: {answer}")
@@ -64,7 +71,7 @@ def check_resources(address: str, identity: Mapping[str, Any], device: str) -> N
         )
 
 
-def _answers(client: Any, order: Sealed) -> Mapping[str, str | None]:
+def _answers(client: Any, order: Sealed, address: str) -> Mapping[str, str | None]:
     try:
         found = client.sync(
             client._run,
@@ -76,16 +83,23 @@ def _answers(client: Any, order: Sealed) -> Mapping[str, str | None]:
         )
     except TimeoutError as error:
         raise ClusterError(
-            f"{client.scheduler.address}: expected all workers to answer, got none of "
+            f"{address}: expected all workers to answer, got none of "
             f"one within {ANSWER_WITHIN:.0f} s. Look whether they are busy or stopped."
         ) from error
+    except LOST:
+        give_up(address)
     return {
-        address: _wording(answer) if isinstance(answer, BaseException) else answer
-        for address, answer in found.items()
+        worker: _wording(worker, answer) if isinstance(answer, Exception) else answer
+        for worker, answer in found.items()
     }
 
 
-def _wording(error: BaseException) -> str:
+def _wording(worker: str, error: Exception) -> str:
+    if not is_missing(error):
+        raise ClusterError(
+            f"worker {worker}: expected an answer, got {type(error).__name__}: "
+            f"{one_line(error)}. Look into its log."
+        ) from error
     return (
         f"expected this version of curvflow, got {one_line(error)}. "
         "Install the same there as where the run is started, and restart the workers."

@@ -13,6 +13,7 @@ from curvflow.flows.partials import Partials
 from curvflow.flows.runners.base import Broken, Died, Finished, Interrupted, Returned
 from curvflow.flows.runners.here import Here
 from curvflow.flows.runners.inline import carried_out
+from curvflow.flows.runners.missing import MISSING
 from curvflow.flows.runners.once import begun_once
 from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.pools import threads_fault
@@ -61,7 +62,7 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
         {"device": device, "num_threads": order.threads}
     )
     with lookout.watching(), Here(options) as here:
-        tile: TileJob = pickle.loads(job)
+        tile = _unsealed(job)
         machine = here.machine(tile.kind)
         if lookout.stop.signal is not None:
             returned: Returned = Interrupted(lookout.stop.signal)
@@ -70,3 +71,14 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     if isinstance(returned, Finished | Interrupted):
         return replace(returned, told=told)
     return returned
+
+
+def _unsealed(job: bytes) -> TileJob:
+    try:
+        tile: TileJob = pickle.loads(job)
+    except MISSING as error:
+        raise RequestError(
+            f"expected to know what the tile is made of, got {one_line(error)}. "
+            "Install the same there as where the run is started, and restart it."
+        ) from error
+    return tile
