@@ -18,7 +18,8 @@ def test_a_wrong_cron_expression_is_told_what_was_expected(
     said = curvflow(command, study, "--cron", cron)
     assert said.code == 2
     assert said.err == (
-        "curvflow: --cron: expected five fields, minute hour day month weekday, got "
+        "curvflow: --cron: expected minute hour day month weekday, each in its range, "
+        "got "
         f"'{cron}'. '0 2 * * *' is every night at two.\n"
     )
 

@@ -27,7 +27,9 @@ stages:
 def served(server, folder, *arguments):
     """Serve the study of a folder; yields the process and the path of what it says."""
     said = folder / "said.txt"
-    environment = server.environment | {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    # With threads that libraries start early, for a signal may reach any of them.
+    own = {"PREFECT_RUNNER_POLL_FREQUENCY": "1", "OMP_NUM_THREADS": "2"}
+    environment = server.environment | own
     with said.open("w") as file:
         process = subprocess.Popen(
             [BIN / "curvflow", "serve", "study.yaml", *arguments],

@@ -38,10 +38,11 @@ def prefect_api() -> Iterator[SyncPrefectClient]:
         )
     with get_client(sync_client=True) as client:
         if (failure := client.api_healthcheck()) is not None:
-            reason = str(failure).strip() or type(failure).__name__
+            reason = " ".join(str(failure).split()) or type(failure).__name__
             raise CurvflowError(
-                f"{url}: expected a Prefect server, got no answer: "
-                f"{' '.join(reason.split())}. {START}, or name another with {POINT}."
+                f"{url}: expected a Prefect server, got no answer of one: "
+                f"{reason.rstrip('.')}. {START}, or name another with {POINT}; "
+                "its address ends in /api."
             )
         try:
             yield client

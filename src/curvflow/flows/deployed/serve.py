@@ -47,8 +47,8 @@ def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.S
     """
     from prefect.runner import Runner
 
-    # Blocked here and so in every run that is started: a terminal's Ctrl-C is for all,
-    # and a run that is then ended by us would take it for the second wish.
+    # Blocked in this thread and so in every run that it starts: a terminal's Ctrl-C is
+    # for all, and a run that is then ended by us would take it for the second wish.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what Prefect leaves open
     began = datetime.now(UTC)
@@ -74,11 +74,8 @@ async def _until_asked(
     await asyncio.sleep(0)  # it begins by taking SIGTERM for itself
     loop.add_signal_handler(signal.SIGTERM, asked.put_nowait, signal.SIGTERM)
 
-    def wait() -> None:
-        number = signal.sigwait({signal.SIGINT})
-        loop.call_soon_threadsafe(asked.put_nowait, signal.Signals(number))
-
-    threading.Thread(target=wait, name="curvflow-ctrl-c", daemon=True).start()
+    loop.add_signal_handler(signal.SIGINT, asked.put_nowait, signal.SIGINT)
+    threading.Thread(target=_hear, name="curvflow-ctrl-c", daemon=True).start()
     await asyncio.to_thread(begins)
     hearing = asyncio.create_task(asked.get())
     losing = asyncio.create_task(_lost(runner, serving))
@@ -88,6 +85,12 @@ async def _until_asked(
         )
         await _stop(runner, serving)
     return hearing.result() if hearing in done else None
+
+
+def _hear() -> None:
+    """Let Ctrl-C reach this process, which it does through any thread that hears it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Event().wait()
 
 
 async def _lost(runner: Runner, serving: asyncio.Task[None]) -> None:

@@ -96,7 +96,7 @@ def _five_fields(cron: str) -> str:
         if len(fields) == 5 and CronSchedule(cron=cron):
             return " ".join(fields)
     raise RequestError(
-        "--cron: expected five fields, minute hour day month weekday, got "
+        "--cron: expected minute hour day month weekday, each in its range, got "
         f"'{' '.join(fields)}'. '0 2 * * *' is every night at two."
     )
 
