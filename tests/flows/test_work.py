@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from curvflow.errors import Stopped
+from curvflow.errors import Stopped, StoreError
 from curvflow.flows import run as run_module
 from curvflow.flows import tiles
 from curvflow.flows.runners.base import Died, Interrupted
@@ -156,6 +156,12 @@ def test_a_tile_whose_worker_took_the_run_for_gone_costs_no_failure(several):
     record = run(MemoryStore()).record
     assert record.failures == []
     assert record.counts["executed"]["fit"] == 6
+
+
+def test_workers_that_never_see_the_run_end_it_on_one_line(several):
+    several.fates = [Interrupted(15)] * 1000
+    with pytest.raises(StoreError, match="expected workers to see this run's signs of"):
+        run(MemoryStore())
 
 
 def test_failed_and_blocked_nodes_are_counted_once(several):

@@ -17,11 +17,13 @@ class Sent:
         nodes: of the tile.
         losses: how often a process died over it, or over the larger one it is part of.
         in_company: it repeats a tile, with all that was once computed beside it.
+        interruptions: how often its worker took the run for gone.
     """
 
     nodes: Sequence[Node]
     losses: int = 0
     in_company: bool = False
+    interruptions: int = 0
 
     def again(self) -> list[Sent]:
         """Return what to try after its process died: all of it, then its halves.

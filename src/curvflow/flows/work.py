@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from curvflow.errors import ClusterError, InputError, RequestError, StoreError
 from curvflow.flows.compute import failure
@@ -40,6 +41,8 @@ from curvflow.stores.base import Store
 
 # Seconds between looks at what is asked of the run while tiles are out.
 LOOK_EVERY = 1.0
+# Times that a tile's worker may take the run for gone: it was asleep, say.
+MOST_INTERRUPTIONS = 20
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
 
 
@@ -232,8 +235,8 @@ class Work:
                 self._died(out, returned, runner)
             case Interrupted():
                 self._say(returned.told)
-                if self._stop.signal is None:  # its worker took this run for gone
-                    self._submit(out, runner)
+                if self._stop.signal is None:
+                    self._taken_for_gone(out, runner)
             case Broken(error, is_request):
                 raise RequestError(error) if is_request else StoreError(error)
 
@@ -286,6 +289,15 @@ class Work:
             self._others.give_up()
             self._schedule.failed(node for key in failed for node in self._twins[key])
         self._tell({stage})
+
+    def _taken_for_gone(self, out: Sent, runner: Runner) -> None:
+        if out.interruptions >= MOST_INTERRUPTIONS:
+            raise StoreError(
+                f"{self._store.location}: expected workers to see this run's signs of "
+                f"life, got {MOST_INTERRUPTIONS} times none. Look at their caches of "
+                "the file system; what is finished is kept."
+            )
+        self._submit(replace(out, interruptions=out.interruptions + 1), runner)
 
     def _died(self, out: Sent, died: Died, runner: Runner) -> None:
         """Try a tile again whose process died; then its halves; then give up a node.
