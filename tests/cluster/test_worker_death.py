@@ -16,7 +16,7 @@ DIED = "died: it was killed, or took more memory than it has; trying again"
 CLUSTER = """
 cluster:
   factory: "distributed:LocalCluster"
-  kwargs: {n_workers: 1, threads_per_worker: 1, dashboard_address: null,
+  kwargs: {n_workers: 1, threads_per_worker: 1, dashboard_address: "127.0.0.1:0",
            memory_limit: 500MB}
 """
 

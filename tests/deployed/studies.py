@@ -105,7 +105,7 @@ class Page:
 
 
 def last_page(server):
-    """Return the page of the flow run that began last."""
-    latest = {"sort": "START_TIME_DESC", "limit": 1}
-    (run,) = server.post("/flow_runs/filter", **latest)
+    """Return the page of the flow run that began last, those of deployments aside."""
+    own = {"flow_runs": {"deployment_id": {"is_null_": True}}}
+    (run,) = server.post("/flow_runs/filter", sort="START_TIME_DESC", limit=1, **own)
     return Page(server, run)

@@ -61,7 +61,10 @@ def test_a_word_that_is_no_address_fails():
 
 def test_a_scheduler_and_its_workers_are_told():
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         found = by_check(scheduler_findings(cluster.scheduler_address))
     assert {check: finding.state for check, finding in found.items()} == {

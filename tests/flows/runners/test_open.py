@@ -156,7 +156,11 @@ def test_a_module_that_changed_after_the_plan_is_refused(opening):
 
 @pytest.mark.cluster
 def test_a_cluster_that_grows_with_the_work_is_started_and_ended(opening):
-    kwargs = {"n_workers": 0, "threads_per_worker": 1, "dashboard_address": None}
+    kwargs = {
+        "n_workers": 0,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+    }
     factory = "distributed:LocalCluster"
     cluster = Cluster(factory=factory, kwargs=kwargs, adapt=Adapt(maximum=1))
     with opening.runner(cluster=cluster) as runner:
@@ -168,7 +172,11 @@ def test_a_cluster_that_grows_with_the_work_is_started_and_ended(opening):
 @pytest.mark.cluster
 def test_a_cluster_that_cannot_be_ended_is_told_on_one_line(opening):
     factory = "tests.flows.runners.clusters:stubborn"
-    kwargs = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    kwargs = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+    }
     with opening.runner(cluster=Cluster(factory=factory, kwargs=kwargs)) as runner:
         assert opening.pid(opening.computed(runner)) != os.getpid()
     (line,) = opening.told
