@@ -33,7 +33,8 @@ from distributed import LocalCluster
 
 def started():
     """Start a cluster of this machine, with workers to come."""
-    return LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+    page = "127.0.0.1:0"
+    return LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=page)
 '''
 
 
