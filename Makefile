@@ -9,7 +9,8 @@ BIN := .venv/bin
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
 
-test test-all: export OMP_NUM_THREADS = 1 # many small programs, one to a core
+# Many small programs, one to a core.
+test test-all: export OMP_NUM_THREADS = 1
 test: .venv/.test # run the tests that need no cluster and no Prefect server
 	$(BIN)/python -m pytest --numprocesses auto -m "not cluster and not prefect"
 

@@ -40,7 +40,7 @@ tiles.MAX_WIDTH = 2
 def attempt(study, seconds=None):
     child = os.fork()
     if child == 0:
-        run(study)
+        run(study, workers=1)
         os._exit(0)
     if seconds is not None:
         time.sleep(seconds)
