@@ -13,7 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from curvflow.errors import Place, RequestError, StudyError, nearest
+from curvflow.errors import Place, StudyError, nearest
+from curvflow.flows.texts import read_text
 from curvflow.schemas.cluster import Cluster
 from curvflow.schemas.configured import configured
 from curvflow.schemas.document import Document
@@ -40,14 +41,8 @@ def read_cluster(path: str | Path) -> Cluster:
             names the place.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise RequestError(
-            f"{file}: expected a file that describes a cluster, got none: {reason}. "
-            "Check --cluster."
-        ) from error
+    what = "a file that describes a cluster"
+    text = read_text(file, what=what, remedy="Check --cluster.")
     document = _document(text, str(path))
     cluster = configured(Cluster, document, PART)
     folder = str(file.resolve().parent)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curvflow.errors import RequestError
 from curvflow.flows.files import SourceFiles
+from curvflow.flows.texts import read_text
 from curvflow.schemas.study import Study, load_study
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
@@ -58,14 +58,8 @@ def open_study(
             be opened.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise RequestError(
-            f"{file}: expected a study file, got none: {reason}. "
-            "`curvflow init` writes one to start from."
-        ) from error
+    remedy = "`curvflow init` writes one to start from."
+    text = read_text(file, what="a study file", remedy=remedy)
     folder = file.resolve().parent
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
