@@ -95,6 +95,7 @@ class Work:
 
         Raises:
             RequestError: the runner cannot do what is asked of it.
+            ClusterError: the runner is lost, or has no worker left.
             StoreError: results cannot be written, or not be read again and again.
             Stopped: the run was asked to end.
         """

@@ -113,7 +113,7 @@ def _client(
     try:
         return stack.enter_context(cluster)
     except ClusterError as error:
-        if (options.workers, options.scheduler, options.cluster) != (None, None, None):
+        if _names_a_place(options):
             raise
         tell(f"all is computed in this process, for others did not start: {error}")
         return None
@@ -124,8 +124,7 @@ def _cluster(
 ) -> AbstractContextManager[Client] | None:
     """Return the cluster that is to be opened, if any."""
     alone = why_alone(plan, store)
-    given = (options.workers, options.scheduler, options.cluster)
-    if given == (None, None, None) and is_analysis(plan):
+    if is_analysis(plan) and not _names_a_place(options):
         return None
     if options.scheduler is None and options.cluster is None:
         processes, masks = _processes(options, tiles)
@@ -146,6 +145,11 @@ def _cluster(
     return local_client(
         processes.cpu, masks[: processes.gpu], dashboard=options.dashboard
     )
+
+
+def _names_a_place(options: RunOptions) -> bool:
+    places = (options.workers, options.scheduler, options.cluster)
+    return any(place is not None for place in places)
 
 
 def why_alone(plan: Plan, store: Store) -> str | None:

@@ -19,8 +19,7 @@ from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.quiet import quiet
 from curvflow.schemas.cluster import Cluster
 
-# Seconds that a queue has to start the first worker, and between looks.
-FIRST_WITHIN, LOOK_EVERY = 1800.0, 0.2
+LOOK_EVERY = 0.2  # seconds between looks for the first worker
 
 
 @contextmanager
