@@ -97,7 +97,8 @@ def test_a_probe_goes_before_the_next_training():
     stages = [stage for stage, _ in Bench().all()]
     assert stages[:2] == ["data", "fit"]
     assert stages[2] in ("last", "path")
-    assert stages[-1] in ("mean", "last", "path")
+    last_fit = max(i for i, stage in enumerate(stages) if stage == "fit")
+    assert {"last", "path"} <= set(stages[:last_fit])
 
 
 def test_every_node_is_computed_once_and_after_what_it_takes():
@@ -163,7 +164,7 @@ def test_what_takes_a_failed_node_is_not_waited_for():
     failed = bench.take()
     bench.schedule.failed(failed)
     done = [stage for stage, _ in bench.all()]
-    assert Counter(done)["mean"] == 0 or "mean" not in done
+    assert "mean" not in done  # each takes one of the failed
     assert done.count("fit") == 2
     points = [n.point for n in bench.graph if n.state == "cached" and n.stage == "last"]
     assert points

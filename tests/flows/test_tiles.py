@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curvflow.flows import tiles
 from curvflow.flows.plan import make_plan
-from curvflow.flows.tiles import MAX_WIDTH, bisect, groups, padded, width_for
+from curvflow.flows.tiles import (
+    MAX_WIDTH,
+    bisect,
+    count_tiles,
+    groups,
+    padded,
+    width_for,
+)
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import STUDY, opened
 
@@ -34,6 +42,16 @@ def test_width_is_a_power_of_two_that_fits_or_two(node_bytes, budget):
     assert 2 <= width <= MAX_WIDTH
     assert width & (width - 1) == 0
     assert width == 2 or width * node_bytes <= budget
+
+
+def test_the_least_number_of_tiles_counts_open_nodes_alone(monkeypatch):
+    nodes = fits("axes.seed=4")
+    assert count_tiles(nodes) == 1
+    monkeypatch.setattr(tiles, "MAX_WIDTH", 2)
+    assert count_tiles(nodes) == 4
+    for node in nodes[:5]:
+        node.state = "cached"
+    assert count_tiles(nodes) == 2
 
 
 def test_one_member_is_padded_to_two():
