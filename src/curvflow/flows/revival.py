@@ -7,10 +7,12 @@ differs is tried once more in its old company.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.jobs import Computed, Failed
+from curvflow.flows.observer import Observer
+from curvflow.stores.base import Store
 
 Report = Computed | Failed
 
@@ -40,15 +42,29 @@ def old_company(
     return list(together.values()) if len(together) > len(tile) else []
 
 
-def changed(
-    tile: Sequence[Node], reports: Sequence[Report]
-) -> Mapping[str | None, list[str]]:
-    """Return the keys of results that are not what they were, by their old payload."""
+def retire_changed(
+    store: Store, observer: Observer, tile: Sequence[Node], reports: Sequence[Report]
+) -> bool:
+    """Strike off what results were that did not come out the same again.
+
+    Args:
+        store: whose log says what they were.
+        observer: told of them.
+        tile: what was computed.
+        reports: what became of it.
+
+    Returns:
+        Whether there are any.
+    """
     found = defaultdict(list)
     for node, report in zip(tile, reports, strict=True):
         if node.receipt is not None and node.key and _differs(node, report):
             found[node.receipt.payload].append(node.key)
-    return found
+    reason = "computed again after collection, it came out different"
+    for payload, keys in found.items():
+        store.retire(keys, reason, payload=payload)
+        observer.warn(f"{reason}: {len(keys)} results of {tile[0].stage}")
+    return bool(found)
 
 
 def _differs(node: Node, report: Report) -> bool:

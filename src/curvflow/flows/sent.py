@@ -1,7 +1,8 @@
-"""A tile that was sent to a runner, and what its fate says of it."""
+"""Tiles that were sent to a runner, and what their fate says of them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -51,3 +52,30 @@ class Sent:
         if len(widths) < len(reports) or not self.nodes[0].kind.vectorised:
             return None
         return max(widths) if self.losses or max(widths) < len(widths) else None
+
+
+class Outgoing:
+    """The tiles that are out, by the runner's numbers."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[int, Sent] = {}
+        self._keys: Counter[str | None] = Counter()
+
+    def __bool__(self) -> bool:
+        """Return whether any is out."""
+        return bool(self._tiles)
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether a tile with the node of an action key is out."""
+        return self._keys[key] > 0
+
+    def add(self, number: int, tile: Sent) -> None:
+        """Take note that a tile is out."""
+        self._tiles[number] = tile
+        self._keys.update(node.key for node in tile.nodes)
+
+    def back(self, number: int) -> Sent:
+        """Take note that a tile is out no more; return it."""
+        tile = self._tiles.pop(number)
+        self._keys.subtract(node.key for node in tile.nodes)
+        return tile

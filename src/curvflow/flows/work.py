@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from curvflow.flows.orders import Orders
 from curvflow.flows.others import Others
 from curvflow.flows.plan import Plan
 from curvflow.flows.publish import Publisher
-from curvflow.flows.revival import changed, old_company
+from curvflow.flows.revival import old_company, retire_changed
 from curvflow.flows.runners.base import (
     Broken,
     Died,
@@ -31,7 +31,7 @@ from curvflow.flows.runners.base import (
     Runner,
 )
 from curvflow.flows.schedule import Schedule, needs_of
-from curvflow.flows.sent import Sent
+from curvflow.flows.sent import Outgoing, Sent
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.why.cost import Costs
@@ -79,8 +79,7 @@ class Work:
         self._others = Others(store, run, options.silence, observer.tell)
         self._publisher = Publisher(store, run, tally=tally, codes=plan.codes)
         self._costs = Costs(plan.graph, plan.index)
-        self._out: dict[int, Sent] = {}
-        self._keys_out: Counter[str | None] = Counter()
+        self._out = Outgoing()
         self._twins: dict[str, list[Node]] = defaultdict(list)
         self._lost: dict[str, LostInput] = {}  # by payload
         self._repeated: set[str | None] = set()  # payloads computed in old company
@@ -106,10 +105,10 @@ class Work:
             self._send(runner)
             if self._out and self._stop.signal is not None:
                 for number in runner.withdraw():
-                    self._taken_back(number)
+                    self._out.back(number)
             if self._out:
                 for number, returned in self._came_back(runner):
-                    self._back(self._taken_back(number), returned, runner)
+                    self._back(self._out.back(number), returned, runner)
             elif not self._goes_on(check):
                 break
         done = all(node.state == "cached" for node in self._plan.graph)
@@ -122,11 +121,6 @@ class Work:
         except ClusterError:
             self._stop.check()  # a run that is to end is told of nothing else
             raise
-
-    def _taken_back(self, number: int) -> Sent:
-        out = self._out.pop(number)
-        self._keys_out.subtract(node.key for node in out.nodes)
-        return out
 
     def _begin(self) -> None:
         index, codes = self._store.index(), self._plan.codes
@@ -201,7 +195,7 @@ class Work:
 
     def _claimed(self, tile: Sequence[Node]) -> list[Node]:
         """Return those nodes that no other run is at work on, nor has done by now."""
-        asked = {n.key: n for n in tile if n.key and not self._keys_out[n.key]}
+        asked = {n.key: n for n in tile if n.key and n.key not in self._out}
         ours = self._others.claim(list(asked.values()))
         done = self._store.live(asked)
         self._others.finished(done)
@@ -220,8 +214,7 @@ class Work:
             return self._finished(out, Finished(reports), runner)
         priority = self._schedule.priority(first)
         number = runner.submit(job, needs=needs_of(first), priority=priority)
-        self._out[number] = out
-        self._keys_out.update(keys)
+        self._out.add(number, out)
         return None
 
     def _back(self, out: Sent, returned: Returned, runner: Runner) -> None:
@@ -247,7 +240,8 @@ class Work:
         company = old_company(graph, out.nodes, reports)
         if company and not out.in_company:
             return self._repeat(company, runner)
-        self._retire_changed(out.nodes, reports)
+        changed = retire_changed(self._store, self._observer, out.nodes, reports)
+        self._moved = self._moved or changed
         self._publish(out.nodes, reports)
         if (fits := out.fits(reports)) is not None:
             self._schedule.narrow(out.nodes[0], fits)
@@ -261,15 +255,6 @@ class Work:
         if not payloads <= self._repeated:
             self._repeated |= payloads
             self._submit(Sent(company, in_company=True), runner)
-
-    def _retire_changed(
-        self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
-    ) -> None:
-        reason = "computed again after collection, it came out different"
-        for payload, keys in changed(tile, reports).items():
-            self._store.retire(keys, reason, payload=payload)
-            self._observer.warn(f"{reason}: {len(keys)} results of {tile[0].stage}")
-            self._moved = True
 
     def _publish(
         self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
@@ -325,5 +310,5 @@ class Work:
 
     def _tell(self, stages: Iterable[str]) -> None:
         for stage in stages:
-            failed = self._tally.failed(stage) if self._tally.failures else 0
-            self._observer.stage_at(stage, done=self._tally.done[stage], failed=failed)
+            done, failed = self._tally.done[stage], self._tally.failed(stage)
+            self._observer.stage_at(stage, done=done, failed=failed)
