@@ -21,6 +21,10 @@ axes:
 stages:
   digits: {use: data.digits, num_train: 40, seed: "${seed}"}
   xor: {use: data.xor}
+  xord: {use: data.xord, seed: "${seed}"}
+  sinusoid: {use: data.sinusoid, num_samples: 60, dim: 5, seed: "${seed}"}
+  taught: {use: data.teacher, dim: 4, hidden: [3], num_train: 20, num_test: 5,
+           seed: "${seed}"}
   array: {use: data.array, path: mine.npz}
   made: {use: data.factory, factory: "makers:points", kwargs: {count: 12}}
   on_digits: {use: train, data: digits, model: {kind: linear}, rule: "${rule}",
@@ -175,7 +179,10 @@ GOLDEN = {
     "data.array": "6da47f44283f48049671939808f31a88873b7116",
     "data.digits": "177834b9ca0137ffc714d21fe6ee2c8f758672e3",
     "data.factory": "1da5a642b8a24a29d5feb0f350a6ff6eac88917b",
+    "data.sinusoid": "cbe21a9bb9e98a5877d544b49f2065601630b3fd",
+    "data.teacher": "a28f8111e3d413c7d8330136ea48e8cdd7df7439",
     "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
+    "data.xord": "ec9c545a9712199b9184d37c6d36d0cb9833ae14",
     "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",

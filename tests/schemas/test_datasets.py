@@ -24,6 +24,11 @@ def test_signs_are_two_classes_as_values():
     assert found["targets"].shape == (6, 1)
 
 
+def test_values_of_no_test_samples_are_a_column_of_none():
+    made = dataset(X, X[:, 0], X[:0], X[:0, 0])
+    assert made["test_targets"].shape == (0, 1)
+
+
 def test_every_array_is_float64_whatever_was_given():
     found = dataset(X.astype("uint8"), LABELS.astype("int8"))
     assert {a.dtype for n, a in found.items() if n != "num_classes"} == {X.dtype}

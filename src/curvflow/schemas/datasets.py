@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,8 @@ def dataset(
     targets: Array,
     test_inputs: Array | None = None,
     test_targets: Array | None = None,
+    *,
+    dtype: type[np.floating[Any]] = np.float64,
 ) -> dict[str, Array]:
     """Check a data set and bring it into the form that every consumer takes.
 
@@ -48,6 +51,7 @@ def dataset(
         targets: integer labels (N,), or floats (N,) or (N, C).
         test_inputs: like the inputs, or None.
         test_targets: like the targets, or None.
+        dtype: of the inputs; images take float32, half the room.
 
     Returns:
         The variables of `OUTPUTS`: inputs, and labels (N,) or values (N, C), float64;
@@ -56,11 +60,11 @@ def dataset(
     Raises:
         InputError: shapes, types, NaN or labels do not fit.
     """
-    x, y = _inputs("inputs", inputs), _targets("targets", targets)
+    x, y = _inputs("inputs", inputs, dtype), _targets("targets", targets)
     _check_lengths("targets", x, y, least=2)
     x_test, y_test = x[:0], y[:0]
     if test_inputs is not None and test_targets is not None:
-        x_test = _inputs("test_inputs", test_inputs)
+        x_test = _inputs("test_inputs", test_inputs, dtype)
         y_test = _targets("test_targets", test_targets)
         _check_lengths("test_targets", x_test, y_test, least=0)
         _check_alike("test_inputs", x_test, x)
@@ -74,19 +78,21 @@ def dataset(
     }
 
 
-def _inputs(name: str, array: Array) -> Array:
+def _inputs(name: str, array: Array, dtype: type[np.floating[Any]]) -> Array:
     if array.ndim < 2:
         raise InputError(
             f"{name}: expected shape (samples, ...), got {array.shape}. "
             "Reshape a single feature to (samples, 1)."
         )
-    return _finite(name, array)
+    return _finite(name, array, dtype)
 
 
-def _finite(name: str, array: Array) -> Array:
+def _finite(
+    name: str, array: Array, dtype: type[np.floating[Any]] = np.float64
+) -> Array:
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: expected real numbers, got dtype {array.dtype}")
-    plain = np.ascontiguousarray(array, dtype=np.float64)
+    plain = np.ascontiguousarray(array, dtype=dtype)
     if bad := int(plain.size - np.isfinite(plain).sum()):
         raise InputError(
             f"{name}: expected finite numbers, got {bad} NaN or infinite of "
@@ -109,7 +115,7 @@ def _targets(name: str, array: Array) -> Array:
             f"{name}: expected shape (samples,) or (samples, outputs), "
             f"got {plain.shape}"
         )
-    return plain.reshape(len(plain), -1) if plain.ndim == 1 else plain
+    return plain[:, np.newaxis] if plain.ndim == 1 else plain
 
 
 def _check_lengths(name: str, x: Array, y: Array, *, least: int) -> None:

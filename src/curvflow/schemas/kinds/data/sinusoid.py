@@ -1,0 +1,57 @@
+"""Declaration of `data.sinusoid`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Data
+from curvflow.schemas.params import Params
+
+Centre = Literal["none", "targets", "both"]
+
+
+class SinusoidParams(Params):
+    """The constants of y = a sin(X W) + a X B + eps, and how samples are split."""
+
+    a: float = Field(1.0, description="factor of the sine and of the linear term")
+    b: float = Field(2.0, gt=0, description="entries of X are uniform on (0, b)")
+    c: float = Field(1.0, gt=0, description="entries of W and B are uniform on (0, c)")
+    noise: float = Field(1.0, ge=0, description="standard deviation of eps, Gaussian")
+    num_samples: int = Field(2000, ge=2, description="rows of X, N")
+    dim: int = Field(256, ge=1, description="columns of X, inputs of a sample")
+    test_fraction: float = Field(0.2, ge=0, lt=1, description="share held out")
+    centre: Centre = Field(
+        "targets",
+        description="what has its mean over all samples taken away: none, the targets, "
+        "or both targets and each input",
+    )
+    seed: int = Field(0, ge=0, description="seed of X, W, B and eps")
+
+    @model_validator(mode="after")
+    def _enough_left(self) -> SinusoidParams:
+        if (left := self.num_samples - self.num_test) < 2:
+            raise ValueError(
+                f"expected at least 2 samples that are not held out, got {left} of "
+                f"{self.num_samples}. Raise num_samples or lower test_fraction."
+            )
+        return self
+
+    @property
+    def num_test(self) -> int:
+        """Number of samples held out."""
+        return round(self.test_fraction * self.num_samples)
+
+
+KIND = Kind(
+    name="data.sinusoid",
+    version=1,
+    summary="Regression on the sum of a linear function and the sine of another.",
+    params=SinusoidParams,
+    returns=Data,
+    outputs=OUTPUTS,
+    varying=("seed",),
+)

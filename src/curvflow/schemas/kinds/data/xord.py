@@ -1,0 +1,66 @@
+"""Declaration of `data.xord`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Data
+from curvflow.schemas.params import Params
+
+Positives = Literal["one", "any"]
+
+
+class XordParams(Params):
+    """How long the strings are, how many are drawn, and what makes one positive."""
+
+    pairs: int = Field(
+        5, ge=1, le=10, description="pairs of signs in a string, which has 4^pairs"
+    )
+    num_train: int = Field(
+        12, ge=2, description="training samples, half of them positive"
+    )
+    num_test: int = Field(10, ge=0, description="test samples, half of them positive")
+    positives: Positives = Field(
+        "one",
+        description="one: a positive string has exactly one pair whose signs differ; "
+        "any: one or more",
+    )
+    labels: Literal["sign", "index"] = Field(
+        "sign", description="targets -1 and 1 as values, or class labels 0 and 1"
+    )
+    seed: int = Field(0, ge=0, description="seed of the draw")
+
+    @model_validator(mode="after")
+    def _strings_enough(self) -> XordParams:
+        for name, count in (("num_train", self.num_train), ("num_test", self.num_test)):
+            if count % 2:
+                raise ValueError(
+                    f"expected an even {name}, half of it positive, got {count}. "
+                    f"Take {count - 1} or {count + 1}."
+                )
+        # Positive strings are never fewer than negative ones.
+        wanted, most = self.num_train + self.num_test, 2 * 2**self.pairs
+        if wanted > most:
+            enough = next((p for p in range(1, 11) if 2 * 2**p >= wanted), None)
+            hint = "" if enough is None else f", or take pairs of {enough}"
+            raise ValueError(
+                f"expected num_train + num_test of at most {most}, for only "
+                f"2^pairs = {most // 2} strings are negative, got {self.num_train} + "
+                f"{self.num_test}. Lower them{hint}."
+            )
+        return self
+
+
+KIND = Kind(
+    name="data.xord",
+    version=1,
+    summary="Strings of pairs of signs; 1 where a pair differs, -1 where none does.",
+    params=XordParams,
+    returns=Data,
+    outputs=OUTPUTS,
+    varying=("seed",),
+)
