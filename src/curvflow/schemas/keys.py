@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from curvflow.errors import NotEncodableError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.params import Neutral, SourceFile
+from curvflow.schemas.params import Neutral, SourceFile, Whereabouts
 
 SCHEME = "curvflow/1"
 
@@ -119,11 +119,14 @@ def form(
 
     Returns:
         Field name to plain value; fields equal to their declared neutral value are left
-        out, and a source file is represented by its content.
+        out, and so is what only says where to look; a source file is represented by
+        its content.
     """
     plain: dict[str, object] = {}
     for name, info in type(params).model_fields.items():
         value = getattr(params, name)
+        if any(isinstance(mark, Whereabouts) for mark in info.metadata):
+            continue
         neutral = [m for m in info.metadata if isinstance(m, Neutral)]
         if neutral and canonical(_plain(neutral[0].value)) == canonical(_plain(value)):
             continue

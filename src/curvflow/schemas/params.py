@@ -25,6 +25,14 @@ class SourceFile:
     """Mark of a path field whose file's content, not its name, enters the key."""
 
 
+@dataclass(frozen=True)
+class Whereabouts:
+    """Mark of a field that says where to look for what is known by its checksum.
+
+    It enters no key: whatever is found there is the same.
+    """
+
+
 class Params(BaseModel):
     """Base of every parameter model; its fields are the identity of a node.
 
