@@ -69,7 +69,8 @@ def test_dependencies_are_what_the_package_imports():
             elif isinstance(node, ast.ImportFrom):
                 imported.add(str(node.module).partition(".")[0])
     own = {"curvflow", *sys.stdlib_module_names}
-    optional = {"h5netcdf", "h5py", "pyarrow", "obstore"}  # `export` and `s3`
+    # `datasets`, `export` and `s3`
+    optional = {"PIL", "pooch", "h5netcdf", "h5py", "pyarrow", "obstore"}
     needed = {MODULES.get(name, name) for name in listed} - BOUNDED
     assert imported - own - optional == needed
 

@@ -1,4 +1,4 @@
-"""Files of the user's own that parameters name: found, hashed, read."""
+"""Files that parameters name: found, hashed, read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError
+from curvflow.flows.originals.originals import Originals
+from curvflow.schemas.images import ImageParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
 from curvflow.schemas.study import Stage
@@ -21,7 +23,8 @@ from curvflow.schemas.study import Stage
 class SourceFiles:
     """The files that a study names, relative to the study's folder.
 
-    A file counts by its content: moving or renaming it changes no key.
+    A file counts by its content: moving or renaming it changes no key. Published files
+    enter no key: their checksums are known.
 
     Attributes:
         folder: the study's, where relative paths start.
@@ -34,6 +37,20 @@ class SourceFiles:
             folder: the study's folder.
         """
         self.folder = folder
+        self._originals = Originals(folder)
+
+    def seek(self, stage: Stage, params: Params) -> None:
+        """Make sure that published files are there; they are not read.
+
+        Args:
+            stage: for messages.
+            params: its validated parameters.
+
+        Raises:
+            StudyError: they are nowhere.
+        """
+        if isinstance(params, ImageParams):
+            self._originals.seek(stage, params)
 
     def digests(self, stage: Stage, params: Params) -> dict[str, str]:
         """Hash the files that a stage's parameters name.
@@ -63,12 +80,16 @@ class SourceFiles:
             form: their plain form, which holds the digests planned with.
 
         Returns:
-            Field name to the arrays of its .npz by name, or `array` for an .npy.
+            Field name to the arrays of its .npz by name, or `array` for an .npy; those
+            of published files under `originals`.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
-                neither .npy nor .npz, or holds Python objects.
+                neither .npy nor .npz, or holds Python objects; or a published file
+                has another checksum.
         """
+        if isinstance(params, ImageParams):
+            return {"originals": self._originals.read(params)}
         return {
             name: _arrays(name, path, form[name]["sha256"])
             for name, path in self._paths(params).items()

@@ -199,17 +199,20 @@ def demand(graph: Graph, removed: Collection[str]) -> bool:
 
 
 def check_files(graph: Graph, files: SourceFiles) -> None:
-    """Let kinds look at the files of nodes that must run.
+    """Look for the files of nodes that must run, and let kinds look at them.
 
     Raises:
-        StudyError: a file holds what the kind cannot use.
+        StudyError: a file is nowhere, or holds what the kind cannot use.
     """
     seen: set[int] = set()
     for node in graph:
-        check = node.kind.check
-        if check is None or node.state == "cached" or id(node.form) in seen:
+        if node.state == "cached" or id(node.form) in seen:
             continue
         seen.add(id(node.form))
+        files.seek(graph.study.stages[node.stage], node.params)
+        check = node.kind.check
+        if check is None:
+            continue
         try:
             check(node.params, files.read(node.params, node.form))
         except InputError as error:

@@ -1,0 +1,1 @@
+"""Published data sets: their files found, fetched if asked, verified and decoded."""

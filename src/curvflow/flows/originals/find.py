@@ -1,0 +1,131 @@
+"""Where the files of a published data set lie; nothing is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from curvflow.flows.originals.layouts import Catalogued, Layout
+
+VARIABLE = "CURVFLOW_DATA"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder in which files may lie.
+
+    Attributes:
+        label: how messages name it, with the reason if it is not there.
+        path: the folder, or None if it is not there.
+    """
+
+    label: str
+    path: Path | None
+
+
+@dataclass(frozen=True)
+class Located:
+    """Files that are there, their contents unknown.
+
+    Attributes:
+        layout: the form that they have.
+        paths: per part of the layout.
+    """
+
+    layout: Layout
+    paths: Mapping[str, Path]
+
+
+def places(
+    name: str, catalogued: Catalogued, folder: str | None, study: Path
+) -> list[Place]:
+    """List where files may lie, in the order in which it is looked.
+
+    Args:
+        name: of the data set.
+        catalogued: its entry.
+        folder: the user's, relative to the study's; None if none is named.
+        study: the study's folder.
+
+    Returns:
+        The places.
+    """
+    found = []
+    if folder is not None:
+        found.append(Place(folder, study / Path(folder).expanduser()))
+    if asked := os.environ.get(VARIABLE):
+        found.append(Place(f"{VARIABLE} ({asked})", Path(asked).expanduser()))
+    else:
+        found.append(Place(f"{VARIABLE} (not set)", None))
+    found += [_package(*entry) for entry in catalogued.packages.items()]
+    found += [Place(one, Path(one)) for one in catalogued.folders]
+    found.append(Place("node_modules", study / "node_modules"))
+    cache = _cache(name)
+    found.append(Place(str(cache), cache))
+    return found
+
+
+def downloads(name: str, folder: str | None, study: Path) -> Path:
+    """Return where a download goes; `places` holds it.
+
+    Args:
+        name: of the data set.
+        folder: the user's, relative to the study's; None if none is named.
+        study: the study's folder.
+
+    Returns:
+        The folder, which need not exist.
+    """
+    if folder is not None:
+        return study / Path(folder).expanduser()
+    if asked := os.environ.get(VARIABLE):
+        return Path(asked).expanduser() / name
+    return _cache(name)
+
+
+def _package(name: str, inner: str) -> Place:
+    spec = find_spec(name)  # of a package at the top nothing is imported
+    if spec is None or not spec.submodule_search_locations:
+        return Place(f"package {name} (not installed)", None)
+    return Place(f"package {name}", Path(spec.submodule_search_locations[0]) / inner)
+
+
+def _cache(name: str) -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(base) / "curvflow" / name
+
+
+def locate(catalogued: Catalogued, place: Path) -> Located | None:
+    """Find the files of any one layout within a place.
+
+    Args:
+        catalogued: the data set's entry.
+        place: a folder, which need not exist.
+
+    Returns:
+        The files, or None if no layout is whole.
+    """
+    if not place.is_dir():
+        return None
+    folders = [place / inner for inner in catalogued.subfolders]
+    folders = [folder for folder in folders if folder.is_dir()]
+    for layout in catalogued.layouts:
+        paths = {part: _first(folders, layout.names(part)) for part in layout.files}
+        whole = {part: path for part, path in paths.items() if path is not None}
+        if len(whole) == len(paths):
+            return Located(layout, whole)
+    return None
+
+
+def _first(folders: list[Path], names: tuple[str, ...]) -> Path | None:
+    return next(_files(folders, names), None)
+
+
+def _files(folders: list[Path], names: tuple[str, ...]) -> Iterator[Path]:
+    for folder in folders:
+        for name in names:
+            if (folder / name).is_file():
+                yield folder / name
