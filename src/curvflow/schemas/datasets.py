@@ -11,6 +11,8 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.variables import Variable
 
+Floats = type[np.floating[Any]]
+
 OUTPUTS = (
     Variable(
         "inputs", "training inputs, one row per sample", ("sample", "..."), bulk=True
@@ -41,8 +43,6 @@ def dataset(
     targets: Array,
     test_inputs: Array | None = None,
     test_targets: Array | None = None,
-    *,
-    dtype: type[np.floating[Any]] = np.float64,
 ) -> dict[str, Array]:
     """Check a data set and bring it into the form that every consumer takes.
 
@@ -51,11 +51,36 @@ def dataset(
         targets: integer labels (N,), or floats (N,) or (N, C).
         test_inputs: like the inputs, or None.
         test_targets: like the targets, or None.
-        dtype: of the inputs; images take float32, half the room.
 
     Returns:
         The variables of `OUTPUTS`: inputs, and labels (N,) or values (N, C), float64;
         the test arrays have no rows if there are none.
+
+    Raises:
+        InputError: shapes, types, NaN or labels do not fit.
+    """
+    return dataset_of(np.float64, inputs, targets, test_inputs, test_targets)
+
+
+def dataset_of(
+    dtype: Floats,
+    /,
+    inputs: Array,
+    targets: Array,
+    test_inputs: Array | None = None,
+    test_targets: Array | None = None,
+) -> dict[str, Array]:
+    """Do as `dataset`, with inputs of a precision of their own.
+
+    Args:
+        dtype: of the inputs; images take float32, half the room.
+        inputs: shape (N, ...), numbers.
+        targets: integer labels (N,), or floats (N,) or (N, C).
+        test_inputs: like the inputs, or None.
+        test_targets: like the targets, or None.
+
+    Returns:
+        The variables of `OUTPUTS`.
 
     Raises:
         InputError: shapes, types, NaN or labels do not fit.
@@ -78,7 +103,7 @@ def dataset(
     }
 
 
-def _inputs(name: str, array: Array, dtype: type[np.floating[Any]]) -> Array:
+def _inputs(name: str, array: Array, dtype: Floats) -> Array:
     if array.ndim < 2:
         raise InputError(
             f"{name}: expected shape (samples, ...), got {array.shape}. "
@@ -87,9 +112,7 @@ def _inputs(name: str, array: Array, dtype: type[np.floating[Any]]) -> Array:
     return _finite(name, array, dtype)
 
 
-def _finite(
-    name: str, array: Array, dtype: type[np.floating[Any]] = np.float64
-) -> Array:
+def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: expected real numbers, got dtype {array.dtype}")
     plain = np.ascontiguousarray(array, dtype=dtype)

@@ -1,0 +1,50 @@
+"""Another data set, modified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from curvflow.schemas.kinds.data.modify import ModifyParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.modifications import each_once, modified
+from curvflow.tasks.registry import Machine, computes
+
+NAMES = ("inputs", "targets", "test_inputs", "test_targets")
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory.
+
+    The inputs as taken, and three times in double precision: as computed, as permuted,
+    and as written.
+    """
+    data = member.one("data")
+    return sum(data[name].nbytes + 3 * 8 * data[name].size for name in NAMES)
+
+
+@computes("data.modify", member_bytes=member_bytes)
+def modify(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Modify data sets.
+
+    Args:
+        members: `data`, and what is done to them.
+        machine: not used.
+
+    Returns:
+        The data sets.
+
+    Raises:
+        InputError: one has no such class, samples, pixels or labels.
+    """
+    return each_once(members, _modify)
+
+
+def _modify(member: Member) -> Outcome:
+    params = cast("ModifyParams", member.params)
+    data = member.one("data")
+    classes = int(data["num_classes"])
+    arrays = {name: data[name] for name in NAMES}
+    return Outcome(modified(arrays, params, num_classes=classes, dtype=np.float64))
