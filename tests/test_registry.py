@@ -1,14 +1,18 @@
 """What holds for every built-in kind, whoever adds one."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import curvflow.flows.tiles as tiles
 from curvflow.flows.door import open_study
+from curvflow.flows.originals.catalogue import CATALOGUE
 from curvflow.flows.run import run_study
 from curvflow.schemas.keys import action_key, form
 from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.variables import Variable
+from tests.flows.originals import fakes
 
 KINDS = sorted(all_kinds())
 
@@ -26,6 +30,13 @@ stages:
   taught: {use: data.teacher, dim: 4, hidden: [3], num_train: 20, num_test: 5,
            seed: "${seed}"}
   array: {use: data.array, path: mine.npz}
+  mnist: {use: data.mnist, folder: images, crop: 10, num_train: 30, seed: "${seed}"}
+  fashion: {use: data.fashion_mnist, folder: images, classes: [3, 1, 4],
+            label_noise: 0.2, seed: "${seed}"}
+  cifar10: {use: data.cifar10, folder: images, num_train: 20, flatten: true}
+  cifar100: {use: data.cifar100, folder: images, labels: one_hot}
+  modified: {use: data.modify, data: digits, num_train: 30, normalise: standard,
+             permute_pixels: true, seed: "${seed}"}
   made: {use: data.factory, factory: "makers:points", kwargs: {count: 12}}
   on_digits: {use: train, data: digits, model: {kind: linear}, rule: "${rule}",
               seed: "${seed}", epochs: 2, batch_size: 16, dtype: float64}
@@ -67,7 +78,8 @@ def folder(tmp_path_factory):
     (folder / "makers.py").write_text(MAKERS)
     inputs = np.random.default_rng(0).normal(size=(10, 3))
     np.savez(folder / "mine.npz", inputs=inputs, targets=np.arange(10) % 2)
-    return folder
+    with mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")):
+        yield folder
 
 
 def run(folder, *overrides, width=8):
@@ -177,8 +189,13 @@ def test_declared_fields_exist(name):
 GOLDEN = {
     "aggregate.summary": "209c50981edb993690499a889eac0c89d1ee3292",
     "data.array": "6da47f44283f48049671939808f31a88873b7116",
+    "data.cifar10": "46e56bcdae3d742935d22a63b5e4fefce7b78e57",
+    "data.cifar100": "99648ab41941843f5c96bdf01b23c6173953d558",
     "data.digits": "177834b9ca0137ffc714d21fe6ee2c8f758672e3",
     "data.factory": "1da5a642b8a24a29d5feb0f350a6ff6eac88917b",
+    "data.fashion_mnist": "7572fb0600ef6c171dcfba49a044eb6bac97ce08",
+    "data.mnist": "ea88890ba94663afe0f2cef1478b0f8c1db59614",
+    "data.modify": "c9ff851a78194ec6583d7d97993b4676a1f1e765",
     "data.sinusoid": "cbe21a9bb9e98a5877d544b49f2065601630b3fd",
     "data.teacher": "a28f8111e3d413c7d8330136ea48e8cdd7df7439",
     "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
