@@ -53,6 +53,8 @@ stages:
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
   lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
+  scatter: {use: figure.scatter, of: norms, x: norm_l2, y: max_abs, label: rule,
+            over: seed}
 """
 MAKERS = """
 import numpy as np
@@ -202,6 +204,7 @@ GOLDEN = {
     "data.xord": "ec9c545a9712199b9184d37c6d36d0cb9833ae14",
     "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
+    "figure.scatter": "83f192c9ac1195d0054621038636c185b49fadc3",
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",

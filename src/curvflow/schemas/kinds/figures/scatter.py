@@ -1,0 +1,125 @@
+"""Declaration of `figure.scatter`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.variables import Variable
+
+ErrorBar = Literal["ci95", "sem", "sd", "none"]
+
+
+class ScatterParams(FigureParams):
+    """What is drawn against what, and what has a point of its own."""
+
+    x: str = Field(description="variable drawn to the right, a number per node")
+    y: str = Field(description="variable drawn upwards, a number per node")
+    marker: str | None = Field(
+        None, description="axis whose labels are told apart by the shape of points"
+    )
+    each: OneOrMoreNames | None = Field(
+        None,
+        description="further axes each of whose labels has a point, such as a seed "
+        "that is not averaged over",
+    )
+    error: ErrorBar = Field(
+        "ci95",
+        description="of means over `over`. ci95: Student's 95 % interval of the mean; "
+        "sem, sd: the mean -+ one; none",
+    )
+    normalise: Literal["none", "max"] = Field(
+        "none", description="max: both axes are divided by their largest magnitude"
+    )
+    within: OneOrMoreNames | None = Field(
+        None,
+        description="axes within each of whose labels the largest is taken; null takes "
+        "it over the figure",
+    )
+    lower_is_better: bool = Field(
+        False, description="y is normalised as 1 - y / max|y|, so that 1 is best"
+    )
+    line: bool = Field(
+        False, description="draw the least-squares line, on the scales of the axes"
+    )
+    correlation: bool = Field(
+        False, description="state Spearman's rank correlation with its 95 % interval"
+    )
+    log_x: bool = Field(False, description="logarithmic x axis")
+    log_y: bool = Field(False, description="logarithmic y axis")
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> ScatterParams:
+        self.refuse_one_name_twice(label=self.label, marker=self.marker)
+        for name in self.each or ():
+            self.refuse_one_name_twice(label=self.label, marker=self.marker, each=name)
+        return self
+
+    @model_validator(mode="after")
+    def _normalised_as_asked(self) -> ScatterParams:
+        if self.normalise == "none":
+            for name in ("within", "lower_is_better"):
+                if value := getattr(self, name):
+                    raise ValueError(
+                        f"expected normalise of max with {name}, got none and "
+                        f"{value}. Set normalise: max, or remove {name}."
+                    )
+        known = [name for name in (self.label, self.marker, *(self.each or ())) if name]
+        for name in self.within or ():
+            if name not in known:
+                raise ValueError(
+                    f"expected within to name axes of label, marker or each, got "
+                    f"'{name}'. Points of one label can be divided by their largest."
+                )
+        return self
+
+
+def _number(name: str, description: str) -> Variable:
+    return Variable(name, description, ("point",), units="as drawn")
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, ("point",), dtype="int64")
+
+
+def _end(axis: str, side: str) -> Variable:
+    return _number(f"{axis}_{side}", f"{side} end of the error bar; NaN without one")
+
+
+KIND = Kind(
+    name="figure.scatter",
+    version=1,
+    summary="One measured number against another, a point for each node or mean.",
+    params=ScatterParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("point", "labels of each point", ("point",), dtype="str"),
+        Variable("label", "label told by colour", ("point",), dtype="str"),
+        Variable("shape", "label told by shape", ("point",), dtype="str"),
+        _number("x", "x, or its mean; NaN without values"),
+        _end("x", "low"),
+        _end("x", "high"),
+        _number("y", "y, or its mean; NaN without values"),
+        _end("y", "low"),
+        _end("y", "high"),
+        _count("count", "nodes averaged, n, whose x and y are finite"),
+        _count("diverged", "nodes that diverged; none of their values is used"),
+        Variable(
+            "slope", "of the least-squares line, on the axes' scales; NaN without"
+        ),
+        Variable("intercept", "of the least-squares line; NaN without"),
+        Variable("spearman", "rank correlation of the points drawn; NaN if undefined"),
+        Variable("spearman_low", "lower limit of its 95 % interval"),
+        Variable("spearman_high", "upper limit of its 95 % interval"),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("over", "label", "marker", "each"),
+    selects=("x", "y"),
+    vectorised=False,
+)

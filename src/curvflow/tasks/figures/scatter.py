@@ -1,0 +1,295 @@
+"""One measured number against another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.figures.scatter import ScatterParams
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks import captions, drawing
+from curvflow.tasks.comparison import Group
+from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.pairs import Point, points
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.scattered import scattered, trend
+
+WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
+SHAPES = ("o", "s", "^", "D", "v", "P", "X")
+MINUS = "\u2212"
+MANY = 60  # points from which on they are drawn smaller
+BARS = ("x", "x_low", "x_high", "y", "y_low", "y_high")
+
+
+@computes_each("figure.scatter")
+def figure_scatter(member: Member, machine: Machine) -> Outcome:
+    """Draw one variable against another, a point per node or per mean.
+
+    Args:
+        member: the nodes of the one or two stages that measure x and y; diverged ones
+            are in no point, and legend and caption say how many they are.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: x, y, label, marker or each is not what the stages have, there are
+            more labels than can be told apart, or nothing can stand on a logarithmic
+            axis.
+    """
+    params = member.params
+    assert isinstance(params, ScatterParams)
+    x, y = (
+        find_measured(role, getattr(params, role), member.inputs["of"])
+        for role in ("x", "y")
+    )
+    parts = [params.label, params.marker, *(params.each or ())]
+    found = points(x, y, [axis for axis in parts if axis is not None])
+    colours, shapes = _groups(found, params.label), _groups(found, params.marker)
+    _check_counts(len(colours), len(shapes), has_marker=params.marker is not None)
+    numbers = scattered(found, params)
+    shown = _shown(numbers, params)
+    told = trend(numbers["x"][shown], numbers["y"][shown], params)
+    caption = _caption(y, [*colours.values()], numbers, shown, told, params)
+    with drawing.quiet_style():
+        figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
+        axes = figure.add_subplot()
+        _set_axes(axes, (x, y), numbers, shown, params)
+        _draw(axes, numbers, shown, _looks(found, params))
+        if params.line:
+            _draw_line(axes, numbers["x"][shown], told, params)
+        handles, labels, name = _legend(colours, shapes, params)
+        drawing.compose(
+            figure,
+            title=params.title,
+            handles=handles,
+            labels=labels,
+            label_name=name,
+            caption=caption,
+        )
+        files = drawing.pictures(figure)
+    return Outcome({**files, "caption": np.array(caption), **numbers, **told})
+
+
+def _groups(found: Sequence[Point], axis: str | None) -> dict[str, Group]:
+    """Return what there is of each label of an axis, by the label's text."""
+    groups: dict[str, Group] = {}
+    for point in found:
+        label = point.text(axis)
+        group = groups.setdefault(label, Group(label))
+        group.nodes += point.nodes
+        group.diverged += point.diverged
+        group.rows += [([], np.array(pair)) for pair in point.values]
+    return groups
+
+
+def _check_counts(colours: int, shapes: int, *, has_marker: bool) -> None:
+    if not has_marker:
+        drawing.check_labels(colours)
+        return
+    for role, count in (("label", colours), ("marker", shapes)):
+        if count > len(SHAPES):
+            raise InputError(
+                f"{role}: expected at most {len(SHAPES)} labels beside those of the "
+                f"other of label and marker, got {count}. Choose an axis with fewer, "
+                "or make a figure for each by leaving it out."
+            )
+
+
+def _shown(numbers: Mapping[str, Array], params: ScatterParams) -> Array:
+    """Return which points have a place in the panel, shape (point,).
+
+    Raises:
+        InputError: there are values, but none that a logarithmic axis can show.
+    """
+    known = np.isfinite(numbers["x"]) & np.isfinite(numbers["y"])
+    shown = known.copy()
+    for axis, is_log in (("x", params.log_x), ("y", params.log_y)):
+        if is_log:
+            shown &= numbers[axis] > 0
+            if known.any() and not shown.any():
+                raise InputError(
+                    f"log_{axis}: expected positive {axis}, got none. Set it to false."
+                )
+    return shown
+
+
+def _caption(
+    y: Measured,
+    of: Sequence[Group],
+    numbers: Mapping[str, Array],
+    shown: Array,
+    told: Mapping[str, Array],
+    params: ScatterParams,
+) -> str:
+    counts = [int(n) for n in numbers["count"] if n]
+    parts = (params.label, params.marker, *(params.each or ()))
+    text = captions.averaged(y, counts, parts)
+    text = f"{captions.counted(int(shown.sum()), 'point')}; {text[0].lower()}{text[1:]}"
+    if np.isfinite(numbers["x_low"][shown]).any():
+        text += f"; bars: {captions.SPREADS[params.error]}"
+    notes = [f"{text}."]
+    if params.normalise == "max":
+        within = f" of the same {', '.join(params.within)}" if params.within else ""
+        notes.append(f"Largest: the largest magnitude among points{within}.")
+    notes += _told(told, int(shown.sum()), params)
+    hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
+    notes += [*captions.left_out(of), *captions.off_scale(hidden, "point")]
+    if _runs_off(numbers, shown, params):
+        notes.append("Bars that reach 0 run off the axis.")
+    return " ".join(notes)
+
+
+def _told(
+    told: Mapping[str, Array], num_points: int, params: ScatterParams
+) -> Iterator[str]:
+    value = {
+        name: f"{float(one):.2f}".replace("-", MINUS) for name, one in told.items()
+    }
+    if params.line and np.isfinite(told["slope"]):
+        slope = f"{float(told['slope']):.3g}".replace("-", MINUS)
+        yield f"Line: least squares, slope {slope}{_on_logarithms(params)}."
+    if params.correlation and np.isnan(told["spearman"]):
+        yield "No rank correlation: it takes points that differ in x and in y."
+    elif params.correlation:
+        interval = f"95 % interval {value['spearman_low']} to {value['spearman_high']}"
+        if np.isnan(told["spearman_low"]):
+            why = "perfect order" if num_points > 3 else "fewer than 4 points"
+            interval = f"no interval ({why})"
+        yield (
+            f"Spearman's rank correlation {value['spearman']}, {interval}, n = "
+            f"{captions.counted(num_points, 'point')}."
+        )
+
+
+def _on_logarithms(params: ScatterParams) -> str:
+    logs = [axis for axis in "xy" if getattr(params, f"log_{axis}")]
+    return f" in the logarithm of {' and '.join(logs)}" if logs else ""
+
+
+def _runs_off(
+    numbers: Mapping[str, Array], shown: Array, params: ScatterParams
+) -> bool:
+    return any(
+        getattr(params, f"log_{axis}") and (numbers[f"{axis}_low"][shown] <= 0).any()
+        for axis in "xy"
+    )
+
+
+def _axis_label(one: Measured, role: str, params: ScatterParams) -> str:
+    if params.normalise == "none":
+        return captions.axis_label(one)
+    words = f"{captions.quantity(one)[0]} / largest"
+    is_turned = role == "y" and params.lower_is_better
+    return drawing.literal(f"1 {MINUS} {words}" if is_turned else words)
+
+
+def _set_axes(
+    axes: Axes,
+    both: Sequence[Measured],
+    numbers: Mapping[str, Array],
+    shown: Array,
+    params: ScatterParams,
+) -> None:
+    axes.grid(visible=True)
+    axes.margins(0.06)
+    axes.set_xlabel(_axis_label(both[0], "x", params))
+    axes.set_ylabel(_axis_label(both[1], "y", params))
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if getattr(params, f"log_{name}"):
+            mean, low, high = (
+                numbers[name + side][shown] for side in ("", "_low", "_high")
+            )
+            # A point without an error bar needs no room for one.
+            low = np.where(np.isnan(low), mean, low)
+            limits = drawing.log_limits(mean, low, high)
+            axes.set(**{f"{name}scale": "log", f"{name}lim": limits})
+            drawing.set_log_ticks(axis)
+
+
+def _looks(found: Sequence[Point], params: ScatterParams) -> list[dict[str, Any]]:
+    colours = list(dict.fromkeys(point.text(params.label) for point in found))
+    shapes = list(dict.fromkeys(point.text(params.marker) for point in found))
+    size = 3.2 if len(found) > MANY else 4.4
+    return [
+        _look(
+            colours.index(point.text(params.label)),
+            shapes.index(point.text(params.marker)) if params.marker else None,
+            size,
+        )
+        for point in found
+    ]
+
+
+def _look(colour: int, shape: int | None, size: float = 4.4) -> dict[str, Any]:
+    # Without a second axis the shape says the same as the colour, also in grey.
+    own = colour + colour // len(SHAPES) if shape is None else shape
+    return {
+        "color": drawing.colour(colour),
+        "marker": SHAPES[own % len(SHAPES)],
+        "markersize": size,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+        "linestyle": "",
+    }
+
+
+def _draw(
+    axes: Axes,
+    numbers: Mapping[str, Array],
+    shown: Array,
+    looks: Sequence[Mapping[str, Any]],
+) -> None:
+    if not shown.any():
+        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+    for number in np.flatnonzero(shown).tolist():
+        at = {name: float(numbers[name][number]) for name in BARS}
+        thin = {"color": looks[number]["color"], "linewidth": 0.7, "zorder": 2}
+        left, bottom = (
+            np.fmax(at[f"{axis}_low"], limits[0] if is_log else -np.inf)
+            for axis, limits, is_log in (
+                ("x", axes.get_xlim(), axes.get_xscale() == "log"),
+                ("y", axes.get_ylim(), axes.get_yscale() == "log"),
+            )
+        )
+        axes.plot([left, at["x_high"]], [at["y"], at["y"]], **thin)
+        axes.plot([at["x"], at["x"]], [bottom, at["y_high"]], **thin)
+        axes.plot(at["x"], at["y"], zorder=3, **looks[number])
+
+
+def _draw_line(
+    axes: Axes, x_N: Array, told: Mapping[str, Array], params: ScatterParams
+) -> None:
+    if np.isnan(told["slope"]):
+        return
+    ends = np.array([x_N.min(), x_N.max()])
+    y = told["intercept"] + told["slope"] * (np.log10(ends) if params.log_x else ends)
+    # Where the line leaves the points it must not stretch the axes.
+    axes.autoscale(enable=False)
+    axes.plot(ends, 10**y if params.log_y else y, color="0.35", linewidth=0.9, zorder=1)
+
+
+def _legend(
+    colours: Mapping[str, Group], shapes: Mapping[str, Group], params: ScatterParams
+) -> tuple[list[Line2D], list[str], str]:
+    """Return handles and labels of the legend, and what they are labels of."""
+    handles: list[Line2D] = []
+    labels: list[str] = []
+    if params.label:
+        first = 0 if params.marker else None
+        handles += [Line2D([], [], **_look(n, first)) for n in range(len(colours))]
+        labels += [captions.legend_label(group) for group in colours.values()]
+    if params.marker:
+        grey = {"color": "0.45"}
+        if params.label:  # a heading between the two
+            handles.append(Line2D([], [], linestyle=""))
+            labels.append(params.marker)
+        handles += [Line2D([], [], **(_look(0, n) | grey)) for n in range(len(shapes))]
+        labels += [*shapes]
+    return handles, labels, params.label or params.marker or ""

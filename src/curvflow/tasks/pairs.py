@@ -1,0 +1,97 @@
+"""Two measured variables, node by node, set out as points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.nodes import Array, Label, NodeData
+from curvflow.tasks.measurements import Measured
+
+Coords = Mapping[str, Label]
+
+
+@dataclass
+class Point:
+    """The pairs of nodes that one point stands for.
+
+    Attributes:
+        labels: of the axes that have points of their own.
+        nodes: how many pairs there are.
+        diverged: of how many a node diverged.
+        values: x and y of the others.
+    """
+
+    labels: Coords
+    nodes: int = 0
+    diverged: int = 0
+    values: list[tuple[float, float]] = field(default_factory=list)
+
+    def text(self, axis: str | None) -> str:
+        """Return the label of an axis as text; empty for none."""
+        return "" if axis is None else str(self.labels[axis])
+
+    @property
+    def finite(self) -> Array:
+        """Finite pairs, shape (n, 2)."""
+        values_N2 = np.array(self.values, dtype=np.float64).reshape(-1, 2)
+        return values_N2[np.isfinite(values_N2).all(axis=1)]
+
+
+def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
+    """Pair the nodes of two variables whose labels agree, and sort them into points.
+
+    Args:
+        x: the variable drawn to the right.
+        y: the variable drawn upwards, of the same stage or another.
+        axes: those with a point for each label.
+
+    Returns:
+        The points, in the order of the study.
+
+    Raises:
+        InputError: a variable is no single number per node, or neither has an axis.
+    """
+    for role, one in (("x", x), ("y", y)):
+        if one.variable.dims:
+            raise InputError(
+                f"{role}: expected a single number per node, got {one.variable.name} "
+                f"with {', '.join(one.variable.dims)}. Choose another variable."
+            )
+    known = {**x.nodes[0].coords, **y.nodes[0].coords}
+    for axis in axes:
+        if axis not in known:
+            raise InputError(
+                f"label, marker, each: expected an axis of {x.stage} or {y.stage}, got "
+                f"'{axis}'. {nearest(axis, known) or 'They have none.'}"
+            )
+    found: dict[tuple[Label, ...], Point] = {}
+    for coords, pair in _pairs(x, y):
+        labels = {axis: coords[axis] for axis in axes}
+        point = found.setdefault(tuple(labels.values()), Point(labels))
+        point.nodes += 1
+        if any(node.status == "diverged" for node in pair):
+            point.diverged += 1
+        else:
+            at_x, at_y = (
+                float(node[one.variable.name])
+                for node, one in zip(pair, (x, y), strict=True)
+            )
+            point.values.append((at_x, at_y))
+    return list(found.values())
+
+
+def _pairs(
+    x: Measured, y: Measured
+) -> Iterator[tuple[Coords, tuple[NodeData, NodeData]]]:
+    shared = [axis for axis in y.nodes[0].coords if axis in x.nodes[0].coords]
+    partners: dict[tuple[Label, ...], list[NodeData]] = {}
+    for node in x.nodes:
+        place = tuple(node.coords[axis] for axis in shared)
+        partners.setdefault(place, []).append(node)
+    for node in y.nodes:
+        for other in partners.get(tuple(node.coords[axis] for axis in shared), []):
+            yield {**other.coords, **node.coords}, (other, node)
