@@ -208,7 +208,7 @@ GOLDEN = {
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
-    "train": "65058c9df48f557b8a8fbecf06d35379e5c6b5b6",
+    "train": "bb9c22da47eabd0a0126ba4f9855a79ea650dc46",
 }
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from curvflow.errors import StudyError
+from curvflow.schemas.models import all_models
 from curvflow.schemas.study import load_study
 
 TEXT = """\
@@ -45,7 +46,8 @@ def test_the_example_of_the_design_is_in_order():
             "init: {normal: 0.03}",
             "init: {norm: 0.03}",
             "study.yaml:5:49: axes.rule.sgd_small.init.norm: expected one of 'normal', "
-            "'uniform', 'glorot', got 'norm'. Did you mean 'normal'? It is "
+            "'uniform', 'uniform_positive', 'glorot', 'variance_scaling', 'fan_in', got "
+            "'norm'. Did you mean 'normal'? It is "
             "stages.fit.rule.init.norm at rule='sgd_small'.",
         ),
         (
@@ -68,8 +70,9 @@ def test_the_example_of_the_design_is_in_order():
         (
             MODEL,
             "{hidden: [12]}",
-            "study.yaml:12:12: stages.fit.model: expected one of the forms 'mlp', "
-            "'linear', 'factory', got {hidden: [12]}.",
+            "study.yaml:12:12: stages.fit.model: expected one of the forms "
+            + ", ".join(repr(name) for name in all_models())
+            + ", got {hidden: [12]}.",
         ),
         (
             "{every: 50}",

@@ -41,19 +41,19 @@ def stacked_weights(
         dtype: `float32` or `float64`.
 
     Returns:
-        Weights (M, D).
+        Parameters and statistics, (M, D + S).
 
     Raises:
         InputError: a weight is NaN or infinite.
     """
-    weights_MD = np.stack([member.one("weights")["weights"] for member in members])
-    if not np.isfinite(weights_MD).all():
+    weights_MW = np.stack([member.one("weights")["weights"] for member in members])
+    if not np.isfinite(weights_MW).all():
         raise InputError(
             "weights: expected finite numbers, got NaN or infinity. Probe weights of "
             "training that has not diverged."
         )
     return torch.as_tensor(
-        weights_MD, dtype=getattr(torch, dtype), device=machine.device
+        weights_MW, dtype=getattr(torch, dtype), device=machine.device
     )
 
 
@@ -78,7 +78,8 @@ def batched_hessian(
         InputError: a weight is NaN or infinite.
     """
     problem = described(members[0])
-    weights_MD = stacked_weights(members, machine, dtype=dtype)
+    weights_MW = stacked_weights(members, machine, dtype=dtype)
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
@@ -88,6 +89,7 @@ def batched_hessian(
         weights_MD,
         samples.inputs,
         samples.targets,
+        fixed_MS=statistics_MS,
         batch_size=problem.rows_per_pass(columns),
         models_per_pass=max(2, most),
     )

@@ -1,4 +1,4 @@
-"""Dense layers for a batch of models, by batched matrix products."""
+"""Layers for a batch of models, by batched products."""
 
 from __future__ import annotations
 
@@ -9,10 +9,61 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.networks import Layout, Network
+from curvflow.tasks.passage import Passage
+
+Activation = Callable[[Tensor], Tensor]
+
+# Weight of the present batch in the running statistics of a batch norm.
+MOMENTUM = 0.1
+
+
+def dense(passage: Passage, name: str, x_MNI: Tensor) -> Tensor:
+    """Apply a dense layer: weight (out, in), and bias (out,) if it has one.
+
+    Args:
+        passage: holds the layer's tensors.
+        name: of the layer.
+        x_MNI: its inputs; M may be 1 where models share them.
+
+    Returns:
+        Its outputs, (M, N, out).
+    """
+    weight_MIO = passage.tensors[f"{name}.weight"].mT
+    bias_MO = passage.tensors.get(f"{name}.bias")
+    x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
+    if bias_MO is None:
+        return torch.bmm(x_MNI, weight_MIO)
+    return torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+
+
+def activate(passage: Passage, activation: Activation, x: Tensor) -> Tensor:
+    """Apply an activation, unless paths are counted."""
+    return x if passage.counts_paths else activation(x)
+
+
+def dropout(passage: Passage, rate: float, x: Tensor) -> Tensor:
+    """Put each entry to zero with probability `rate` in training, scaling the others.
+
+    Args:
+        passage: draws for each model.
+        rate: in [0, 1).
+        x: shape (M, N, ...).
+
+    Returns:
+        The same shape; x itself when not in training or without a rate.
+    """
+    if passage.draw is None or rate == 0:
+        return x
+    return x * (passage.draw(tuple(x.shape[1:])) >= rate) / (1 - rate)
 
 
 def dense_layers(
-    widths: Sequence[int], activation: Callable[[Tensor], Tensor], *, bias: bool
+    widths: Sequence[int],
+    activation: Activation,
+    *,
+    bias: bool,
+    drop: float = 0.0,
+    linear: Sequence[int] = (),
 ) -> Network:
     """Build dense layers with an activation between them.
 
@@ -20,6 +71,8 @@ def dense_layers(
         widths: from the inputs, flattened, to the outputs.
         activation: applied after every layer but the last.
         bias: whether layers have one.
+        drop: rate of dropout after each activation.
+        linear: numbers of layers, from 1, that have no activation either.
 
     Returns:
         The network; weights have shape (out, in).
@@ -29,18 +82,16 @@ def dense_layers(
         shapes[f"layer{number}.weight"] = (after, before)
         if bias:
             shapes[f"layer{number}.bias"] = (after,)
-    step = 2 if bias else 1
+    last = len(widths) - 1
 
-    def forward(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
-        x = inputs.flatten(2).expand(tensors[0].shape[0], -1, -1)
-        for start in range(0, len(tensors), step):
-            weight = tensors[start].mT
-            if bias:
-                x = torch.baddbmm(tensors[start + 1].unsqueeze(1), x, weight)
-            else:
-                x = torch.bmm(x, weight)
-            if start + step < len(tensors):
-                x = activation(x)
+    def forward(passage: Passage, inputs: Tensor) -> Tensor:
+        x = inputs.flatten(2)
+        for number in range(1, last + 1):
+            x = dense(passage, f"layer{number}", x)
+            if number < last:
+                if number not in linear:
+                    x = activate(passage, activation, x)
+                x = dropout(passage, drop, x)
         return x
 
     layout = Layout(tuple(shapes), tuple(shapes.values()))

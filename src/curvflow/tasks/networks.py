@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from curvflow.schemas.networks import Glorot, Init, Normal
+from curvflow.tasks.passage import Passage
 
-# From stacked parameter tensors (M, *shape) and inputs (M or 1, N, ...) to outputs
-# (M, N, C).
-Forward = Callable[[Sequence[Tensor], Tensor], Tensor]
+# From one passage and inputs (M or 1, N, ...) to outputs (M, N, C).
+Forward = Callable[[Passage, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and shapes of the parameter tensors, in the order of the flat vector."""
+    """Names and shapes of tensors, in the order of a flat vector."""
 
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def sizes(self) -> list[int]:
         """Number of entries of each tensor."""
         return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """Number of entries of all tensors."""
+        return sum(self.sizes)
 
     def unflatten(self, weights_MD: Tensor) -> list[Tensor]:
         """Return stacked vectors (M, D) cut into stacked tensors (M, *shape)."""
@@ -35,6 +39,14 @@ class Layout:
             piece.reshape(-1, *shape)
             for piece, shape in zip(pieces, self.shapes, strict=True)
         ]
+
+    def named(self, weights_MD: Tensor) -> dict[str, Tensor]:
+        """Return stacked vectors (M, D) as stacked tensors (M, *shape) by name."""
+        return dict(zip(self.names, self.unflatten(weights_MD), strict=True))
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return stacked tensors by name as stacked vectors (M, D)."""
+        return torch.cat([tensors[name].flatten(1) for name in self.names], dim=1)
 
     def norms(self, weights_MD: Tensor) -> Tensor:
         """Return the Frobenius norm of each of the L tensors, (M, L)."""
@@ -46,63 +58,117 @@ class Layout:
 class Network:
     """A parametric function, apart from its parameters.
 
+    Weights are stored as one vector (D + S,): the parameters, which are trained, and
+    the statistics that the network keeps of its data, which are not.
+
     Attributes:
         layout: of the D parameters.
-        forward: the function, of stacked tensors.
+        forward: the function.
         width: activations per sample, which sets the memory needed.
         own: the module's own initial parameters (D,) from a stream; None for zeros.
+        statistics: of the S statistics, such as a batch norm's running means.
+        begin: the statistics before training by the last part of their names.
+        has_paths: whether outputs are sums over paths of products of weights, so that
+            a path norm is defined.
     """
 
     layout: Layout
     forward: Forward
     width: int
     own: Callable[[torch.Generator], Tensor] | None = None
+    statistics: Layout = field(default_factory=Layout)
+    begin: Mapping[str, float] = field(default_factory=dict)
+    has_paths: bool = True
 
     @property
     def num_parameters(self) -> int:
         """Number of parameters, D."""
-        return sum(self.layout.sizes)
+        return self.layout.size
 
-    def outputs(self, weights_MD: Tensor, inputs: Tensor) -> Tensor:
-        """Return the outputs (M, N, C) of M networks for inputs (M or 1, N, ...)."""
-        return self.forward(self.layout.unflatten(weights_MD), inputs)
+    def split(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return stored weights (..., D + S) as parameters and statistics."""
+        parts = [self.layout.size, self.statistics.size]
+        parameters, statistics = torch.split(weights, parts, dim=-1)
+        return parameters, statistics
 
-    def initial(self, generator: torch.Generator, init: Init | None) -> Tensor:
-        """Draw initial parameters.
+    def first_statistics(self) -> Tensor:
+        """Return the statistics before training, (S,)."""
+        layout = self.statistics
+        values = [
+            torch.full((size,), self.begin[name.rpartition(".")[2]])
+            for name, size in zip(layout.names, layout.sizes, strict=True)
+        ]
+        return torch.cat([torch.zeros(0), *values]).double()
 
-        Laws that differ in scale alone use the same draws, so that runs are paired.
+    def outputs(self, weights_MW: Tensor, inputs: Tensor) -> Tensor:
+        """Return the outputs (M, N, C) of M trained networks.
 
         Args:
-            generator: the member's stream.
-            init: the law; None takes the module's own.
+            weights_MW: parameters and statistics, (M, D + S).
+            inputs: shape (M or 1, N, ...).
 
         Returns:
-            Parameters (D,) in float64 on the CPU.
+            What they compute when not in training: dropout off, statistics as kept.
         """
-        size = self.num_parameters
-        base = torch.zeros(size, dtype=torch.float64)
-        if self.own is not None:
-            base = self.own(generator)
-        if init is None:
-            return base
-        if isinstance(init, Normal):
-            return init.normal * torch.randn(
-                size, generator=generator, dtype=torch.float64
-            )
-        draws = 2 * torch.rand(size, generator=generator, dtype=torch.float64) - 1
-        if isinstance(init, Glorot):
-            bound = init.glorot * self._glorot_bounds()
-            return torch.where(bound > 0, bound * draws, base)
-        return init.uniform * draws
+        parameters_MD, statistics_MS = self.split(weights_MW)
+        return self.forward(self._passage(parameters_MD, statistics_MS), inputs)
 
-    def _glorot_bounds(self) -> Tensor:
-        """Return sqrt(6 / (fan_in + fan_out)) per entry; 0 for biases and the like.
+    def training_outputs(
+        self,
+        parameters_MD: Tensor,
+        statistics_MS: Tensor,
+        inputs: Tensor,
+        draw: Callable[[tuple[int, ...]], Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the outputs (M, N, C) in training, and the new statistics (M, S).
+
+        Args:
+            parameters_MD: parameters.
+            statistics_MS: statistics so far.
+            inputs: shape (M or 1, N, ...).
+            draw: uniform numbers (M, *shape) of each model's own stream, for dropout.
+
+        Returns:
+            Outputs, which depend on the whole batch where there is a batch norm, and
+            the statistics after it.
+        """
+        passage = self._passage(parameters_MD, statistics_MS, draw=draw)
+        outputs_MNC = self.forward(passage, inputs)
+        if not passage.updated:
+            return outputs_MNC, statistics_MS
+        return outputs_MNC, self.statistics.flatten(passage.updated).detach()
+
+    def path_sums(
+        self, powers_MD: Tensor, inputs_shape: tuple[int, ...], p: float
+    ) -> Tensor:
+        """Return the sum over all paths of the product of their weights' powers, (M,).
+
+        Args:
+            powers_MD: |w|^p for each parameter w.
+            inputs_shape: of one sample.
+            p: the power, which averaging's fixed weights are raised to.
+
+        Returns:
+            ||pi||_p^p of each model, the path norm to the p-th power.
 
         Reference:
-            Glorot and Bengio (2010), Proceedings of AISTATS, normalised initialisation.
+            Neyshabur, Salakhutdinov and Srebro (2015), arXiv:1506.02617, section 4:
+            one passage of ones through the network without its activations.
         """
-        bounds = []
-        for shape, size in zip(self.layout.shapes, self.layout.sizes, strict=True):
-            fans = (shape[0] + shape[1]) * math.prod(shape[2:]) if shape[1:] else 0
-            bounds.append(torch.full((size,), math.sqrt(6 / fans) if fans else 0.0))
-        return torch.cat(bounds).double()
+        statistics_MS = self.first_statistics().to(powers_MD).expand(len(powers_MD), -1)
+        passage = self._passage(powers_MD, statistics_MS, power=p)
+        ones = powers_MD.new_ones(1, 1, *inputs_shape)
+        return self.forward(passage, ones).flatten(1).sum(1)
+
+    def _passage(
+        self,
+        parameters_MD: Tensor,
+        statistics_MS: Tensor,
+        *,
+        draw: Callable[[tuple[int, ...]], Tensor] | None = None,
+        power: float | None = None,
+    ) -> Passage:
+        tensors = self.layout.named(parameters_MD)
+        if self.statistics.names:
+            tensors |= self.statistics.named(statistics_MS)
+        return Passage(tensors, draw, power)

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.networks import FactoryModel, Linear, Mlp, parse_model
+from curvflow.schemas.models import AnyModel, model_name, parse_model
 from curvflow.schemas.nodes import Member, NodeData
-from curvflow.tasks.networks import Network
+from curvflow.tasks.networks import Layout, Network
 from curvflow.tasks.numerics.losses import sample_losses
 
 T = TypeVar("T")
-Model = Mlp | Linear | FactoryModel
 
 # Bytes that the activations of one model may take in one pass over the data.
 PASS_BYTES = 1 << 25
@@ -41,17 +40,29 @@ class Problem:
         network: the function.
         loss: `cross_entropy`, `mse` or `sse`.
         text: canonical JSON that describes both.
+        input_shape: of one sample.
     """
 
     network: Network
     loss: str
     text: str
+    input_shape: tuple[int, ...]
 
-    def losses(self, weights_MD: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each sample, (M, N)."""
+    def losses(self, weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sample, (M, N), when not in training.
+
+        Args:
+            weights_MW: parameters and statistics, (M, D + S).
+            inputs: shape (M or 1, N, ...).
+            targets: shape (M or 1, N) or (M or 1, N, C).
+        """
         return sample_losses(self.loss)(
-            self.network.outputs(weights_MD, inputs), targets
+            self.network.outputs(weights_MW, inputs), targets
         )
+
+    def reduced(self, losses_MN: Tensor) -> Tensor:
+        """Return the loss that is minimised, (M,): the sum for sse, else the mean."""
+        return losses_MN.sum(1) if self.loss == "sse" else losses_MN.mean(1)
 
     def rows_per_pass(self, columns: int) -> int:
         """Return how many samples fit into one pass of one model.
@@ -93,7 +104,7 @@ class Problem:
         return 8 * PASS_COPIES * rows * self.network.width * columns
 
 
-def pose(model: Model, loss: str, data: NodeData) -> Problem:
+def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
     """Set the problem of fitting a model to a data set.
 
     Args:
@@ -158,20 +169,22 @@ def _build(
     model: str, loss: str, input_shape: tuple[int, ...], num_outputs: int
 ) -> Problem:
     spec = parse_model(json.loads(model))
-    name = getattr(spec, "kind", "factory")
-    builder = import_module(f"curvflow.tasks.models.{name}")
+    builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
     network: Network = builder.build(spec, input_shape, num_outputs)
-    layout = network.layout
-    text = _encode(
-        {
-            "model": json.loads(model),
-            "loss": loss,
-            "input_shape": input_shape,
-            "num_outputs": num_outputs,
-            "parameters": list(zip(layout.names, layout.shapes, strict=True)),
-        }
-    )
-    return Problem(network, loss, text)
+    plain = {
+        "model": json.loads(model),
+        "loss": loss,
+        "input_shape": input_shape,
+        "num_outputs": num_outputs,
+        "parameters": _listed(network.layout),
+    }
+    if network.statistics.names:
+        plain["statistics"] = _listed(network.statistics)
+    return Problem(network, loss, _encode(plain), input_shape)
+
+
+def _listed(layout: Layout) -> list[tuple[str, tuple[int, ...]]]:
+    return list(zip(layout.names, layout.shapes, strict=True))
 
 
 @dataclass(frozen=True)
@@ -186,15 +199,27 @@ class Samples:
         """Number of samples, N."""
         return self.inputs.shape[1]
 
+    @property
+    def device(self) -> torch.device:
+        """Where the samples are."""
+        return self.inputs.device
+
     def rows(self, chosen: slice) -> Samples:
         """Return some of the samples, the same for every model."""
         return Samples(self.inputs[:, chosen], self.targets[:, chosen])
 
-    def models(self, chosen: slice) -> Samples:
+    def models(self, chosen: slice | Tensor) -> Samples:
         """Return the samples of some of the models; shared ones as they are."""
         if len(self.inputs) == 1:
             return self
         return Samples(self.inputs[chosen], self.targets[chosen])
+
+    def taken(self, rows_MB: Tensor) -> Samples:
+        """Return for each model the samples of these numbers, (M, B)."""
+        if len(self.inputs) == 1:
+            return Samples(self.inputs[0][rows_MB], self.targets[0][rows_MB])
+        models = torch.arange(len(self.inputs), device=rows_MB.device).unsqueeze(1)
+        return Samples(self.inputs[models, rows_MB], self.targets[models, rows_MB])
 
 
 def load_samples(

@@ -11,8 +11,14 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
+from curvflow.schemas.kinds.train import (
+    FINAL,
+    TrainParams,
+    kept_epochs,
+    recorded_epochs,
+)
 from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.initial import initial
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.problems import (
     Problem,
@@ -30,7 +36,8 @@ from curvflow.tasks.training.earlier import end_of, go_on
 from curvflow.tasks.training.fit import Fit
 from curvflow.tasks.training.kept import Kept
 from curvflow.tasks.training.passes import CPU_PASS_BYTES
-from curvflow.tasks.training.updates import Updates
+from curvflow.tasks.training.updates import Updates, kinship
+from curvflow.tasks.training.validation import set_apart
 
 
 def _params(member: Member) -> TrainParams:
@@ -95,15 +102,19 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 def _train_together(
     device: str, kept: Kept, members: Sequence[Member]
 ) -> list[Outcome]:
+    # Those that are trained alike side by side, so that no step needs to gather them.
+    order = sorted(range(len(members)), key=lambda n: kinship(_params(members[n]).rule))
+    members = [members[number] for number in order]
     fit = _fit(members, device)
     if not kept.follow(_name(members), fit) and end_of(members[0], fit.problem):
         go_on(fit, members)
     fit.run(kept.after_step)
     states = fit.updates.vectors(fit.weights)
-    return [
-        _outcome(fit, number, _params(member), states[number])
-        for number, member in enumerate(members)
-    ]
+    outcomes = {
+        number: _outcome(fit, row, _params(members[row]), states[row])
+        for row, number in enumerate(order)
+    }
+    return [outcomes[number] for number in range(len(members))]
 
 
 def _name(members: Sequence[Member]) -> str:
@@ -115,24 +126,33 @@ def _fit(members: Sequence[Member], device: str) -> Fit:
     params, problem = _params(members[0]), _problem(members[0])
     data = [member.one("data") for member in members]
     dtype = getattr(torch, params.dtype)
-    weights_MD = _initial(problem, members).to(device, dtype)
-    training = load_samples(data, "", device, dtype)
+    weights_MW = _initial(problem, members).to(device, dtype)
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
+    seeds = [_params(m).seed for m in members]
+    training, validation = set_apart(
+        load_samples(data, "", device, dtype), seeds, params.validation_fraction
+    )
     testing = load_samples(data, "test_", device, dtype)
+    sets = {"train": training, "validation": validation, "test": testing}
     classes = int(data[0]["num_classes"])
     curves = Curves(
         recorded_epochs(params),
-        Evaluation(problem, training, classes),
-        Evaluation(problem, testing, classes),
+        problem,
+        {
+            name: Evaluation(problem, samples, classes, params.accuracy)
+            for name, samples in sets.items()
+        },
         len(members),
     )
-    seeds = [_params(m).seed for m in members]
     return Fit(
         problem,
         weights_MD,
-        Updates([_params(m).rule for m in members], weights_MD),
-        Batches(training, seeds, params.batch_size),
+        statistics_MS,
+        seeds,
+        Updates([_params(m).rule for m in members], weights_MD, problem),
+        Batches(training, seeds, params.batch_size, drop_last=params.drop_last),
         curves,
-        Checkpoints(kept_epochs(params), weights_MD),
+        Checkpoints(kept_epochs(params), weights_MW),
         Divergence(len(members), weights_MD.device, params.diverged_above),
     )
 
@@ -142,31 +162,29 @@ def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
     for member in members:
         params = _params(member)
         init = params.rule.init or params.model.init
-        drawn.append(problem.network.initial(stream(params.seed, "init"), init))
+        drawn.append(initial(problem.network, stream(params.seed, "init"), init))
     return torch.stack(drawn)
 
 
 def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outcome:
-    weights_CD = fit.checkpoints.of(number)
+    weights_CW = fit.checkpoints.of(number)
     diverged = int(fit.divergence.epoch_M[number])
     if diverged >= 0:  # where its numbers went on to is of no meaning
         state.fill_(torch.nan)
     measured = fit.curves.of(number)
-    final = {f"final_{n}": row[-1:].reshape(()) for n, row in measured.items()}
-    del final["final_update_norm"]
+    final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}
     network = fit.problem.network
-    tensor_norms = network.layout.norms(weights_CD[-1:])
     trained = params.epochs if diverged < 0 else diverged
     arrays: dict[str, Array] = {
         "epoch": np.array(fit.curves.epochs, dtype=np.int64),
         **measured,
         **final,
-        "norm_tensor_sum": tensor_norms.sum().numpy(),
+        "norm_tensor_sum": measured["sum_of_norms"][-1:].reshape(()),
         "num_gradients": np.array(trained, dtype=np.int64),
         "diverged_epoch": np.array(diverged, dtype=np.int64),
         "num_parameters": np.array(network.num_parameters, dtype=np.int64),
         "checkpoint": np.array(fit.checkpoints.epochs, dtype=np.int64),
-        "weights": weights_CD.numpy(),
+        "weights": weights_CW.numpy(),
         "network": np.array(fit.problem.text),
         "rule_state": state.numpy(),
     }

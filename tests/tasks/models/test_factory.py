@@ -7,7 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
 from curvflow.schemas.datasets import dataset
-from curvflow.schemas.networks import parse_model
+from curvflow.schemas.models import parse_model
 from curvflow.tasks.problems import pose, read
 from tests.tasks import toys
 from tests.tasks.toys import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.schemas.networks import parse_model
+from curvflow.schemas.models import parse_model
 from curvflow.tasks.problems import pose
 from tests.tasks.toys import train_all, train_member, waves
 

@@ -6,7 +6,8 @@ import torch
 from scipy.sparse.linalg import eigsh
 
 from curvflow.errors import InputError
-from curvflow.schemas.networks import parse_model
+from curvflow.schemas.models import parse_model
+from curvflow.tasks.initial import initial
 from curvflow.tasks.numerics import BatchedHessian, dense_hessian, hessian, stream
 from curvflow.tasks.problems import load_samples, pose
 from tests.tasks.toys import RELU_NET, TANH_NET, blobs, waves, xor
@@ -27,7 +28,7 @@ def posed(model, data, loss, models=2):
     problem = pose(parse_model(model), loss, data)
     samples = load_samples([data] * models, "", "cpu", torch.float64)
     weights = [
-        problem.network.initial(stream(seed, "init"), parse_model(model).init)
+        initial(problem.network, stream(seed, "init"), parse_model(model).init)
         for seed in range(models)
     ]
     return problem, torch.stack(weights) * 1.5 + 0.1, samples

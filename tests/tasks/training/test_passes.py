@@ -3,12 +3,19 @@
 import pytest
 import torch
 
-from curvflow.schemas.networks import parse_model
+from curvflow.schemas.models import parse_model
 from curvflow.tasks.numerics import stream
 from curvflow.tasks.problems import load_samples, pose
 from curvflow.tasks.training import passes
-from curvflow.tasks.training.fit import loss_and_gradient
+from curvflow.tasks.training.gradients import gradients
+from curvflow.tasks.training.noise import Noise
 from tests.tasks.toys import TANH_NET, blobs
+
+
+def derived(problem, weights, samples):
+    noise = Noise(range(5), 0, "dropout", weights)
+    found = gradients(problem, weights, weights[:, :0], samples, noise, without=2)
+    return found.losses, found.gradient, found.product
 
 
 def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
@@ -19,10 +26,10 @@ def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
     )
     for stacked in (data, data[:1]):
         samples = load_samples(stacked, "", "cpu", torch.float64)
-        whole = loss_and_gradient(problem, weights, samples)
+        whole = derived(problem, weights, samples)
         with monkeypatch.context() as patch:
             patch.setattr(passes, "CPU_PASS_BYTES", 2 * 30 * 8 * problem.network.width)
-            parts = loss_and_gradient(problem, weights, samples)
+            parts = derived(problem, weights, samples)
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
 
 
@@ -33,13 +40,13 @@ def test_no_pass_is_of_a_single_model(monkeypatch, fit):
     samples = load_samples(data, "", "cpu", torch.float64)
     seen = []
 
-    def counted(weights, samples):
-        assert len(weights) == len(samples.inputs)
-        seen.append(len(weights))
-        return weights, weights
+    def counted(models):
+        assert len(samples.models(models).inputs) == len(weights[models])
+        seen.append(len(weights[models]))
+        return weights[models], weights[models]
 
     monkeypatch.setattr(passes, "CPU_PASS_BYTES", fit * 30 * 8 * problem.network.width)
     weights = torch.ones(5, problem.network.num_parameters, dtype=torch.float64)
-    whole, _ = passes.in_passes(counted, problem, weights, samples)
+    whole, _ = passes.in_passes(counted, problem, slice(0, 5), samples, weights)
     assert len(whole) == sum(seen) == 5
     assert min(seen) >= 2

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from curvflow.schemas.initial import FanIn
 from curvflow.schemas.kind import Continues, Input, Kind
-from curvflow.schemas.networks import ModelSpec
+from curvflow.schemas.models import ModelSpec, model_name
 from curvflow.schemas.nodes import Data, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.rules import RuleSpec
@@ -18,12 +19,22 @@ Loss = Literal["auto", "cross_entropy", "mse", "sse"]
 # The curves, by name.
 CURVES = (
     "train_loss",
+    "validation_loss",
     "test_loss",
     "train_accuracy",
+    "validation_accuracy",
     "test_accuracy",
     "norm_l2",
+    "norm_l1",
+    "norm_max_unit",
+    "sum_of_norms",
+    "path_norm",
     "update_norm",
+    "lr",
 )
+
+# Those whose last value tables hold as well, as `final_...`.
+FINAL = (*CURVES[:7], "path_norm")
 
 
 class Checkpoints(Params):
@@ -44,6 +55,21 @@ class TrainParams(Params):
         ge=1,
         description="samples per step; the last batch of an epoch may be smaller and "
         "counts as a whole step; null takes all samples at once",
+    )
+    drop_last: bool = Field(
+        False, description="leave out the last batch of an epoch if it is smaller"
+    )
+    validation_fraction: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the training data that the seed sets apart: never "
+        "trained on, measured as validation, and told to rules that heed it",
+    )
+    accuracy: Literal["auto", "nearest"] = Field(
+        "auto",
+        description="of targets -1 and 1: auto counts the right sign, nearest only "
+        "outputs less than 1/2 from the target",
     )
     loss: Loss = Field(
         "auto",
@@ -66,6 +92,26 @@ class TrainParams(Params):
     record_every: int = Field(
         1, ge=1, description="epochs between points of the curves; 0 and last included"
     )
+
+    @model_validator(mode="after")
+    def _has_what_the_rule_watches(self) -> Self:
+        if self.rule.watches and not self.validation_fraction:
+            raise ValueError(
+                f"expected validation_fraction above 0 with rule {self.rule.rule}, "
+                "which is told the validation loss, got 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_units_to_unbalance(self) -> Self:
+        init = self.rule.init or self.model.init
+        is_unbalanced = isinstance(init, FanIn) and init.unbalanced is not None
+        kind = model_name(self.model)
+        if is_unbalanced and kind != "mlp":
+            raise ValueError(
+                f"expected a model of kind mlp with init.unbalanced, got {kind}"
+            )
+        return self
 
 
 def kept_epochs(params: TrainParams) -> tuple[int, ...]:
@@ -96,7 +142,7 @@ def _curve(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="train",
-    version=1,
+    version=2,
     summary="Train networks; all seeds and learning rules of a tile in one program.",
     params=TrainParams,
     returns=Weights,
@@ -110,26 +156,45 @@ KIND = Kind(
             series=True,
         ),
         _curve("train_loss", "loss over all training data", "loss"),
+        _curve("validation_loss", "loss over what is set apart; NaN if none", "loss"),
         _curve("test_loss", "loss over all test data; NaN without any", "loss"),
         _curve("train_accuracy", "share of training samples classified rightly"),
+        _curve("validation_accuracy", "the same share of what is set apart"),
         _curve("test_accuracy", "share of test samples classified rightly"),
         _curve("norm_l2", "Euclidean norm of all parameters", "parameter"),
+        _curve("norm_l1", "sum of the magnitudes of all parameters", "parameter"),
+        _curve(
+            "norm_max_unit",
+            "largest Euclidean norm of the weights that come into a unit, mu_{2,inf} "
+            "of Neyshabur, Tomioka and Srebro (2015)",
+            "parameter",
+        ),
+        _curve("sum_of_norms", "as norm_tensor_sum, along training", "parameter"),
+        _curve(
+            "path_norm",
+            "root of the sum over paths from input to output of the squared product of "
+            "their weights; NaN for models that have no such paths",
+        ),
         _curve(
             "update_norm",
             "Euclidean norm of the change over the last epoch; 0 at epoch 0",
             "parameter",
         ),
+        _curve("lr", "learning rate of the epoch that ends here"),
         Variable("final_train_loss", "training loss at the end", units="loss"),
+        Variable("final_validation_loss", "validation loss at the end", units="loss"),
         Variable("final_test_loss", "test loss at the end", units="loss"),
         Variable(
             "final_train_accuracy",
             "training accuracy at the end; by sign for targets -1 and 1, NaN for "
             "other regression",
         ),
+        Variable("final_validation_accuracy", "validation accuracy at the end"),
         Variable("final_test_accuracy", "test accuracy at the end, like the training"),
         Variable(
             "final_norm_l2", "Euclidean norm of the final weights", units="parameter"
         ),
+        Variable("final_path_norm", "path norm of the final weights"),
         Variable(
             "norm_tensor_sum",
             "sum of the Frobenius norms of the final parameter tensors",
@@ -157,7 +222,8 @@ KIND = Kind(
         ),
         Variable(
             "weights",
-            "parameters as one vector, in the order of `network`",
+            "parameters as one vector, in the order of `network`, and behind them the "
+            "statistics that a batch norm keeps",
             ("checkpoint", "parameter"),
             units="parameter",
             bulk=True,
@@ -173,8 +239,8 @@ KIND = Kind(
         Variable(
             "rule_state",
             "what the rule keeps between steps at the end, each of its quantities "
-            "flattened, one after another: sgd the velocity if it has momentum, adam "
-            "means of gradient and square, beta1^t, beta2^t",
+            "flattened, one after another, such as the velocity of sgd with momentum; "
+            "last the present weights, where the rule gives others for its result",
             ("rule_entry",),
             units="mixed",
             bulk=True,
@@ -182,7 +248,7 @@ KIND = Kind(
     ),
     accelerated=True,
     inputs={"data": Input(Data)},
-    varying=("seed", "rule"),
+    varying=("seed", "rule", "model.init"),
     checkpoints=kept_epochs,
     loads={"rule.rule": "curvflow.tasks.rules", "model.kind": "curvflow.tasks.models"},
     carries=("model",),

@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
-from curvflow.schemas.networks import Init
+from curvflow.schemas.initial import Init
 from curvflow.schemas.params import Params
+from curvflow.schemas.schedules import Schedule
 
 
 class Rule(Params):
-    """Base of the rules; a field that is a number or a flag is a hyper-parameter.
+    """Base of the rules.
 
-    Each rule narrows `rule` to a literal equal to its file's name.
+    Each rule narrows `rule` to a literal equal to its file's name. A field that is a
+    float or a flag is a hyper-parameter: it may differ between the models of one
+    program. All other fields are choices, which models trained together share.
     """
 
     rule: str
     init: Init | None = Field(
         None, description="law of the initial weights; null takes the model's"
     )
+    schedule: Schedule | None = Field(
+        None, description="how the learning rate changes; null keeps it"
+    )
 
     @property
     def is_extendable(self) -> bool:
         """Whether longer training begins as shorter training does.
 
-        True for constant and epoch-wise schedules. A rule with a schedule over the
-        whole length, such as a cosine, overrides this; then more epochs mean training
-        from the beginning.
+        True for constant and epoch-wise schedules. A rule that depends on the whole
+        length, as a cosine without epochs of its own, is trained from the beginning.
         """
-        return True
+        return self.schedule is None or self.schedule.is_extendable
+
+    @property
+    def rate(self) -> float:
+        """The learning rate before any schedule."""
+        return float(self.hyper()["lr"])
+
+    @property
+    def watches(self) -> bool:
+        """Whether the rule is told the validation loss after each epoch."""
+        return False
+
+    def product_from(self) -> int | None:
+        """Return the epoch, from 0, from which `step` needs H w; None if never."""
+        return None
 
     def hyper(self) -> dict[str, float]:
         """Return the hyper-parameters by name, flags as 0 and 1."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return {n: float(v) for n, v in fields.items() if isinstance(v, int | float)}
+        return {n: float(v) for n, v in self._fields() if isinstance(v, bool | float)}
+
+    def choices(self) -> dict[str, Any]:
+        """Return what models trained together share, by name."""
+        return {n: v for n, v in self._fields() if not isinstance(v, bool | float)}
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        own = [name for name in type(self).model_fields if name not in OF_TRAINING]
+        return [(name, getattr(self, name)) for name in own]
+
+
+# Fields that training itself heeds; `step` never sees them.
+OF_TRAINING = ("init", "schedule")

@@ -13,8 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from curvflow.errors import InputError
-from curvflow.schemas.networks import FactoryModel
+from curvflow.schemas.models.factory import FactoryModel
 from curvflow.tasks.networks import Layout, Network
+from curvflow.tasks.passage import Passage
 from curvflow.tasks.trials import try_network
 
 
@@ -49,17 +50,18 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         output: Tensor = functional_call(module, (named, held), (inputs,))
         return output
 
-    def forward(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
+    def forward(passage: Passage, inputs: Tensor) -> Tensor:
+        tensors = tuple(passage.tensors[name] for name in names)
         shared = inputs.shape[0] == 1
         batched = vmap(one, in_dims=(0, None if shared else 0))
-        outputs: Tensor = batched(tuple(tensors), inputs[0] if shared else inputs)
+        outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
         return outputs
 
     def own(generator: torch.Generator) -> Tensor:
         return _flat(_make(spec, generator))
 
     shapes = tuple(tuple(p.shape) for p in parameters.values())
-    network = Network(Layout(names, shapes), forward, 1, own)
+    network = Network(Layout(names, shapes), forward, 1, own, has_paths=False)
     first_D = _flat(module)
     try_network(
         network,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from curvflow.schemas.networks import Linear
+from curvflow.schemas.models.linear import Linear
 from curvflow.tasks.layers import dense_layers
 from curvflow.tasks.networks import Network
 

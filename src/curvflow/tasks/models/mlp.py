@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
-import torch
-from torch import Tensor
-from torch.nn.functional import gelu
-
-from curvflow.schemas.networks import Mlp
+from curvflow.schemas.models.mlp import Mlp
+from curvflow.tasks.activations import ACTIVATIONS
 from curvflow.tasks.layers import dense_layers
 from curvflow.tasks.networks import Network
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "gelu": gelu,
-    "sigmoid": torch.sigmoid,
-    "identity": lambda x: x,
-}
 
 
 def build(spec: Mlp, input_shape: Sequence[int], num_outputs: int) -> Network:
     """Build a multi-layer perceptron.
 
     Args:
-        spec: widths, activation and bias.
+        spec: widths, activation, bias and dropout.
         input_shape: of one sample; flattened.
         num_outputs: width of the last layer, C.
 
@@ -34,4 +23,10 @@ def build(spec: Mlp, input_shape: Sequence[int], num_outputs: int) -> Network:
         The network.
     """
     widths = [prod(input_shape), *spec.hidden, num_outputs]
-    return dense_layers(widths, _ACTIVATIONS[spec.activation], bias=spec.bias)
+    return dense_layers(
+        widths,
+        ACTIVATIONS[spec.activation],
+        bias=spec.bias,
+        drop=spec.dropout,
+        linear=spec.linear_layers,
+    )

@@ -45,6 +45,7 @@ class BatchedHessian:
         inputs: Tensor,
         targets: Tensor,
         *,
+        fixed_MS: Tensor | None = None,
         batch_size: int | None = None,
         models_per_pass: int | None = None,
     ) -> None:
@@ -55,6 +56,8 @@ class BatchedHessian:
             weights_MD: where to take the Hessians; finite.
             inputs: shape (M or 1, N, ...); 1 shares the data between models.
             targets: shape (M or 1, N) or (M or 1, N, C).
+            fixed_MS: what `losses` takes behind the weights and nothing is derived by,
+                such as the running statistics of a batch norm.
             batch_size: samples per pass, bounding memory; the mean stays exact.
             models_per_pass: models per pass; None for all.
         """
@@ -63,6 +66,7 @@ class BatchedHessian:
         self.dtype, self.device = weights_MD.dtype, weights_MD.device
         self._losses, self._weights_MD = losses, weights_MD.detach()
         self._inputs, self._targets = inputs, targets
+        self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS
         self._batch_size = batch_size or inputs.shape[1]
         self._models_per_pass = models_per_pass or models
 
@@ -81,7 +85,7 @@ class BatchedHessian:
         return total / count
 
     def _sum_product(self, models: slice, rows: slice, columns_MDS: Tensor) -> Tensor:
-        weights_MD = self._weights_MD[models]
+        weights_MD, fixed_MS = self._weights_MD[models], self._fixed_MS[models]
         shared = self._inputs.shape[0] == 1
         of_models = slice(None) if shared else models
         inputs, targets = (
@@ -89,7 +93,8 @@ class BatchedHessian:
         )
 
         def loss(weights_MD: Tensor) -> Tensor:
-            return self._losses(weights_MD, inputs, targets).sum()
+            weights_MW = torch.cat([weights_MD, fixed_MS], dim=1)
+            return self._losses(weights_MW, inputs, targets).sum()
 
         def along(column_MD: Tensor) -> Tensor:
             product: Tensor = jvp(grad(loss), (weights_MD,), (column_MD,))[1]
@@ -109,6 +114,7 @@ class BatchedHessian:
             self._weights_MD[models],
             pick(self._inputs),
             pick(self._targets),
+            fixed_MS=self._fixed_MS[models],
             batch_size=self._batch_size,
             models_per_pass=self._models_per_pass,
         )

@@ -40,8 +40,10 @@ def norms(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    layout = described(members[0]).network.layout
-    weights_MD = stacked_weights(members, machine, dtype="float64")
+    network = described(members[0]).network
+    layout = network.layout
+    weights_MW = stacked_weights(members, machine, dtype="float64")
+    weights_MD, _ = network.split(weights_MW)
     layer_ML = layout.norms(weights_MD).cpu()
     whole_M, largest_M = weights_MD.norm(dim=1).cpu(), weights_MD.abs().amax(1).cpu()
     return [

@@ -1,8 +1,26 @@
 """Learning rules, one file each: `init` and `step`, over the models of a batch.
 
+    init(weights_MD, hyper, problem) -> state
+    step(gradient_MD, state, weights_MD, hyper, now) -> weights, state
+
+`hyper` holds the floats and flags of the rules, (M, 1) each, by name; all else that a
+rule's specification says is a choice that the models of a batch share, `hyper.rule`.
+`now` tells where training is and what it steps on: see `curvflow.tasks.steps.Step`.
+
 What a rule keeps between steps is a tensor, None, or a tuple of these, named or not, to
 any depth; the first dimension of every tensor is the model. A tensor may be None where
 no model of the batch needs it, as a velocity without momentum. Such a state is kept,
 stored and gone on from without the rule's doing; all that `step` depends on beside its
-arguments belongs into it, such as a count of steps, one per model.
+arguments belongs into it.
+
+Two further functions are looked for:
+
+    evaluated(weights_MD, state, hyper) -> weights
+    watch(weights_MD, state, validation_loss_M, hyper) -> state
+
+`evaluated` returns the weights that are the rule's result, measured and stored, where
+these are not those it steps from, such as an average; training goes on from the others
+all the same. `watch` is called after each epoch if the specification's `watches` says
+so. A specification whose `product_from` names an epoch gets H w as `now.product` from
+that epoch on.
 """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from curvflow.tasks.problems import Problem
+from curvflow.tasks.steps import Hyper, Step
 
 
 class State(NamedTuple):
@@ -25,7 +27,7 @@ class State(NamedTuple):
     fading2: Tensor
 
 
-def init(weights_MD: Tensor, hyper: Mapping[str, Tensor]) -> State:
+def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     """Return the means before the first step."""
     zeros = torch.zeros_like(weights_MD)
     ones = torch.ones_like(hyper["beta1"])
@@ -33,7 +35,7 @@ def init(weights_MD: Tensor, hyper: Mapping[str, Tensor]) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Mapping[str, Tensor]
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
 ) -> tuple[Tensor, State]:
     """Take one step: w <- w - lr m / (sqrt(v) + eps), m and v corrected for their bias.
 
@@ -42,6 +44,7 @@ def step(
         state: running means.
         weights_MD: weights w.
         hyper: lr, beta1, beta2, eps and weight_decay, each (M, 1).
+        now: not used.
 
     Returns:
         The new weights and state.

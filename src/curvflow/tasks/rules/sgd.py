@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
+
+from curvflow.tasks.problems import Problem
+from curvflow.tasks.steps import Hyper, Step
 
 State = Tensor | None
 
 
-def init(weights_MD: Tensor, hyper: Mapping[str, Tensor]) -> State:
+def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     """Return the first velocities (M, D); None where no model has momentum."""
     return torch.zeros_like(weights_MD) if hyper["momentum"].any() else None
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Mapping[str, Tensor]
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
 ) -> tuple[Tensor, State]:
     """Take one step: v <- momentum v + g, w <- w - lr v, with g + weight_decay w for g.
 
@@ -25,6 +26,7 @@ def step(
         state: velocities v.
         weights_MD: weights w.
         hyper: lr, momentum, nesterov (0 or 1) and weight_decay, each (M, 1).
+        now: not used.
 
     Returns:
         The new weights and velocities.

@@ -9,22 +9,36 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.problems import Samples
+from curvflow.tasks.training.validation import Subset
 
 
 class Batches:
     """Batches of training samples, shuffled anew each epoch by each model's seed.
 
-    The last batch of an epoch may be smaller. Models of equal seeds, whatever their
-    rules, see the same batches.
+    The last batch of an epoch may be smaller, or is left out. Models of equal seeds,
+    whatever their rules, see the same batches.
+
+    Attributes:
+        used: samples of each epoch that are used.
     """
 
     def __init__(
-        self, samples: Samples, seeds: Sequence[int], batch_size: int | None
+        self,
+        samples: Samples | Subset,
+        seeds: Sequence[int],
+        batch_size: int | None,
+        *,
+        drop_last: bool = False,
     ) -> None:
         """Take the data, the seed of each model, and the size (None for all)."""
         self._samples = samples
         self._size = min(batch_size or samples.count, samples.count)
-        shuffled = sorted(set(seeds)) if self._size < samples.count else []
+        self.used = samples.count
+        if drop_last:
+            self.used -= samples.count % self._size
+        is_whole = self._size == samples.count
+        self._whole = [samples.rows(slice(None))] if is_whole else []
+        shuffled = [] if is_whole else sorted(set(seeds))
         self._streams = [stream(seed, "order") for seed in shuffled]
         rank = {seed: number for number, seed in enumerate(shuffled)}
         self._which = torch.tensor([rank.get(seed, 0) for seed in seeds])
@@ -32,8 +46,13 @@ class Batches:
 
     @property
     def count(self) -> int:
-        """Number of samples of one epoch, N."""
+        """Number of samples, N."""
         return self._samples.count
+
+    @property
+    def steps(self) -> int:
+        """Number of batches of an epoch."""
+        return -(-self.used // self._size)
 
     def epoch(self, done: int = 0) -> Iterator[Samples]:
         """Yield the batches of an epoch.
@@ -42,26 +61,26 @@ class Batches:
             done: how many of the epoch under way are left out; 0 begins the next epoch.
         """
         if not self._streams:
-            yield from [self._samples][done:]
+            yield from self._whole[done:]
             return
         if done == 0:
             self.skip(1)
-        order_MN = self._orders_SN[self._which].to(self._samples.inputs.device)
-        for start in range(done * self._size, self.count, self._size):
-            yield self._take(order_MN[:, start : start + self._size])
+        order_MN = self._orders_SN[self._which].to(self._samples.device)
+        for start in range(done * self._size, self.used, self._size):
+            yield self._samples.taken(
+                order_MN[:, start : min(start + self._size, self.used)]
+            )
+
+    def in_order(self) -> Iterator[Samples]:
+        """Yield batches of all samples in the order of the data."""
+        for start in range(0, self.count, self._size):
+            yield self._samples.rows(slice(start, start + self._size))
 
     def skip(self, epochs: int) -> None:
         """Shuffle as often as so many epochs do."""
         for generator, order_N in zip(self._streams, self._orders_SN, strict=True):
             for _ in range(epochs):
                 torch.randperm(self.count, generator=generator, out=order_N)
-
-    def _take(self, rows_MB: Tensor) -> Samples:
-        inputs, targets = self._samples.inputs, self._samples.targets
-        if len(inputs) == 1:
-            return Samples(inputs[0][rows_MB], targets[0][rows_MB])
-        models = torch.arange(len(inputs), device=inputs.device).unsqueeze(1)
-        return Samples(inputs[models, rows_MB], targets[models, rows_MB])
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the order of the epoch under way, and what draws the next."""

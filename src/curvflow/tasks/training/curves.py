@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,55 +13,74 @@ from curvflow.schemas.kinds.train import CURVES
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.problems import Problem, Samples
+from curvflow.tasks.training.norms import norms
 from curvflow.tasks.training.passes import in_passes
+from curvflow.tasks.training.validation import Subset
 
 EVALUATION_ROWS = 4096
-
-
-def reduced(problem: Problem, losses_MN: Tensor) -> Tensor:
-    """Return the loss that is minimised, (M,): the sum for sse, else the mean."""
-    return losses_MN.sum(1) if problem.loss == "sse" else losses_MN.mean(1)
 
 
 class Evaluation:
     """Loss and accuracy of a batch of models over one set of samples."""
 
-    def __init__(self, problem: Problem, samples: Samples, num_classes: int) -> None:
-        """Take the problem, the samples and their declared number of classes."""
+    def __init__(
+        self,
+        problem: Problem,
+        samples: Samples | Subset,
+        num_classes: int,
+        accuracy: Literal["auto", "nearest"] = "auto",
+    ) -> None:
+        """Take the problem, the samples, their number of classes, what is right."""
         self._problem, self._samples = problem, samples
-        self._has_labels = samples.targets.ndim == 2
+        self._has_labels = problem.loss == "cross_entropy"
         self._has_signs = not self._has_labels and num_classes == 2
+        self._accuracy = accuracy
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no samples."""
+        return self._samples.count == 0
 
     @torch.no_grad()
-    def __call__(self, weights_MD: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, weights_MW: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss and accuracy, each (M,); NaN where undefined."""
-        count = self._samples.count
-        if count == 0:
-            nothing = weights_MD.new_full((len(weights_MD),), torch.nan)
+        if self.is_empty:
+            nothing = weights_MW.new_full((len(weights_MW),), torch.nan)
             return nothing, nothing
         parts = [
-            self._evaluate_rows(weights_MD, slice(start, start + EVALUATION_ROWS))
-            for start in range(0, count, EVALUATION_ROWS)
+            self._evaluate_rows(weights_MW, slice(start, start + EVALUATION_ROWS))
+            for start in range(0, self._samples.count, EVALUATION_ROWS)
         ]
         losses_MN, right_MN = (
             torch.cat(part, dim=1) for part in zip(*parts, strict=True)
         )
-        return reduced(self._problem, losses_MN), right_MN.mean(1)
+        return self._problem.reduced(losses_MN), right_MN.mean(1)
 
-    def _evaluate_rows(self, weights_MD: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    def _evaluate_rows(self, weights_MW: Tensor, rows: slice) -> tuple[Tensor, ...]:
         some = self._samples.rows(rows)
-        return in_passes(self._one_pass, self._problem, weights_MD, some)
 
-    def _one_pass(self, weights_MD: Tensor, some: Samples) -> tuple[Tensor, Tensor]:
-        outputs_MNC = self._problem.network.outputs(weights_MD, some.inputs)
+        def one_pass(models: slice) -> tuple[Tensor, ...]:
+            return self._one_pass(weights_MW[models], some.models(models))
+
+        whole = slice(0, len(weights_MW))
+        return in_passes(one_pass, self._problem, whole, some, weights_MW)
+
+    def _one_pass(self, weights_MW: Tensor, some: Samples) -> tuple[Tensor, Tensor]:
+        outputs_MNC = self._problem.network.outputs(weights_MW, some.inputs)
         losses_MN = sample_losses(self._problem.loss)(outputs_MNC, some.targets)
-        if self._has_labels:
-            right_MN = outputs_MNC.argmax(-1) == some.targets
-        elif self._has_signs:
-            right_MN = (outputs_MNC * some.targets).squeeze(-1) > 0
-        else:
+        right_MN = self._right(outputs_MNC, some.targets)
+        if right_MN is None:
             return losses_MN, torch.full_like(losses_MN, torch.nan)
         return losses_MN, right_MN.to(losses_MN.dtype)
+
+    def _right(self, outputs_MNC: Tensor, targets: Tensor) -> Tensor | None:
+        if self._has_labels:
+            return outputs_MNC.argmax(-1) == targets
+        if not self._has_signs:
+            return None
+        if self._accuracy == "nearest":
+            return (outputs_MNC - targets).abs().squeeze(-1) < 0.5
+        return (outputs_MNC * targets).squeeze(-1) > 0
 
 
 class Curves:
@@ -69,14 +89,21 @@ class Curves:
     def __init__(
         self,
         epochs: Sequence[int],
-        train: Evaluation,
-        test: Evaluation,
+        problem: Problem,
+        sets: Mapping[str, Evaluation],
         models: int,
     ) -> None:
-        """Take what to record, how to evaluate, and the number of models."""
+        """Take what to record, what is trained, how to evaluate, and how many.
+
+        Args:
+            epochs: that are recorded.
+            problem: network and loss.
+            sets: an evaluation for `train`, `validation` and `test`.
+            models: M.
+        """
         self.epochs = tuple(epochs)
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
-        self._train, self._test = train, test
+        self._problem, self._sets = problem, sets
         self._values = torch.full(
             (len(CURVES), len(self.epochs), models), torch.nan, dtype=torch.float64
         )
@@ -85,22 +112,26 @@ class Curves:
         """Return whether this epoch is recorded."""
         return epoch in self._row
 
-    def measure(self, weights_MD: Tensor, before_MD: Tensor) -> Tensor:
+    def measure(self, weights_MW: Tensor, *, update_MD: Tensor, lr_M: Tensor) -> Tensor:
         """Evaluate the models.
 
         Args:
-            weights_MD: present weights.
-            before_MD: weights one epoch earlier.
+            weights_MW: parameters and statistics of the result so far.
+            update_MD: change of the weights over the last epoch.
+            lr_M: learning rates of that epoch.
 
         Returns:
-            The values of `CURVES`, (6, M).
+            The values of `CURVES`, (len(CURVES), M).
         """
-        train_loss, train_accuracy = self._train(weights_MD)
-        test_loss, test_accuracy = self._test(weights_MD)
-        norm, update = weights_MD.norm(dim=1), (weights_MD - before_MD).norm(dim=1)
-        return torch.stack(
-            [train_loss, test_loss, train_accuracy, test_accuracy, norm, update]
-        )
+        found = norms(self._problem, weights_MW)
+        for name, evaluation in self._sets.items():
+            found[f"{name}_loss"], found[f"{name}_accuracy"] = evaluation(weights_MW)
+        found |= {"update_norm": update_MD.norm(dim=1), "lr": lr_M}
+        return torch.stack([found[name].to(weights_MW) for name in CURVES])
+
+    def validate(self, weights_MW: Tensor) -> Tensor:
+        """Return the validation loss, (M,)."""
+        return self._sets["validation"](weights_MW)[0]
 
     def record(self, epoch: int, measured: Tensor, alive_M: Tensor) -> None:
         """Keep what was measured of the models that have not diverged."""

@@ -45,11 +45,13 @@ def go_on(fit: Fit, members: Sequence[Member]) -> None:
         members: one per model, all of one `end_of`, not 0.
     """
     results = [member.earlier for member in members if member.earlier is not None]
-    weights_MD = torch.stack([torch.tensor(one["weights"][-1]) for one in results])
-    weights_MD = weights_MD.to(fit.weights)
+    stored_MW = torch.stack([torch.tensor(one["weights"][-1]) for one in results])
+    stored_MD, statistics_MS = fit.problem.network.split(stored_MW.to(fit.weights))
     states = [torch.tensor(one["rule_state"]) for one in results]
-    if not fit.updates.take(states, weights_MD):
+    weights_MD = fit.updates.take(states, stored_MD)
+    if weights_MD is None:
         return
+    fit.statistics = statistics_MS
     first = [float(one["train_loss"][0]) for one in results]
     first_M = torch.tensor(first, dtype=torch.float64, device=weights_MD.device)
     fit.divergence.judge(0, first_M, torch.isfinite(first_M))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from curvflow.schemas.kinds.train import CURVES
+from curvflow.tasks.layers import MOMENTUM
 from curvflow.tasks.problems import Problem, Samples
+from curvflow.tasks.steps import Step
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.checkpoints import Checkpoints
-from curvflow.tasks.training.curves import Curves, reduced
+from curvflow.tasks.training.curves import Curves
 from curvflow.tasks.training.divergence import Divergence
-from curvflow.tasks.training.passes import in_passes
+from curvflow.tasks.training.gradients import Gradients, gradients
+from curvflow.tasks.training.noise import Noise
 from curvflow.tasks.training.state import Part
 from curvflow.tasks.training.updates import Updates
 
@@ -33,7 +37,9 @@ class Fit:
 
     Attributes:
         problem: network and loss.
-        weights: present weights, (M, D).
+        weights: present parameters, (M, D).
+        statistics: those that the networks keep of their data, (M, S).
+        seeds: of the models.
         updates: the learning rules.
         batches: the data order.
         curves: what is recorded.
@@ -45,6 +51,8 @@ class Fit:
 
     problem: Problem
     weights: Tensor
+    statistics: Tensor
+    seeds: Sequence[int]
     updates: Updates
     batches: Batches
     curves: Curves
@@ -57,12 +65,17 @@ class Fit:
         """Begin at the beginning."""
         self.begin(0, self.weights)
 
+    @property
+    def last(self) -> int:
+        """The epoch that ends training."""
+        return self.checkpoints.epochs[-1]
+
     def begin(self, epoch: int, weights_MD: Tensor) -> None:
         """Turn to an epoch.
 
         Args:
             epoch: its number.
-            weights_MD: weights before it.
+            weights_MD: parameters before it.
         """
         self.epoch, self.step = epoch, 0
         self.weights = self._before_MD = weights_MD
@@ -75,38 +88,112 @@ class Fit:
         Args:
             after_step: called after each step; what it raises leaves a whole state.
         """
-        last = self.checkpoints.epochs[-1]
-        while self.epoch <= last:
+        while self.epoch <= self.last:
             if self.epoch:
                 self._train(after_step)
-            self._record(is_end=self.epoch in (0, last))
+            self._record(is_end=self.epoch in (0, self.last))
             if self.epoch % LOOK_EVERY == 0 and not self.divergence.alive.any():
                 break
             self.begin(self.epoch + 1, self.weights)
 
+    def result(self) -> Tensor:
+        """Return what training has come to, parameters and statistics, (M, D + S).
+
+        Where a rule gives an average for its result, a batch norm's statistics are
+        those of the average over the training data.
+        """
+        weights_MD = self.updates.evaluated(self.weights)
+        statistics_MS = self.statistics
+        averaged_M1 = torch.tensor(self.updates.averaged)[:, None]
+        if statistics_MS.shape[1] and averaged_M1.any():
+            of_average_MS = self._statistics_of(weights_MD)
+            averaged_M1 = averaged_M1.to(weights_MD.device)
+            statistics_MS = torch.where(averaged_M1, of_average_MS, statistics_MS)
+        return torch.cat([weights_MD, statistics_MS], dim=1)
+
     def _train(self, after_step: Callable[[], None]) -> None:
         """Do what is left of the epoch under way."""
+        self.updates.begin_epoch(self.epoch - 1, self.last)
+        wants = self.updates.wants_product(self.epoch - 1)
+        without = wants.index(True) if True in wants else len(wants)
+        # Sums over batches add up to the loss over the data, means by their shares.
+        is_sum = self.problem.loss == "sse"
         for batch in self.batches.epoch(self.step):
-            losses_M, gradient_MD = loss_and_gradient(self.problem, self.weights, batch)
-            # Sums over batches add up to the loss over the data, means by their shares.
-            is_sum = self.problem.loss == "sse"
-            share = 1 if is_sum else batch.count / self.batches.count
-            self._total_M = self._total_M + share * losses_M
-            self.weights = self.updates.step(gradient_MD, self.weights)
-            self.step += 1
+            noise = self._noise("dropout")
+            found = gradients(
+                self.problem,
+                self.weights,
+                self.statistics,
+                batch,
+                noise,
+                without=without,
+            )
+            share = 1 if is_sum else batch.count / self.batches.used
+            self._total_M = self._total_M + share * found.losses
+            self._step(batch, found, wants)
             after_step()
+        if self.updates.watches:
+            self.updates.watch(self.weights, self.curves.validate(self.result()))
         finite_M = torch.isfinite(self.weights).all(1)
         self.divergence.judge(self.epoch, self._total_M, finite_M)
 
+    def _step(self, batch: Samples, found: Gradients, wants: Sequence[bool]) -> None:
+        def now(models: slice | Tensor) -> Step:
+            first = models.start if isinstance(models, slice) else int(models[0])
+            own = self._noise("rule").of(models)
+            return Step(
+                epoch=self.epoch - 1,
+                count=own.step,
+                ends_epoch=self.step + 1 == self.batches.steps,
+                problem=self.problem,
+                batch=batch.models(models),
+                product=found.product_of(models) if wants[first] else None,
+                draw=own.uniform(),
+            )
+
+        self.weights = self.updates.step(found.gradient, self.weights, now)
+        self.statistics = found.statistics
+        self.step += 1
+
+    def _noise(self, purpose: str) -> Noise:
+        taken = (self.epoch - 1) * self.batches.steps + self.step
+        return Noise(self.seeds, taken, purpose, self.weights)
+
+    @torch.no_grad()
+    def _statistics_of(self, weights_MD: Tensor) -> Tensor:
+        """Return a batch norm's statistics of other weights, over the training data."""
+        total_MS = torch.zeros_like(self.statistics)
+        for count, batch in enumerate(self.batches.in_order(), start=1):
+            noise = self._noise("dropout")
+            _, after_MS = self.problem.network.training_outputs(
+                weights_MD, torch.zeros_like(total_MS), batch.inputs, noise.uniform()
+            )
+            total_MS = total_MS + (after_MS / MOMENTUM - total_MS) / count
+        return total_MS
+
     def _record(self, *, is_end: bool) -> None:
         """Record and keep what is wanted of the epoch just completed."""
+        is_kept = self.epoch in self.checkpoints.epochs
+        if not (is_kept or self.curves.wants(self.epoch)):
+            return
+        result_MW = self.result()
         if self.curves.wants(self.epoch):
-            measured = self.curves.measure(self.weights, self._before_MD)
+            rates = self.updates.rates(max(0, self.epoch - 1), self.last)
+            measured = self.curves.measure(
+                result_MW,
+                update_MD=self.weights - self._before_MD,
+                lr_M=torch.tensor(rates, dtype=torch.float64),
+            )
             if is_end:
-                finite_M = ~torch.isinf(measured[1])
-                self.divergence.judge(self.epoch, measured[0], finite_M)
+                self._judge_end(measured)
             self.curves.record(self.epoch, measured, self.divergence.alive)
-        self.checkpoints.keep(self.epoch, self.weights, self.divergence.alive)
+        self.checkpoints.keep(self.epoch, result_MW, self.divergence.alive)
+
+    def _judge_end(self, measured: Tensor) -> None:
+        # NaN is the test loss where there are no test data.
+        finite_M = ~torch.isinf(measured[CURVES.index("test_loss")])
+        train_M = measured[CURVES.index("train_loss")]
+        self.divergence.judge(self.epoch, train_M, finite_M)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that changes, by name."""
@@ -118,6 +205,7 @@ class Fit:
         return parts | {
             "position": torch.tensor([self.epoch, self.step]),
             "weights": self.weights,
+            "statistics": self.statistics,
             "before": self._before_MD,
             "total": self._total_M,
         }
@@ -136,6 +224,7 @@ class Fit:
         self.epoch, self.step = tensors["position"].tolist()
         self.weights, self._before_MD = tensors["weights"], tensors["before"]
         self._total_M = tensors["total"]
+        self.statistics = tensors["statistics"]
 
     def _parts(self) -> dict[str, Part]:
         return {
@@ -145,21 +234,3 @@ class Fit:
             "checkpoints": self.checkpoints,
             "divergence": self.divergence,
         }
-
-
-def loss_and_gradient(
-    problem: Problem, weights_MD: Tensor, samples: Samples
-) -> tuple[Tensor, Tensor]:
-    """Return each model's loss (M,) and gradient (M, D).
-
-    Models do not interact, so the gradient of the sum of their losses holds each one's.
-    """
-
-    def one_pass(weights_MD: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        weights_MD = weights_MD.detach().requires_grad_()
-        losses_MN = problem.losses(weights_MD, samples.inputs, samples.targets)
-        losses_M = reduced(problem, losses_MN)
-        (gradient_MD,) = torch.autograd.grad(losses_M.sum(), weights_MD)
-        return losses_M.detach(), gradient_MD
-
-    return in_passes(one_pass, problem, weights_MD, samples)

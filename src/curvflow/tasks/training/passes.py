@@ -19,31 +19,30 @@ GPU_PASS_BYTES = 1 << 30
 
 
 def in_passes(
-    function: Callable[[Tensor, Samples], tuple[Tensor, Tensor]],
+    function: Callable[[slice], tuple[Tensor, ...]],
     problem: Problem,
-    weights_MD: Tensor,
+    models: slice,
     samples: Samples,
-) -> tuple[Tensor, Tensor]:
+    like: Tensor,
+) -> tuple[Tensor, ...]:
     """Apply a function to some models at a time and join what it returns.
 
     Args:
-        function: from weights and samples of some models to two tensors whose leading
-            dimension is the model.
+        function: from some models to tensors whose leading dimension is the model.
         problem: tells the activations per sample.
-        weights_MD: of all models.
+        models: all to be gone through, by first and last.
         samples: of all models.
+        like: a tensor of the dtype and device computed with.
 
     Returns:
-        The two tensors for all models.
+        The tensors for all those models.
     """
-    models = len(weights_MD)
-    each = samples.count * problem.network.width * weights_MD.element_size()
-    most = CPU_PASS_BYTES if weights_MD.device.type == "cpu" else GPU_PASS_BYTES
+    each = samples.count * problem.network.width * like.element_size()
+    most = CPU_PASS_BYTES if like.device.type == "cpu" else GPU_PASS_BYTES
     parts = [
-        function(weights_MD[span], samples.models(span))
-        for span in spans(models, most // each)
+        function(slice(models.start + span.start, models.start + span.stop))
+        for span in spans(models.stop - models.start, most // each)
     ]
     if len(parts) == 1:
         return parts[0]
-    first, second = zip(*parts, strict=True)
-    return torch.cat(first), torch.cat(second)
+    return tuple(torch.cat(several) for several in zip(*parts, strict=True))

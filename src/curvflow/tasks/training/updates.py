@@ -2,55 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from curvflow.schemas.keys import sha256
 from curvflow.schemas.rules import Rule
+from curvflow.tasks.problems import Problem
+from curvflow.tasks.steps import Hyper, Step
 from curvflow.tasks.training.state import RuleState, leaves, with_leaves
 
+# From the models of a group, as an index, to what their step is told.
+StepOf = Callable[[Any], Step]
 
-def hyper_parameters(rules: Sequence[Rule], like: Tensor) -> dict[str, Tensor]:
-    """Stack the hyper-parameters of rules of one kind.
+
+def kinship(rule: Rule) -> tuple[float, str, str]:
+    """Return what sorts models so that those trained alike lie side by side.
+
+    Rules that need products with the Hessian come last, the later they need them the
+    earlier, so that in every epoch those that do are the last of the batch.
 
     Args:
-        rules: one per model, M of them, of one kind.
-        like: a tensor of the dtype and device wanted.
+        rule: of one model.
 
     Returns:
-        Name to values (M, 1).
+        A key for sorting, equal for rules that share a step.
     """
-    values = [rule.hyper() for rule in rules]
-    return {name: like.new_tensor([[v[name]] for v in values]) for name in values[0]}
+    since = rule.product_from()
+    return -float("inf" if since is None else since), rule.rule, _choices(rule)
+
+
+def _choices(rule: Rule) -> str:
+    return rule.rule + sha256(
+        {
+            name: _choices(value) if isinstance(value, Rule) else str(value)
+            for name, value in rule.choices().items()
+        }
+    )
 
 
 class _Group:
     """The models that one kind of rule trains, and its state."""
 
-    def __init__(self, rules: Mapping[int, Rule], weights_MD: Tensor) -> None:
+    def __init__(
+        self, rules: Mapping[int, Rule], weights_MD: Tensor, problem: Problem
+    ) -> None:
         self.numbers = list(rules)
-        alone = len(self.numbers) == len(weights_MD)
-        # On the device once: a list would be copied there at every step.
-        index = torch.tensor(self.numbers, device=weights_MD.device)
-        self.models: Any = slice(None) if alone else index
-        name = next(iter(rules.values())).rule
-        self.functions = import_module(f"curvflow.tasks.rules.{name}")
-        self.hyper = hyper_parameters(list(rules.values()), weights_MD)
+        self.rules = list(rules.values())
+        self.models = _index(self.numbers, weights_MD.device)
+        self.functions = import_module(f"curvflow.tasks.rules.{self.rules[0].rule}")
+        self.hyper = self.now = Hyper(self.rules, weights_MD)
+        self.problem = problem
         self.state: RuleState = self.init(weights_MD)
 
     def init(self, weights_MD: Tensor) -> RuleState:
-        state: RuleState = self.functions.init(weights_MD[self.models], self.hyper)
-        return state
+        begun: RuleState = self.functions.init(
+            weights_MD[self.models], self.hyper, self.problem
+        )
+        return begun
 
-    def step(self, gradient_MD: Tensor, weights_MD: Tensor) -> Tensor:
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        if any(rule.schedule for rule in self.rules):
+            scale = [
+                rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0
+                for rule in self.rules
+            ]
+            self.now = self.hyper.scaled(self.hyper.like.new_tensor(scale)[:, None])
+
+    def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: Step) -> Tensor:
         new, self.state = self.functions.step(
-            gradient_MD[self.models], self.state, weights_MD[self.models], self.hyper
+            gradient_MD[self.models],
+            self.state,
+            weights_MD[self.models],
+            self.now,
+            now,
         )
         stepped: Tensor = new
         return stepped
+
+    @property
+    def is_averaged(self) -> bool:
+        return hasattr(self.functions, "evaluated")
+
+    def evaluated(self, weights_MD: Tensor) -> Tensor:
+        own: Tensor = weights_MD[self.models]
+        if self.is_averaged:
+            own = self.functions.evaluated(own, self.state, self.hyper)
+        return own
+
+    def watch(self, weights_MD: Tensor, loss_M: Tensor) -> None:
+        if self.rules[0].watches:
+            self.state = self.functions.watch(
+                weights_MD[self.models], self.state, loss_M[self.models], self.hyper
+            )
 
     def own(self, weights_MD: Tensor) -> Iterator[tuple[int, list[Tensor | None]]]:
         """Yield each model, and what its rule begins with when it trains alone.
@@ -58,8 +105,8 @@ class _Group:
         In a group a rule may keep for all what only some of its models need.
         """
         for row, model in enumerate(self.numbers):
-            hyper = {name: values[row : row + 1] for name, values in self.hyper.items()}
-            alone = self.functions.init(weights_MD[model : model + 1], hyper)
+            own_MD = weights_MD[model : model + 1]
+            alone = self.functions.init(own_MD, self.hyper.only(row), self.problem)
             yield model, leaves(alone)
 
     def vectors(self, weights_MD: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -69,17 +116,22 @@ class _Group:
             for leaf, needed in zip(now, own, strict=True):
                 if leaf is not None and needed is not None:
                     parts.append(leaf[row].double().flatten())
+            if self.is_averaged:
+                parts.append(weights_MD[model].double().cpu())
             yield model, torch.cat(parts)
 
     def fits(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> bool:
+        iterate = weights_MD.shape[1] if self.is_averaged else 0
         return all(
-            len(vectors[model]) == sum(0 if one is None else one.numel() for one in own)
+            len(vectors[model])
+            == iterate + sum(0 if one is None else one.numel() for one in own)
             for model, own in self.own(weights_MD)
         )
 
-    def take(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> None:
+    def take(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> Tensor:
         begun = self.init(weights_MD)
         new = [None if leaf is None else leaf.clone() for leaf in leaves(begun)]
+        weights_MD = weights_MD.clone()
         for row, (model, own) in enumerate(self.own(weights_MD)):
             start = 0
             for leaf, needed in zip(new, own, strict=True):
@@ -87,32 +139,111 @@ class _Group:
                     end = start + needed.numel()
                     leaf[row] = vectors[model][start:end].view(needed.shape[1:])
                     start = end
+            if self.is_averaged:
+                weights_MD[model] = vectors[model][start:].to(weights_MD)
         self.state = with_leaves(begun, iter(new))
+        return weights_MD
+
+
+def _index(numbers: Sequence[int], device: torch.device) -> Any:
+    """Return an index of models: a slice where they lie side by side."""
+    first, last = numbers[0], numbers[-1]
+    if list(numbers) == list(range(first, last + 1)):
+        return slice(first, last + 1)
+    # On the device once: a list would be copied there at every step.
+    return torch.tensor(numbers, device=device)
 
 
 class Updates:
     """The learning rules of a batch of models with their states."""
 
-    def __init__(self, rules: Sequence[Rule], weights_MD: Tensor) -> None:
-        """Take the rule of each model and its initial weights."""
-        kinds: dict[str, dict[int, Rule]] = {}
+    def __init__(
+        self, rules: Sequence[Rule], weights_MD: Tensor, problem: Problem
+    ) -> None:
+        """Take the rule of each model, initial parameters, and what is trained."""
+        self._rules = rules
+        kinds: dict[tuple[float, str, str], dict[int, Rule]] = {}
         for number, rule in enumerate(rules):
-            kinds.setdefault(rule.rule, {})[number] = rule
-        self._groups = [_Group(some, weights_MD) for some in kinds.values()]
+            kinds.setdefault(kinship(rule), {})[number] = rule
+        self._groups = [_Group(some, weights_MD, problem) for some in kinds.values()]
 
-    def step(self, gradient_MD: Tensor, weights_MD: Tensor) -> Tensor:
-        """Return the weights after one step of every model's rule."""
-        if len(self._groups) == 1:
-            return self._groups[0].step(gradient_MD, weights_MD)
-        stepped = torch.empty_like(weights_MD)
+    @property
+    def watches(self) -> bool:
+        """Whether any rule wants to be told the validation loss of each epoch."""
+        return any(rule.watches for rule in self._rules)
+
+    @property
+    def averaged(self) -> list[bool]:
+        """Return of each model whether its result is not the present weights."""
+        found = {n for g in self._groups if g.is_averaged for n in g.numbers}
+        return [model in found for model in range(len(self._rules))]
+
+    def wants_product(self, epoch: int) -> list[bool]:
+        """Return of each model whether its rule needs H w in an epoch."""
+        since = [rule.product_from() for rule in self._rules]
+        return [first is not None and epoch >= first for first in since]
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Set the learning rates by their schedules.
+
+        Args:
+            epoch: the one that begins, from 0.
+            epochs: of the whole training.
+        """
         for group in self._groups:
-            stepped[group.models] = group.step(gradient_MD, weights_MD)
-        return stepped
+            group.begin_epoch(epoch, epochs)
+
+    def rates(self, epoch: int, epochs: int) -> list[float]:
+        """Return the learning rate of each model in an epoch."""
+        return [
+            rule.rate * (rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0)
+            for rule in self._rules
+        ]
+
+    def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: StepOf) -> Tensor:
+        """Return the weights after one step of every model's rule.
+
+        Args:
+            gradient_MD: of the batch loss.
+            weights_MD: present weights.
+            now: tells the models of a group what they step on.
+
+        Returns:
+            The new weights.
+        """
+        steps = [
+            group.step(gradient_MD, weights_MD, now(group.models))
+            for group in self._groups
+        ]
+        return self._joined(steps, weights_MD)
+
+    def evaluated(self, weights_MD: Tensor) -> Tensor:
+        """Return the weights that a rule gives for its result, such as an average."""
+        if not any(group.is_averaged for group in self._groups):
+            return weights_MD
+        return self._joined([g.evaluated(weights_MD) for g in self._groups], weights_MD)
+
+    def watch(self, weights_MD: Tensor, loss_M: Tensor) -> None:
+        """Tell the rules the validation loss of the epoch just completed."""
+        for group in self._groups:
+            group.watch(weights_MD, loss_M)
+
+    def _joined(self, parts: Sequence[Tensor], like_MD: Tensor) -> Tensor:
+        if len(parts) == 1:
+            return parts[0]
+        if all(isinstance(group.models, slice) for group in self._groups):
+            order = sorted(range(len(parts)), key=lambda n: self._groups[n].numbers[0])
+            return torch.cat([parts[n] for n in order])
+        whole_MD = torch.empty_like(like_MD)
+        for group, part in zip(self._groups, parts, strict=True):
+            whole_MD[group.models] = part
+        return whole_MD
 
     def vectors(self, weights_MD: Tensor) -> list[Tensor]:
         """Return what each model's rule keeps for it, flattened, float64 on the CPU.
 
-        Empty for a model whose rule would keep nothing, were it alone.
+        Empty for a model whose rule would keep nothing, were it alone. Where a rule
+        gives other weights for its result, the present ones come last.
 
         Args:
             weights_MD: present weights.
@@ -122,20 +253,22 @@ class Updates:
         )
         return [found[model] for model in range(len(weights_MD))]
 
-    def take(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> bool:
+    def take(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> Tensor | None:
         """Go on from the state that vectors hold, if they are as long as they must be.
 
         Args:
             vectors: as `vectors` returns them.
-            weights_MD: weights to go on from.
+            weights_MD: weights stored with them.
 
         Returns:
-            Whether they fit; if not, nothing is changed.
+            Weights to go on from; None if the vectors do not fit, and then nothing is
+            changed.
         """
-        is_fit = all(group.fits(vectors, weights_MD) for group in self._groups)
-        for group in self._groups if is_fit else ():
-            group.take(vectors, weights_MD)
-        return is_fit
+        if not all(group.fits(vectors, weights_MD) for group in self._groups):
+            return None
+        for group in self._groups:
+            weights_MD = group.take(vectors, weights_MD)
+        return weights_MD
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every quantity of every rule's state."""

@@ -3,16 +3,11 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from curvflow.schemas.networks import (
-    FactoryModel,
-    Glorot,
-    Linear,
-    Mlp,
-    ModelSpec,
-    Normal,
-    Uniform,
-    parse_model,
-)
+from curvflow.schemas.initial import Glorot, Normal, Uniform
+from curvflow.schemas.models import ModelSpec, parse_model
+from curvflow.schemas.models.factory import FactoryModel
+from curvflow.schemas.models.linear import Linear
+from curvflow.schemas.models.mlp import Mlp
 
 MLP = {"kind": "mlp", "hidden": [3]}
 

@@ -1,0 +1,71 @@
+"""Specifications of models, found by their files; no list is kept.
+
+A model is one file here, which names its specification `MODEL`, and one file of the
+same name in `tasks/models/`, which holds its function `build`.
+"""
+
+from __future__ import annotations
+
+import operator
+import pkgutil
+from collections.abc import Mapping
+from functools import reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Discriminator, Tag, TypeAdapter
+
+from curvflow.schemas.models._base import Model
+from curvflow.schemas.models.factory import FactoryModel
+from curvflow.schemas.params import Params
+
+__all__ = ["AnyModel", "ModelSpec", "all_models", "model_name", "parse_model"]
+
+AnyModel = Model | FactoryModel
+
+
+def all_models() -> dict[str, type[Params]]:
+    """Return the specification of every model by its name, sorted."""
+    names = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    return {
+        name: import_module(f"{__name__}.{name}").MODEL
+        for name in names
+        if not name.startswith("_")
+    }
+
+
+def model_name(value: object) -> str | None:
+    """Return the name of a model from its specification, checked or as written."""
+    if isinstance(value, Params):
+        return str(getattr(value, "kind", "factory"))
+    if not isinstance(value, Mapping):
+        return None
+    if "kind" in value:
+        return str(value["kind"])
+    return "factory" if "factory" in value else None
+
+
+if TYPE_CHECKING:
+    ModelSpec = AnyModel
+else:
+    ModelSpec = Annotated[
+        reduce(
+            operator.or_,
+            (Annotated[model, Tag(name)] for name, model in all_models().items()),
+        ),
+        Discriminator(model_name),
+    ]
+
+_adapter: TypeAdapter[AnyModel] = TypeAdapter(ModelSpec)
+
+
+def parse_model(plain: Mapping[str, Any]) -> AnyModel:
+    """Turn plain values back into the specification they came from.
+
+    Args:
+        plain: as `model_dump` gives it.
+
+    Returns:
+        The specification.
+    """
+    return _adapter.validate_python(plain)

@@ -1,0 +1,19 @@
+"""A module of the user's own."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from curvflow.schemas.factory import Factory
+from curvflow.schemas.initial import Init
+
+
+class FactoryModel(Factory):
+    """A `torch.nn.Module` that a function of the user's own returns."""
+
+    init: Init | None = Field(
+        None, description="law of the initial weights; null keeps the module's own"
+    )
+
+
+MODEL = FactoryModel

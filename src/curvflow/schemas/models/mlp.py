@@ -1,0 +1,31 @@
+"""Multi-layer perceptron."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from curvflow.schemas.models._base import Activation, Model
+
+Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
+
+
+class Mlp(Model):
+    """Dense layers with one activation between them and a linear last layer."""
+
+    kind: Literal["mlp"] = "mlp"
+    hidden: Widths = Field(
+        description="widths of the hidden layers, first to last; none is linear"
+    )
+    activation: Activation = Field("relu", description="between the layers")
+    linear_layers: Widths = Field(
+        (), description="hidden layers, counted from 1, without activation"
+    )
+    bias: bool = Field(True, description="whether every layer has a bias")
+    dropout: float = Field(
+        0.0, ge=0, lt=1, description="share of hidden units left out at each step"
+    )
+
+
+MODEL = Mlp

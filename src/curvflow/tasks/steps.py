@@ -1,0 +1,109 @@
+"""What a learning rule is given at each step beside gradient, state and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from curvflow.schemas.rules import Rule
+from curvflow.tasks.problems import Problem, Samples
+
+
+class Hyper(Mapping[str, Tensor]):
+    """Hyper-parameters of the models of one group, (M, 1) each, by name.
+
+    Attributes:
+        rule: the specification of the first; its choices are those of all.
+        like: a tensor of the dtype and device of the values.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule], like: Tensor, scale_M1: Tensor | None = None
+    ) -> None:
+        """Stack the hyper-parameters of rules with equal choices.
+
+        Args:
+            rules: one per model, M of them.
+            like: a tensor of the dtype and device wanted.
+            scale_M1: what `lr` is multiplied by, here and in rules within the rule.
+        """
+        self.rule: Any = rules[0]
+        self.like = like
+        self._rules, self._scale_M1 = rules, scale_M1
+        found = [rule.hyper() for rule in rules]
+        self._values = {n: like.new_tensor([[v[n]] for v in found]) for n in found[0]}
+        if scale_M1 is not None and "lr" in self._values:
+            self._values["lr"] = scale_M1 * self._values["lr"]
+        self._within: dict[str, Hyper] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return the values of one hyper-parameter, (M, 1)."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._values)
+
+    def scaled(self, scale_M1: Tensor) -> Hyper:
+        """Return the same with `lr` multiplied."""
+        return Hyper(self._rules, self.like, scale_M1)
+
+    def only(self, row: int) -> Hyper:
+        """Return those of one model."""
+        return Hyper([self._rules[row]], self.like)
+
+    def within(self, name: str) -> Hyper:
+        """Return those of a rule within the rule, by the name of its field."""
+        if name not in self._within:
+            inner = [getattr(rule, name) for rule in self._rules]
+            self._within[name] = Hyper(inner, self.like, self._scale_M1)
+        return self._within[name]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training is, and what it steps on.
+
+    Attributes:
+        epoch: the one under way, from 0.
+        count: steps taken before this one.
+        ends_epoch: whether the epoch ends with this step.
+        problem: network and loss; parameters are in the order of its layout.
+        batch: the samples of this step, with a leading dimension M or 1.
+        product: H w of the batch loss for the present weights w, (M, D), if the rule
+            asked for it by `product_from`; else None.
+        draw: from a shape to uniform numbers (M, *shape), each model's of its own.
+    """
+
+    epoch: int
+    count: int
+    ends_epoch: bool
+    problem: Problem
+    batch: Samples
+    product: Tensor | None
+    draw: Callable[[tuple[int, ...]], Tensor]
+
+    def per_tensor(self, reduce: str, values_MD: Tensor) -> Tensor:
+        """Reduce values over each parameter tensor, and spread the result over it.
+
+        Args:
+            reduce: `amax`, `sum`, `mean` or another reduction of torch's tensors.
+            values_MD: one value per parameter.
+
+        Returns:
+            The same shape, constant over each tensor of a model.
+        """
+        pieces = torch.split(values_MD, self.problem.network.layout.sizes, dim=1)
+        spread = [
+            getattr(piece, reduce)(dim=1, keepdim=True).expand_as(piece)
+            for piece in pieces
+        ]
+        return torch.cat(spread, dim=1)

@@ -1,0 +1,125 @@
+"""Losses of a batch of models on their batches, and what is derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.losses import sample_losses
+from curvflow.tasks.problems import Problem, Samples
+from curvflow.tasks.training.noise import Noise
+from curvflow.tasks.training.passes import in_passes
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What one step needs of M models.
+
+    Attributes:
+        losses: of the batch, (M,).
+        gradient: by the parameters, (M, D).
+        statistics: after the batch, (M, S).
+        product: H w for the last m of the models, (m, D); those before have none.
+    """
+
+    losses: Tensor
+    gradient: Tensor
+    statistics: Tensor
+    product: Tensor
+
+    def product_of(self, models: slice | Tensor) -> Tensor:
+        """Return H w of some of the models; they must have it."""
+        without = len(self.losses) - len(self.product)
+        if isinstance(models, slice):
+            return self.product[models.start - without : models.stop - without]
+        return self.product[models - without]
+
+
+def gradients(
+    problem: Problem,
+    weights_MD: Tensor,
+    statistics_MS: Tensor,
+    samples: Samples,
+    noise: Noise,
+    *,
+    without: int,
+) -> Gradients:
+    """Derive the batch losses of models by their parameters.
+
+    Models do not interact, so the gradient of the sum of their losses holds each one's.
+
+    Args:
+        problem: network and loss.
+        weights_MD: parameters.
+        statistics_MS: statistics before the step.
+        samples: their batches.
+        noise: for dropout.
+        without: how many models, the first ones, go without the product H w.
+
+    Returns:
+        Losses, gradients and products with the Hessian.
+
+    Reference:
+        Pearlmutter (1994), Neural Computation 6(1), for H w as the gradient of g'w with
+        w held.
+    """
+    models = len(weights_MD)
+    if 1 in (without, models - without):
+        without = 0  # no pass is of a single model
+
+    def some(has_product: bool) -> Callable[[slice], tuple[Tensor, ...]]:
+        def one_pass(span: slice) -> tuple[Tensor, ...]:
+            return _one_pass(
+                problem,
+                weights_MD[span],
+                statistics_MS[span],
+                samples.models(span),
+                noise.of(span),
+                has_product=has_product,
+            )
+
+        return one_pass
+
+    parts = []
+    for span, has_product in (
+        (slice(0, without), False),
+        (slice(without, models), True),
+    ):
+        if span.start < span.stop:
+            run = some(has_product)
+            parts.append(in_passes(run, problem, span, samples, weights_MD))
+    losses_M, gradient_MD, after_MS = (
+        torch.cat(several) if len(several) > 1 else several[0]
+        for several in zip(*(part[:3] for part in parts), strict=True)
+    )
+    product_mD = parts[-1][3] if without < models else weights_MD[:0]
+    return Gradients(losses_M, gradient_MD, after_MS, product_mD)
+
+
+def _one_pass(
+    problem: Problem,
+    weights_MD: Tensor,
+    statistics_MS: Tensor,
+    samples: Samples,
+    noise: Noise,
+    *,
+    has_product: bool,
+) -> tuple[Tensor, ...]:
+    weights_MD = weights_MD.detach().requires_grad_()
+    outputs_MNC, after_MS = problem.network.training_outputs(
+        weights_MD, statistics_MS, samples.inputs, noise.uniform()
+    )
+    losses_MN = sample_losses(problem.loss)(outputs_MNC, samples.targets)
+    losses_M = problem.reduced(losses_MN)
+    (gradient_MD,) = torch.autograd.grad(
+        losses_M.sum(), weights_MD, create_graph=has_product
+    )
+    found = losses_M.detach(), gradient_MD.detach(), after_MS
+    if not has_product:
+        return found
+    along = (gradient_MD * weights_MD.detach()).sum()
+    (product_MD,) = torch.autograd.grad(along, weights_MD)
+    return *found, product_MD
