@@ -20,7 +20,7 @@ from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.scattered import scattered, trend
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
-SHAPES = ("o", "s", "^", "D", "v", "P", "X")
+SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 MINUS = "\u2212"
 MANY = 60  # points from which on they are drawn smaller
 BARS = ("x", "x_low", "x_high", "y", "y_low", "y_high")
@@ -93,12 +93,14 @@ def _check_counts(colours: int, shapes: int, *, has_marker: bool) -> None:
     if not has_marker:
         drawing.check_labels(colours)
         return
-    for role, count in (("label", colours), ("marker", shapes)):
-        if count > len(SHAPES):
+    for role, count, most in (
+        ("label", colours, len(drawing.PALETTE)),
+        ("marker", shapes, len(SHAPES)),
+    ):
+        if count > most:
             raise InputError(
-                f"{role}: expected at most {len(SHAPES)} labels beside those of the "
-                f"other of label and marker, got {count}. Choose an axis with fewer, "
-                "or make a figure for each by leaving it out."
+                f"{role}: expected at most {most} labels in a figure with label and "
+                f"marker, got {count}. Exchange the two, or choose an axis with fewer."
             )
 
 
@@ -169,8 +171,8 @@ def _told(
 
 
 def _on_logarithms(params: ScatterParams) -> str:
-    logs = [axis for axis in "xy" if getattr(params, f"log_{axis}")]
-    return f" in the logarithm of {' and '.join(logs)}" if logs else ""
+    of = " of log10 y" if params.log_y else ""
+    return of + (" on log10 x" if params.log_x else "")
 
 
 def _runs_off(
@@ -229,7 +231,7 @@ def _looks(found: Sequence[Point], params: ScatterParams) -> list[dict[str, Any]
 
 def _look(colour: int, shape: int | None, size: float = 4.4) -> dict[str, Any]:
     # Without a second axis the shape says the same as the colour, also in grey.
-    own = colour + colour // len(SHAPES) if shape is None else shape
+    own = colour if shape is None else shape
     return {
         "color": drawing.colour(colour),
         "marker": SHAPES[own % len(SHAPES)],
@@ -289,7 +291,7 @@ def _legend(
         grey = {"color": "0.45"}
         if params.label:  # a heading between the two
             handles.append(Line2D([], [], linestyle=""))
-            labels.append(params.marker)
+            labels.append(f"{params.marker}:")
         handles += [Line2D([], [], **(_look(0, n) | grey)) for n in range(len(shapes))]
         labels += [*shapes]
     return handles, labels, params.label or params.marker or ""

@@ -74,7 +74,7 @@ class ScatterParams(FigureParams):
             if name not in known:
                 raise ValueError(
                     f"expected within to name axes of label, marker or each, got "
-                    f"'{name}'. Points of one label can be divided by their largest."
+                    f"'{name}'. Name it in one of these, or leave it out."
                 )
         return self
 
