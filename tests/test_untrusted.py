@@ -134,6 +134,9 @@ def test_no_file_is_read_that_could_run_code(path):
     if path.parent == SOURCE / "flows" / "runners":
         # A run and its workers, which compute for it, speak in pickles as Dask does.
         found = [name for name in found if name != "pickle"]
+    if path == SOURCE / "flows" / "originals" / "python_batches.py":
+        # Published files, by their checksums, and nothing but arrays is made of them.
+        found = [name for name in found if name != "pickle"]
     assert found == []
 
 

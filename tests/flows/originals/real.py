@@ -1,0 +1,41 @@
+"""Published images where they are found; those that must be there are named outside."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.flows.originals.originals import Originals
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Member, Outcome
+from tests.tasks.toys import assert_declared, compute
+
+# Comma-separated: the sets whose absence is a failure, not a skipped test.
+REQUIRED = "CURVFLOW_TEST_IMAGES"
+
+
+@cache
+def originals() -> Originals:
+    return Originals(Path.cwd())
+
+
+def read(name: str) -> dict[str, np.ndarray]:
+    """Return the four arrays of a set, or skip the test if its files are nowhere."""
+    try:
+        return originals().read(find_kind(f"data.{name}").params())
+    except InputError as error:
+        if name in os.environ.get(REQUIRED, "").split(","):
+            raise
+        pytest.skip(str(error))
+
+
+def outcome(name: str, arrays, **params) -> Outcome:
+    """Compute one set's node from arrays of its files."""
+    checked = find_kind(f"data.{name}").params.model_validate(params)
+    member = Member(checked, files={"originals": arrays})
+    (found,) = compute(f"data.{name}", [member])
+    assert_declared(f"data.{name}", found)
+    return found
