@@ -55,6 +55,7 @@ stages:
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
   scatter: {use: figure.scatter, of: norms, x: norm_l2, y: max_abs, label: rule,
             over: seed}
+  vectors: {use: figure.vectors, weights: on_xor, label: rule, over: seed}
 """
 MAKERS = """
 import numpy as np
@@ -205,6 +206,7 @@ GOLDEN = {
     "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
     "figure.scatter": "83f192c9ac1195d0054621038636c185b49fadc3",
+    "figure.vectors": "5deddfc5660beb900deaec5a9b85c42a447b6131",
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",

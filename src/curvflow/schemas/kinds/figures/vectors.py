@@ -1,0 +1,66 @@
+"""Declaration of `figure.vectors`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Figure, Weights
+from curvflow.schemas.variables import Variable
+
+
+class VectorsParams(FigureParams):
+    """Which weights are arrows, and what has a panel of its own."""
+
+    label: str | None = Field(None, description="axis whose labels have a panel each")
+    tensor: str = Field(
+        "layer1.weight",
+        description="name of a parameter tensor whose rows have two entries, or the "
+        "beginning of the names of several",
+    )
+    show: Literal["all", "first"] = Field(
+        "all", description="networks in a panel: all of `over`, or the first"
+    )
+    limits: Literal["equal", "own"] = Field(
+        "equal", description="scales: equal in all panels, or each panel's own"
+    )
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> VectorsParams:
+        self.refuse_one_name_twice(label=self.label)
+        return self
+
+
+def _text(name: str, description: str) -> Variable:
+    return Variable(name, description, ("vector",), dtype="str")
+
+
+KIND = Kind(
+    name="figure.vectors",
+    version=1,
+    summary="Weights of two inputs as arrows, such as those of XOR's hidden units.",
+    params=VectorsParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("panel", "label of each panel", ("panel",), dtype="str"),
+        Variable("networks", "networks drawn", ("panel",), dtype="int64"),
+        Variable(
+            "diverged",
+            "networks that diverged; none of them is drawn",
+            ("panel",),
+            dtype="int64",
+        ),
+        _text("label", "panel of each arrow"),
+        _text("network", "labels of its network"),
+        _text("unit", "parameter tensor, and row in it"),
+        Variable("first", "its first weight", ("vector",), units="parameter"),
+        Variable("second", "its second weight", ("vector",), units="parameter"),
+    ),
+    inputs={"weights": Input(Weights, many=True)},
+    reduces=("over", "label"),
+    vectorised=False,
+)

@@ -1,0 +1,201 @@
+"""Weights of two inputs as arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds.figures.vectors import VectorsParams
+from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
+from curvflow.tasks import captions, drawing
+from curvflow.tasks.comparison import Group
+from curvflow.tasks.planes import planar_rows
+from curvflow.tasks.registry import Machine, computes_each
+
+WIDTHS = (60.0, 88.0, 130.0, 180.0)  # mm, by panels side by side
+FRAME, TITLE = 12.0, 5.0  # mm: the labels of an axis, and a panel's title
+TITLE_SIZE = 7.0
+HEAD = 6.0  # points: an arrow's head, if the arrow is long enough
+MANY = 40  # arrows from which on they are drawn fainter
+
+
+@dataclass
+class Panel(Group):
+    """The networks of one label.
+
+    Attributes:
+        networks: those drawn, the labels of each and the names and entries of its rows.
+    """
+
+    networks: list[tuple[NodeData, list[tuple[str, Array]]]] = field(
+        default_factory=list
+    )
+
+    @property
+    def arrows(self) -> Array:
+        """Entries of all rows drawn, shape (arrows, 2)."""
+        rows = [row for _, rows in self.networks for _, row in rows]
+        return np.array(rows, dtype=np.float64).reshape(-1, 2)
+
+
+@computes_each("figure.vectors")
+def figure_vectors(member: Member, machine: Machine) -> Outcome:
+    """Draw the rows of a weight matrix as arrows from the origin, a panel per label.
+
+    Args:
+        member: the networks; those that diverged are in no panel, and the caption says
+            how many they are.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: there is no such tensor, its rows have not two entries, or the label
+            is no axis of the networks.
+    """
+    params = member.params
+    assert isinstance(params, VectorsParams)
+    panels = _panels(member.inputs["weights"], params)
+    caption = _caption(panels, member.inputs["weights"], params)
+    largest = [float(np.abs(panel.arrows).max(initial=0)) for panel in panels]
+    if params.limits == "equal":
+        largest = [max(largest)] * len(panels)
+    with drawing.quiet_style():
+        figure, size = _sheet(params, panels)
+        for axes, panel, limit in zip(figure.axes, panels, largest, strict=True):
+            _draw(axes, panel, 1.08 * limit or 1.0, size)
+        drawing.compose(figure, title=params.title, caption=caption)
+        files = drawing.pictures(figure)
+    return Outcome({**files, "caption": np.array(caption), **_numbers(panels, params)})
+
+
+def _panels(nodes: Sequence[NodeData], params: VectorsParams) -> list[Panel]:
+    panels: dict[Label, Panel] = {}
+    for node in nodes:
+        if params.label is not None and params.label not in node.coords:
+            raise InputError(
+                f"label: expected an axis of {node.stage}, got '{params.label}'. "
+                f"{nearest(params.label, node.coords) or 'It has none.'}"
+            )
+        key = "" if params.label is None else node.coords[params.label]
+        panel = panels.setdefault(key, Panel(key))
+        panel.nodes += 1
+        if node.status == "diverged":
+            panel.diverged += 1
+        elif params.show == "all" or not panel.networks:
+            rows = planar_rows(node, params.tensor)
+            panel.rows += [([], row) for _, row in rows]
+            finite = [(name, row) for name, row in rows if np.isfinite(row).all()]
+            panel.networks.append((node, finite))
+    return list(panels.values())
+
+
+def _numbers(panels: Sequence[Panel], params: VectorsParams) -> dict[str, Array]:
+    names = [
+        (str(panel.label), _network(node, params.label), unit)
+        for panel in panels
+        for node, rows in panel.networks
+        for unit, _ in rows
+    ]
+    columns = list(zip(*names, strict=True)) or [(), (), ()]
+    texts = ("label", "network", "unit")
+    arrows = np.concatenate([panel.arrows for panel in panels])
+    return {
+        "panel": np.array([str(panel.label) for panel in panels]),
+        "networks": np.array([len(p.networks) for p in panels], dtype=np.int64),
+        "diverged": np.array([panel.diverged for panel in panels], dtype=np.int64),
+        **{n: np.array(column, str) for n, column in zip(texts, columns, strict=True)},
+        "first": arrows[:, 0],
+        "second": arrows[:, 1],
+    }
+
+
+def _network(node: NodeData, label: str | None) -> str:
+    return ", ".join(f"{a} = {v}" for a, v in node.coords.items() if a != label)
+
+
+def _caption(
+    panels: Sequence[Panel], nodes: Sequence[NodeData], params: VectorsParams
+) -> str:
+    rows = [len(rows) for panel in panels for _, rows in panel.networks]
+    text = f"Arrows: rows of {params.tensor}, {_range(rows)} of each network"
+    seen: dict[str, set[Label]] = {}
+    for node in nodes:
+        for axis, label in node.coords.items():
+            seen.setdefault(axis, set()).add(label)
+    others = {axis: some for axis, some in seen.items() if axis != params.label}
+    if over := [axis for axis, some in others.items() if len(some) > 1]:
+        which = "all" if params.show == "all" else "the first"
+        counts = [len(panel.networks) for panel in panels if panel.networks]
+        text += f"; {which} of {', '.join(over)}, n = {_range(counts)}"
+    held = [f"{axis} = {one}" for axis, (one, *more) in others.items() if not more]
+    text += f", at {', '.join(held)}" if held else ""
+    notes = [f"{text}."]
+    if len(panels) > 1:
+        scale = "equal" if params.limits == "equal" else "each panel's own"
+        notes.append(f"Scales: {scale}.")
+    return " ".join([*notes, *captions.left_out(panels)])
+
+
+def _range(counts: Sequence[int]) -> str:
+    least, most = min(counts, default=0), max(counts, default=0)
+    return str(most) if least == most else f"{least} to {most}"
+
+
+def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, float]:
+    """Return a sheet with its panels named, and a panel's side in points."""
+    columns = min(len(panels), len(WIDTHS))
+    rows = -(-len(panels) // columns)
+    width = params.width or WIDTHS[columns - 1]
+    side = (width - FRAME) / columns
+    titles = [
+        drawing.wrapped(str(panel.label), TITLE_SIZE, side / 25.4) for panel in panels
+    ]
+    lines = max(map(len, titles))
+    height = params.height or rows * (side + TITLE * lines * (params.label is not None))
+    figure = drawing.sheet(width, height + FRAME)
+    for number, title in enumerate(titles):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        axes.set_title(drawing.literal_lines(title), size=TITLE_SIZE, pad=3)
+        is_left, is_last = number % columns == 0, number + columns >= len(panels)
+        if is_left:
+            axes.set_ylabel("second weight")
+        if is_last:
+            axes.set_xlabel("first weight")
+        if params.limits == "equal":
+            axes.tick_params(labelleft=is_left, labelbottom=is_last)
+    return figure, side / 25.4 * 72
+
+
+def _draw(axes: Axes, panel: Panel, limit: float, side: float) -> None:
+    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(drawing.tick_steps(4))
+    axes.axhline(0, color="0.8", linewidth=0.5, zorder=0)
+    axes.axvline(0, color="0.8", linewidth=0.5, zorder=0)
+    arrows = panel.arrows
+    if not len(arrows):
+        reason = captions.nothing(panel)
+        axes.text(0.5, 0.6, reason, transform=axes.transAxes, ha="center", size=7)
+    for first, second in arrows.tolist():
+        length = np.hypot(first, second) / (2 * limit) * side
+        arrow = FancyArrowPatch(
+            (0, 0),
+            (first, second),
+            arrowstyle="-|>",
+            mutation_scale=min(HEAD, length),
+            shrinkA=0,
+            shrinkB=0,
+            linewidth=0.8,
+            color=drawing.colour(0),
+            alpha=0.8 if len(arrows) < MANY else 0.4,
+        )
+        if length > 0:
+            axes.add_patch(arrow)
