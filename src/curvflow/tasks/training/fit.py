@@ -178,11 +178,10 @@ class Fit:
             return
         result_MW = self.result()
         if self.curves.wants(self.epoch):
-            rates = self.updates.rates(max(0, self.epoch - 1), self.last)
             measured = self.curves.measure(
                 result_MW,
                 update_MD=self.weights - self._before_MD,
-                lr_M=torch.tensor(rates, dtype=torch.float64),
+                lr_M=self.updates.rates(max(0, self.epoch - 1), self.last),
             )
             if is_end:
                 self._judge_end(measured)

@@ -55,6 +55,7 @@ class _Group:
         self.models = _index(self.numbers, weights_MD.device)
         self.functions = import_module(f"curvflow.tasks.rules.{self.rules[0].rule}")
         self.hyper = self.now = Hyper(self.rules, weights_MD)
+        self.has_schedule = any(rule.schedule for rule in self.rules)
         self.problem = problem
         self.state: RuleState = self.init(weights_MD)
 
@@ -65,12 +66,9 @@ class _Group:
         return begun
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        if any(rule.schedule for rule in self.rules):
-            scale = [
-                rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0
-                for rule in self.rules
-            ]
-            self.now = self.hyper.scaled(self.hyper.like.new_tensor(scale)[:, None])
+        if self.has_schedule:
+            scale_M = _scales(self.rules, epoch, epochs).to(self.hyper.like)
+            self.now = self.hyper.scaled(scale_M.unsqueeze(1))
 
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: Step) -> Tensor:
         new, self.state = self.functions.step(
@@ -145,6 +143,14 @@ class _Group:
         return weights_MD
 
 
+def _scales(rules: Sequence[Rule], epoch: int, epochs: int) -> Tensor:
+    """Return what the schedules multiply the rates by, (M,), float64 on the CPU."""
+    scales = [
+        rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0 for rule in rules
+    ]
+    return torch.tensor(scales, dtype=torch.float64)
+
+
 def _index(numbers: Sequence[int], device: torch.device) -> Any:
     """Return an index of models: a slice where they lie side by side."""
     first, last = numbers[0], numbers[-1]
@@ -155,22 +161,24 @@ def _index(numbers: Sequence[int], device: torch.device) -> Any:
 
 
 class Updates:
-    """The learning rules of a batch of models with their states."""
+    """The learning rules of a batch of models with their states.
+
+    Attributes:
+        watches: whether any rule wants to be told the validation loss of each epoch.
+    """
 
     def __init__(
         self, rules: Sequence[Rule], weights_MD: Tensor, problem: Problem
     ) -> None:
         """Take the rule of each model, initial parameters, and what is trained."""
         self._rules = rules
+        self._since = [rule.product_from() for rule in rules]
+        self._rates_M = torch.tensor([rule.rate for rule in rules], dtype=torch.float64)
+        self.watches = any(rule.watches for rule in rules)
         kinds: dict[tuple[float, str, str], dict[int, Rule]] = {}
         for number, rule in enumerate(rules):
             kinds.setdefault(kinship(rule), {})[number] = rule
         self._groups = [_Group(some, weights_MD, problem) for some in kinds.values()]
-
-    @property
-    def watches(self) -> bool:
-        """Whether any rule wants to be told the validation loss of each epoch."""
-        return any(rule.watches for rule in self._rules)
 
     @property
     def averaged(self) -> list[bool]:
@@ -180,8 +188,7 @@ class Updates:
 
     def wants_product(self, epoch: int) -> list[bool]:
         """Return of each model whether its rule needs H w in an epoch."""
-        since = [rule.product_from() for rule in self._rules]
-        return [first is not None and epoch >= first for first in since]
+        return [first is not None and epoch >= first for first in self._since]
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rates by their schedules.
@@ -193,12 +200,9 @@ class Updates:
         for group in self._groups:
             group.begin_epoch(epoch, epochs)
 
-    def rates(self, epoch: int, epochs: int) -> list[float]:
-        """Return the learning rate of each model in an epoch."""
-        return [
-            rule.rate * (rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0)
-            for rule in self._rules
-        ]
+    def rates(self, epoch: int, epochs: int) -> Tensor:
+        """Return the learning rate of each model in an epoch, (M,)."""
+        return self._rates_M * _scales(self._rules, epoch, epochs)
 
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: StepOf) -> Tensor:
         """Return the weights after one step of every model's rule.
