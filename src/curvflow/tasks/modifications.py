@@ -10,7 +10,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.datasets import Floats, dataset_of
 from curvflow.schemas.modifications import Modifications
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.pixels import cropped, permuted, scaled
+from curvflow.tasks.pixels import cropped, flattened, permuted, scaled
 from curvflow.tasks.relabelled import noisy, one_hot
 from curvflow.tasks.subsets import drawn, of_classes
 
@@ -58,7 +58,7 @@ def modified(
         if params.permute_pixels:
             found[name] = permuted(found[name], params.seed)
         if params.flatten:
-            found[name] = found[name].reshape(len(found[name]), -1)
+            found[name] = flattened(found[name])
     return _with_targets(found, params, num_classes, dtype)
 
 

@@ -5,6 +5,7 @@ Inputs are (N, channels, height, width), or (N, ...) with columns in place of pi
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -52,10 +53,16 @@ def permuted(inputs: Array, seed: int) -> Array:
         Inputs of the same shape.
     """
     channels = inputs.shape[1] if inputs.ndim > 2 else 1
-    flat = inputs.reshape(len(inputs), channels, -1)
+    pixels = math.prod(inputs.shape[1:]) // channels
+    flat = inputs.reshape(len(inputs), channels, pixels)
     generator = stream(seed, "permute pixels")
-    order = torch.randperm(flat.shape[2], generator=generator).numpy()
+    order = torch.randperm(pixels, generator=generator).numpy()
     return flat[:, :, order].reshape(inputs.shape)
+
+
+def flattened(inputs: Array) -> Array:
+    """Return inputs as rows, (N, features), also where there are none."""
+    return inputs.reshape(len(inputs), math.prod(inputs.shape[1:]))
 
 
 def scaled(

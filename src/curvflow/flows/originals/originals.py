@@ -59,7 +59,7 @@ class Originals:
             raise stage.complain(
                 ("download",),
                 "expected the package pooch, which fetches files, got none",
-                "pip install 'curvflow[datasets]'.",
+                "Install curvflow[datasets].",
             )
 
     def read(self, params: ImageParams) -> dict[str, Array]:
