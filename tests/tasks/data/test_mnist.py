@@ -1,0 +1,113 @@
+"""MNIST, small as made up and whole as published."""
+
+import numpy as np
+import pytest
+
+from curvflow.schemas.originals import MNIST
+from curvflow.tasks.images import member_bytes
+from tests.flows.originals import fakes, real
+from tests.tasks.toys import member
+
+
+@pytest.fixture(scope="module")
+def files():
+    return real.read("mnist")
+
+
+def small(**params):
+    contents = fakes.idx_contents()
+    arrays = fakes.CATALOGUE["mnist"].layouts[0].decode(contents)
+    return real.outcome("mnist", arrays, **params).arrays
+
+
+def test_pixels_are_in_0_to_1_and_labels_are_the_digits():
+    found = small()
+    assert found["inputs"].shape == (60, 1, 28, 28)
+    assert (found["inputs"].min(), found["inputs"].max()) == (0, 1)
+    assert set(found["targets"]) == set(range(10))
+    assert found["num_classes"] == 10
+
+
+def test_five_classes_at_ten_pixels_are_the_centres_of_these_images():
+    whole, found = small(), small(classes=[0, 1, 2, 3, 4], crop=10, flatten=True)
+    kept = whole["targets"] < 5
+    assert np.array_equal(found["targets"], whole["targets"][kept])
+    centres = whole["inputs"][kept][:, 0, 9:19, 9:19]
+    assert np.array_equal(found["inputs"], centres.reshape(-1, 100))
+
+
+def test_pixels_may_stay_bytes_in_value():
+    found = small(normalise="none")["inputs"]
+    assert np.array_equal(found, small()["inputs"] * np.float32(255))
+
+
+def test_memory_is_estimated_above_what_is_returned_and_written():
+    for params in ({}, {"num_train": 100, "num_test": 0}, {"classes": [1, 7]}):
+        one = member("data.mnist", params)
+        train, test = MNIST.counts(one.params.classes)
+        rows = params.get("num_train", train) + params.get("num_test", test)
+        assert 2 * 4 * 784 * rows < member_bytes(one) < 6 * 4 * 784 * rows
+
+
+@pytest.mark.images
+def test_the_whole_set_has_the_published_counts_means_and_order(files):
+    found = real.outcome("mnist", files).arrays
+    for prefix, counts in (("", MNIST.train_counts), ("test_", MNIST.test_counts)):
+        labels = found[f"{prefix}targets"].astype(int)
+        assert tuple(np.bincount(labels)) == counts
+    assert found["inputs"].shape == (60000, 1, 28, 28)
+    assert found["test_inputs"].shape == (10000, 1, 28, 28)
+    mean = found["inputs"].mean(dtype=np.float64)
+    assert mean == pytest.approx(0.1306604762738429, rel=1e-7)
+    assert found["inputs"].std(dtype=np.float64) == pytest.approx(0.30810780385646264)
+    assert found["targets"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert found["test_targets"][:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+
+
+@pytest.mark.images
+def test_modifications_of_the_whole_set(files):
+    found = real.outcome(
+        "mnist",
+        files,
+        classes=[0, 1, 2, 3, 4],
+        num_train=1000,
+        num_test=100,
+        stratified=True,
+        crop=10,
+        label_noise=0.1,
+        normalise="standard",
+        flatten=True,
+        labels="one_hot",
+    ).arrays
+    assert found["inputs"].shape == (1000, 100)
+    assert found["targets"].shape == (1000, 5)
+    # 30596 images of these five, in the shares 5923, 6742, 5958, 6131, 5842.
+    clean = real.outcome(
+        "mnist", files, classes=[0, 1, 2, 3, 4], num_train=1000, stratified=True
+    ).arrays["targets"]
+    assert np.bincount(clean.astype(int)).tolist() == [194, 220, 195, 200, 191]
+    assert (found["targets"].argmax(1) != clean).sum() == 100
+    assert found["inputs"].mean(dtype=np.float64) == pytest.approx(0, abs=1e-6)
+    assert found["inputs"].std(dtype=np.float64) == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.images
+def test_disjoint_halves_of_the_classes_hold_all_images(files):
+    halves = [
+        real.outcome("mnist", files, classes=c, crop=1).arrays["targets"]
+        for c in ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
+    ]
+    assert [len(half) for half in halves] == [30596, 29404]
+    assert set(halves[1]) == set(range(5))
+
+
+@pytest.mark.images
+def test_permuted_images_keep_their_pixels_and_lose_their_places(files):
+    plain = real.outcome("mnist", files, num_train=200).arrays["inputs"]
+    moved = real.outcome("mnist", files, num_train=200, permute_pixels=True)
+    pixels = moved.arrays["inputs"]
+    assert np.array_equal(
+        np.sort(plain.reshape(200, -1)), np.sort(pixels.reshape(200, -1))
+    )
+    # The border is black in every image; after the permutation some of it is not.
+    assert plain[:, 0, 0].max() == 0 < pixels[:, 0, 0].max()

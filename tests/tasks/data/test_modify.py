@@ -1,0 +1,131 @@
+"""Modifications of any data set, and that none disturbs another's draws."""
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.schemas.datasets import dataset
+from curvflow.tasks.data.modify import member_bytes
+from tests.tasks.toys import as_data, assert_declared, blobs, compute, member, waves
+
+
+def pictures(count=60):
+    rng = np.random.default_rng(3)
+    x, y = rng.uniform(size=(count, 2, 6, 6)), np.arange(count) % 4
+    return as_data(dataset(x[10:], y[10:], x[:10], y[:10]), "pictures")
+
+
+def modified(data=None, **params):
+    (outcome,) = compute(
+        "data.modify", [member("data.modify", params, data=data or pictures())]
+    )
+    assert_declared("data.modify", outcome)
+    return outcome.arrays
+
+
+def test_without_a_wish_nothing_changes():
+    for data in (pictures(), blobs(), waves()):
+        for name, array in modified(data).items():
+            assert np.array_equal(array, data[name])
+
+
+def test_classes_are_kept_in_both_sets_and_renamed():
+    found, data = modified(classes=[3, 1]), pictures()
+    assert found["num_classes"] == 2
+    kept = np.isin(data["targets"], [1, 3])
+    assert np.array_equal(found["inputs"], data["inputs"][kept])
+    assert np.array_equal(found["targets"], data["targets"][kept] == 1)
+    assert set(found["test_targets"]) == {0, 1}
+
+
+def test_two_disjoint_halves_make_up_the_whole():
+    rows = [modified(classes=c)["inputs"] for c in ([0, 1], [2, 3])]
+    assert sum(map(len, rows)) == len(pictures()["inputs"])
+
+
+def test_all_at_once_is_made_in_the_order_told():
+    steps = [
+        {"classes": [0, 2, 3]},
+        {"num_train": 20, "num_test": 4},
+        {"crop": 3},
+        {"label_noise": 0.25},
+        {"normalise": "standard"},
+        {"permute_pixels": True},
+        {"flatten": True},
+        {"labels": "one_hot"},
+    ]
+    one_by_one = pictures()
+    for step in steps:
+        one_by_one = as_data(modified(one_by_one, **step))
+    at_once = modified(**{name: v for step in steps for name, v in step.items()})
+    for name, array in at_once.items():
+        np.testing.assert_allclose(array, one_by_one[name], rtol=1e-12, err_msg=name)
+    assert at_once["inputs"].shape == (20, 18)
+    assert at_once["num_classes"] == 3
+
+
+def test_an_empty_test_set_goes_through_every_step():
+    found = modified(
+        num_test=0, crop=4, normalise="standard", permute_pixels=True, flatten=True
+    )
+    assert found["test_inputs"].shape == (0, 32)
+
+
+def test_no_step_moves_the_draws_of_another():
+    both = modified(num_train=20, label_noise=0.5, permute_pixels=True, num_test=5)
+    plain = modified(num_train=20)
+    for before, after in zip(plain["inputs"], both["inputs"], strict=True):
+        assert np.array_equal(np.sort(before.ravel()), np.sort(after.ravel()))
+    noise = modified(num_train=20, label_noise=0.5)
+    assert np.array_equal(noise["targets"], both["targets"])
+    pixels = modified(num_train=20, permute_pixels=True)
+    assert np.array_equal(pixels["inputs"], both["inputs"])
+
+
+def test_noise_is_in_the_training_labels_alone():
+    found = modified(label_noise=1.0)
+    assert np.all(found["targets"] != pictures()["targets"])
+    assert np.array_equal(found["test_targets"], pictures()["test_targets"])
+
+
+def test_one_hot_targets_keep_the_number_of_classes():
+    found = modified(labels="one_hot")
+    assert np.array_equal(found["targets"].argmax(1), pictures()["targets"])
+    assert np.array_equal(found["test_targets"].sum(1), np.ones(10))
+    assert found["num_classes"] == 4
+
+
+def test_values_may_be_drawn_scaled_and_permuted():
+    found = modified(waves(), num_train=10, normalise="unit", permute_pixels=True)
+    assert found["inputs"].shape == (10, 3)
+    assert (found["inputs"].min(), found["inputs"].max()) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "params", "message"),
+    [
+        (waves, {"classes": [0, 1]}, "classes: expected labels, got values"),
+        (waves, {"label_noise": 0.1}, "label_noise: expected labels, got values"),
+        (waves, {"labels": "one_hot"}, "labels: expected labels, got values"),
+        (waves, {"stratified": True, "num_train": 4}, "stratified: expected labels"),
+        (waves, {"num_train": 21}, "num_train: expected at most the 20 samples"),
+        (waves, {"num_test": 1}, "num_test: expected at most the 0 samples"),
+        (blobs, {"classes": [0, 3]}, "classes: expected labels below 3, got 3"),
+        (blobs, {"crop": 2}, "crop: expected images"),
+    ],
+)
+def test_what_the_data_do_not_have_is_refused(data, params, message):
+    with pytest.raises(InputError, match=message):
+        modified(data(), **params)
+
+
+def test_a_member_beside_itself_is_computed_once():
+    one = member("data.modify", {"num_train": 5}, data=pictures())
+    first, second = compute("data.modify", [one, one])
+    assert first is second
+
+
+def test_memory_is_estimated_from_the_data_taken():
+    data = pictures()
+    one = member("data.modify", {}, data=data)
+    assert member_bytes(one) >= 3 * data["inputs"].nbytes
