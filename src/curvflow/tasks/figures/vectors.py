@@ -19,7 +19,12 @@ from curvflow.tasks.planes import planar_rows
 from curvflow.tasks.registry import Machine, computes_each
 
 WIDTHS = (60.0, 88.0, 130.0, 180.0)  # mm, by panels side by side
-FRAME, TITLE = 12.0, 5.0  # mm: the labels of an axis, and a panel's title
+FRAME, GAP, LINE = (
+    12.0,
+    3.0,
+    3.5,
+)  # mm: an axis with its labels, between panels, a title
+LEAST = 8.0  # mm: a panel's side, however many there are
 TITLE_SIZE = 7.0
 HEAD = 6.0  # points: an arrow's head, if the arrow is long enough
 MANY = 40  # arrows from which on they are drawn fainter
@@ -132,9 +137,9 @@ def _caption(
             seen.setdefault(axis, set()).add(label)
     others = {axis: some for axis, some in seen.items() if axis != params.label}
     if over := [axis for axis, some in others.items() if len(some) > 1]:
-        which = "all" if params.show == "all" else "the first"
         counts = [len(panel.networks) for panel in panels if panel.networks]
-        text += f"; {which} of {', '.join(over)}, n = {_range(counts)}"
+        which = f"all, n = {_range(counts)}," if params.show == "all" else "the first"
+        text += f"; {which} of {', '.join(over)}"
     held = [f"{axis} = {one}" for axis, (one, *more) in others.items() if not more]
     text += f", at {', '.join(held)}" if held else ""
     notes = [f"{text}."]
@@ -154,13 +159,17 @@ def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, floa
     columns = min(len(panels), len(WIDTHS))
     rows = -(-len(panels) // columns)
     width = params.width or WIDTHS[columns - 1]
-    side = (width - FRAME) / columns
+    # Panels with scales of their own have an axis each.
+    is_equal = params.limits == "equal"
+    side = (width - FRAME) / columns - GAP if is_equal else width / columns - FRAME
+    side = max(side, LEAST)
     titles = [
         drawing.wrapped(str(panel.label), TITLE_SIZE, side / 25.4) for panel in panels
     ]
-    lines = max(map(len, titles))
-    height = params.height or rows * (side + TITLE * lines * (params.label is not None))
-    figure = drawing.sheet(width, height + FRAME)
+    named = LINE * max(map(len, titles)) if params.label is not None else 0.0
+    each = side + named + (GAP if is_equal else FRAME - GAP)
+    height = params.height or rows * each + FRAME - GAP
+    figure = drawing.sheet(width, height)
     for number, title in enumerate(titles):
         axes = figure.add_subplot(rows, columns, number + 1)
         axes.set_title(drawing.literal_lines(title), size=TITLE_SIZE, pad=3)
@@ -169,7 +178,7 @@ def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, floa
             axes.set_ylabel("second weight")
         if is_last:
             axes.set_xlabel("first weight")
-        if params.limits == "equal":
+        if is_equal:
             axes.tick_params(labelleft=is_left, labelbottom=is_last)
     return figure, side / 25.4 * 72
 
