@@ -107,9 +107,10 @@ def _moments(train: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation, per channel of images, else per column."""
     axes = (0, *range(2, train.ndim)) if train.ndim > 2 else (0,)
     if train.dtype != np.uint8:
+        # The last bits of a sum differ between processors; what follows does not.
         return (
-            train.mean(axis=axes, keepdims=True),
-            train.std(axis=axes, keepdims=True),
+            train.mean(axis=axes, keepdims=True).astype(np.float32),
+            train.std(axis=axes, keepdims=True).astype(np.float32),
         )
     columns = np.moveaxis(train, 1, 0)
     found = np.array([_moments_of_bytes(column) for column in columns])

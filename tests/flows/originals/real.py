@@ -3,12 +3,14 @@
 import os
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
 from curvflow.errors import InputError
 from curvflow.flows.originals.originals import Originals
+from curvflow.schemas.images import ImageParams
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Member, Outcome
 from tests.tasks.toys import assert_declared, compute
@@ -24,8 +26,9 @@ def originals() -> Originals:
 
 def read(name: str) -> dict[str, np.ndarray]:
     """Return the four arrays of a set, or skip the test if its files are nowhere."""
+    params = cast("ImageParams", find_kind(f"data.{name}").params())
     try:
-        return originals().read(find_kind(f"data.{name}").params())
+        return originals().read(params)
     except InputError as error:
         if name in os.environ.get(REQUIRED, "").split(","):
             raise
