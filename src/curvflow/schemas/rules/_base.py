@@ -37,7 +37,7 @@ class Rule(Params):
         return self.schedule is None or self.schedule.is_extendable
 
     @property
-    def rate(self) -> float:
+    def base_lr(self) -> float:
         """The learning rate before any schedule."""
         return float(self.hyper()["lr"])
 

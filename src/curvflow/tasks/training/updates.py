@@ -173,7 +173,9 @@ class Updates:
         """Take the rule of each model, initial parameters, and what is trained."""
         self._rules = rules
         self._since = [rule.product_from() for rule in rules]
-        self._rates_M = torch.tensor([rule.rate for rule in rules], dtype=torch.float64)
+        self._rates_M = torch.tensor(
+            [rule.base_lr for rule in rules], dtype=torch.float64
+        )
         self.watches = any(rule.watches for rule in rules)
         kinds: dict[tuple[float, str, str], dict[int, Rule]] = {}
         for number, rule in enumerate(rules):
