@@ -4,6 +4,34 @@ from curvflow.schemas.rules import all_rules
 
 EXAMPLES = {
     "adam": [{"lr": 0.01}, {"lr": 0.003, "beta1": 0.5, "weight_decay": 0.1}],
+    "l2": [{"lr": 0.05, "rate": 0.001}, {"lr": 0.1, "rate": 0.01, "decay_factor": 1.0}],
+    "l2_stopped": [
+        {"lr": 0.05, "rate": 0.01, "tau": 2},
+        {"lr": 0.05, "rate": 0.002, "tau": 3, "decay_factor": 1.0},
+    ],
+    "l2_stopped_selective": [
+        {"lr": 0.05, "rate": 0.01, "selective_rate": 0.02, "omega": 0.1, "tau": 2},
+        {"lr": 0.1, "rate": 0.001, "selective_rate": 0.01, "omega": 0.3, "tau": 3},
+        {
+            "lr": 0.05,
+            "rate": 0.01,
+            "selective_rate": 0.02,
+            "omega": 0.1,
+            "tau": 1,
+            "maximum": "absolute",
+            "at_equality": "protected",
+        },
+    ],
+    "metric": [
+        {"lr": 0.05, "rate": 0.001},
+        {"lr": 0.1, "rate": 0.002},
+        {"lr": 0.1, "rate": 0.002, "form": "raw"},
+    ],
+    "selective_l2": [
+        {"lr": 0.05, "rate": 0.01, "omega": 0.1},
+        {"lr": 0.1, "rate": 0.02, "omega": 0.3, "decay_factor": 1.0},
+        {"lr": 0.05, "rate": 0.001, "omega": 0.3, "mask": "inverted"},
+    ],
     "sgd": [
         {"lr": 0.1, "momentum": 0.9},
         {"lr": 0.05, "momentum": 0.5, "nesterov": True},
