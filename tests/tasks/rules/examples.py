@@ -3,7 +3,19 @@
 from curvflow.schemas.rules import all_rules
 
 EXAMPLES = {
+    "adagrad": [{"lr": 0.1}, {"lr": 0.05, "lr_decay": 0.1, "weight_decay": 0.1}],
     "adam": [{"lr": 0.01}, {"lr": 0.003, "beta1": 0.5, "weight_decay": 0.1}],
+    "adamw": [{"lr": 0.01}, {"lr": 0.02, "amsgrad": True, "weight_decay": 0.1}],
+    "padam": [
+        {"lr": 0.05},
+        {"lr": 0.02, "p": 0.2, "weight_decay": 0.1},
+        {"eps_at": "inside", "decoupled": True, "amsgrad": False},
+    ],
+    "rmsprop": [
+        {"lr": 0.01},
+        {"lr": 0.003, "momentum": 0.9, "weight_decay": 0.01},
+        {"lr": 0.003, "centered": True, "alpha": 0.9},
+    ],
     "l2": [{"lr": 0.05, "rate": 0.001}, {"lr": 0.1, "rate": 0.01, "decay_factor": 1.0}],
     "l2_stopped": [
         {"lr": 0.05, "rate": 0.01, "tau": 2},
