@@ -39,13 +39,13 @@ class Modifications(Params):
         le=1,
         description="share of the training labels replaced by another class",
     )
+    permute_pixels: bool = Field(
+        False, description="move the pixels of all images by one random permutation"
+    )
     normalise: Literal["unit", "standard", "none"] = Field(
         "none",
         description="unit brings the training inputs to [0, 1]; standard subtracts "
         "their mean and divides by their standard deviation, per channel or column",
-    )
-    permute_pixels: bool = Field(
-        False, description="move the pixels of all images by one random permutation"
     )
     flatten: bool = Field(False, description="inputs as rows, (samples, features)")
     labels: Literal["index", "one_hot"] = Field(

@@ -25,7 +25,7 @@ def modified(
     num_classes: int,
     dtype: Floats,
 ) -> Arrays:
-    """Change a data set: classes, samples, crop, noise, scale, pixels, form, labels.
+    """Change a data set, in the order that docs/data.md tells.
 
     Args:
         arrays: `inputs`, `targets`, and both for the test set.
@@ -45,21 +45,23 @@ def modified(
         found = _chosen(found, params.classes, num_classes)
         num_classes = len(params.classes)
     found = _drawn(found, params)
-    for name in ("inputs", "test_inputs"):
-        if params.crop is not None:
-            found[name] = cropped(found[name], params.crop)
     if params.label_noise:
         share, seed = params.label_noise, params.seed
         found["targets"] = noisy(found["targets"], num_classes, share, seed)
-    found["inputs"], found["test_inputs"] = scaled(
-        found["inputs"], found["test_inputs"], params.normalise, dtype
-    )
-    for name in ("inputs", "test_inputs"):
-        if params.permute_pixels:
-            found[name] = permuted(found[name], params.seed)
-        if params.flatten:
-            found[name] = flattened(found[name])
+    found = _with_inputs(found, params, dtype)
     return _with_targets(found, params, num_classes, dtype)
+
+
+def _with_inputs(arrays: Arrays, params: Modifications, dtype: Floats) -> Arrays:
+    both = arrays["inputs"], arrays["test_inputs"]
+    if params.crop is not None:
+        both = cropped(both[0], params.crop), cropped(both[1], params.crop)
+    if params.permute_pixels:
+        both = permuted(both[0], params.seed), permuted(both[1], params.seed)
+    both = scaled(*both, params.normalise, dtype)
+    if params.flatten:
+        both = flattened(both[0]), flattened(both[1])
+    return {**arrays, "inputs": both[0], "test_inputs": both[1]}
 
 
 def _refuse_values(arrays: Arrays, params: Modifications) -> None:

@@ -49,8 +49,8 @@ def test_all_at_once_is_made_in_the_order_told():
         {"num_train": 20, "num_test": 4},
         {"crop": 3},
         {"label_noise": 0.25},
-        {"normalise": "standard"},
         {"permute_pixels": True},
+        {"normalise": "standard"},
         {"flatten": True},
         {"labels": "one_hot"},
     ]
