@@ -32,6 +32,13 @@ def test_the_default_is_the_set_of_the_source():
     assert targets(got).mean() == pytest.approx(0, abs=1e-6)
 
 
+def test_the_samples_of_a_seed_are_frozen():
+    got = arrays(dim=3, num_samples=6)
+    row = [0.8809422254562378, 0.05684889853000641, 1.0800658464431763]
+    assert got["inputs"][0] == pytest.approx(row, rel=1e-6)
+    assert got["targets"][:2, 0] == pytest.approx([1.2525651, -0.3687372], rel=1e-6)
+
+
 def test_the_variance_of_the_targets_is_the_calculated_one():
     found = np.array([targets(arrays(seed=seed)).var(ddof=1) for seed in range(100)])
     assert abs(VARIANCE - 29.94) < 0.01

@@ -32,6 +32,13 @@ def test_least_squares_recovers_a_teacher_of_one_layer():
     assert np.abs(least_squares(arrays(**one, teacher_seed=1)) - found).max() > 0.1
 
 
+def test_the_samples_of_a_seed_are_frozen():
+    got = arrays(dim=2, num_train=3, num_test=1, noise=0.1)
+    assert got["inputs"][0] == pytest.approx([0.6923178, 1.1267904], rel=1e-6)
+    wanted = [0.2871933, 0.2592397, 0.1718141]
+    assert got["targets"][:, 0] == pytest.approx(wanted, rel=1e-6)
+
+
 def test_weights_have_the_deviation_stated():
     wide = {"hidden": [], "dim": 200, "outputs": 100, "num_train": 400}
     found = least_squares(arrays(**wide, weight_scale=3.0, bias_scale=2.0))

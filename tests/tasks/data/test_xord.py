@@ -34,6 +34,13 @@ def test_the_default_is_the_set_of_the_source(seed):
     assert got["num_classes"] == 2
 
 
+def test_the_strings_of_a_seed_are_frozen():
+    got = arrays()
+    assert got["inputs"][0].tolist() == [[-1, -1], [-1, -1], [1, 1], [-1, -1], [1, 1]]
+    signs = "".join("+" if y > 0 else "-" for y in got["targets"][:, 0])
+    assert signs == "---++-+-++-+"
+
+
 @pytest.mark.parametrize("positives", ["one", "any"])
 def test_all_strings_of_a_pool_can_be_drawn(positives):
     got = arrays(pairs=3, num_train=10, num_test=6, positives=positives)
