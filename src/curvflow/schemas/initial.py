@@ -1,4 +1,7 @@
-"""Laws of initial weights."""
+"""Laws of initial weights.
+
+They draw weights and biases; scales and shifts of a normalisation begin at 1 and 0.
+"""
 
 from __future__ import annotations
 

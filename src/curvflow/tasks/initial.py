@@ -21,6 +21,9 @@ from curvflow.tasks.networks import Layout, Network
 # Deviation of a standard normal law cut at two of its deviations.
 CUT_DEVIATION = 0.8796256610342398
 
+# Parameters of a normalisation, which no law draws, by the last part of their names.
+KEPT = ("scale", "shift")
+
 
 def initial(network: Network, generator: torch.Generator, init: Init | None) -> Tensor:
     """Draw initial parameters, and put the first statistics behind them.
@@ -35,46 +38,51 @@ def initial(network: Network, generator: torch.Generator, init: Init | None) -> 
     Returns:
         Weights (D + S,) in float64 on the CPU.
     """
-    parameters_D = _parameters(network, generator, init)
-    return torch.cat([parameters_D, network.first_statistics()])
-
-
-def _parameters(
-    network: Network, generator: torch.Generator, init: Init | None
-) -> Tensor:
-    layout = network.layout
-    base_D = torch.zeros(layout.size, dtype=torch.float64)
+    base_D = torch.zeros(network.layout.size, dtype=torch.float64)
     if network.own is not None:
         base_D = network.own(generator)
-    if init is None:
-        return base_D
-    if isinstance(init, Normal):
-        scale_D = torch.full_like(base_D, init.normal)
-        if init.bias is not None:
-            scale_D[~_is_weight(layout)] = init.bias
-        return scale_D * _normal(layout.size, generator)
-    if isinstance(init, FanIn):
-        return _fan_in(init, layout, base_D, generator)
-    if isinstance(init, VarianceScaling):
-        return _scaled(init, layout, base_D, generator)
-    draws_D = torch.rand(layout.size, generator=generator, dtype=torch.float64)
-    if isinstance(init, Glorot):
-        fan_D = _fans(layout, "in") + _fans(layout, "out")
-        bound_D = init.glorot * (6 / fan_D).sqrt()
-        return torch.where(fan_D > 0, bound_D * (2 * draws_D - 1), base_D)
-    if isinstance(init, Uniform):
-        return init.uniform * (2 * draws_D - 1)
-    return init.uniform_positive * draws_D
+    if init is not None:
+        drawn_D = _drawn(init, network.layout, base_D, generator)
+        base_D = torch.where(_is_called(network.layout, KEPT), base_D, drawn_D)
+    return torch.cat([base_D, network.first_statistics()])
+
+
+def _drawn(
+    init: Init, layout: Layout, base_D: Tensor, generator: torch.Generator
+) -> Tensor:
+    match init:
+        case Normal():
+            return _deviations(init, layout) * _normal(layout.size, generator)
+        case FanIn():
+            return _fan_in(init, layout, base_D, generator)
+        case VarianceScaling():
+            return _scaled(init, layout, base_D, generator)
+    uniform_D = torch.rand(layout.size, generator=generator, dtype=torch.float64)
+    match init:
+        case Glorot():
+            fan_D = _fans(layout, "in") + _fans(layout, "out")
+            bound_D = init.glorot * (6 / fan_D).sqrt()
+            return torch.where(fan_D > 0, bound_D * (2 * uniform_D - 1), base_D)
+        case Uniform():
+            return init.uniform * (2 * uniform_D - 1)
+    return init.uniform_positive * uniform_D
 
 
 def _normal(size: int, generator: torch.Generator) -> Tensor:
     return torch.randn(size, generator=generator, dtype=torch.float64)
 
 
-def _is_weight(layout: Layout) -> Tensor:
-    """Say of each parameter whether it weighs an input, rather than being added."""
+def _deviations(init: Normal, layout: Layout) -> Tensor:
+    scale_D = torch.full((layout.size,), init.normal, dtype=torch.float64)
+    if init.bias is not None:
+        scale_D[_is_called(layout, ("bias",))] = init.bias
+    return scale_D
+
+
+def _is_called(layout: Layout, beginnings: tuple[str, ...]) -> Tensor:
+    """Say of each parameter whether the last part of its name begins so, (D,)."""
     flags = [
-        torch.full((size,), not name.rpartition(".")[2].startswith("bias"))
+        torch.full((size,), name.rpartition(".")[2].startswith(beginnings))
         for name, size in zip(layout.names, layout.sizes, strict=True)
     ]
     return torch.cat(flags)
@@ -106,7 +114,7 @@ def _scaled(
     uniform_D = torch.rand(layout.size, generator=generator, dtype=torch.float64)
     cut_D = torch.special.ndtri(low + (high - low) * uniform_D) / CUT_DEVIATION
     bias_D = init.bias * _normal(layout.size, generator)
-    others_D = torch.where(_is_weight(layout), base_D, bias_D)
+    others_D = torch.where(_is_called(layout, ("bias",)), bias_D, base_D)
     scale_D = (init.variance_scaling / fan_D).sqrt()
     return torch.where(fan_D > 0, scale_D * cut_D, others_D)
 

@@ -116,9 +116,14 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
         The problem.
 
     Raises:
-        InputError: the loss does not fit the targets.
+        InputError: the loss or the model does not fit the targets.
     """
     has_labels = data["targets"].ndim == 1
+    if not (has_labels or model.fits_values):
+        raise InputError(
+            f"model: expected targets that are labels for {model_name(model)}, got "
+            "values. Take data with labels, or model linear."
+        )
     if loss == "auto":
         loss = "cross_entropy" if has_labels else "mse"
     if has_labels != (loss == "cross_entropy"):

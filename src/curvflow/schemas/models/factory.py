@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from curvflow.schemas.factory import Factory
@@ -9,7 +11,13 @@ from curvflow.schemas.initial import Init
 
 
 class FactoryModel(Factory):
-    """A `torch.nn.Module` that a function of the user's own returns."""
+    """A `torch.nn.Module` that a function of the user's own returns.
+
+    Attributes:
+        fits_values: whether it can be trained on values rather than labels.
+    """
+
+    fits_values: ClassVar[bool] = True
 
     init: Init | None = Field(
         None, description="law of the initial weights; null keeps the module's own"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model
-
-Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
+from curvflow.schemas.models._base import Activation, Model, Widths
 
 
 class Mlp(Model):

@@ -1,0 +1,26 @@
+"""Autoencoder."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.models._base import Activation, Model, Widths
+
+
+class Autoencoder(Model):
+    """A dense encoder and its mirror image, from the inputs to as many outputs."""
+
+    kind: Literal["autoencoder"] = "autoencoder"
+    hidden: Widths = Field(
+        min_length=1, description="widths of the encoder; the last is the code"
+    )
+    activation: Activation = Field("tanh", description="between the layers")
+    linear_code: bool = Field(
+        True, description="whether the code goes without activation"
+    )
+    bias: bool = Field(True, description="whether every layer has a bias")
+
+
+MODEL = Autoencoder
