@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array
+from curvflow.tasks import captions
 from curvflow.tasks.pairs import Point
 from curvflow.tasks.statistics import statistics
 from curvflow.tasks.trends import line, spearman
+
+MINUS = "\u2212"
 
 
 def scattered(found: Sequence[Point], params: ScatterParams) -> dict[str, Array]:
@@ -89,3 +92,40 @@ def trend(x_N: Array, y_N: Array, params: ScatterParams) -> dict[str, Array]:
         "spearman_high": high,
     }
     return {name: np.array(value, dtype=np.float64) for name, value in found.items()}
+
+
+def trend_sentences(
+    told: Mapping[str, Array], num_points: int, params: ScatterParams
+) -> Iterator[str]:
+    """Say what a caption says of line and correlation.
+
+    Args:
+        told: what `trend` returns.
+        num_points: points drawn.
+        params: which of the two are asked for.
+
+    Yields:
+        Sentences; none if neither is asked for.
+    """
+    value = {
+        name: f"{float(one):.2f}".replace("-", MINUS) for name, one in told.items()
+    }
+    if params.line and np.isfinite(told["slope"]):
+        slope = f"{float(told['slope']):.3g}".replace("-", MINUS)
+        yield f"Line: least squares, slope {slope}{_on_logarithms(params)}."
+    if params.correlation and np.isnan(told["spearman"]):
+        yield "No rank correlation: it takes points that differ in x and in y."
+    elif params.correlation:
+        interval = f"95 % interval {value['spearman_low']} to {value['spearman_high']}"
+        if np.isnan(told["spearman_low"]):
+            why = "perfect order" if num_points > 3 else "fewer than 4 points"
+            interval = f"no interval ({why})"
+        yield (
+            f"Spearman's rank correlation {value['spearman']}, {interval}, n = "
+            f"{captions.counted(num_points, 'point')}."
+        )
+
+
+def _on_logarithms(params: ScatterParams) -> str:
+    of = " of log10 y" if params.log_y else ""
+    return of + (" on log10 x" if params.log_x else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,10 @@ from curvflow.tasks.comparison import Group
 from curvflow.tasks.measurements import Measured, find_measured
 from curvflow.tasks.pairs import Point, points
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.scattered import scattered, trend
+from curvflow.tasks.scattered import MINUS, scattered, trend, trend_sentences
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
-MINUS = "\u2212"
 MANY = 60  # points from which on they are drawn smaller
 BARS = ("x", "x_low", "x_high", "y", "y_low", "y_high")
 
@@ -140,39 +139,12 @@ def _caption(
     if params.normalise == "max":
         within = f" of the same {', '.join(params.within)}" if params.within else ""
         notes.append(f"Largest: the largest magnitude among points{within}.")
-    notes += _told(told, int(shown.sum()), params)
+    notes += trend_sentences(told, int(shown.sum()), params)
     hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
     notes += [*captions.left_out(of), *captions.off_scale(hidden, "point")]
     if _runs_off(numbers, shown, params):
         notes.append("Bars that reach 0 run off the axis.")
     return " ".join(notes)
-
-
-def _told(
-    told: Mapping[str, Array], num_points: int, params: ScatterParams
-) -> Iterator[str]:
-    value = {
-        name: f"{float(one):.2f}".replace("-", MINUS) for name, one in told.items()
-    }
-    if params.line and np.isfinite(told["slope"]):
-        slope = f"{float(told['slope']):.3g}".replace("-", MINUS)
-        yield f"Line: least squares, slope {slope}{_on_logarithms(params)}."
-    if params.correlation and np.isnan(told["spearman"]):
-        yield "No rank correlation: it takes points that differ in x and in y."
-    elif params.correlation:
-        interval = f"95 % interval {value['spearman_low']} to {value['spearman_high']}"
-        if np.isnan(told["spearman_low"]):
-            why = "perfect order" if num_points > 3 else "fewer than 4 points"
-            interval = f"no interval ({why})"
-        yield (
-            f"Spearman's rank correlation {value['spearman']}, {interval}, n = "
-            f"{captions.counted(num_points, 'point')}."
-        )
-
-
-def _on_logarithms(params: ScatterParams) -> str:
-    of = " of log10 y" if params.log_y else ""
-    return of + (" on log10 x" if params.log_x else "")
 
 
 def _runs_off(
