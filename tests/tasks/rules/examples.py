@@ -11,6 +11,7 @@ EXAMPLES = {
         {"lr": 0.02, "p": 0.2, "weight_decay": 0.1},
         {"eps_at": "inside", "decoupled": True, "amsgrad": False},
     ],
+    "path_sgd": [{"lr": 0.01}, {"lr": 0.02, "p": 1.0}, {"lr": 0.01, "eps": 0.001}],
     "rmsprop": [
         {"lr": 0.01},
         {"lr": 0.003, "momentum": 0.9, "weight_decay": 0.01},

@@ -18,6 +18,12 @@ from curvflow.tasks.numerics.operators import (
     Dense,
     Operator,
 )
+from curvflow.tasks.numerics.paths import (
+    balanced,
+    dense_gammas,
+    group_norm,
+    path_norm,
+)
 from curvflow.tasks.numerics.precision import full_precision
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
@@ -31,11 +37,15 @@ __all__ = [
     "Hessian",
     "Operator",
     "Ritz",
+    "balanced",
     "block_power",
+    "dense_gammas",
     "dense_hessian",
     "estimate",
     "full_precision",
+    "group_norm",
     "hessian",
+    "path_norm",
     "sample_losses",
     "stream",
     "trace_draws",
