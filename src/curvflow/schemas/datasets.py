@@ -59,21 +59,24 @@ def dataset(
     Raises:
         InputError: shapes, types, NaN or labels do not fit.
     """
-    return dataset_of(np.float64, inputs, targets, test_inputs, test_targets)
+    return dataset_of(np.float64, None, inputs, targets, test_inputs, test_targets)
 
 
 def dataset_of(
     dtype: Floats,
+    num_classes: int | None,
     /,
     inputs: Array,
     targets: Array,
     test_inputs: Array | None = None,
     test_targets: Array | None = None,
 ) -> dict[str, Array]:
-    """Do as `dataset`, with inputs of a precision of their own.
+    """Do as `dataset`, with inputs of a precision of their own, and known classes.
 
     Args:
         dtype: of the inputs; images take float32, half the room.
+        num_classes: that the samples are of, though some may not occur; if None, what
+            occurs says it.
         inputs: shape (N, ...), numbers.
         targets: integer labels (N,), or floats (N,) or (N, C).
         test_inputs: like the inputs, or None.
@@ -94,12 +97,14 @@ def dataset_of(
         _check_lengths("test_targets", x_test, y_test, least=0)
         _check_alike("test_inputs", x_test, x)
         _check_alike("test_targets", y_test, y)
+    if num_classes is None:
+        num_classes = _num_classes(y, y_test)
     return {
         "inputs": x,
         "targets": y,
         "test_inputs": x_test,
         "test_targets": y_test,
-        "num_classes": np.array(_num_classes(y, y_test), dtype=np.int64),
+        "num_classes": np.array(num_classes, dtype=np.int64),
     }
 
 

@@ -118,10 +118,9 @@ def _with_targets(
             arrays[name] = one_hot(labels, num_classes)
         elif labels.ndim == 1:
             arrays[name] = labels.astype(np.int64)
-    found = dataset_of(dtype, **arrays)
-    if params.labels == "one_hot":
-        found["num_classes"] = np.array(num_classes, dtype=np.int64)
-    return found
+    # Of values there may be none, or two, written as signs: that the data tell.
+    are_values = labels.ndim == 2
+    return dataset_of(dtype, None if are_values else num_classes, **arrays)
 
 
 def each_once(

@@ -6,7 +6,15 @@ import pytest
 from curvflow.errors import InputError
 from curvflow.schemas.datasets import dataset
 from curvflow.tasks.data.modify import member_bytes
-from tests.tasks.toys import as_data, assert_declared, blobs, compute, member, waves
+from tests.tasks.toys import (
+    as_data,
+    assert_declared,
+    blobs,
+    compute,
+    member,
+    waves,
+    xor,
+)
 
 
 def pictures(count=60):
@@ -93,6 +101,18 @@ def test_one_hot_targets_keep_the_number_of_classes():
     assert np.array_equal(found["targets"].argmax(1), pictures()["targets"])
     assert np.array_equal(found["test_targets"].sum(1), np.ones(10))
     assert found["num_classes"] == 4
+
+
+def test_classes_that_no_sample_is_left_of_count_nevertheless():
+    found = modified(num_train=2, num_test=0)
+    assert found["num_classes"] == 4
+    assert len(set(found["targets"])) <= 2
+
+
+def test_signs_stay_two_classes():
+    found = modified(xor("sign"), normalise="unit")
+    assert found["num_classes"] == 2
+    assert found["targets"].tolist() == [[-1], [1], [1], [-1]]
 
 
 def test_values_may_be_drawn_scaled_and_permuted():
