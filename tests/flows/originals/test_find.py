@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.find import VARIABLE, downloads, locate, places
+from curvflow.flows.originals.find import VARIABLE, downloads, lacking, locate, places
 from tests.flows.originals.fakes import (
     idx_contents,
     pictures,
@@ -51,7 +51,9 @@ def test_a_layout_that_is_not_whole_is_not_found(tmp_path):
     del contents["t10k-labels"]
     write(tmp_path, MNIST.layouts[0], contents)
     assert locate(MNIST, tmp_path) is None
+    assert lacking(MNIST, tmp_path) == "t10k-labels-idx1-ubyte"
     assert locate(MNIST, tmp_path / "nowhere") is None
+    assert lacking(MNIST, tmp_path / "nowhere") is None
 
 
 def test_another_layout_is_found_where_the_first_is_not_whole(tmp_path):

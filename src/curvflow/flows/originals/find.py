@@ -108,16 +108,29 @@ def locate(catalogued: Catalogued, place: Path) -> Located | None:
     Returns:
         The files, or None if no layout is whole.
     """
-    if not place.is_dir():
+    for found in _found(catalogued, place):
+        if len(found.paths) == len(found.layout.files):
+            return found
+    return None
+
+
+def lacking(catalogued: Catalogued, place: Path) -> str | None:
+    """Name a file that is not there beside others of its layout, if there is one."""
+    found = max(_found(catalogued, place), key=lambda one: len(one.paths), default=None)
+    if found is None or not found.paths:
         return None
+    parts = (part for part in found.layout.files if part not in found.paths)
+    return next((found.layout.names(part)[0] for part in parts), None)
+
+
+def _found(catalogued: Catalogued, place: Path) -> Iterator[Located]:
+    """Yield per layout what is there of it."""
     folders = [place / inner for inner in catalogued.subfolders]
     folders = [folder for folder in folders if folder.is_dir()]
-    for layout in catalogued.layouts:
+    for layout in catalogued.layouts if folders else ():
         paths = {part: _first(folders, layout.names(part)) for part in layout.files}
-        whole = {part: path for part, path in paths.items() if path is not None}
-        if len(whole) == len(paths):
-            return Located(layout, whole)
-    return None
+        there = {part: path for part, path in paths.items() if path is not None}
+        yield Located(layout, there)
 
 
 def _first(folders: list[Path], names: tuple[str, ...]) -> Path | None:

@@ -12,6 +12,7 @@ from curvflow.flows.originals.find import (
     Located,
     Place,
     downloads,
+    lacking,
     locate,
     places,
 )
@@ -102,8 +103,13 @@ class Originals:
         return None
 
     def _missing(self, params: ImageParams) -> str:
-        looked = ", ".join(place.label for place in self._places(params))
-        return f"expected the files of {params.original.title}, got none in {looked}"
+        catalogued = CATALOGUE[params.original.name]
+        looked = []
+        for place in self._places(params):
+            lacks = lacking(catalogued, place.path) if place.path else None
+            looked.append(f"{place.label} (no {lacks})" if lacks else place.label)
+        title = params.original.title
+        return f"expected the files of {title}, got none in {', '.join(looked)}"
 
 
 def _remedy(params: ImageParams) -> str:
