@@ -16,6 +16,8 @@ HEAVY = (
     "prefect",
     "matplotlib",
     "obstore",
+    "PIL",
+    "pooch",
     "scipy",
     "sklearn",
     "xarray",
