@@ -65,7 +65,7 @@ def _by_batch(passage: Passage, name: str, x: Tensor) -> Tensor:
         )
     # They are changed in place, and belong to the step before.
     running = {
-        part: passage.tensors[f"{name}.{part}"].flatten().clone()
+        part: passage.tensors[f"{name}.{part}"].detach().flatten().clone()
         for part in ("running_mean", "running_var")
     }
     scale, shift = (passage.tensors[f"{name}.{p}"] for p in ("scale", "shift"))

@@ -1,0 +1,207 @@
+"""A small network of every kind, and the same as a module of torch's own."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor, nn
+
+from curvflow.schemas.models import model_name, parse_model
+from curvflow.tasks.networks import Network
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model, what it is built for, and its twin, whose parameters come in order."""
+
+    spec: Mapping[str, Any]
+    shape: tuple[int, ...]
+    outputs: int
+    twin: Callable[[], nn.Module]
+
+    def network(self, **fields: Any) -> Network:
+        return build({**self.spec, **fields}, self.shape, self.outputs)
+
+
+def build(spec: Mapping[str, Any], shape: tuple[int, ...], outputs: int) -> Network:
+    parsed = parse_model(spec)
+    builder = import_module(f"curvflow.tasks.models.{model_name(parsed)}")
+    return builder.build(parsed, shape, outputs)
+
+
+def sequential(*layers: nn.Module) -> Callable[[], nn.Module]:
+    """Return a function that makes new modules like these, in double precision."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(*deepcopy(layers)).double()
+
+    return make
+
+
+class ZeroLast(nn.Module):
+    """Add an output that is 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, (0, 1))
+
+
+class Residual(nn.Module):
+    """A block with pre-activation."""
+
+    def __init__(self, before: int, width: int, stride: int, has_norm: bool) -> None:
+        super().__init__()
+        bias = not has_norm
+        self.body = nn.Sequential(
+            nn.BatchNorm2d(before) if has_norm else nn.Identity(),
+            nn.ReLU(),
+            nn.Conv2d(before, width, 3, stride=stride, padding=1, bias=bias),
+            nn.BatchNorm2d(width) if has_norm else nn.Identity(),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=bias),
+        )
+        self.shortcut = (
+            nn.Identity()
+            if (before, stride) == (width, 1)
+            else nn.Conv2d(before, width, 1, stride=stride, bias=bias)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x) + self.shortcut(x)
+
+
+def preresnet(channels: int, blocks: int, widths: tuple[int, ...], *, norm: bool):
+    def make() -> nn.Module:
+        layers = [nn.Conv2d(channels, widths[0], 3, padding=1, bias=not norm)]
+        before = widths[0]
+        for stage, width in enumerate(widths):
+            for block in range(blocks):
+                stride = 2 if stage and not block else 1
+                layers.append(Residual(before, width, stride, norm))
+                before = width
+        end = [nn.BatchNorm2d(before)] if norm else []
+        end += [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 3)]
+        return nn.Sequential(*layers, *end).double()
+
+    return make
+
+
+def vgg(*stages: tuple[int, ...], channels: int, dense: nn.Module, norm: bool):
+    def make() -> nn.Module:
+        layers: list[nn.Module] = []
+        before = channels
+        for stage in stages:
+            for width in stage:
+                layers.append(nn.Conv2d(before, width, 3, padding=1))
+                layers += [nn.BatchNorm2d(width)] if norm else []
+                layers.append(nn.ReLU())
+                before = width
+            layers.append(nn.MaxPool2d(2))
+        return nn.Sequential(*layers, nn.Flatten(), dense).double()
+
+    return make
+
+
+def lenet5(channels: int, flat: int, padding: int, act: type, pool: type):
+    return sequential(
+        nn.Conv2d(channels, 6, 5, padding=padding), act(), pool(2),
+        nn.Conv2d(6, 16, 5), act(), pool(2), nn.Flatten(),
+        nn.Linear(flat, 120), act(), nn.Linear(120, 84), act(), nn.Linear(84, 3),
+    )  # fmt: skip
+
+
+def cnn_cifar(channels: int, flat: int, act: type):
+    return sequential(
+        nn.Conv2d(channels, 32, 7), act(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 2), act(),
+        nn.Flatten(), nn.Linear(flat, 500), act(), nn.Linear(500, 100), act(),
+        nn.Linear(100, 50), act(), nn.Linear(50, 20), act(), nn.Linear(20, 3),
+    )  # fmt: skip
+
+
+XORD = {"kind": "conv1d_xord", "filters": 3}
+VGG = {"kind": "vgg", "stages": [[2, 2], [3]]}
+RESIDUAL = {"kind": "preresnet", "depth": 8, "width": 0.125}
+DENSE_END = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
+
+EXAMPLES = {
+    "mlp": Example(
+        {"kind": "mlp", "hidden": [4, 3], "activation": "tanh"},
+        (2, 2),
+        3,
+        sequential(
+            nn.Flatten(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3), nn.Tanh(),
+            nn.Linear(3, 3),
+        ),
+    ),
+    "linear": Example(
+        {"kind": "linear"}, (2, 2), 3, sequential(nn.Flatten(), nn.Linear(4, 3))
+    ),
+    "logistic": Example(
+        {"kind": "logistic"},
+        (2, 2),
+        3,
+        sequential(nn.Flatten(), nn.Linear(4, 2), ZeroLast()),
+    ),
+    "logistic-without-bias": Example(
+        {"kind": "logistic", "bias": False},
+        (4,),
+        3,
+        sequential(nn.Linear(4, 2, bias=False), ZeroLast()),
+    ),
+    "conv1d_xord": Example(
+        {**XORD, "separate_filters": False},
+        (5, 2),
+        2,
+        sequential(
+            nn.Flatten(), nn.Unflatten(1, (1, 10)), nn.Conv1d(1, 3, 2, stride=2),
+            nn.Tanh(), nn.Flatten(), nn.Linear(15, 2),
+        ),
+    ),
+    "autoencoder": Example(
+        {"kind": "autoencoder", "hidden": [3, 2]},
+        (2, 2),
+        4,
+        sequential(
+            nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2), nn.Linear(2, 3),
+            nn.Tanh(), nn.Linear(3, 4),
+        ),
+    ),
+    "autoencoder-without-bias": Example(
+        {"kind": "autoencoder", "hidden": [2], "linear_code": False, "bias": False},
+        (4,),
+        4,
+        sequential(
+            nn.Linear(4, 2, bias=False), nn.Tanh(), nn.Linear(2, 4, bias=False)
+        ),
+    ),
+    "lenet5": Example(
+        {"kind": "lenet5"}, (1, 12, 16), 3, lenet5(1, 32, 2, nn.Tanh, nn.AvgPool2d)
+    ),
+    "lenet5-max": Example(
+        {"kind": "lenet5", "padding": 0, "activation": "relu", "pooling": "max"},
+        (2, 17, 16),
+        3,
+        lenet5(2, 16, 0, nn.ReLU, nn.MaxPool2d),
+    ),
+    "cnn_cifar": Example(
+        {"kind": "cnn_cifar"}, (2, 10, 12), 3, cnn_cifar(2, 128, nn.ReLU)
+    ),
+    "vgg": Example(VGG, (2, 4, 5), 3, vgg((2, 2), (3,), channels=2, norm=False,
+                                          dense=nn.Linear(3, 3))),
+    "vgg-norm": Example(
+        {**VGG, "batch_norm": True, "hidden": [4]},
+        (1, 4, 4),
+        3,
+        vgg((2, 2), (3,), channels=1, norm=True, dense=DENSE_END),
+    ),
+    "preresnet": Example(
+        RESIDUAL, (1, 4, 4), 3, preresnet(1, 1, (2, 4, 8), norm=True)
+    ),
+    "preresnet-plain": Example(
+        {**RESIDUAL, "batch_norm": False, "depth": 14, "width": 0.0625},
+        (2, 5, 4),
+        3,
+        preresnet(2, 2, (1, 2, 4), norm=False),
+    ),
+}  # fmt: skip
