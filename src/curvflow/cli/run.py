@@ -34,6 +34,7 @@ def command(
     overrides: Overrides = None,
     device: options.Device = "auto",
     threads: options.Threads = 1,
+    compiler: options.Compiler = "none",
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
     cluster: options.ClusterFile = None,
@@ -59,7 +60,11 @@ def command(
     asked: dict[str, Any] = {
         "overrides": overrides or (),
         "options": options.how_to_compute(
-            device=device, num_threads=threads, dashboard=dashboard, **place
+            device=device,
+            num_threads=threads,
+            compiler=compiler,
+            dashboard=dashboard,
+            **place,
         ),
         "revive": revive or (),
         "answer": options.answer_to_code(accept or (), rerun or (), reason, verify),

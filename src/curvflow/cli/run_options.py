@@ -21,6 +21,13 @@ Device = Annotated[
 Threads = Annotated[
     int, typer.Option(min=1, help="CPU threads of one tile; 1 unless nets are large")
 ]
+Compiler = Annotated[
+    Literal["none", "default", "reduce-overhead"],
+    typer.Option(
+        "--compile",
+        help="compile training by torch.compile; pays for long or many trainings",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(

@@ -129,7 +129,7 @@ def _outcomes(
 
 def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
     """Name what a tile keeps by all that its last bits depend on."""
-    where = [machine.device, machine.hardware, machine.threads]
+    where = [machine.device, machine.hardware, machine.threads, machine.compiler]
     return sha256([job.kind, job.code, list(keys), where, _versions()])
 
 

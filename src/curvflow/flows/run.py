@@ -221,7 +221,7 @@ def _ready(
     # Loaded here because a run without news saves the second that torch takes.
     from curvflow.tasks.machine import machine_for, threads
 
-    machine = machine_for(options.device, options.num_threads)
+    machine = machine_for(options.device, options.num_threads, options.compiler)
     bring_in_code(plan)
     return machine, threads(options.num_threads)
 

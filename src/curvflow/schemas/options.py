@@ -21,6 +21,11 @@ class RunOptions(BaseModel):
         description="threads of one tile's CPU operations; more than one pays for "
         "large networks only, and costs dearly on a busy machine",
     )
+    compiler: Literal["none", "default", "reduce-overhead"] = Field(
+        "none",
+        description="mode of torch.compile for training; reduce-overhead replays CUDA "
+        "graphs on a GPU; none computes call by call",
+    )
     tile_bytes: int = Field(
         1 << 30, ge=1 << 20, description="working memory that one tile may use, bytes"
     )

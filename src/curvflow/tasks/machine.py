@@ -11,12 +11,13 @@ from curvflow.errors import RequestError
 from curvflow.tasks.registry import Machine
 
 
-def machine_for(device: str, threads: int) -> Machine:
+def machine_for(device: str, threads: int, compiler: str = "none") -> Machine:
     """Turn what was asked for into a device that is there.
 
     Args:
         device: `auto`, `cpu` or `cuda`; `auto` takes a GPU if there is one.
         threads: how many PyTorch is going to use on the CPU.
+        compiler: mode of torch.compile, or `none`.
 
     Returns:
         The machine to compute on.
@@ -32,9 +33,9 @@ def machine_for(device: str, threads: int) -> Machine:
         )
     if has_cuda and device != "cpu":
         name = torch.cuda.get_device_name(0)
-        return Machine("cuda:0", hardware=name, threads=threads)
+        return Machine("cuda:0", hardware=name, threads=threads, compiler=compiler)
     instructions = torch.backends.cpu.get_cpu_capability()
-    return Machine("cpu", hardware=instructions, threads=threads)
+    return Machine("cpu", hardware=instructions, threads=threads, compiler=compiler)
 
 
 @contextmanager

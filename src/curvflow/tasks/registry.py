@@ -63,6 +63,7 @@ class Machine:
         device: `cpu`, or `cuda:0` and the like.
         hardware: what last bits depend on: the GPU's name, or the CPU's instructions.
         threads: how many PyTorch uses on the CPU; last bits depend on it, too.
+        compiler: mode of torch.compile for training; `none` computes call by call.
         partial: where the tile keeps what it has so far.
     """
 
@@ -70,6 +71,7 @@ class Machine:
     partial: Partial = field(default_factory=_Nowhere)
     hardware: str = ""
     threads: int = 1
+    compiler: str = "none"
 
 
 TileFunction = Callable[[Sequence[Member], Machine], list[Outcome]]

@@ -96,16 +96,16 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         return problem.text, shapes, end_of(member, problem)
 
     kept = Kept(machine.partial)
-    return grouped(members, alike, partial(_train_together, machine.device, kept))
+    return grouped(members, alike, partial(_train_together, machine, kept))
 
 
 def _train_together(
-    device: str, kept: Kept, members: Sequence[Member]
+    machine: Machine, kept: Kept, members: Sequence[Member]
 ) -> list[Outcome]:
     # Those that are trained alike side by side, so that no step needs to gather them.
     order = sorted(range(len(members)), key=lambda n: kinship(_params(members[n]).rule))
     members = [members[number] for number in order]
-    fit = _fit(members, device)
+    fit = _fit(members, machine)
     if not kept.follow(_name(members), fit) and end_of(members[0], fit.problem):
         go_on(fit, members)
     fit.run(kept.after_step)
@@ -122,10 +122,10 @@ def _name(members: Sequence[Member]) -> str:
     return sha256([[m.params.model_dump_json(), m.one("data").digest] for m in members])
 
 
-def _fit(members: Sequence[Member], device: str) -> Fit:
+def _fit(members: Sequence[Member], machine: Machine) -> Fit:
     params, problem = _params(members[0]), _problem(members[0])
     data = [member.one("data") for member in members]
-    dtype = getattr(torch, params.dtype)
+    device, dtype = machine.device, getattr(torch, params.dtype)
     weights_MW = _initial(problem, members).to(device, dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     seeds = [_params(m).seed for m in members]
@@ -154,6 +154,7 @@ def _fit(members: Sequence[Member], device: str) -> Fit:
         curves,
         Checkpoints(kept_epochs(params), weights_MW),
         Divergence(len(members), weights_MD.device, params.diverged_above),
+        machine.compiler,
     )
 
 

@@ -57,6 +57,7 @@ def running(tmp_path):
         folder=str(ROOT),
         modules=("tests.flows.runners.registered",),
         files={},
+        compiler="none",
         threads=1,
         every=60.0,
         silence=60.0,

@@ -60,6 +60,8 @@ class Here:
             from curvflow.tasks.machine import machine_for, threads
 
             options = self._options
-            self._machine = machine_for(options.device, options.num_threads)
+            self._machine = machine_for(
+                options.device, options.num_threads, options.compiler
+            )
             self._stack.enter_context(threads(options.num_threads))
         return self._machine

@@ -29,6 +29,7 @@ class Order:
         modules: to be imported before a tile is read.
         files: digest of each file that the code of the nodes was told from.
         threads: of one tile's CPU operations.
+        compiler: mode of torch.compile, or `none`.
         every: seconds between two states that a tile keeps.
         silence: seconds without a sign of life after which the run is gone.
     """
@@ -40,6 +41,7 @@ class Order:
     modules: tuple[str, ...]
     files: Mapping[str, str]
     threads: int
+    compiler: str
     every: float
     silence: float
 
@@ -96,6 +98,7 @@ def order_for(
         modules=tuple(sorted(filter(_is_theirs, homes | told))),
         files={n: d for n, d in plan.codes.files().items() if _is_theirs(n)},
         threads=options.num_threads,
+        compiler=options.compiler,
         every=partials.every,
         silence=options.silence,
     )

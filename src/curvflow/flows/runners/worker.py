@@ -59,7 +59,11 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     order, lookout, told = place.order, place.lookout, list[str]()
     partials = Partials(place.store, lookout.stop, every=order.every, tell=told.append)
     options = RunOptions.model_validate(
-        {"device": device, "num_threads": order.threads}
+        {
+            "device": device,
+            "num_threads": order.threads,
+            "compiler": order.compiler,
+        }
     )
     with lookout.watching(), Here(options) as here:
         tile = _unsealed(job)

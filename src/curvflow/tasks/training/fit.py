@@ -45,6 +45,7 @@ class Fit:
         curves: what is recorded.
         checkpoints: the weights kept; the last of their epochs ends training.
         divergence: which models diverged, when and why.
+        compiler: mode of torch.compile; `none` computes call by call.
         epoch: the one under way; 0 has no steps.
         step: batches of this epoch already used.
     """
@@ -58,6 +59,7 @@ class Fit:
     curves: Curves
     checkpoints: Checkpoints
     divergence: Divergence
+    compiler: str = "none"
     epoch: int = 0
     step: int = 0
 
@@ -127,6 +129,7 @@ class Fit:
                 batch,
                 noise,
                 without=without,
+                compiler=self.compiler,
             )
             share = 1 if is_sum else batch.count / self.batches.used
             self._total_M = self._total_M + share * found.losses

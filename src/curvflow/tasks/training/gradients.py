@@ -10,6 +10,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.problems import Problem, Samples
+from curvflow.tasks.training.compiled import compiled
 from curvflow.tasks.training.noise import Noise
 from curvflow.tasks.training.passes import in_passes
 
@@ -46,6 +47,7 @@ def gradients(
     noise: Noise,
     *,
     without: int,
+    compiler: str = "none",
 ) -> Gradients:
     """Derive the batch losses of models by their parameters.
 
@@ -58,6 +60,7 @@ def gradients(
         samples: their batches.
         noise: for dropout.
         without: how many models, the first ones, go without the product H w.
+        compiler: mode of torch.compile; `none` computes call by call.
 
     Returns:
         Losses, gradients and products with the Hessian.
@@ -72,6 +75,12 @@ def gradients(
 
     def some(has_product: bool) -> Callable[[slice], tuple[Tensor, ...]]:
         def one_pass(span: slice) -> tuple[Tensor, ...]:
+            if compiler != "none":
+                derive = compiled(problem.text, compiler, has_product=has_product)
+                own = samples.models(span)
+                return derive(
+                    weights_MD[span], statistics_MS[span], own.inputs, own.targets
+                )
             return _one_pass(
                 problem,
                 weights_MD[span],

@@ -1,0 +1,46 @@
+"""Training compiled by torch.compile."""
+
+import shutil
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.toys import blobs, train_member
+
+HEADER = Path(sysconfig.get_paths()["include"]) / "Python.h"
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None or not HEADER.exists(),
+    reason="needs a C++ compiler and Python's headers",
+)
+COMPILED = Machine(compiler="default")
+
+
+def tile(**settings):
+    rules = [{"rule": "sgd", "lr": 0.1}, {"rule": "metric", "lr": 0.1, "rate": 0.001}]
+    return [
+        train_member(blobs(), seed=s, rule=r, epochs=2, batch_size=10, **settings)
+        for r in rules
+        for s in range(2)
+    ]
+
+
+# torch's own, when it loads its compiler.
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@needs_compiler
+def test_compiled_training_ends_where_the_other_does():
+    compiled = find("train").compute(tile(), COMPILED)
+    plain = find("train").compute(tile(), Machine())
+    for one, other in zip(compiled, plain, strict=True):
+        np.testing.assert_allclose(
+            one.arrays["weights"], other.arrays["weights"], rtol=1e-9, atol=1e-12
+        )
+
+
+def test_networks_that_draw_are_refused():
+    net = {"kind": "mlp", "hidden": [4], "dropout": 0.5}
+    with pytest.raises(InputError, match=r"^--compile: .* Run without --compile\.$"):
+        find("train").compute(tile(model=net), COMPILED)
