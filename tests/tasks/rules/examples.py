@@ -1,11 +1,31 @@
 """Two settings or more of every rule, for the tests that hold for all of them."""
 
+from typing import Any
+
 from curvflow.schemas.rules import all_rules
 
 EXAMPLES = {
     "adagrad": [{"lr": 0.1}, {"lr": 0.05, "lr_decay": 0.1, "weight_decay": 0.1}],
     "adam": [{"lr": 0.01}, {"lr": 0.003, "beta1": 0.5, "weight_decay": 0.1}],
     "adamw": [{"lr": 0.01}, {"lr": 0.02, "amsgrad": True, "weight_decay": 0.1}],
+    "gadam": [
+        {"lr": 0.02, "start": 2},
+        {"lr": 0.01, "start": 1, "every": 2, "count_before": True, "amsgrad": True},
+        {"lr": 0.02, "start": 2, "lookahead": {"k": 2}},
+    ],
+    "gadam_auto": [
+        {"lr": 0.02, "patience": 1},
+        {"lr": 0.01, "patience": 2, "every": 1, "weight_decay": 0.1},
+    ],
+    "gadamx": [
+        {"lr": 0.05, "start": 2},
+        {"lr": 0.02, "start": 1, "p": 0.2, "eps_at": "inside", "every": 3},
+    ],
+    "lookahead": [
+        {"inner": {"rule": "sgd", "lr": 0.1, "momentum": 0.9}},
+        {"inner": {"rule": "adamw", "lr": 0.02}, "k": 3, "alpha": 0.8},
+        {"inner": {"rule": "adamw", "lr": 0.01}, "k": 3},
+    ],
     "padam": [
         {"lr": 0.05},
         {"lr": 0.02, "p": 0.2, "weight_decay": 0.1},
@@ -50,10 +70,14 @@ EXAMPLES = {
         {"lr": 0.05, "momentum": 0.5, "nesterov": True},
         {"lr": 0.05, "schedule": {"kind": "step", "at": [1, 3], "factor": 0.5}},
     ],
+    "swa": [
+        {"lr": 0.1, "momentum": 0.5, "start": 2},
+        {"lr": 0.05, "start": 1, "every": 3, "count_before": True},
+    ],
 }
 
 # Settings of the training itself that a rule needs.
-SETTINGS = {}
+SETTINGS: dict[str, dict[str, Any]] = {"gadam_auto": {"validation_fraction": 0.3}}
 
 
 def cases():

@@ -1,0 +1,43 @@
+"""Averages of the weights of AdamW, for stacked models."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from curvflow.tasks.problems import Problem
+from curvflow.tasks.rules import _averages, adamw
+from curvflow.tasks.rules._averages import Averaged
+from curvflow.tasks.steps import Hyper, Step
+
+
+def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Averaged:
+    """Return means and average before the first step."""
+    return _averages.begin(adamw.init(weights_MD, hyper, problem), weights_MD, hyper)
+
+
+def step(
+    gradient_MD: Tensor, state: Averaged, weights_MD: Tensor, hyper: Hyper, now: Step
+) -> tuple[Tensor, Averaged]:
+    """Take one step of `adamw`, and average the weights that are due.
+
+    Args:
+        gradient_MD: gradients g of the loss.
+        state: means and average.
+        weights_MD: weights w.
+        hyper: those of `adamw`, and count_before, each (M, 1).
+        now: where training is.
+
+    Returns:
+        The new weights, which do not depend on the average, and the state.
+
+    Reference:
+        Granziol (2020), Algorithm 9 with p = 1/2; bias is corrected outside the
+        recursion, and count_before counts the last point as the algorithm does.
+    """
+    weights_MD, inner = adamw.step(gradient_MD, state.inner, weights_MD, hyper, now)
+    return _averages.after(weights_MD, inner, state, hyper, now)
+
+
+def evaluated(weights_MD: Tensor, state: Averaged, hyper: Hyper) -> Tensor:
+    """Return the average; the present weights before there is one."""
+    return state.average
