@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.flows.originals.originals import Originals
+from curvflow.flows.originals.originals import originals
 from curvflow.schemas.images import ImageParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
@@ -37,7 +37,7 @@ class SourceFiles:
             folder: the study's folder.
         """
         self.folder = folder
-        self._originals = Originals(folder)
+        self._sought: set[Mapping[str, Array]] = set()
 
     def seek(self, stage: Stage, params: Params) -> None:
         """Make sure that published files are there; they are not read.
@@ -50,7 +50,10 @@ class SourceFiles:
             StudyError: they are nowhere.
         """
         if isinstance(params, ImageParams):
-            self._originals.seek(stage, params)
+            wanted = originals(params, self.folder)
+            if wanted not in self._sought:
+                wanted.seek(stage)
+                self._sought.add(wanted)
 
     def digests(self, stage: Stage, params: Params) -> dict[str, str]:
         """Hash the files that a stage's parameters name.
@@ -72,7 +75,7 @@ class SourceFiles:
 
     def read(
         self, params: Params, form: Mapping[str, Any]
-    ) -> dict[str, dict[str, Array]]:
+    ) -> dict[str, Mapping[str, Array]]:
         """Read the arrays of all files that parameters name.
 
         Args:
@@ -81,15 +84,14 @@ class SourceFiles:
 
         Returns:
             Field name to the arrays of its .npz by name, or `array` for an .npy; those
-            of published files under `originals`.
+            of published files under `originals`, read only when they are asked for.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
-                neither .npy nor .npz, or holds Python objects; or a published file
-                has another checksum.
+                neither .npy nor .npz, or holds Python objects.
         """
         if isinstance(params, ImageParams):
-            return {"originals": self._originals.read(params)}
+            return {"originals": originals(params, self.folder)}
         return {
             name: _arrays(name, path, form[name]["sha256"])
             for name, path in self._paths(params).items()

@@ -1,7 +1,6 @@
 """Published images where they are found; those that must be there are named outside."""
 
 import os
-from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals.originals import Originals
+from curvflow.flows.originals.originals import originals
 from curvflow.schemas.images import ImageParams
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Member, Outcome
@@ -19,16 +18,11 @@ from tests.tasks.toys import assert_declared, compute
 REQUIRED = "CURVFLOW_TEST_IMAGES"
 
 
-@cache
-def originals() -> Originals:
-    return Originals(Path.cwd())
-
-
 def read(name: str) -> dict[str, np.ndarray]:
     """Return the four arrays of a set, or skip the test if its files are nowhere."""
     params = cast("ImageParams", find_kind(f"data.{name}").params())
     try:
-        return originals().read(params)
+        return dict(originals(params, Path.cwd()))
     except InputError as error:
         if name in os.environ.get(REQUIRED, "").split(","):
             raise

@@ -31,8 +31,8 @@ def test_files_are_found_in_the_usual_subfolders_packed_or_not(tmp_path, inner, 
     put(tmp_path / inner, MNIST.layouts[0], idx_contents())
     found = locate(MNIST, tmp_path)
     assert found is not None
-    assert {path.parent for path in found.paths.values()} == {tmp_path / inner}
-    assert set(found.paths) == set(MNIST.layouts[0].files)
+    assert {path.parent for path in dict(found.paths).values()} == {tmp_path / inner}
+    assert set(dict(found.paths)) == set(MNIST.layouts[0].files)
 
 
 def test_files_may_lie_in_two_subfolders_and_be_named_with_a_dot(tmp_path):
@@ -43,7 +43,7 @@ def test_files_may_lie_in_two_subfolders_and_be_named_with_a_dot(tmp_path):
         (inner / MNIST.layouts[0].names(part)[1]).write_bytes(content)
     found = locate(MNIST, tmp_path)
     assert found is not None
-    assert found.paths["train-images"].name == "train-images.idx3-ubyte"
+    assert dict(found.paths)["train-images"].name == "train-images.idx3-ubyte"
 
 
 def test_a_layout_that_is_not_whole_is_not_found(tmp_path):

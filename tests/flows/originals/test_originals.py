@@ -1,5 +1,6 @@
 """Published files as a study meets them: sought when planned, verified when read."""
 
+import pickle
 from unittest import mock
 
 import numpy as np
@@ -13,9 +14,10 @@ from curvflow.flows.originals.catalogue import CATALOGUE
 from curvflow.flows.originals.originals import Originals
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
-from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.originals import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
 from tests.flows.originals import fakes
 
+SETS = [MNIST, FASHION_MNIST, CIFAR10, CIFAR100]
 STUDY = """\
 study: pictures
 axes: {seed: 3}
@@ -82,7 +84,7 @@ def test_a_file_that_lacks_beside_others_is_named(study, tmp_path):
 
 
 def test_files_are_not_read_while_planning(study, tmp_path):
-    with mock.patch.object(originals, "read_verified", side_effect=AssertionError):
+    with mock.patch.object(originals, "_last_read", side_effect=AssertionError):
         assert planned(study, HERE).counts()["stale"] == 3
 
 
@@ -108,12 +110,10 @@ def test_what_is_done_needs_its_files_no_more(study, tmp_path):
 
 def test_nodes_in_a_row_share_one_reading(study, tmp_path):
     opened = open_study(study, store="memory:", overrides=[HERE])
-    with mock.patch.object(
-        originals, "read_verified", side_effect=originals.read_verified
-    ) as read:
-        report = run_study(opened.study, opened.store, opened.files)
+    before = originals._last_read.cache_info().misses
+    report = run_study(opened.study, opened.store, opened.files)
     assert report.record.failures == []
-    assert read.call_count == 1
+    assert originals._last_read.cache_info().misses == before + 1
 
 
 def test_a_wrong_file_fails_the_node_with_its_name(study, tmp_path):
@@ -151,14 +151,23 @@ def test_a_download_happens_when_the_node_runs(study, tmp_path, monkeypatch):
 
 
 def test_files_that_vanish_after_planning_are_told(tmp_path):
-    params = find_kind("data.cifar100").params()
     with pytest.raises(InputError, match=r"files of CIFAR-100, got none in .*\. Name"):
-        Originals(tmp_path).read(params)
+        Originals(CIFAR100, tmp_path)["inputs"]
 
 
-@pytest.mark.parametrize("name", sorted(fakes.CONTENTS))
-def test_every_set_is_found_by_its_name(tmp_path, name, monkeypatch):
+@pytest.mark.parametrize("original", SETS, ids=lambda one: one.name)
+def test_every_set_is_found_by_its_name(tmp_path, original, monkeypatch):
     monkeypatch.setenv(find.VARIABLE, str(tmp_path / "here"))
-    found = Originals(tmp_path).read(find_kind(f"data.{name}").params())
-    assert found["inputs"].dtype == np.uint8
-    assert found["inputs"].ndim == 4
+    found = dict(Originals(original, tmp_path))
+    assert found["inputs"].dtype == found["test_inputs"].dtype == np.uint8
+    assert found["inputs"].shape[1:] == original.shape
+    assert len(found["targets"]) == len(found["inputs"])
+
+
+def test_only_where_to_look_travels_to_another_process(tmp_path):
+    here = Originals(MNIST, tmp_path, "here")
+    size = here["inputs"].nbytes
+    content = pickle.dumps(here)
+    assert len(content) < 2000 < size
+    there = pickle.loads(content)
+    assert np.array_equal(there["inputs"], here["inputs"])

@@ -82,7 +82,8 @@ def test_nothing_is_unpickled_before_its_checksum_is_known_to_be_right(tmp_path)
     paths = {part: tmp_path / part for part in contents}
     for part, content in contents.items():
         paths[part].write_bytes(content)
-    assert len(read_verified(Located(known.layouts[2], paths))["inputs"]) == 100
+    located = Located(known.layouts[2], tuple(paths.items()))
+    assert len(read_verified(located)["inputs"]) == 100
     paths["test_batch"].write_bytes(pickle.dumps({"data": Harmful()}))
     with pytest.raises(InputError, match=r"test_batch: expected .* with MD5 .* got"):
-        read_verified(Located(known.layouts[2], paths))
+        read_verified(located)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,11 +32,11 @@ class Located:
 
     Attributes:
         layout: the form that they have.
-        paths: per part of the layout.
+        paths: of the parts of the layout that are there.
     """
 
     layout: Layout
-    paths: Mapping[str, Path]
+    paths: tuple[tuple[str, Path], ...]
 
 
 def places(
@@ -119,7 +119,7 @@ def lacking(catalogued: Catalogued, place: Path) -> str | None:
     found = max(_found(catalogued, place), key=lambda one: len(one.paths), default=None)
     if found is None or not found.paths:
         return None
-    parts = (part for part in found.layout.files if part not in found.paths)
+    parts = (part for part in found.layout.files if part not in dict(found.paths))
     return next((found.layout.names(part)[0] for part in parts), None)
 
 
@@ -129,8 +129,8 @@ def _found(catalogued: Catalogued, place: Path) -> Iterator[Located]:
     folders = [folder for folder in folders if folder.is_dir()]
     for layout in catalogued.layouts if folders else ():
         paths = {part: _first(folders, layout.names(part)) for part in layout.files}
-        there = {part: path for part, path in paths.items() if path is not None}
-        yield Located(layout, there)
+        there = [(part, path) for part, path in paths.items() if path is not None]
+        yield Located(layout, tuple(there))
 
 
 def _first(folders: list[Path], names: tuple[str, ...]) -> Path | None:

@@ -14,7 +14,7 @@ def _as_they_are(contents: Contents) -> Contents:
     return contents
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """One form of a data set.
 

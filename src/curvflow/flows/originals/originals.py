@@ -1,7 +1,10 @@
-"""Originals: from a kind's parameters to the verified arrays of its files."""
+"""Published files as a study asks for them: sought when planned, read where needed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from curvflow.errors import InputError
@@ -10,7 +13,6 @@ from curvflow.flows.originals.download import can_download, download
 from curvflow.flows.originals.find import (
     VARIABLE,
     Located,
-    Place,
     downloads,
     lacking,
     locate,
@@ -19,43 +21,55 @@ from curvflow.flows.originals.find import (
 from curvflow.flows.originals.verify import read_verified
 from curvflow.schemas.images import ImageParams
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.originals import Original
 from curvflow.schemas.stage import Stage
 
+NAMES = ("inputs", "targets", "test_inputs", "test_targets")
 
-class Originals:
-    """The files of published data sets, as one study finds them."""
 
-    def __init__(self, folder: Path) -> None:
-        """Remember where relative folders start.
+@dataclass(frozen=True)
+class Originals(Mapping[str, Array]):
+    """The arrays of one published data set.
 
-        Args:
-            folder: the study's folder.
-        """
-        self._folder = folder
-        self._sought: set[tuple[str, str | None, bool]] = set()
-        self._last: tuple[dict[str, Path], dict[str, Array]] | None = None
+    They are `inputs` uint8 (N, channels, height, width), `targets` int64, and both for
+    the test set. To another process travels only what says where to look: files are
+    read and verified where an array is asked for, so it is the same everywhere.
 
-    def seek(self, stage: Stage, params: ImageParams) -> None:
+    Attributes:
+        original: what the files hold.
+        study: the study's folder.
+        folder: the user's, relative to it; None if none is named.
+        may_download: fetch the files if they are nowhere.
+    """
+
+    original: Original
+    study: Path
+    folder: str | None = None
+    may_download: bool = False
+
+    def __getitem__(self, name: str) -> Array:
+        return _last_read(self._there())[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+    def seek(self, stage: Stage) -> None:
         """Make sure that the files are there; they are not read.
 
         Args:
             stage: for messages.
-            params: its validated parameters.
 
         Raises:
             StudyError: they are nowhere, and cannot be fetched or shall not be.
         """
-        asked = (params.original.name, params.folder, params.download)
-        if asked in self._sought:
+        if self._located() is not None:
             return
-        if self._located(params) is None:
-            self._refuse(stage, params)
-        self._sought.add(asked)
-
-    def _refuse(self, stage: Stage, params: ImageParams) -> None:
-        if not params.download:
-            path = () if params.folder is None else ("folder",)
-            raise stage.complain(path, self._missing(params), _remedy(params))
+        if not self.may_download:
+            path = () if self.folder is None else ("folder",)
+            raise stage.complain(path, self._missing(), self._remedy())
         if not can_download():
             raise stage.complain(
                 ("download",),
@@ -63,61 +77,57 @@ class Originals:
                 "Install curvflow[datasets].",
             )
 
-    def read(self, params: ImageParams) -> dict[str, Array]:
-        """Read and verify the files; several nodes in a row share one reading.
-
-        Args:
-            params: validated parameters.
-
-        Returns:
-            `inputs` uint8 (N, channels, height, width), `targets` int64, and both for
-            the test set.
-
-        Raises:
-            InputError: a file is missing, cannot be fetched, or is not the one that
-                was published.
-        """
-        located = self._located(params)
-        if located is None and params.download:
-            name = params.original.name
-            download(CATALOGUE[name], downloads(name, params.folder, self._folder))
-            located = self._located(params)
+    def _there(self) -> Located:
+        located = self._located()
+        if located is None and self.may_download:
+            name = self.original.name
+            download(CATALOGUE[name], downloads(name, self.folder, self.study))
+            located = self._located()
         if located is None:
-            raise InputError(f"{self._missing(params)}. {_remedy(params)}")
-        paths = dict(located.paths)
-        if self._last is None or self._last[0] != paths:
-            self._last = None  # before others are read, not beside them
-            self._last = paths, read_verified(located)
-        return self._last[1]
+            raise InputError(f"{self._missing()}. {self._remedy()}")
+        return located
 
-    def _places(self, params: ImageParams) -> list[Place]:
-        name = params.original.name
-        return places(name, CATALOGUE[name], params.folder, self._folder)
-
-    def _located(self, params: ImageParams) -> Located | None:
-        catalogued = CATALOGUE[params.original.name]
-        for place in self._places(params):
+    def _located(self) -> Located | None:
+        name = self.original.name
+        catalogued = CATALOGUE[name]
+        for place in places(name, catalogued, self.folder, self.study):
             found = locate(catalogued, place.path) if place.path else None
             if found:
                 return found
         return None
 
-    def _missing(self, params: ImageParams) -> str:
-        catalogued = CATALOGUE[params.original.name]
-        looked = []
-        for place in self._places(params):
+    def _missing(self) -> str:
+        name = self.original.name
+        catalogued, looked = CATALOGUE[name], []
+        for place in places(name, catalogued, self.folder, self.study):
             lacks = lacking(catalogued, place.path) if place.path else None
             looked.append(f"{place.label} (no {lacks})" if lacks else place.label)
-        title = params.original.title
+        title = self.original.title
         return f"expected the files of {title}, got none in {', '.join(looked)}"
 
+    def _remedy(self) -> str:
+        remedy = self.original.remedy
+        ways = [
+            *([f"get them by `{remedy}`"] if remedy else []),
+            f"name their folder by folder: or {VARIABLE}",
+            "say download: true",
+        ]
+        text = ", or ".join([", ".join(ways[:-1]), ways[-1]])
+        return f"{text[0].upper()}{text[1:]}."
 
-def _remedy(params: ImageParams) -> str:
-    remedy = params.original.remedy
-    ways = [
-        *([f"get them by `{remedy}`"] if remedy else []),
-        f"name their folder by folder: or {VARIABLE}",
-        "say download: true",
-    ]
-    text = ", or ".join([", ".join(ways[:-1]), ways[-1]])
-    return f"{text[0].upper()}{text[1:]}."
+
+def originals(params: ImageParams, study: Path) -> Originals:
+    """Return the published files that parameters ask for.
+
+    Args:
+        params: validated parameters.
+        study: the study's folder.
+
+    Returns:
+        The arrays of the files, not yet read.
+    """
+    return Originals(params.original, study, params.folder, params.download)
+
+
+# Seeds and modifications of one data set are computed in a row.
+_last_read = lru_cache(maxsize=1)(read_verified)

@@ -27,9 +27,7 @@ def read_verified(located: Located) -> dict[str, Array]:
         InputError: a file cannot be read, or is not the one that was published.
     """
     layout = located.layout
-    contents = layout.restore(
-        {part: _content(path) for part, path in located.paths.items()}
-    )
+    contents = layout.restore({part: _content(path) for part, path in located.paths})
     for part, expected in layout.md5.items():
         _check(located, part, contents, expected)
     return layout.decode(contents)
@@ -53,8 +51,9 @@ def _check(located: Located, part: str, contents: Contents, expected: str) -> No
         return
     # A part that was rebuilt is told by the file of its name with another suffix.
     stem = part.partition(".")[0]
-    near = [path for path in located.paths.values() if path.name.startswith(stem)]
-    file = located.paths.get(part) or near[0]
+    paths = dict(located.paths)
+    near = [path for path in paths.values() if path.name.startswith(stem)]
+    file = paths.get(part) or near[0]
     raise InputError(
         f"{file}: expected the published content with MD5 {expected}, got MD5 {found}. "
         "Fetch the file anew."
