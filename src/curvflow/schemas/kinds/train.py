@@ -250,7 +250,11 @@ KIND = Kind(
     inputs={"data": Input(Data)},
     varying=("seed", "rule", "model.init"),
     checkpoints=kept_epochs,
-    loads={"rule.rule": "curvflow.tasks.rules", "model.kind": "curvflow.tasks.models"},
+    loads={
+        "rule.rule": "curvflow.tasks.rules",
+        "rule.inner.rule": "curvflow.tasks.rules",
+        "model.kind": "curvflow.tasks.models",
+    },
     carries=("model",),
     continues=Continues(
         "epochs",
