@@ -73,14 +73,16 @@ class Residual(nn.Module):
 
 def preresnet(channels: int, blocks: int, widths: tuple[int, ...], *, norm: bool):
     def make() -> nn.Module:
-        layers = [nn.Conv2d(channels, widths[0], 3, padding=1, bias=not norm)]
+        layers: list[nn.Module] = [
+            nn.Conv2d(channels, widths[0], 3, padding=1, bias=not norm)
+        ]
         before = widths[0]
         for stage, width in enumerate(widths):
             for block in range(blocks):
                 stride = 2 if stage and not block else 1
                 layers.append(Residual(before, width, stride, norm))
                 before = width
-        end = [nn.BatchNorm2d(before)] if norm else []
+        end: list[nn.Module] = [nn.BatchNorm2d(before)] if norm else []
         end += [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 3)]
         return nn.Sequential(*layers, *end).double()
 
