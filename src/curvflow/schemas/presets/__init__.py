@@ -1,0 +1,72 @@
+"""Published settings of learning rules under names, found by their files.
+
+A file here is named after its source and holds `PRESETS`: by the rest of a preset's
+name its variants, the default first, each with the fields of a rule as one would write
+them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from curvflow.errors import nearest
+from curvflow.schemas.written import shown
+
+Fields = Mapping[str, Any]
+
+
+@cache
+def all_presets() -> dict[str, Mapping[str, Fields]]:
+    """Return the variants of every preset by its name, sorted."""
+    sources = [info.name for info in pkgutil.iter_modules(__path__)]
+    found = {
+        f"{source.replace('_', '-')}/{name}": variants
+        for source in sources
+        for name, variants in import_module(f"{__name__}.{source}").PRESETS.items()
+    }
+    return dict(sorted(found.items()))
+
+
+def written_out(value: object) -> object:
+    """Replace a preset by the fields it stands for.
+
+    Args:
+        value: of a rule, as written; other fields beside `preset` and `variant` take
+            the place of the preset's own.
+
+    Returns:
+        The fields; what names no preset is returned as it is.
+
+    Raises:
+        ValueError: there is no such preset or variant, or `rule` is written as well.
+    """
+    if not isinstance(value, Mapping) or "preset" not in value:
+        return value
+    name, variants = value["preset"], _variants(value["preset"])
+    variant = value.get("variant")
+    if variant is None:
+        variant = next(iter(variants))
+    if variant not in list(variants):
+        known = " or ".join(variants)
+        raise ValueError(f"expected variant {known} of {name}, got {shown(variant)}")
+    if "rule" in value:
+        raise ValueError(
+            f"expected either rule or preset, got both ({shown(value['rule'])} and "
+            f"{shown(name)}). Remove rule"
+        )
+    own = {key: item for key, item in value.items() if key not in ("preset", "variant")}
+    return {**variants[variant], **own}
+
+
+def _variants(name: object) -> Mapping[str, Fields]:
+    presets = all_presets()
+    if isinstance(name, str) and name in presets:
+        return presets[name]
+    close = nearest(str(name), presets)
+    if not close.startswith("Did"):
+        close = f"They have names such as {next(iter(presets))!r}."
+    raise ValueError(f"expected the name of a preset, got {shown(name)}. {close}")
