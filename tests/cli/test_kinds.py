@@ -10,6 +10,8 @@ import pytest
 from curvflow.cli.kind_page import kind_page
 from curvflow.schemas import kinds
 from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.models import all_models
+from curvflow.schemas.rules import all_rules
 
 NAMES = sorted(all_kinds())
 MINE = '''\
@@ -82,7 +84,8 @@ def test_a_page_names_every_field_input_and_variable(name):
 
 def test_train_says_what_a_rule_can_be(curvflow):
     said = page(curvflow, "train")
-    assert "rule: {rule: adam, ...} | {rule: sgd, ...}" in said
+    rules = " | ".join(f"{{rule: {name}, ...}}" for name in all_rules())
+    assert f"rule: {rules} | {{preset: text, ...}} (required); the learn" in said
     assert "lr: number > 0 (required); learning rate" in said
     assert "lr: number > 0, default 0.001; learning rate" in said
     assert "momentum: number 0 <= . < 1, default 0.0; decay of the velocity" in said
@@ -93,11 +96,15 @@ def test_train_says_what_a_rule_can_be(curvflow):
 
 def test_train_says_what_a_model_and_its_init_can_be(curvflow):
     said = page(curvflow, "train")
-    models = "{kind: mlp, ...} | {kind: linear, ...} | {factory: text, ...}"
+    models = " | ".join(
+        "{factory: text, ...}" if name == "factory" else f"{{kind: {name}, ...}}"
+        for name in all_models()
+    )
     assert f"model: {models} (required); the network" in said
     assert "hidden: [integer > 0, ...] (required)" in said
     assert "relu | tanh | gelu | sigmoid | identity, default relu" in said
-    assert "{uniform: number > 0} | {glorot: number > 0}, default {glorot: 1.0}" in said
+    assert "{glorot: number > 0} | {variance_scaling: number > 0, ...}" in said
+    assert "| {fan_in: number > 0, ...} | null, default {glorot: 1.0}" in said
     assert said.count("standard deviation, not the variance") == 1
     assert "checkpoints: {every: integer >= 1} | null, default null" in said
     assert "at: final" not in said

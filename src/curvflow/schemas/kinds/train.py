@@ -47,7 +47,9 @@ class TrainParams(Params):
     """A model, a learning rule, and how long and how it is trained."""
 
     model: ModelSpec = Field(description="the network")
-    rule: RuleSpec = Field(description="the learning rule")
+    rule: RuleSpec = Field(
+        description="the learning rule, or a preset of one by its name"
+    )
     seed: int = Field(0, ge=0, description="seed of initial weights and data order")
     epochs: int = Field(ge=1, description="passes over the training data")
     batch_size: int | None = Field(

@@ -12,9 +12,11 @@ from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from curvflow.schemas.presets import written_out
 from curvflow.schemas.rules._base import Rule
+from curvflow.schemas.rules._preset import Preset
 
 __all__ = ["Rule", "RuleSpec", "all_rules"]
 
@@ -32,6 +34,10 @@ def all_rules() -> dict[str, type[Rule]]:
 if TYPE_CHECKING:
     RuleSpec = Rule
 else:
+    _ANY = reduce(operator.or_, all_rules().values())
+    # A preset is written out before all else: its node has the key of its fields.
     RuleSpec = Annotated[
-        reduce(operator.or_, all_rules().values()), Field(discriminator="rule")
+        _ANY,
+        Field(discriminator="rule"),
+        BeforeValidator(written_out, json_schema_input_type=_ANY | Preset),
     ]
