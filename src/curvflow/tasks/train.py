@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from typing import cast
@@ -55,7 +56,8 @@ def member_bytes(member: Member) -> int:
     Activations count by half, up to the bound of a pass: members share the passes.
     """
     params, data = _params(member), member.one("data")
-    network = _problem(member).network
+    problem = _problem(member)
+    network = problem.network
     item: int = getattr(torch, params.dtype).itemsize
     count = len(data["inputs"])
     batch = min(params.batch_size or count, count)
@@ -70,7 +72,9 @@ def member_bytes(member: Member) -> int:
     # As stored and as loaded.
     held = (8 + item) * sum(data[name].size for name in ("inputs", "test_inputs"))
     kept = 2 * 8 * len(kept_epochs(params)) * network.num_parameters
-    return weights + activations // 2 + held + kept
+    outputs = json.loads(problem.text)["num_outputs"]
+    scratch = 8 * params.rule.scratch(batch, outputs) * network.num_parameters
+    return weights + activations // 2 + held + kept + scratch
 
 
 @computes("train", member_bytes=member_bytes)

@@ -26,6 +26,11 @@ EXAMPLES = {
         {"inner": {"rule": "adamw", "lr": 0.02}, "k": 3, "alpha": 0.8},
         {"inner": {"rule": "adamw", "lr": 0.01}, "k": 3},
     ],
+    "ngd": [
+        {"lr": 0.02, "num_samples": 3},
+        {"lr": 0.1, "fisher": "exact"},
+        {"lr": 0.1, "fisher": "empirical", "norm_match": True, "fisher_batch": 4},
+    ],
     "padam": [
         {"lr": 0.05},
         {"lr": 0.02, "p": 0.2, "weight_decay": 0.1},

@@ -50,6 +50,18 @@ class Rule(Params):
         """Return the epoch, from 0, from which `step` needs H w; None if never."""
         return None
 
+    def scratch(self, batch_size: int, outputs: int) -> int:
+        """Return how many numbers per parameter a step holds for a while.
+
+        Beside gradient, state and a few temporaries; those of a rule within count.
+
+        Args:
+            batch_size: samples of the step.
+            outputs: of the network, C.
+        """
+        inner = [value for _, value in self._fields() if isinstance(value, Rule)]
+        return sum(rule.scratch(batch_size, outputs) for rule in inner)
+
     def hyper(self) -> dict[str, float]:
         """Return the hyper-parameters by name, flags as 0 and 1."""
         return {n: float(v) for n, v in self._fields() if isinstance(v, bool | float)}

@@ -5,6 +5,7 @@ S random vectors or columns, K eigenpairs.
 """
 
 from curvflow.tasks.numerics.eigen import Ritz, block_power
+from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
 from curvflow.tasks.numerics.hessians import (
     BatchedHessian,
     Hessian,
@@ -27,6 +28,7 @@ from curvflow.tasks.numerics.paths import (
 from curvflow.tasks.numerics.precision import full_precision
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
+from curvflow.tasks.numerics.woodbury import damped_solve
 
 __all__ = [
     "BatchedDense",
@@ -39,9 +41,13 @@ __all__ = [
     "Ritz",
     "balanced",
     "block_power",
+    "damped_solve",
     "dense_gammas",
     "dense_hessian",
     "estimate",
+    "fisher_draws",
+    "fisher_roots",
+    "fisher_rows",
     "full_precision",
     "group_norm",
     "hessian",

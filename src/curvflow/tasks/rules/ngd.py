@@ -1,0 +1,105 @@
+"""Natural gradient descent, for stacked models."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.models import model_name
+from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
+from curvflow.tasks.numerics.spans import spans
+from curvflow.tasks.numerics.woodbury import damped_solve
+from curvflow.tasks.problems import Problem, Samples
+from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.training.passes import CPU_PASS_BYTES, GPU_PASS_BYTES
+
+
+def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:
+    """Keep nothing.
+
+    Raises:
+        InputError: the gradient of a sample depends on the other samples.
+    """
+    if problem.network.statistics.names:
+        name = model_name(json.loads(problem.text)["model"])
+        raise InputError(
+            "rule: ngd: expected a model whose samples do not meet, got "
+            f"{name} with batch norm. Leave it out, or use ngd_online."
+        )
+
+
+def step(
+    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, now: Step
+) -> tuple[Tensor, None]:
+    """Take one step: w <- w - lr (F + kappa I)^-1 g, kappa = alpha / D max(tr F, eps).
+
+    F is the Fisher matrix of the loss that is minimised: the mean over samples of
+    their matrices, for sse the sum. It is taken without dropout.
+
+    Args:
+        gradient_MD: gradients g of the loss.
+        state: none.
+        weights_MD: weights w.
+        hyper: lr, alpha, eps and norm_match (0 or 1), each (M, 1), and the choices
+            fisher, num_samples and fisher_batch.
+        now: for the network, the batch and draws.
+
+    Returns:
+        The new weights, and no state.
+
+    Reference:
+        Amari (1998), Neural Computation 10(2); the damping is that of Povey, Zhang and
+        Khudanpur (2015), arXiv:1410.7455, here for the whole matrix, solved exactly.
+    """
+    direction_MD = _solved(gradient_MD, weights_MD, hyper, now)
+    length_M1 = gradient_MD.double().norm(dim=1, keepdim=True)
+    present_M1 = direction_MD.norm(dim=1, keepdim=True)
+    matched_MD = direction_MD * torch.where(present_M1 > 0, length_M1 / present_M1, 1)
+    direction_MD = torch.where(hyper["norm_match"] > 0, matched_MD, direction_MD)
+    direction_MD = direction_MD.to(weights_MD)
+    return torch.addcmul(weights_MD, hyper["lr"], direction_MD, value=-1), None
+
+
+def _solved(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper, now: Step) -> Tensor:
+    """Return (F + kappa I)^-1 g in double precision, some models at a time."""
+    rule, problem, count = hyper.rule, now.problem, now.batch.count
+    outputs = json.loads(problem.text)["num_outputs"]
+    batch = _chosen(now, rule.fisher_batch)
+    uniform = None
+    if rule.fisher == "sampled":
+        draws = fisher_draws(problem.loss, outputs, rule.num_samples)
+        uniform = now.draw((batch.count, *draws))
+    share = (count if problem.loss == "sse" else 1) / batch.count
+
+    def solved(some: slice) -> Tensor:
+        own = batch.models(some)
+        drawn = None if uniform is None else uniform[some]
+
+        def roots(outputs_MNC: Tensor) -> Tensor:
+            found = fisher_roots(
+                rule.fisher, problem.loss, outputs_MNC, own.targets, drawn
+            )
+            return math.sqrt(share) * found
+
+        return damped_solve(
+            fisher_rows(problem.network.outputs, weights_MD[some], own.inputs, roots),
+            gradient_MD[some],
+            hyper["alpha"][some].double(),
+            hyper["eps"][some].double(),
+        )
+
+    each = 8 * rule.scratch(count, outputs) * weights_MD.shape[1]
+    most = CPU_PASS_BYTES if weights_MD.device.type == "cpu" else GPU_PASS_BYTES
+    return torch.cat([solved(some) for some in spans(len(weights_MD), most // each)])
+
+
+def _chosen(now: Step, wanted: int | None) -> Samples:
+    """Return some of the samples of the batch, drawn without replacement."""
+    count = now.batch.count
+    if wanted is None or wanted >= count:
+        return now.batch
+    return now.batch.taken(now.draw((count,)).argsort(dim=1)[:, :wanted])
