@@ -75,3 +75,8 @@ def test_columns_are_permuted_where_there_are_no_images():
     found = permuted(VALUES, seed=0)
     assert np.array_equal(np.sort(found, axis=1), np.sort(VALUES, axis=1))
     assert not np.array_equal(found, VALUES)
+
+
+def test_the_permutation_of_a_seed_is_frozen():
+    found = permuted(np.arange(12).reshape(1, 1, 3, 4), seed=0)
+    assert found.ravel().tolist() == [7, 5, 11, 9, 10, 0, 2, 1, 3, 4, 6, 8]

@@ -38,3 +38,8 @@ def test_noise_follows_its_seed():
 def test_one_hot_rows_have_one_1_at_their_label():
     found = one_hot(np.array([2.0, 0.0]), 4)
     assert found.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
+
+
+def test_the_noise_of_a_seed_is_frozen():
+    found = noisy(np.zeros(12, int), 5, 0.5, seed=0)
+    assert found.tolist() == [0, 2, 4, 4, 0, 1, 2, 0, 0, 1, 0, 0]

@@ -55,3 +55,9 @@ def test_more_samples_than_there_are_are_refused():
 def test_values_cannot_be_stratified():
     with pytest.raises(InputError, match="stratified: expected labels, got values"):
         draw(2, np.zeros((5, 1)), stratified=True)
+
+
+def test_draws_are_frozen():
+    assert draw(8).tolist() == [8, 44, 45, 47, 51, 71, 79, 96]
+    stratified = draw(8, purpose="test", stratified=True)
+    assert stratified.tolist() == [23, 44, 49, 51, 52, 64, 87, 90]
