@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, JsonValue
 
@@ -14,6 +14,8 @@ from curvflow.schemas.params import Params
 
 class Factory(Params):
     """What to call for a model or a data set of the user's own."""
+
+    calls: ClassVar[str] = "factory"
 
     factory: str = Field(
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,7 +38,13 @@ class Params(BaseModel):
 
     Run knobs (device, workers, store, log level) live in `RunOptions` and so cannot
     enter a key by accident.
+
+    Attributes:
+        calls: name of the field that names a function or class, `module:name`, of the
+            user's own; empty if none does.
     """
+
+    calls: ClassVar[str] = ""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, strict=True

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
-from curvflow.schemas.factory import Factory
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.params import Params
 
@@ -59,7 +58,7 @@ def signature(kind: Kind, params: Params) -> Hashable:
         name, value = pending.pop()
         if isinstance(value, Params):
             inner = type(value)
-            shape += (name, inner, value.factory if isinstance(value, Factory) else "")
+            shape += (name, inner, _called(value))
             pending += [(n, getattr(value, n)) for n in _fields_with_more(inner)]
         elif isinstance(value, dict):
             pending += [(name, v) for v in value.values()]
@@ -72,9 +71,14 @@ def _named(kind: Kind, params: Params, paths: Collection[str], start: object) ->
     models = list(_models(start))
     return Loaded(
         frozenset(f"{kind.loads[p]}.{_at(params, p) or 'factory'}" for p in paths),
-        frozenset(model.factory for model in models if isinstance(model, Factory)),
+        frozenset(filter(None, map(_called, models))),
         frozenset(f"{type(m).__module__}:{type(m).__qualname__}" for m in models),
     )
+
+
+def _called(params: Params) -> str:
+    """Return the function or class that parameters name; empty if none."""
+    return str(getattr(params, params.calls)) if params.calls else ""
 
 
 def _at(value: object, path: str) -> object:
