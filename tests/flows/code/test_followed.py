@@ -199,3 +199,27 @@ def test_a_change_on_disk_is_seen_by_the_next_reading(tmp_path):
     first = told(tmp_path, {"mine.py": "def start(): return 1"})
     second = told(tmp_path, {"mine.py": "def start(): return 10"})
     assert first.fingerprint != second.fingerprint
+
+
+def test_the_rule_within_a_rule_is_followed(tmp_path):
+    rule = {"rule": "lookahead", "inner": {"rule": "adamw"}}
+    code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
+    assert "curvflow.tasks.rules.adamw:step" in code.definitions
+    assert "curvflow.tasks.rules._moments:after" in code.definitions
+    assert "curvflow.tasks.rules.sgd:step" not in code.definitions
+
+
+@pytest.mark.parametrize("path", ["mine:Own", "mine.Own"])
+def test_an_optimiser_of_the_users_own_is_followed(path, tmp_path):
+    files = {"mine.py": "class Own:\n    def step(self): return half()\n\n"}
+    files["mine.py"] += "def half(): return 0.5\n"
+    rule = {"rule": "torch_optimizer", "optimizer": path, "lr": 0.1}
+    code = Fingerprints(write(tmp_path, files)).of(fit({"kind": "linear"}, rule))
+    assert {"mine:Own", "mine:Own.step", "mine:half"} <= set(code.definitions)
+
+
+def test_an_optimiser_of_torch_is_taken_as_it_is(tmp_path):
+    rule = {"rule": "torch_optimizer", "optimizer": "torch.optim.NAdam", "lr": 0.1}
+    code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
+    assert "curvflow.tasks.rules._adapter:Adapter.step" in code.definitions
+    assert not any(name.startswith("torch") for name in code.definitions)

@@ -79,6 +79,16 @@ EXAMPLES = {
         {"lr": 0.1, "momentum": 0.5, "start": 2},
         {"lr": 0.05, "start": 1, "every": 3, "count_before": True},
     ],
+    "torch_optimizer": [
+        {"optimizer": "torch.optim:NAdam", "lr": 0.01},
+        {"optimizer": "torch.optim.NAdam", "lr": 0.02},
+        {
+            "optimizer": "torch.optim:Adafactor",
+            "lr": 0.05,
+            "schedule": {"kind": "step", "at": [2], "factor": 0.5},
+        },
+        {"optimizer": "torch.optim:SGD", "lr": 0.1, "kwargs": {"momentum": 0.5}},
+    ],
 }
 
 # Settings of the training itself that a rule needs.

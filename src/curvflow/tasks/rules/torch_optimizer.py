@@ -1,0 +1,55 @@
+"""Optimisers of PyTorch and of others, for stacked models."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from curvflow.schemas.rules.torch_optimizer import TorchOptimizer
+from curvflow.tasks.problems import Problem
+from curvflow.tasks.rules._adapter import Adapter, State, adapter
+from curvflow.tasks.steps import Hyper, Step
+
+
+def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
+    """Return a state of the form that steps have; the first step does not use it."""
+    _, state = _adapter(hyper, problem).step(
+        torch.ones_like(weights_MD), None, weights_MD, hyper.rule.lr
+    )
+    return tuple(None if leaf is None else torch.zeros_like(leaf) for leaf in state)
+
+
+def step(
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+) -> tuple[Tensor, State]:
+    """Take the optimiser's step: w <- what it makes of w, g and its state.
+
+    Args:
+        gradient_MD: gradients g of the loss.
+        state: the optimiser's, which is made anew and given it for this step.
+        weights_MD: weights w.
+        hyper: lr, equal for all models, (M, 1).
+        now: at the first step the optimiser begins by itself.
+
+    Returns:
+        The new weights and state.
+    """
+    return _adapter(hyper, now.problem).step(
+        gradient_MD, state if now.count else None, weights_MD, float(hyper["lr"][0])
+    )
+
+
+def told(hyper: Hyper, problem: Problem) -> str:
+    """Say in a line if each model needs an optimiser of its own, which takes longer."""
+    rule: TorchOptimizer = hyper.rule
+    if _adapter(hyper, problem).is_stacked:
+        return ""
+    return (
+        f"{rule.optimizer} steps stacked models otherwise than each alone, so each has "
+        "an optimiser of its own"
+    )
+
+
+def _adapter(hyper: Hyper, problem: Problem) -> Adapter:
+    text = hyper.rule.model_dump_json(exclude={"init", "schedule"})
+    return adapter(text, problem.network.layout)
