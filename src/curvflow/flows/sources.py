@@ -106,5 +106,8 @@ def _selected(kind: Kind, params: Params) -> tuple[str, ...]:
     names: list[str] = []
     for field in kind.selects:
         value = getattr(params, field)
-        names += [value] if isinstance(value, str) else (value or [])
+        if isinstance(value, Mapping):  # a variable per stage
+            names += value.values()
+        else:
+            names += [value] if isinstance(value, str) else (value or [])
     return tuple(names)

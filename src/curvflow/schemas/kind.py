@@ -10,6 +10,9 @@ from curvflow.schemas.nodes import Array, NodeData
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
 
+# The axis that a figure has of the stages taken, beside those of the study.
+STAGE = "stage"
+
 
 @dataclass(frozen=True)
 class Input:
@@ -60,6 +63,8 @@ class Kind:
         reduces: parameters that hold names of axes to be reduced over.
         selects: parameters that hold names of input variables; when all are None, all
             tabular variables are taken.
+        per_stage: parameters that may name stages taken, as a mapping's keys or a list;
+            a kind that has some takes `stage` for an axis that is reduced over.
         checkpoints: epochs at which a kind that returns Weights keeps them.
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.
@@ -83,6 +88,7 @@ class Kind:
     varying: tuple[str, ...] = ()
     reduces: tuple[str, ...] = ()
     selects: tuple[str, ...] = ()
+    per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
     vectorised: bool = True

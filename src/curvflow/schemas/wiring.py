@@ -12,6 +12,7 @@ from curvflow.schemas.axes import Axis
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.edges import resolve_inputs
+from curvflow.schemas.kind import STAGE
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import Path, shown
 
@@ -69,6 +70,7 @@ def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -
         stage.params(labels)
     taken = {dim for producer in producers for dim in producer.dims}
     named = set(_reduced(stage, producers))
+    _check_per_stage(stage, producers)
     _check_selected(stage, producers)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
@@ -95,6 +97,8 @@ def _values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
         value = getattr(stage.params(labels), name)
         if isinstance(value, str):
             yield (name,), value
+        elif isinstance(value, Mapping):
+            yield from (((name, key), item) for key, item in value.items())
         elif value is not None:
             written = stage.document.at(("stages", stage.name, name))
             single = written is None or not isinstance(written.value, list)
@@ -146,15 +150,36 @@ def _check_somewhere(
     # A figure's x may be a dimension within nodes, as the epochs of a training curve.
     inner = {dim for p in producers for v in p.kind.outputs for dim in v.dims}
     known = {dim for p in producers for dim in p.dims} | inner
+    if stage.kind.per_stage:
+        known.add(STAGE)
     if axis not in known:
         message = f"expected a dimension of the stages taken, got {shown(axis)}"
         raise stage.complain(path, message, nearest(axis, known) or "They have none.")
 
 
+def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
+    known = {producer.name for producer in producers}
+    for name in stage.kind.per_stage:
+        value = getattr(stage.params(next(iter(stage.template.samples()))), name)
+        if not isinstance(value, Mapping | tuple):
+            continue
+        for index, given in enumerate(value):
+            if given not in known:
+                is_key = isinstance(value, Mapping)
+                path = (name, given if is_key else index)
+                message = f"expected a stage taken, got {shown(given)}"
+                raise stage.complain(path, message, nearest(given, known), key=is_key)
+        if isinstance(value, Mapping) and (left := known - set(value)):
+            message = f"expected each stage taken, got none of {min(left)}"
+            raise stage.complain((name,), message, "Name it, or leave it out of `of`.")
+
+
 def _check_selected(stage: Stage, producers: list[Stage]) -> None:
-    known = {v.name for producer in producers for v in producer.kind.outputs}
     for name in stage.kind.selects:
         for path, variable in _values(stage, name):
+            # A mapping has a variable for each stage.
+            of = [p for p in producers if p.name == path[-1]] or producers
+            known = {v.name for producer in of for v in producer.kind.outputs}
             if variable not in known:
                 message = f"expected a variable of the stages taken, got '{variable}'"
                 raise stage.complain(path, message, nearest(variable, known))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import STAGE
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.tasks.measurements import Measured
 
@@ -47,7 +48,7 @@ def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
     Args:
         x: the variable drawn to the right.
         y: the variable drawn upwards, of the same stage or another.
-        axes: those with a point for each label.
+        axes: those with a point for each label; `stage` is the stage of y.
 
     Returns:
         The points, in the order of the study.
@@ -61,7 +62,7 @@ def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
                 f"{role}: expected a single number per node, got {one.variable.name} "
                 f"with {', '.join(one.variable.dims)}. Choose another variable."
             )
-    known = {**x.nodes[0].coords, **y.nodes[0].coords}
+    known = {**x.nodes[0].coords, **y.nodes[0].coords, STAGE: y.stage}
     for axis in axes:
         if axis not in known:
             raise InputError(
@@ -70,7 +71,8 @@ def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
             )
     found: dict[tuple[Label, ...], Point] = {}
     for coords, pair in _pairs(x, y):
-        labels = {axis: coords[axis] for axis in axes}
+        named = {**coords, STAGE: y.stage}
+        labels = {axis: named[axis] for axis in axes}
         point = found.setdefault(tuple(labels.values()), Point(labels))
         point.nodes += 1
         if any(node.status == "diverged" for node in pair):

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from curvflow.schemas.kind import STAGE
 from curvflow.schemas.kinds.figures.scatter import ScatterParams
-from curvflow.schemas.nodes import Array
+from curvflow.schemas.nodes import Array, Label
 from curvflow.tasks import captions
 from curvflow.tasks.pairs import Point
 from curvflow.tasks.statistics import statistics
@@ -63,10 +64,19 @@ def _normalised(
         scale = np.array([largest[key] or 1.0 for key in keys])
         for name in (axis, f"{axis}_low", f"{axis}_high"):
             scaled[name] = numbers[name] / scale
-    if params.lower_is_better:
-        scaled["y"] = 1 - scaled["y"]
-        scaled["y_low"], scaled["y_high"] = 1 - scaled["y_high"], 1 - scaled["y_low"]
-    return scaled
+    turned = np.array([is_turned(one.labels.get(STAGE, ""), params) for one in found])
+    y, low, high = scaled["y"], scaled["y_low"], scaled["y_high"]
+    return scaled | {
+        "y": np.where(turned, 1 - y, y),
+        "y_low": np.where(turned, 1 - high, low),
+        "y_high": np.where(turned, 1 - low, high),
+    }
+
+
+def is_turned(stage: Label, params: ScatterParams) -> bool:
+    """Return whether y of a stage is an error, drawn as 1 - y / max|y|."""
+    lower = params.lower_is_better
+    return lower if isinstance(lower, bool) else stage in lower
 
 
 def trend(x_N: Array, y_N: Array, params: ScatterParams) -> dict[str, Array]:

@@ -139,6 +139,85 @@ def test_an_error_is_turned_over_so_that_the_best_is_highest():
     np.testing.assert_array_equal(got["x"], plain["x"])
 
 
+CLASSES = {"sgd": 0.9, "adam": 0.97, "metric": 0.7, "l2": 0.95}
+
+
+def two_trainings():
+    """Return a regression, measured by its error, and a classification."""
+    coords = [{"seed": seed, "rule": rule} for rule in RULES for seed in SEEDS]
+    of = []
+    for own in coords:
+        size = norm(own["rule"], own["seed"])
+        wrong = error(own["rule"], own["seed"])
+        of.append(node(own, stage="fit_sines", steps=size, trace=wrong))
+    for own in coords:
+        size = norm(own["rule"], own["seed"], "digits")
+        right = CLASSES[own["rule"]]
+        of.append(
+            node(own, stage="fit_digits", kind="toy.other", trace=size, curvature=right)
+        )
+    return of
+
+
+STAGES = {
+    "x": {"fit_sines": "steps", "fit_digits": "trace"},
+    "y": {"fit_sines": "trace", "fit_digits": "curvature"},
+    "marker": "stage",
+    "within": "stage",
+    "over": "seed",
+    "normalise": "max",
+    "lower_is_better": "fit_sines",
+}
+
+
+def test_each_stage_is_a_series_normalised_by_itself():
+    got = draw(two_trainings(), correlation=True, **STAGES)
+    assert got["shape"].tolist() == ["fit_sines"] * 4 + ["fit_digits"] * 4
+    assert got["label"].tolist() == [*RULES] * 2
+    sizes = np.array([norm(rule, 1) for rule in RULES])
+    wrong = np.array([error(rule, 1) for rule in RULES])
+    right = np.array([CLASSES[rule] for rule in RULES])
+    np.testing.assert_allclose(got["x"], np.tile(sizes / sizes.max(), 2))
+    np.testing.assert_allclose(got["y"][:4], 1 + -wrong / wrong.max())
+    np.testing.assert_allclose(got["y"][4:], right / right.max())
+    r = stats.spearmanr(got["x"], got["y"])[0]
+    assert got["spearman"] == pytest.approx(r, rel=1e-12)
+    caption = str(got["caption"])
+    assert caption.startswith("8 points; mean over seed, n = 3; bars: ")
+    assert (
+        "y: 1 \u2212 trace / largest of fit_sines; curvature / largest of " in caption
+    )
+    assert "among points of the same stage." in caption
+    assert "n = 8 points." in caption
+
+
+def test_error_bars_of_a_stage_turned_over_are_exchanged():
+    got = draw(two_trainings(), **STAGES)
+    assert (got["y_low"] <= got["y"]).all()
+    assert (got["y"] <= got["y_high"]).all()
+
+
+def test_stages_of_one_variable_need_no_mapping():
+    of = [
+        node({"seed": s, "rule": r}, stage=name, steps=norm(r, s, d), trace=error(r, s))
+        for name, d in (("fit_xor", "xor"), ("fit_digits", "digits"))
+        for r in RULES
+        for s in SEEDS
+    ]
+    got = draw(of, y="trace", label="stage", each=["rule"], over="seed")
+    assert got["label"].tolist() == ["fit_xor"] * 4 + ["fit_digits"] * 4
+    assert got["x"][4] == pytest.approx(norm("sgd", 1, "digits"))
+    assert " y: " not in str(got["caption"])
+
+
+def test_a_variable_that_a_stage_lacks_is_refused():
+    with pytest.raises(InputError) as caught:
+        draw(two_trainings(), **{**STAGES, "x": "steps"})
+    assert str(caught.value) == (
+        "x: expected a measured variable, got 'steps'. Known: curvature, trace."
+    )
+
+
 def test_a_figure_of_zeros_stays_at_zero():
     of = measured()
     for one in of:
@@ -255,6 +334,18 @@ def test_every_declared_variable_is_there_in_its_type_and_shape():
         (
             {"within": "seed", "normalise": "max", "over": "seed"},
             "expected within to name axes of label, marker or each, got 'seed'.",
+        ),
+        (
+            {"y": {"fit": "trace"}},
+            "expected label, marker or each to name 'stage' with y per stage, got",
+        ),
+        (
+            {"lower_is_better": "fit", "normalise": "max"},
+            "expected label, marker or each to name 'stage' with lower_is_better per",
+        ),
+        (
+            {"y": {"fit": "trace"}, "marker": "stage", "normalise": "max"},
+            "expected within to name 'stage' with y per stage, got null.",
         ),
     ],
 )

@@ -14,10 +14,11 @@ from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import captions, drawing
 from curvflow.tasks.comparison import Group
-from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.measurements import Measured
 from curvflow.tasks.pairs import Point, points
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.scattered import MINUS, scattered, trend, trend_sentences
+from curvflow.tasks.scattered import scattered, trend, trend_sentences
+from curvflow.tasks.series import Series, find_series, series_sentences
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
@@ -30,8 +31,9 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     """Draw one variable against another, a point per node or per mean.
 
     Args:
-        member: the nodes of the one or two stages that measure x and y; diverged ones
-            are in no point, and legend and caption say how many they are.
+        member: the nodes of the one or two stages that measure x and y, or of stages
+            each of which measures both; diverged ones are in no point, and legend and
+            caption say how many they are.
         machine: not used.
 
     Returns:
@@ -44,22 +46,18 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, ScatterParams)
-    x, y = (
-        find_measured(role, getattr(params, role), member.inputs["of"])
-        for role in ("x", "y")
-    )
-    parts = [params.label, params.marker, *(params.each or ())]
-    found = points(x, y, [axis for axis in parts if axis is not None])
+    of = find_series(params, member.inputs["of"])
+    found = [point for one in of for point in points(one.x, one.y, params.parts)]
     colours, shapes = _groups(found, params.label), _groups(found, params.marker)
     _check_counts(len(colours), len(shapes), has_marker=params.marker is not None)
     numbers = scattered(found, params)
     shown = _shown(numbers, params)
     told = trend(numbers["x"][shown], numbers["y"][shown], params)
-    caption = _caption(y, [*colours.values()], numbers, shown, told, params)
+    caption = _caption(of, [*colours.values()], numbers, shown, told, params)
     with drawing.quiet_style():
         figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
-        _set_axes(axes, (x, y), numbers, shown, params)
+        _set_axes(axes, of, numbers, shown, params)
         _draw(axes, numbers, shown, _looks(found, params))
         if params.line:
             _draw_line(axes, numbers["x"][shown], told, params)
@@ -122,26 +120,26 @@ def _shown(numbers: Mapping[str, Array], params: ScatterParams) -> Array:
 
 
 def _caption(
-    y: Measured,
-    of: Sequence[Group],
+    of: Sequence[Series],
+    colours: Sequence[Group],
     numbers: Mapping[str, Array],
     shown: Array,
     told: Mapping[str, Array],
     params: ScatterParams,
 ) -> str:
     counts = [int(n) for n in numbers["count"] if n]
-    parts = (params.label, params.marker, *(params.each or ()))
-    text = captions.averaged(y, counts, parts)
+    every = Measured(of[0].y.variable, [node for one in of for node in one.y.nodes])
+    text = captions.averaged(every, counts, params.parts)
     text = f"{captions.counted(int(shown.sum()), 'point')}; {text[0].lower()}{text[1:]}"
     if np.isfinite(numbers["x_low"][shown]).any():
         text += f"; bars: {captions.SPREADS[params.error]}"
-    notes = [f"{text}."]
+    notes = [f"{text}.", *series_sentences(of, params)]
     if params.normalise == "max":
         within = f" of the same {', '.join(params.within)}" if params.within else ""
         notes.append(f"Largest: the largest magnitude among points{within}.")
     notes += trend_sentences(told, int(shown.sum()), params)
     hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
-    notes += [*captions.left_out(of), *captions.off_scale(hidden, "point")]
+    notes += [*captions.left_out(colours), *captions.off_scale(hidden, "point")]
     if _runs_off(numbers, shown, params):
         notes.append("Bars that reach 0 run off the axis.")
     return " ".join(notes)
@@ -156,25 +154,22 @@ def _runs_off(
     )
 
 
-def _axis_label(one: Measured, role: str, params: ScatterParams) -> str:
-    if params.normalise == "none":
-        return captions.axis_label(one)
-    words = f"{captions.quantity(one)[0]} / largest"
-    is_turned = role == "y" and params.lower_is_better
-    return drawing.literal(f"1 {MINUS} {words}" if is_turned else words)
+def _axis_label(of: Sequence[Series], role: str, params: ScatterParams) -> str:
+    names = dict.fromkeys(one.named(role, params) for one in of)
+    return drawing.literal_lines([*names])
 
 
 def _set_axes(
     axes: Axes,
-    both: Sequence[Measured],
+    of: Sequence[Series],
     numbers: Mapping[str, Array],
     shown: Array,
     params: ScatterParams,
 ) -> None:
     axes.grid(visible=True)
     axes.margins(0.06)
-    axes.set_xlabel(_axis_label(both[0], "x", params))
-    axes.set_ylabel(_axis_label(both[1], "y", params))
+    axes.set_xlabel(_axis_label(of, "x", params))
+    axes.set_ylabel(_axis_label(of, "y", params))
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if getattr(params, f"log_{name}"):
             mean, low, high = (

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import STAGE, Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
 from curvflow.schemas.variables import Variable
@@ -18,10 +18,15 @@ ErrorBar = Literal["ci95", "sem", "sd", "none"]
 class ScatterParams(FigureParams):
     """What is drawn against what, and what has a point of its own."""
 
-    x: str = Field(description="variable drawn to the right, a number per node")
-    y: str = Field(description="variable drawn upwards, a number per node")
+    x: str | dict[str, str] = Field(
+        description="variable drawn to the right, a number per node; a mapping has one "
+        "for each stage"
+    )
+    y: str | dict[str, str] = Field(description="variable drawn upwards, likewise")
     marker: str | None = Field(
-        None, description="axis whose labels are told apart by the shape of points"
+        None,
+        description="axis whose labels are told apart by the shape of points; here, in "
+        "label or in each, `stage` makes every stage a series of its own",
     )
     each: OneOrMoreNames | None = Field(
         None,
@@ -41,8 +46,10 @@ class ScatterParams(FigureParams):
         description="axes within each of whose labels the largest is taken; null takes "
         "it over the figure",
     )
-    lower_is_better: bool = Field(
-        False, description="y is normalised as 1 - y / max|y|, so that 1 is best"
+    lower_is_better: bool | OneOrMoreNames = Field(
+        False,
+        description="y is normalised as 1 - y / max|y|, so that 1 is best; names of "
+        "stages for theirs alone",
     )
     line: bool = Field(
         False, description="draw the least-squares line, on the scales of the axes"
@@ -69,14 +76,38 @@ class ScatterParams(FigureParams):
                         f"expected normalise of max with {name}, got none and "
                         f"{value}. Set normalise: max, or remove {name}."
                     )
-        known = [name for name in (self.label, self.marker, *(self.each or ())) if name]
         for name in self.within or ():
-            if name not in known:
+            if name not in self.parts:
                 raise ValueError(
                     f"expected within to name axes of label, marker or each, got "
                     f"'{name}'. Name it in one of these, or leave it out."
                 )
         return self
+
+    @model_validator(mode="after")
+    def _stages_told_apart(self) -> ScatterParams:
+        for name in ("x", "y", "lower_is_better"):
+            if isinstance(getattr(self, name), str | bool):
+                continue
+            if STAGE not in self.parts:
+                raise ValueError(
+                    f"expected label, marker or each to name 'stage' with {name} per "
+                    f"stage, got {', '.join(self.parts) or 'none of them'}. Add it "
+                    "there, so that stages are told apart."
+                )
+            if self.normalise == "max" and STAGE not in (self.within or ()):
+                raise ValueError(
+                    f"expected within to name 'stage' with {name} per stage, got "
+                    f"{', '.join(self.within or ()) or 'null'}. Different variables "
+                    "have no common largest."
+                )
+        return self
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The axes each of whose labels has points of its own."""
+        named = (self.label, self.marker, *(self.each or ()))
+        return tuple(name for name in named if name is not None)
 
 
 def _number(name: str, description: str) -> Variable:
@@ -121,5 +152,6 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label", "marker", "each"),
     selects=("x", "y"),
+    per_stage=("x", "y", "lower_is_better"),
     vectorised=False,
 )
