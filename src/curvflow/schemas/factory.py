@@ -15,7 +15,7 @@ from curvflow.schemas.params import Params
 class Factory(Params):
     """What to call for a model or a data set of the user's own."""
 
-    calls: ClassVar[str] = "factory"
+    names_code_in: ClassVar[str] = "factory"
 
     factory: str = Field(
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",

@@ -40,11 +40,11 @@ class Params(BaseModel):
     enter a key by accident.
 
     Attributes:
-        calls: name of the field that names a function or class, `module:name`, of the
+        names_code_in: the field that names a function or class, `module:name`, of the
             user's own; empty if none does.
     """
 
-    calls: ClassVar[str] = ""
+    names_code_in: ClassVar[str] = ""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, strict=True

@@ -7,7 +7,6 @@ import torch
 from pydantic import ValidationError
 
 from curvflow.errors import InputError
-from curvflow.schemas.rules import all_rules
 from curvflow.tasks.rules import torch_optimizer
 from curvflow.tasks.steps import Hyper
 from curvflow.tasks.training.updates import Updates
@@ -289,4 +288,3 @@ def test_what_is_known_not_to_fit_is_refused_while_planning(fields, reason):
 
 def test_both_spellings_of_a_class_are_one():
     assert optimizer("torch.optim.Adam") == optimizer("torch.optim:Adam")
-    assert all_rules()["torch_optimizer"].calls == "optimizer"

@@ -78,7 +78,8 @@ def _named(kind: Kind, params: Params, paths: Collection[str], start: object) ->
 
 def _called(params: Params) -> str:
     """Return the function or class that parameters name; empty if none."""
-    return str(getattr(params, params.calls)) if params.calls else ""
+    name = params.names_code_in
+    return str(getattr(params, name)) if name else ""
 
 
 def _at(value: object, path: str) -> object:

@@ -18,7 +18,7 @@ NOT_BY_GRADIENT = {
 class TorchOptimizer(Rule):
     """Any optimiser of PyTorch, or made for it, that steps on the gradient alone."""
 
-    calls: ClassVar[str] = "optimizer"
+    names_code_in: ClassVar[str] = "optimizer"
 
     rule: Literal["torch_optimizer"] = "torch_optimizer"
     optimizer: str = Field(
