@@ -73,7 +73,7 @@ def member_bytes(member: Member) -> int:
     held = (8 + item) * sum(data[name].size for name in ("inputs", "test_inputs"))
     kept = 2 * 8 * len(kept_epochs(params)) * network.num_parameters
     outputs = json.loads(problem.text)["num_outputs"]
-    scratch = 8 * params.rule.scratch(batch, outputs) * network.num_parameters
+    scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
     return weights + activations // 2 + held + kept + scratch
 
 
@@ -110,6 +110,8 @@ def _train_together(
     order = sorted(range(len(members)), key=lambda n: kinship(_params(members[n]).rule))
     members = [members[number] for number in order]
     fit = _fit(members, machine)
+    for line in fit.updates.told:
+        machine.partial.tell(line)
     if not kept.follow(_name(members), fit) and end_of(members[0], fit.problem):
         go_on(fit, members)
     fit.run(kept.after_step)

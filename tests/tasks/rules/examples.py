@@ -31,6 +31,11 @@ EXAMPLES = {
         {"lr": 0.1, "fisher": "exact"},
         {"lr": 0.1, "fisher": "empirical", "norm_match": True, "fisher_batch": 4},
     ],
+    "ngd_online": [
+        {"lr": 0.1},
+        {"lr": 0.05, "alpha": 0.1, "share": 0.3},
+        {"lr": 0.05, "rank": 1, "period": 2, "delta": 0.01},
+    ],
     "padam": [
         {"lr": 0.05},
         {"lr": 0.02, "p": 0.2, "weight_decay": 0.1},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -50,17 +51,21 @@ class Rule(Params):
         """Return the epoch, from 0, from which `step` needs H w; None if never."""
         return None
 
-    def scratch(self, batch_size: int, outputs: int) -> int:
-        """Return how many numbers per parameter a step holds for a while.
+    def scratch(
+        self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int
+    ) -> int:
+        """Return how many numbers a rule holds that are many beside the parameters.
 
-        Beside gradient, state and a few temporaries; those of a rule within count.
+        Memory is planned by it. Moments of the size of the parameters and a few
+        temporaries are counted anyway; what a rule within the rule holds counts here.
 
         Args:
-            batch_size: samples of the step.
+            shapes: of the tensors of parameters.
+            batch_size: samples of a step.
             outputs: of the network, C.
         """
         inner = [value for _, value in self._fields() if isinstance(value, Rule)]
-        return sum(rule.scratch(batch_size, outputs) for rule in inner)
+        return sum(rule.scratch(shapes, batch_size, outputs) for rule in inner)
 
     def hyper(self) -> dict[str, float]:
         """Return the hyper-parameters by name, flags as 0 and 1."""

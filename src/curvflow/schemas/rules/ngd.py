@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Literal
 
 from pydantic import Field
@@ -37,11 +39,13 @@ class Ngd(Rule):
         False, description="give the step's direction the length of the gradient"
     )
 
-    def scratch(self, batch_size: int, outputs: int) -> int:
-        """Return the rows of F, the gradients and the weights they are taken by."""
+    def scratch(
+        self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int
+    ) -> int:
+        """Return what the rows of F, and copies of weights to derive them by, hold."""
         samples = min(self.fisher_batch or batch_size, batch_size)
         rows = {"sampled": self.num_samples, "empirical": 1, "exact": outputs}
-        return samples * (rows[self.fisher] + 2)
+        return samples * (rows[self.fisher] + 2) * sum(map(prod, shapes))
 
 
 RULE = Ngd

@@ -92,7 +92,7 @@ def _solved(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper, now: Step) ->
             hyper["eps"][some].double(),
         )
 
-    each = 8 * rule.scratch(count, outputs) * weights_MD.shape[1]
+    each = 8 * rule.scratch(problem.network.layout.shapes, count, outputs)
     most = CPU_PASS_BYTES if weights_MD.device.type == "cpu" else GPU_PASS_BYTES
     return torch.cat([solved(some) for some in spans(len(weights_MD), most // each)])
 
