@@ -1,0 +1,67 @@
+"""Every model and every initial law has its place in the documentation."""
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from curvflow.schemas.initial import LAWS
+from curvflow.schemas.models import all_models, model_name
+
+PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+FLAGS = re.DOTALL | re.MULTILINE
+# What everybody knows, and what is the user's.
+WITHOUT_SOURCE = {"linear", "factory"}
+
+
+def sections(heading: str) -> list[str]:
+    return re.findall(rf"^{heading}\n(.*?)(?=^##|\Z)", PAGE, FLAGS)
+
+
+def section(name: str) -> str:
+    found = sections(f"### `{name}`")
+    assert len(found) == 1, f"docs/models.md: expected one section for {name}"
+    return found[0]
+
+
+def studies(text: str):
+    for example in re.findall(r"^```yaml\n(.*?)^```", text, FLAGS):
+        yield YAML(typ="safe").load(example)
+
+
+@pytest.mark.parametrize("name", all_models())
+def test_every_model_is_explained_with_formula_source_and_example(name):
+    text = section(name)
+    assert "f(x)" in text, f"{name}: no formula for f(x)"
+    if name not in WITHOUT_SOURCE:
+        assert re.search(r"^Source: .*\d{4}", text, FLAGS), f"{name}: no source"
+    used = [
+        stage["model"]
+        for study in studies(text)
+        for stage in study["stages"].values()
+        if "model" in stage
+    ]
+    assert used, f"{name}: no example"
+    assert {model_name(model) for model in used} == {name}
+
+
+@pytest.mark.parametrize("name", all_models())
+def test_every_parameter_of_a_model_is_named(name):
+    text = section(name)
+    for field in all_models()[name].model_fields:
+        if field not in {"kind", "init"}:
+            assert f"`{field}" in text, f"{name}: nothing of {field}"
+
+
+def test_every_model_is_in_the_overview():
+    for name in all_models():
+        assert f"| [`{name}`](#{name}) |" in PAGE
+
+
+def test_every_initial_law_is_explained_and_shown():
+    (text,) = sections("## Initial weights")
+    (study,) = studies(text)
+    assert {next(iter(one)) for one in study["axes"]["init"].values()} == set(LAWS)
+    for law in LAWS:
+        assert f"| `{{{law}: " in text, f"no row for {law}"
