@@ -16,6 +16,7 @@ class Steps:
         kept: what was kept last.
         count: steps done.
         lives: number of states kept.
+        told: lines shown.
     """
 
     def __init__(
@@ -27,10 +28,14 @@ class Steps:
     ) -> None:
         self.kept = kept
         self.count = self.lives = 0
+        self.told: list[str] = []
         self._due, self._stop = due, stop
 
     def load(self):
         return self.kept
+
+    def tell(self, message: str) -> None:
+        self.told.append(message)
 
     def is_due(self) -> bool:
         self.count += 1

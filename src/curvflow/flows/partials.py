@@ -85,7 +85,7 @@ class TilePartial:
         found = self._partials.store.partial(self._name)
         if found:
             go = "goes" if self._counted == "1 node" else "go"
-            self._tell(f"{self._counted} {go} on from a kept state")
+            self.tell(f"{self._counted} {go} on from a kept state")
         return found
 
     def is_due(self) -> bool:
@@ -99,10 +99,11 @@ class TilePartial:
         with suppress(StoreError):  # a full disk is met by what publishes
             self._partials.store.keep_partial(self._name, arrays)
             if self._partials.stop.signal is not None:
-                self._tell(f"the state of {self._counted} in work is kept")
+                self.tell(f"the state of {self._counted} in work is kept")
         self._partials.used(self._name)
         self._last = self._partials.clock()
         self._partials.stop.check()
 
-    def _tell(self, message: str) -> None:
+    def tell(self, message: str) -> None:
+        """Show a line to whoever watches the run, behind the name of the stage."""
         self._partials.tell(f"{self._partials.stage}: {message}")

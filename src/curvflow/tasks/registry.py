@@ -41,6 +41,9 @@ class Partial(Protocol):
             Stopped: the run was asked to end.
         """
 
+    def tell(self, message: str) -> None:
+        """Show a line to whoever watches the run; it is no part of any result."""
+
 
 class _Nowhere:
     """A partial of computations that are not resumed."""
@@ -52,6 +55,9 @@ class _Nowhere:
         return False
 
     def keep(self, arrays: Mapping[str, Array]) -> None:
+        pass
+
+    def tell(self, message: str) -> None:
         pass
 
 

@@ -7,10 +7,13 @@ import torch
 from pydantic import ValidationError
 
 from curvflow.errors import InputError
+from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.rules import torch_optimizer
 from curvflow.tasks.steps import Hyper
 from curvflow.tasks.training.updates import Updates
+from tests.tasks.partials import Steps
 from tests.tasks.rules.checks import PROBLEM, gradient, rule, started, step_at
+from tests.tasks.toys import blobs, train_member
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 LAYOUT = PROBLEM.network.layout
@@ -288,3 +291,14 @@ def test_what_is_known_not_to_fit_is_refused_while_planning(fields, reason):
 
 def test_both_spellings_of_a_class_are_one():
     assert optimizer("torch.optim.Adam") == optimizer("torch.optim:Adam")
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "NAdam"])
+def test_who_watches_a_run_is_told_of_optimisers_for_each_model(name):
+    chosen = {"rule": "torch_optimizer", "optimizer": f"torch.optim:{name}", "lr": 0.1}
+    members = [train_member(blobs(), rule=chosen, seed=seed) for seed in range(3)]
+    watched = Steps()
+    find("train").compute(members, Machine(partial=watched))
+    expected = f"torch.optim:{name} steps stacked models otherwise than each alone"
+    assert len(watched.told) == (name == "Adafactor")
+    assert all(line.startswith(expected) for line in watched.told)

@@ -13,14 +13,18 @@ no model of the batch needs it, as a velocity without momentum. Such a state is 
 stored and gone on from without the rule's doing; all that `step` depends on beside its
 arguments belongs into it.
 
-Two further functions are looked for:
+Further functions are looked for:
 
     evaluated(weights_MD, state, hyper) -> weights
     watch(weights_MD, state, validation_loss_M, hyper) -> state
+    told(hyper, problem) -> line
 
 `evaluated` returns the weights that are the rule's result, measured and stored, where
 these are not those it steps from, such as an average; training goes on from the others
 all the same. `watch` is called after each epoch if the specification's `watches` says
-so. A specification whose `product_from` names an epoch gets H w as `now.product` from
-that epoch on.
+so. `told` returns a line, or none, that is shown before training begins, as of what
+makes it slow.
+
+A specification whose `product_from` names an epoch gets H w as `now.product` from that
+epoch on.
 """

@@ -188,6 +188,13 @@ class Updates:
         found = {n for g in self._groups if g.is_averaged for n in g.numbers}
         return [model in found for model in range(len(self._rules))]
 
+    @property
+    def told(self) -> list[str]:
+        """Return what the rules have to say to whoever waits for them, line by line."""
+        says = [g for g in self._groups if hasattr(g.functions, "told")]
+        lines = [group.functions.told(group.hyper, group.problem) for group in says]
+        return list(dict.fromkeys(filter(None, lines)))
+
     def wants_product(self, epoch: int) -> list[bool]:
         """Return of each model whether its rule needs H w in an epoch."""
         return [first is not None and epoch >= first for first in self._since]
