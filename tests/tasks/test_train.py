@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.train import kept_epochs, recorded_epochs
+from curvflow.tasks.numerics import stream
 from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.train import member_bytes
@@ -16,6 +17,7 @@ from tests.tasks.toys import (
     CPU,
     SGD,
     TANH_NET,
+    as_data,
     assert_declared,
     blobs,
     train_all,
@@ -331,6 +333,43 @@ def test_labels_of_xor_are_learnt_by_cross_entropy():
 def test_losses_that_do_not_fit_the_targets_are_refused(data, loss, message):
     with pytest.raises(InputError, match=message):
         train_all([train_member(data, loss=loss)])
+
+
+def test_one_hot_targets_are_counted_by_their_largest_output():
+    data = blobs(num_classes=2)
+    rows = np.eye(2)[data["targets"].astype(int)]
+    tests = np.eye(2)[data["test_targets"].astype(int)]
+    arrays = {**data.arrays, "targets": rows, "test_targets": tests}
+    one_hot = as_data(arrays, "one-hot")
+    outcome = train_all([train_member(one_hot, epochs=40)] * 2)[0].arrays
+    problem = read(str(outcome["network"]))
+    final = torch.as_tensor(outcome["weights"][-1:])
+    outputs = problem.network.outputs(final, torch.as_tensor(data["inputs"])[None])[0]
+    right = outputs.argmax(1).numpy() == data["targets"]
+    assert outcome["final_train_accuracy"] == pytest.approx(right.mean())
+    assert 0.7 < right.mean() <= 1
+
+
+def test_validation_samples_are_the_seeds_own_and_never_trained_on():
+    settings = {"validation_fraction": 0.2, "batch_size": 8}
+    outcomes = train_all([train_member(blobs(), seed=s, **settings) for s in range(3)])
+    curves = [outcome.arrays["validation_loss"] for outcome in outcomes]
+    assert np.isfinite(curves).all()
+    data = blobs()
+    for seed, outcome in enumerate(outcomes):
+        order = torch.randperm(30, generator=stream(seed, "validation"))
+        apart, kept = order[:6].numpy(), order[6:].numpy()
+        fewer = {"inputs": data["inputs"][kept], "targets": data["targets"][kept]}
+        rest = as_data({**data.arrays, **fewer}, f"rest{seed}")
+        alone = train_all([train_member(rest, seed=seed, batch_size=8)] * 2)[0].arrays
+        np.testing.assert_allclose(
+            outcome.arrays["weights"], alone["weights"], rtol=1e-9, atol=1e-12
+        )
+        problem = read(str(alone["network"]))
+        x = torch.as_tensor(data["inputs"][apart])[None]
+        y = torch.as_tensor(data["targets"][apart]).long()[None]
+        losses = problem.losses(torch.as_tensor(alone["weights"][-1:]), x, y)
+        assert curves[seed][-1] == pytest.approx(losses.mean().item(), rel=1e-9)
 
 
 def test_golden_numbers():

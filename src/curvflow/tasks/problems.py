@@ -95,7 +95,7 @@ class Problem:
             columns: vectors multiplied at once.
         """
         vectors = 8 * 8 * self.network.num_parameters * (columns + 1)
-        held = 2 * (data["inputs"].nbytes + data["targets"].nbytes)
+        held = sum(8 * a.size + a.nbytes for a in (data["inputs"], data["targets"]))
         activations = self._product_activations(len(data["inputs"]), columns)
         return activations // 2 + vectors + held
 
@@ -208,6 +208,11 @@ class Samples:
     def device(self) -> torch.device:
         """Where the samples are."""
         return self.inputs.device
+
+    @property
+    def num_targets(self) -> int:
+        """Values per target, C; 1 for a label."""
+        return self.targets.shape[2] if self.targets.ndim == 3 else 1
 
     def rows(self, chosen: slice) -> Samples:
         """Return some of the samples, the same for every model."""

@@ -33,7 +33,9 @@ class Evaluation:
         """Take the problem, the samples, their number of classes, what is right."""
         self._problem, self._samples = problem, samples
         self._has_labels = problem.loss == "cross_entropy"
-        self._has_signs = not self._has_labels and num_classes == 2
+        values = 0 if self._has_labels else samples.num_targets
+        self._has_signs = values == 1 and num_classes == 2
+        self._is_one_hot = values == num_classes > 1
         self._accuracy = accuracy
 
     @property
@@ -76,6 +78,8 @@ class Evaluation:
     def _right(self, outputs_MNC: Tensor, targets: Tensor) -> Tensor | None:
         if self._has_labels:
             return outputs_MNC.argmax(-1) == targets
+        if self._is_one_hot:
+            return outputs_MNC.argmax(-1) == targets.argmax(-1)
         if not self._has_signs:
             return None
         if self._accuracy == "nearest":

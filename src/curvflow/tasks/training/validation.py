@@ -34,6 +34,11 @@ class Subset:
         """Where the samples are."""
         return self.samples.device
 
+    @property
+    def num_targets(self) -> int:
+        """Values per target, C; 1 for a label."""
+        return self.samples.num_targets
+
     def rows(self, chosen: slice) -> Samples:
         """Return some of the samples of each model."""
         return self.samples.taken(self.chosen[:, chosen])
