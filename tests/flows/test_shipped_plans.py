@@ -1,0 +1,42 @@
+"""Every study that ships can be planned, with each of its profiles."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from ruamel.yaml import YAML
+
+from curvflow.flows.door import open_study
+from curvflow.flows.originals.catalogue import CATALOGUE
+from curvflow.flows.originals.find import VARIABLE
+from curvflow.flows.plan import make_plan
+from tests.flows.originals import fakes
+
+ROOT = Path(__file__).parents[2]
+
+
+def cases():
+    for path in sorted(ROOT.glob("studies/**/*.yaml")):
+        written = YAML(typ="safe").load(path)
+        for profile in (None, *written.get("profiles", {})):
+            yield pytest.param(path, profile, id=f"{path.stem}-{profile or 'default'}")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Return a folder with files in the place of the published images.
+
+    Planning only looks whether they are there, so these tests need no package.
+    """
+    folder = tmp_path_factory.mktemp("images")
+    with mock.patch.dict(CATALOGUE, fakes.write_all(folder)):
+        yield folder
+
+
+@pytest.mark.parametrize(("path", "profile"), [*cases()])
+def test_a_shipped_study_is_planned(images, monkeypatch, path, profile):
+    monkeypatch.setenv(VARIABLE, str(images))
+    opened = open_study(path, store="memory:", profile=profile)
+    plan = make_plan(opened.study, opened.store, opened.files)
+    planned = {node.stage for node in plan.graph}
+    assert planned == set(opened.study.stages)
