@@ -71,7 +71,7 @@ def _softmax_roots(
     classes = outputs_MNC.shape[-1]
     chances_MNC = outputs_MNC.softmax(-1)
     if form == "exact":
-        labels = torch.eye(classes).to(chances_MNC)
+        labels = _eye(classes, chances_MNC)
         surprises = labels - chances_MNC.unsqueeze(2)
         return chances_MNC.sqrt().unsqueeze(3) * surprises
     if uniform_MNR is None:
@@ -92,7 +92,7 @@ def _squared_roots(loss: str) -> Callable[..., Tensor]:
         # 1 / variance.
         sharpness = 2 / outputs if loss == "mse" else 2.0
         if form == "exact":
-            eye = math.sqrt(sharpness) * torch.eye(outputs).to(outputs_MNC)
+            eye = math.sqrt(sharpness) * _eye(outputs, outputs_MNC)
             return eye.expand(*outputs_MNC.shape, outputs)
         if uniform is None:
             return sharpness * (outputs_MNC - targets).unsqueeze(2)
@@ -102,6 +102,10 @@ def _squared_roots(loss: str) -> Callable[..., Tensor]:
         return math.sqrt(sharpness / normal_MNRC.shape[2]) * normal_MNRC
 
     return roots
+
+
+def _eye(size: int, like: Tensor) -> Tensor:
+    return torch.eye(size, dtype=like.dtype, device=like.device)
 
 
 def fisher_rows(

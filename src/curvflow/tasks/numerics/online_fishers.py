@@ -71,8 +71,7 @@ def isotropic(floor_M11: Tensor, rank: int, size: int) -> OnlineFisher:
     rows_RD = (torch.arange(rank)[:, None] * place_D).cos()
     rows_RD = rows_RD / rows_RD.norm(dim=1, keepdim=True)
     rows_MRD = rows_RD.to(floor_M11).expand(len(floor_M11), -1, -1)
-    eye_RR = torch.eye(rank).to(floor_M11)
-    return OnlineFisher(rows_MRD, floor_M11 * eye_RR, floor_M11)
+    return OnlineFisher(rows_MRD, _scaled_eye(floor_M11, rank), floor_M11)
 
 
 def updated(fisher: OnlineFisher, matrices_MND: Tensor, law: Law) -> OnlineFisher:
@@ -156,15 +155,19 @@ def preconditioned(
     """
     rows_MRD, core_MRR, floor_M11 = fisher
     rank, size = rows_MRD.shape[1:]
-    eye_RR = torch.eye(rank).to(core_MRR)
-    above_MRR = core_MRR - floor_M11 * eye_RR
+    above_MRR = core_MRR - _scaled_eye(floor_M11, rank)
     outside_M11 = floor_M11 + alpha_M11 / size * torch.maximum(fisher.trace, eps_M11)
     # Up to a factor, the inverse is I - R'CR with C = (K - rho + b)^-1 (K - rho), b
     # being what the damped matrix is outside the rows of R.
-    shrink_MRR, _ = torch.linalg.solve_ex(above_MRR + outside_M11 * eye_RR, above_MRR)
+    damped_MRR = above_MRR + _scaled_eye(outside_M11, rank)
+    shrink_MRR, _ = torch.linalg.solve_ex(damped_MRR, above_MRR)
     found_MND = matrices_MND - (matrices_MND @ rows_MRD.mT) @ shrink_MRR @ rows_MRD
     before_M11 = torch.linalg.vector_norm(matrices_MND, dim=(1, 2), keepdim=True)
     after_M11 = torch.linalg.vector_norm(found_MND, dim=(1, 2), keepdim=True)
     scale_M11 = torch.where(after_M11 > 0, before_M11 / after_M11, 1)
     scaled_MND: Tensor = found_MND * scale_M11
     return scaled_MND
+
+
+def _scaled_eye(scale_M11: Tensor, size: int) -> Tensor:
+    return torch.diag_embed(scale_M11[:, :, 0].expand(-1, size))

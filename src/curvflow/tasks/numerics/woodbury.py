@@ -28,11 +28,9 @@ def damped_solve(
     gram_MRR = rows_MRD @ rows_MRD.mT
     trace_M1 = gram_MRR.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
     kappa_M1 = alpha_M1 / rows_MRD.shape[2] * torch.maximum(trace_M1, least_M1)
-    eye_RR = torch.eye(rows_MRD.shape[1]).to(gram_MRR)
     # Without checks, which would end the models beside one that has diverged.
-    factor_MRR, info_M = torch.linalg.cholesky_ex(
-        gram_MRR + kappa_M1.unsqueeze(2) * eye_RR
-    )
+    damped_MRR = gram_MRR + torch.diag_embed(kappa_M1.expand(-1, rows_MRD.shape[1]))
+    factor_MRR, info_M = torch.linalg.cholesky_ex(damped_MRR)
 
     def times_rows(within_MR1: Tensor) -> Tensor:
         return (rows_MRD.mT @ within_MR1).squeeze(2)
