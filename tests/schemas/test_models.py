@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from curvflow.schemas.initial import Glorot, Normal, Uniform
-from curvflow.schemas.models import ModelSpec, parse_model
+from curvflow.schemas.models import ModelSpec, all_models, model_name, parse_model
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.models.linear import Linear
 from curvflow.schemas.models.mlp import Mlp
@@ -41,8 +41,27 @@ def test_the_default_law_is_glorots():
     assert parse_model({"factory": "a:b"}).init is None
 
 
+MODELS = [
+    MLP,
+    {"kind": "linear", "bias": False},
+    {"kind": "logistic"},
+    {"kind": "conv1d_xord", "separate_filters": False},
+    {"kind": "lenet5", "pooling": "max"},
+    {"kind": "cnn_cifar"},
+    {"kind": "autoencoder", "hidden": [4, 2]},
+    {"kind": "vgg", "depth": 11},
+    {"kind": "vgg", "stages": [[2, 3], [4]], "width": 0.5},
+    {"kind": "preresnet", "depth": 8},
+    {"factory": "a:b"},
+]
+
+
+def test_every_kind_of_model_is_parsed_here():
+    assert {model_name(plain) for plain in MODELS} == set(all_models())
+
+
 def test_a_dump_parses_back():
-    for plain in (MLP, {"kind": "linear", "bias": False}, {"factory": "a:b"}):
+    for plain in MODELS:
         spec = parse_model(plain)
         assert parse_model(spec.model_dump(mode="json")) == spec
         assert TypeAdapter(ModelSpec).validate_python(spec) == spec
@@ -65,6 +84,15 @@ def test_a_dump_parses_back():
          ("greater_than", ("mlp", "init", "normal", "normal"))),
         ({**MLP, "factory": "a:b"}, ("extra_forbidden", ("mlp", "factory"))),
         ({"factory": "a"}, ("string_pattern_mismatch", ("factory", "factory"))),
+        ({"kind": "autoencoder", "hidden": []},
+         ("value_error", ("autoencoder", "hidden"))),
+        ({"kind": "vgg", "depth": 12}, ("literal_error", ("vgg", "depth"))),
+        ({"kind": "vgg", "stages": []}, ("value_error", ("vgg", "stages"))),
+        ({"kind": "vgg", "stages": [[2], []]}, ("value_error", ("vgg", "stages", 1))),
+        ({"kind": "vgg", "stages": [[2], [0]]},
+         ("greater_than", ("vgg", "stages", 1, 0))),
+        ({"kind": "preresnet", "depth": 18}, ("value_error", ("preresnet", "depth"))),
+        ({"kind": "lenet5", "dropout": 1.0}, ("less_than", ("lenet5", "dropout"))),
     ],
 )  # fmt: skip
 def test_what_is_no_model_gets_one_clean_error(value, expected):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
 from curvflow.schemas.initial import Glorot, Init
 from curvflow.schemas.params import Params
@@ -12,6 +12,18 @@ from curvflow.schemas.params import Params
 Activation = Literal["relu", "tanh", "gelu", "sigmoid", "identity"]
 Pooling = Literal["avg", "max"]
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+def _some(values: T) -> T:
+    if not values:
+        raise ValueError("expected one entry or more, got none")
+    return values
+
+
+# One or more; a length of the schema would be told beside a wrong entry once again.
+Some = AfterValidator(_some)
+SomeWidths = Annotated[Widths, Some]
 
 
 class Model(Params):

@@ -6,15 +6,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model, Widths
+from curvflow.schemas.models._base import Activation, Model, SomeWidths
 
 
 class Autoencoder(Model):
     """A dense encoder and its mirror image, from the inputs to as many outputs."""
 
     kind: Literal["autoencoder"] = "autoencoder"
-    hidden: Widths = Field(
-        min_length=1, description="widths of the encoder; the last is the code"
+    hidden: SomeWidths = Field(
+        description="widths of the encoder; the last is the code"
     )
     activation: Activation = Field("tanh", description="between the layers")
     linear_code: bool = Field(

@@ -11,11 +11,7 @@ from curvflow.schemas.initial import Init
 
 
 class FactoryModel(Factory):
-    """A `torch.nn.Module` that a function of the user's own returns.
-
-    Attributes:
-        fits_values: whether it can be trained on values rather than labels.
-    """
+    """A `torch.nn.Module` that a function of the user's own returns."""
 
     fits_values: ClassVar[bool] = True
 

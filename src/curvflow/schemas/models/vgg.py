@@ -6,11 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model, Widths
+from curvflow.schemas.models._base import Activation, Model, Some, SomeWidths, Widths
 
-Stages = Annotated[
-    tuple[Annotated[Widths, Field(min_length=1)], ...], Field(strict=False)
-]
+Stages = Annotated[tuple[SomeWidths, ...], Field(strict=False), Some]
 
 
 class Vgg(Model):
@@ -22,7 +20,6 @@ class Vgg(Model):
     )
     stages: Stages | None = Field(
         None,
-        min_length=1,
         description="channels of the convolutions, stage by stage; null for depth's",
     )
     width: float = Field(1.0, gt=0, description="multiple of all numbers of channels")

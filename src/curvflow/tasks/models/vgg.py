@@ -53,7 +53,7 @@ def build(spec: Vgg, input_shape: Sequence[int], num_outputs: int) -> Network:
 
 def _stages(spec: Vgg) -> Iterator[Part]:
     counts = zip(CHANNELS, COUNTS[spec.depth], strict=True)
-    published = [(channels,) * count for channels, count in counts]
+    published = tuple((channels,) * count for channels, count in counts)
     number = 0
     for stage in spec.stages or published:
         for channels in stage:
