@@ -7,6 +7,8 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.datasets import dataset
 from curvflow.schemas.models import parse_model
+from curvflow.schemas.rules import Rule
+from curvflow.schemas.rules.ngd import Ngd
 from curvflow.tasks.numerics import fisher_draws, fisher_roots, fisher_rows
 from curvflow.tasks.problems import load_samples, pose
 from curvflow.tasks.registry import find
@@ -188,3 +190,13 @@ def test_tiles_are_narrower_for_the_rows_that_a_step_holds():
     assert needed(rule="ngd") - plain == 8 * size * 10 * 3
     assert needed(rule="ngd", fisher="exact") - plain == 8 * size * 10 * 5
     assert needed(rule="ngd", num_samples=4, fisher_batch=5) - plain == 8 * size * 5 * 6
+
+
+def test_the_rows_of_a_rule_within_a_rule_count():
+    class Around(Rule):
+        inner: Ngd
+
+    inner = Ngd(lr=0.1, fisher="exact")
+    shapes = [(4, 3), (4,)]
+    assert inner.scratch(shapes, 10, 3) == 10 * 5 * 16
+    assert Around(rule="around", inner=inner).scratch(shapes, 10, 3) == 10 * 5 * 16
