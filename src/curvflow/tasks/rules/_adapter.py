@@ -28,6 +28,7 @@ State = tuple[Tensor | None, ...]
 
 # RAdam changes its course after five steps.
 TRIAL_MODELS, TRIAL_STEPS = 3, 8
+TRIAL_SIZES = (0.1, 1.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -149,66 +150,69 @@ def adapter(text: str, layout: Layout) -> Adapter:
         InputError: it cannot be imported or made, does not step on dense gradients,
             keeps what cannot be stored, or draws random numbers.
     """
-    rule, generator = TorchOptimizer.model_validate_json(text), stream(0, "trial")
-    shape = (TRIAL_STEPS, TRIAL_MODELS, layout.size)
-    # Of unlike sizes, so that a norm over all models would show.
-    sizes = torch.tensor([[0.1], [1.0], [10.0]], dtype=torch.float64)
-    course = sizes * torch.randn(shape, generator=generator, dtype=torch.float64)
-    start = torch.randn(shape[1:], generator=generator, dtype=torch.float64)
+    rule = TorchOptimizer.model_validate_json(text)
+    shape = (TRIAL_MODELS, layout.size)
+    start_MD = torch.randn(shape, generator=stream(0, "trial"), dtype=torch.float64)
+    start_MD[:, 0] = torch.tensor(TRIAL_SIZES)
     with torch.random.fork_rng(devices=[]):
-        wanted, known = _uninterrupted(rule, layout, start, course, seed=0)
-        other, _ = _uninterrupted(rule, layout, start, course, seed=1)
+        wanted_MD, known = _uninterrupted(rule, layout, start_MD, seed=0)
+        again_1D, _ = _uninterrupted(rule, layout, start_MD[:1], seed=1)
         apart = Adapter(rule, layout, known)
-        found = _course(apart, start, course)
-        if not (_alike(wanted, other) and _alike(wanted, found)):
+        is_known = _alike(wanted_MD[:1], again_1D)
+        if not (is_known and _alike(wanted_MD, _course(apart, start_MD))):
             raise InputError(
                 f"optimizer: expected {rule.optimizer} to step by its state and the "
                 "gradient alone, got steps that depend on more, such as random numbers "
                 "or a rate of its own. Choose another."
             )
-        return _stacked(apart, wanted, start, course) or apart
+        return _stacked(apart, start_MD, wanted_MD) or apart
+
+
+def _gradient(start_MD: Tensor, count: int) -> Tensor:
+    # Of unlike sizes, so that a norm over all models would show.
+    sizes_M1 = start_MD[:, :1].abs()
+    return sizes_M1 * torch.sin((count + 1) * start_MD)
 
 
 def _uninterrupted(
-    rule: TorchOptimizer, layout: Layout, start: Tensor, course: Tensor, seed: int
+    rule: TorchOptimizer, layout: Layout, start_MD: Tensor, seed: int
 ) -> tuple[Tensor, tuple[Entry, ...]]:
     """Step as everybody does, each model by an optimiser that is kept alive."""
     torch.manual_seed(seed)
-    rows, known = [], set()
-    for row in range(len(start)):
-        tensors = [tensor[0] for tensor in layout.unflatten(start[row : row + 1])]
-        optimizer = made(rule, tensors, rule.lr)
+    path, rows, known = rule.optimizer, [], []
+    for start_1D in torch.split(start_MD, 1):
+        optimizer = made(rule, [t[0] for t in layout.unflatten(start_1D)], rule.lr)
         before = numbers(optimizer)
-        for gradient_MD in course:
-            pieces = layout.unflatten(gradient_MD[row : row + 1])
-            new = stepped(optimizer, [piece[0] for piece in pieces], rule.optimizer)
+        for count in range(TRIAL_STEPS):
+            pieces = layout.unflatten(_gradient(start_1D, count))
+            new = stepped(optimizer, [piece[0] for piece in pieces], path)
         rows.append(torch.cat([tensor.flatten() for tensor in new]))
         after = numbers(optimizer)
         group = sorted(n for n in after if n != "lr" and after[n] != before.get(n))
-        known.add(entries(optimizer, rule.optimizer, group))
+        known.append(entries(optimizer, path, group))
     return torch.stack(rows), max(known, key=len)
 
 
-def _course(how: Adapter, weights_MD: Tensor, course: Tensor) -> Tensor:
-    state = None
-    for gradient_MD in course:
+def _course(how: Adapter, start_MD: Tensor) -> Tensor:
+    weights_MD, state = start_MD, None
+    for count in range(TRIAL_STEPS):
+        gradient_MD = _gradient(start_MD, count)
         weights_MD, state = how.step(gradient_MD, state, weights_MD, how.rule.lr)
     return weights_MD
 
 
-def _stacked(
-    apart: Adapter, wanted: Tensor, start: Tensor, course: Tensor
-) -> Adapter | None:
+def _stacked(apart: Adapter, start_MD: Tensor, wanted_MD: Tensor) -> Adapter | None:
     """Return one optimiser of all models, if it leads where they are wanted."""
-    gradients, tensors = map(apart.layout.unflatten, (course[0], start))
+    gradient_MD = _gradient(start_MD, 0)
+    tensors, gradients = map(apart.layout.unflatten, (start_MD, gradient_MD))
     try:
         _, values = apart.one(gradients, None, tensors, apart.rule.lr)
         shared = [v is not None and v.shape[:1] != (TRIAL_MODELS,) for v in values]
         together = replace(apart, shared=tuple(shared))
-        found = _course(together, start, course)
+        found_MD = _course(together, start_MD)
     except InputError:  # as of an optimiser of matrices alone
         return None
-    return together if _alike(found, wanted) else None
+    return together if _alike(found_MD, wanted_MD) else None
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
