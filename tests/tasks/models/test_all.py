@@ -159,6 +159,28 @@ def test_products_with_the_hessian_are_those_of_its_twin(example):
 
 
 @every
+def test_products_on_a_batch_in_training_are_those_of_its_twin(example):
+    net, weights = weights_of(example)
+    x = normal(1, SAMPLES, *example.shape, purpose="x")
+    y = normal(SAMPLES, example.outputs, purpose="y")
+    parameters, statistics = net.split(weights)
+    leaf = parameters.clone().requires_grad_()
+    outputs, _ = net.training_outputs(leaf, statistics, x, uniform)
+    loss = (outputs - y).square().mean((1, 2)).sum()
+    (slope,) = torch.autograd.grad(loss, leaf, create_graph=True)
+    (found,) = torch.autograd.grad((slope * parameters).sum(), leaf)
+    for model in range(MODELS):
+        twin = twin_of(example, net, weights[model]).train()
+        loss = (twin(x[0]) - y).square().mean()
+        own = list(twin.parameters())
+        slopes = torch.autograd.grad(loss, own, create_graph=True)
+        along = sum((s * p.detach()).sum() for s, p in zip(slopes, own, strict=True))
+        product = torch.cat([t.flatten() for t in torch.autograd.grad(along, own)])
+        near = {"rtol": 0, "atol": 1e-11 * float(product.abs().max())}
+        torch.testing.assert_close(found[model], product, **near)
+
+
+@every
 def test_the_numbers_kept_for_a_gradient_are_estimated_fairly(example):
     net, weights = weights_of(example)
     sizes: dict[int, int] = {}
