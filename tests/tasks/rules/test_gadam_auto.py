@@ -94,16 +94,14 @@ def test_the_last_weights_before_are_counted_if_asked_for():
     torch.testing.assert_close(counted, whole, **EXACT)
 
 
-def end_of(losses, patience):
-    """Return the epochs completed when averaging ends, from those of each epoch."""
-    best, waited, turns = float("inf"), 0, 0
+def turns_of(losses, patience):
+    """Return the epochs completed when averaging begins and ends, from all losses."""
+    best, waited, turns = float("inf"), 0, []
     for epoch, loss in enumerate(losses, start=1):
         best, waited = (loss, 0) if loss < best else (best, waited + 1)
         if waited == patience:
-            waited, turns = 0, turns + 1
-        if turns == 2:
-            return epoch
-    return None
+            waited, turns = 0, [*turns, epoch]
+    return turns[:2]
 
 
 @pytest.mark.parametrize("patience", [2, 5])
@@ -117,8 +115,10 @@ def test_the_loss_watched_is_that_of_the_samples_set_apart(patience):
     )
     outcome, _ = train_all([member, member])
     loss = outcome.arrays["validation_loss"]
-    ended = end_of(loss[1:], patience)
-    assert ended is not None
+    began, ended = turns_of(loss[1:], patience)
+    parameters = int(outcome.arrays["num_parameters"])
+    kept = outcome.arrays["rule_state"][:-parameters]
+    assert kept[-2:].tolist() == [began, ended]
     change = outcome.arrays["update_norm"]
     assert (change[1 : ended + 1] > 0).all()
     assert (change[ended + 1 :] == 0).all()

@@ -196,6 +196,14 @@ class Random(Base):
             p.data.sub_(p.grad + torch.randn_like(p), alpha=group["lr"])
 
 
+class Falling(Base):
+    def step(self, closure=None):
+        group, parts = self.parts()
+        group["lr"] *= 0.5
+        for p, _ in parts:
+            p.data.sub_(p.grad, alpha=group["lr"])
+
+
 class Searching(Base):
     def step(self, closure):
         closure()
@@ -247,6 +255,7 @@ def test_an_optimiser_of_ones_own_steps_as_by_itself(own, name):
             "Secretive",
             "expected .*Secretive to step by its state and the gradient alone",
         ),
+        ("Falling", "got steps that depend on more, .* or a rate of its own"),
         ("Random", "got steps that depend on more, such as random numbers"),
         ("Searching", "to step on a dense gradient alone, got TypeError: .*'closure'"),
         ("Listing", "to keep tensors and numbers in its state, got list 'past'"),

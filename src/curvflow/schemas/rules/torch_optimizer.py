@@ -61,7 +61,7 @@ class TorchOptimizer(Rule):
     def _leaves_the_rate_out(cls, kwargs: dict[str, JsonValue]) -> dict[str, JsonValue]:
         for name in ("lr", "params"):
             if name in kwargs:
-                raise ValueError(f"expected no {name} among kwargs; lr stands beside")
+                raise ValueError(f"expected no {name} among kwargs, got {kwargs[name]}")
         return kwargs
 
 
