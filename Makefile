@@ -34,6 +34,7 @@ bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/plan_scale.py
 	$(BIN)/python benchmarks/publish.py
 	$(BIN)/python benchmarks/ensemble.py
+	$(BIN)/python -m benchmarks.regularisers
 	$(BIN)/python -m benchmarks.scale
 
 .venv/.run: pyproject.toml constraints.txt | $(BIN)/python

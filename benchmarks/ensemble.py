@@ -121,13 +121,18 @@ def faster(ratio: float) -> str:
 
 
 def compare(
-    kind: str, hidden: Sequence[int], *, epochs: int, batch_size: int | None = None
+    kind: str,
+    hidden: Sequence[int],
+    *,
+    epochs: int,
+    batch_size: int | None = None,
+    rate: float = 0.1,
 ) -> None:
     """Print the times and their ratio at 80 and at 300 networks."""
     data = data_set(kind)
     settings = {
         "model": {"kind": "mlp", "hidden": list(hidden), "activation": "tanh"},
-        "rule": {"rule": "sgd", "lr": 0.1, "momentum": 0.9},
+        "rule": {"rule": "sgd", "lr": rate, "momentum": 0.9},
         "epochs": epochs,
         "batch_size": batch_size,
         "record_every": epochs,
@@ -166,6 +171,7 @@ def main() -> None:
     compare("data.xor", [10], epochs=100)
     compare("data.digits", [64, 64], epochs=2, batch_size=32)
     compare("data.digits", [64, 64], epochs=5)
+    compare("data.sinusoid", [64, 64], epochs=2, batch_size=32, rate=0.0002)
 
 
 if __name__ == "__main__":

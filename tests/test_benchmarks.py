@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import regularisers, training_gpu
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
@@ -28,6 +29,24 @@ def test_the_parts_of_a_tiles_cost_are_no_more_than_the_whole(tmp_path):
     found = cost(tmp_path, "alone", 20)
     assert all(found.parts[part] > 0 for part in PARTS)
     assert sum(found.parts[part] for part in PARTS) <= found.wall
+
+
+def test_eight_rules_by_hand_end_where_the_tile_does(monkeypatch, capsys):
+    monkeypatch.setattr(regularisers, "EPOCHS", 4)
+    monkeypatch.setattr(regularisers, "TAU", 2)
+    monkeypatch.setattr(regularisers, "SEEDS", 2)
+    monkeypatch.setattr(regularisers, "COMPILERS", ("none",))
+    regularisers.main()
+    told = capsys.readouterr().out
+    assert told.startswith("16 networks 2-12-1, 4 epochs")
+    assert float(told.rsplit(maxsplit=1)[1]) < 1e-5
+
+
+def test_epochs_on_images_are_timed_by_hand_and_as_a_tile(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["training_gpu", "--quick"])
+    monkeypatch.setattr(training_gpu, "SMALL", (256, 8, 1))
+    training_gpu.main()
+    assert "8 networks 784-8-8-10" in capsys.readouterr().out
 
 
 @pytest.mark.cluster
