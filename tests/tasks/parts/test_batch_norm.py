@@ -65,3 +65,15 @@ def test_one_sample_of_one_pixel_has_no_variance_and_is_refused():
         "model: expected more than one sample in every batch at norm, where images "
         "have one pixel, got 1. Set drop_last, or another batch_size."
     )
+
+
+def test_models_may_share_what_they_normalise():
+    net = network_of(batch_norm("norm"), (2, 3, 3))
+    weights = drawn(net)
+    x = torch.randn(1, 4, 2, 3, 3, generator=stream(0, "x"), dtype=torch.float64)
+    own = x.expand(2, -1, -1, -1, -1)
+    for shared, apart in zip(
+        passed(net, weights, x), passed(net, weights, own), strict=True
+    ):
+        torch.testing.assert_close(shared, apart)
+    torch.testing.assert_close(net.outputs(weights, x), net.outputs(weights, own))

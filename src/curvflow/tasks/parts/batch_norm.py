@@ -57,7 +57,8 @@ def batch_norm(name: str) -> Part:
 
 
 def _by_batch(passage: Passage, name: str, x: Tensor) -> Tensor:
-    models, count, _, *sides = x.shape
+    scale, shift = (passage.tensors[f"{name}.{p}"] for p in ("scale", "shift"))
+    models, (_, count, _, *sides) = len(scale), x.shape
     if count * math.prod(sides) == 1:
         raise InputError(
             f"model: expected more than one sample in every batch at {name}, where "
@@ -68,9 +69,8 @@ def _by_batch(passage: Passage, name: str, x: Tensor) -> Tensor:
         part: passage.tensors[f"{name}.{part}"].detach().flatten().clone()
         for part in ("running_mean", "running_var")
     }
-    scale, shift = (passage.tensors[f"{name}.{p}"] for p in ("scale", "shift"))
     y = F.batch_norm(
-        merged(x),
+        merged(x.expand(models, -1, -1, -1, -1)),
         **running,
         weight=scale.flatten(),
         bias=shift.flatten(),
