@@ -152,6 +152,31 @@ def test_training_with_a_batch_norm_is_that_of_a_plain_loop():
     assert outcome.arrays["final_train_loss"] == pytest.approx(loss, rel=1e-9)
 
 
+def test_an_average_of_weights_has_the_statistics_of_the_training_data():
+    data = images()
+    averaged = {"rule": "swa", "start": 2, "momentum": 0.9}
+    members = tile(NORM, epochs=4, rules=(averaged, SGD), batch_size=10)
+    outcome, plain = train_all(members)
+    problem = read(str(outcome.arrays["network"]))
+    weights = torch.as_tensor(outcome.arrays["weights"][-1])
+    parameters, statistics = problem.network.split(weights)
+    # Two batches, one after another, each with as much weight as the other.
+    twin = vgg((2, 2), (3,), channels=1, norm=True, dense=nn.Linear(3, 3))()
+    nn.utils.vector_to_parameters(parameters, twin.parameters())
+    for module in twin.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # torch's cumulative average
+            module.reset_running_stats()
+    x = torch.as_tensor(data["inputs"])
+    for rows in (slice(0, 10), slice(10, 20)):
+        twin.train()(x[rows])
+    kept = [b.flatten() for n, b in twin.named_buffers() if "running" in n]
+    torch.testing.assert_close(statistics, torch.cat(kept), rtol=1e-9, atol=1e-11)
+    # A rule without an average beside it keeps the running ones.
+    alone = train_all([members[1]] * 2)[0]
+    assert_close([plain], [alone])
+
+
 @every
 def test_probes_take_its_weights(model):
     data = images()
