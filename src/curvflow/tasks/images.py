@@ -11,7 +11,6 @@ import numpy as np
 from curvflow.schemas.images import ImageParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.modifications import each_once, modified
-from curvflow.tasks.registry import Machine
 
 
 def member_bytes(member: Member) -> int:
@@ -33,12 +32,11 @@ def member_bytes(member: Member) -> int:
     ) * (params.classes is not None)
 
 
-def images(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+def images(members: Sequence[Member]) -> list[Outcome]:
     """Make data sets of images, modified as asked.
 
     Args:
         members: parameters, and the arrays of the published files.
-        machine: not used.
 
     Returns:
         The data sets; inputs are (N, channels, height, width) unless flattened.
