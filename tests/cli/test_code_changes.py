@@ -178,7 +178,8 @@ def test_an_edit_stops_a_run_that_it_concerns_and_no_other(curvflow, lab, one):
     assert (said.code, said.out) == (2, "")
     *lines, remedy = said.err.removeprefix("curvflow: ").splitlines()
     for line, (kind, words) in zip(lines, one.says.items(), strict=True):
-        start = f"{kind}: expected the code that version 1 had, got another: "
+        version = kinds.find_kind(kind).version
+        start = f"{kind}: expected the code that version {version} had, got another: "
         assert line.startswith(start)
         assert words in line
         assert line.endswith("to compute again.")
