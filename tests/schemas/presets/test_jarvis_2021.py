@@ -112,14 +112,11 @@ def test_what_is_fitted_differs_from_what_is_printed_in_these_fields_only():
         if variants["fitted"][field] != value
     }
     inits = {key: differing.pop(key) for key in list(differing) if key[1] == "init"}
-    synthetic = {
-        (f"synthetic-tanh/{row}", "lr"): 2e-4 for row in ROWS if row.endswith("large")
-    }
     assert differing == {
         ("xor-tanh/metric-large", "rate"): 4e-4,
         ("xor-tanh/selective-l2-large", "omega"): 0.05,
         ("xor-tanh/l2-stopped-selective-large", "omega"): 0.05,
-        **synthetic,
+        ("synthetic-tanh/sgd-large", "lr"): 2e-4,
     }
     assert set(inits) == {
         (f"xor-{activation}/{row}", "init")

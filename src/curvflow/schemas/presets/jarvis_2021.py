@@ -7,7 +7,7 @@ for XOR and Synthetic only:
 - XOR with tanh: omega, and the rate of `metric` in the large regime.
 - XOR: the table rounds the deviations of initial weights, sigma / sqrt(12), and biases
   have a deviation of their own.
-- Synthetic with tanh: the learning rate in the large regime.
+- Synthetic with tanh: the learning rate of `sgd` in the large regime.
 
 In both, the numbers called variances are standard deviations, apart from CIFAR-10,
 where they scale a variance; `decay_factor`, which the table does not print, is 1 for
@@ -66,7 +66,7 @@ FITTED: Mapping[tuple[str, str, str], Fields] = {
     ("xor", "tanh", "l2-stopped-selective-large"): {"omega": 0.05},
     ("xor", "relu", "small"): _XOR_SMALL,
     ("xor", "relu", "large"): _RELU_LARGE,
-    ("synthetic", "tanh", "large"): {"lr": 2e-4},
+    ("synthetic", "tanh", "sgd-large"): {"lr": 2e-4},
 }
 
 # Where the fitted variant is the default: data whose results have been reproduced.
