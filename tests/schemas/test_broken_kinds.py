@@ -4,6 +4,7 @@ import pytest
 
 from curvflow.errors import StudyError
 from curvflow.schemas.models import all_models
+from curvflow.schemas.rules import all_rules
 from curvflow.schemas.study import load_study
 
 TEXT = """\
@@ -46,15 +47,17 @@ def test_the_example_of_the_design_is_in_order():
             "init: {normal: 0.03}",
             "init: {norm: 0.03}",
             "study.yaml:5:49: axes.rule.sgd_small.init.norm: expected one of 'normal', "
-            "'uniform', 'uniform_positive', 'glorot', 'variance_scaling', 'fan_in', got "
-            "'norm'. Did you mean 'normal'? It is "
+            "'uniform', 'uniform_positive', 'glorot', 'variance_scaling', 'fan_in', "
+            "got 'norm'. Did you mean 'normal'? It is "
             "stages.fit.rule.init.norm at rule='sgd_small'.",
         ),
         (
             "rule: adam",
-            "rule: metric",
-            "study.yaml:6:24: axes.rule.adam_large.rule: expected one of 'adam', "
-            "'sgd', got 'metric'. It is stages.fit.rule.rule at rule='adam_large'.",
+            "rule: adom",
+            "study.yaml:6:24: axes.rule.adam_large.rule: expected one of "
+            + ", ".join(repr(name) for name in all_rules())
+            + ", got 'adom'. Did you mean 'adam'? It is stages.fit.rule.rule at "
+            "rule='adam_large'.",
         ),
         (
             MODEL,
