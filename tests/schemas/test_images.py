@@ -28,6 +28,19 @@ from curvflow.schemas.originals import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
         ("cifar10", {"crop": 33}, "a crop of at most 32 pixels"),
         ("modify", {"label_noise": 1.1}, "less than or equal to 1"),
         ("modify", {"normalise": "minmax"}, "'unit', 'standard' or 'none'"),
+        ("modify", {"targets": "labels"}, "'given' or 'inputs'"),
+        (
+            "modify",
+            {"targets": "inputs", "label_noise": 0.2},
+            "expected label_noise 0.0 with targets: inputs, which keep no labels, got "
+            "0.2. Remove label_noise",
+        ),
+        (
+            "mnist",
+            {"targets": "inputs", "labels": "one_hot"},
+            "expected labels index with targets: inputs, which keep no labels, got "
+            "one_hot. Remove labels",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(kind, params, message):

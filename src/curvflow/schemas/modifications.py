@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from curvflow.schemas.params import Ints, Params
+from curvflow.schemas.params import Ints, Neutral, Params
 
 
 class Modifications(Params):
@@ -51,6 +51,10 @@ class Modifications(Params):
     labels: Literal["index", "one_hot"] = Field(
         "index", description="targets as they are, or one column of 0 and 1 per class"
     )
+    targets: Annotated[Literal["given", "inputs"], Neutral("given")] = Field(
+        "given",
+        description="those of the data, or the inputs themselves as rows of values",
+    )
     seed: int = Field(0, ge=0, description="seed of all that is drawn")
 
     @field_validator("classes")
@@ -61,3 +65,14 @@ class Modifications(Params):
                 what = f"{label} twice" if label >= 0 else f"{label}"
                 raise ValueError(f"expected distinct labels from 0 on, got {what}")
         return classes
+
+    @model_validator(mode="after")
+    def _changes_no_target_that_is_not_kept(self) -> Self:
+        if self.targets == "inputs":
+            for name, none in (("label_noise", 0.0), ("labels", "index")):
+                if (value := getattr(self, name)) != none:
+                    raise ValueError(
+                        f"expected {name} {none} with targets: inputs, which keep no "
+                        f"labels, got {value}. Remove {name}"
+                    )
+        return self

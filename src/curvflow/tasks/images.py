@@ -17,7 +17,7 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory.
 
     The images kept as computed, as checked or permuted, and as written, float32, and
-    the bytes that they are made from.
+    the bytes that they are made from; and the targets twice, float64.
     """
     params = cast("ImageParams", member.params)
     original = params.original
@@ -26,7 +26,11 @@ def member_bytes(member: Member) -> int:
     train, test = original.counts(params.classes)
     rows = min(params.num_train or train, train)
     rows += test if params.num_test is None else params.num_test
-    bytes_kept = (original.num_classes + 2) * 8 if params.labels == "one_hot" else 16
+    bytes_kept = 16
+    if params.labels == "one_hot":
+        bytes_kept = (original.num_classes + 2) * 8
+    elif params.targets == "inputs":
+        bytes_kept = 2 * 8 * pixels
     return rows * (pixels * (3 * 4 + 1) + bytes_kept) + math.prod(original.shape) * (
         train + test
     ) * (params.classes is not None)

@@ -49,6 +49,8 @@ def modified(
         share, seed = params.label_noise, params.seed
         found["targets"] = noisy(found["targets"], num_classes, share, seed)
     found = _with_inputs(found, params, dtype)
+    if params.targets == "inputs":
+        return _of_themselves(found, dtype)
     return _with_targets(found, params, num_classes, dtype)
 
 
@@ -121,6 +123,14 @@ def _with_targets(
     # Of values there may be none, or two, written as signs: that the data tell.
     are_values = labels.ndim == 2
     return dataset_of(dtype, None if are_values else num_classes, **arrays)
+
+
+def _of_themselves(arrays: Arrays, dtype: Floats) -> Arrays:
+    """Take the inputs for their own targets: regression, whatever their values."""
+    rows = {
+        f"{prefix}targets": flattened(arrays[f"{prefix}inputs"]) for _, prefix in SETS
+    }
+    return dataset_of(dtype, 0, **{**arrays, **rows})
 
 
 def each_once(

@@ -36,6 +36,13 @@ def test_five_classes_at_ten_pixels_are_the_centres_of_these_images():
     assert np.array_equal(found["inputs"], centres.reshape(-1, 100))
 
 
+def test_images_may_be_their_own_targets():
+    found = small(crop=10, targets="inputs")
+    assert found["inputs"].shape == (60, 1, 10, 10)
+    assert np.array_equal(found["targets"], found["inputs"].reshape(60, 100))
+    assert (found["targets"].dtype, found["num_classes"]) == (np.float64, 0)
+
+
 def test_pixels_may_stay_bytes_in_value():
     found = small(normalise="none")["inputs"]
     assert np.array_equal(found, small()["inputs"] * np.float32(255))
@@ -47,6 +54,8 @@ def test_memory_is_estimated_above_what_is_returned_and_written():
         train, test = MNIST.counts(one.params.classes)
         rows = params.get("num_train", train) + params.get("num_test", test)
         assert 2 * 4 * 784 * rows < member_bytes(one) < 6 * 4 * 784 * rows
+        mirrored = member("data.mnist", {**params, "targets": "inputs"})
+        assert member_bytes(mirrored) > member_bytes(one) + 8 * 784 * rows
 
 
 @pytest.mark.images

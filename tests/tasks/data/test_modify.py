@@ -72,6 +72,30 @@ def test_all_at_once_is_made_in_the_order_told():
     assert at_once["num_classes"] == 3
 
 
+@pytest.mark.parametrize("data", [pictures, blobs, waves, lambda: xor("sign")])
+def test_inputs_may_be_their_own_targets(data):
+    found = modified(data(), targets="inputs", normalise="standard")
+    rows = modified(data(), flatten=True, normalise="standard")
+    for prefix in ("", "test_"):
+        assert np.array_equal(found[f"{prefix}targets"], rows[f"{prefix}inputs"])
+    assert found["num_classes"] == 0
+
+
+def test_inputs_are_their_own_targets_after_all_else():
+    wishes = {"classes": [0, 2, 3], "num_train": 20, "stratified": True, "crop": 3}
+    wishes |= {"permute_pixels": True, "normalise": "unit", "num_test": 0}
+    found, labelled = modified(**wishes, targets="inputs"), modified(**wishes)
+    assert np.array_equal(found["inputs"], labelled["inputs"])
+    assert np.array_equal(found["targets"], labelled["inputs"].reshape(20, 18))
+    assert found["test_targets"].shape == (0, 18)
+
+
+def test_single_signs_as_their_own_targets_are_values():
+    signs = np.array([[-1.0], [1.0], [1.0]])
+    found = modified(as_data(dataset(signs, np.array([0, 1, 0]))), targets="inputs")
+    assert found["num_classes"] == 0
+
+
 def test_an_empty_test_set_goes_through_every_step():
     found = modified(
         num_test=0, crop=4, normalise="standard", permute_pixels=True, flatten=True
@@ -128,6 +152,7 @@ def test_values_may_be_drawn_scaled_and_permuted():
         (waves, {"label_noise": 0.1}, "label_noise: expected labels, got values"),
         (waves, {"labels": "one_hot"}, "labels: expected labels, got values"),
         (waves, {"stratified": True, "num_train": 4}, "stratified: expected labels"),
+        (waves, {"targets": "inputs", "classes": [0, 1]}, "classes: expected labels"),
         (waves, {"num_train": 21}, "num_train: expected at most the 20 samples"),
         (waves, {"num_test": 1}, "num_test: expected at most the 0 samples"),
         (blobs, {"classes": [0, 3]}, "classes: expected labels below 3, got 3"),
@@ -149,3 +174,5 @@ def test_memory_is_estimated_from_the_data_taken():
     data = pictures()
     one = member("data.modify", {}, data=data)
     assert member_bytes(one) >= 3 * data["inputs"].nbytes
+    mirrored = member("data.modify", {"targets": "inputs"}, data=data)
+    assert member_bytes(mirrored) >= member_bytes(one) + 2 * data["inputs"].nbytes

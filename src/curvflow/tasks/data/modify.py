@@ -19,10 +19,13 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory.
 
     The inputs as taken, and three times in double precision: as computed, as permuted,
-    and as written.
+    and as written. As their own targets they are there twice more.
     """
-    data = member.one("data")
-    return sum(data[name].nbytes + 3 * 8 * data[name].size for name in NAMES)
+    data, params = member.one("data"), cast("ModifyParams", member.params)
+    size = sum(data[name].nbytes + 3 * 8 * data[name].size for name in NAMES)
+    if params.targets == "inputs":
+        size += sum(2 * 8 * data[name].size for name in ("inputs", "test_inputs"))
+    return size
 
 
 @computes("data.modify", member_bytes=member_bytes)
