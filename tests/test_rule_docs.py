@@ -35,3 +35,11 @@ def test_every_hyper_parameter_is_named(name):
     for field in all_rules()[name].model_fields:
         if field not in {"rule", "init", "schedule", "lr"}:
             assert f"{field}" in text, f"{name}: nothing of {field}"
+
+
+def test_every_rule_is_in_the_overview_in_the_order_of_the_sections():
+    listed = re.findall(r"^\|.*\| \[`(\w+)`\]\(#(\w+)\) \|", PAGE, re.MULTILINE)
+    assert all(name == anchor for name, anchor in listed)
+    told = re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
+    assert [name for name, _ in listed] == told
+    assert sorted(told) == list(all_rules())
