@@ -1,15 +1,29 @@
 """Lookahead."""
 
 from functools import partial
+from importlib import import_module
 
 import pytest
 import torch
 from pydantic import ValidationError
 
+from curvflow.schemas.models import parse_model
+from curvflow.tasks.problems import pose
 from curvflow.tasks.training.updates import Updates
-from tests.tasks.rules.checks import PROBLEM, gradient, rule, started, step_at
+from tests.tasks.rules.checks import (
+    PROBLEM,
+    gradient,
+    rule,
+    started,
+    step_at,
+    trained_on,
+)
+from tests.tasks.rules.examples import EXAMPLES
+from tests.tasks.toys import RELU_NET, blobs
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
+SIZE = pose(parse_model(RELU_NET), "auto", blobs()).network.num_parameters
+OUTSIDE = {"gadam", "gadam_auto", "gadamx", "lookahead", "swa", "torch_optimizer"}
 INNERS = {
     "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.5),
     "adam": partial(torch.optim.Adam, lr=0.05),
@@ -95,6 +109,36 @@ def test_models_of_several_inner_rates_train_side_by_side():
     for row, one in enumerate(rules):
         alone = run([one] * 2, started(2)[[row, row]], 10)[-1][1]
         torch.testing.assert_close(both[row], alone[0], **EXACT)
+
+
+def steps(rules):
+    course, _ = trained_on(blobs(), RELU_NET, rules, 6, start=started(2, SIZE) / 2)
+    return course
+
+
+@pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in OUTSIDE])
+def test_moves_all_the_way_after_each_step_are_the_inner_rule(name):
+    inner = {"rule": name, **EXAMPLES[name][1]}
+    assert not hasattr(import_module(f"curvflow.tasks.rules.{name}"), "evaluated")
+    found = steps([lookahead(inner, k=1, alpha=1.0)] * 2)
+    for weights, other in zip(found, steps([rule(**inner)] * 2), strict=True):
+        torch.testing.assert_close(weights, other, **EXACT)
+
+
+@pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in OUTSIDE])
+def test_the_outer_rule_asks_for_what_the_inner_needs(name):
+    inner = {"rule": name, **EXAMPLES[name][1]}
+    outer, alone = lookahead(inner), rule(**inner)
+    assert outer.product_from() == alone.product_from()
+    assert outer.watches == alone.watches is False
+    sizes = [(4, 3), (4,)], 8, 2
+    assert outer.scratch(*sizes) == alone.scratch(*sizes)
+
+
+@pytest.mark.parametrize("name", sorted(OUTSIDE))
+def test_rules_with_a_result_of_their_own_are_no_inner_rules(name):
+    with pytest.raises(ValidationError, match=f"tag '{name}'"):
+        lookahead({"rule": name, **EXAMPLES[name][0]})
 
 
 @pytest.mark.parametrize(

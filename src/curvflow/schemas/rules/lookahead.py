@@ -10,13 +10,22 @@ from curvflow.schemas.rules._base import OF_TRAINING, Rule
 from curvflow.schemas.rules.adagrad import Adagrad
 from curvflow.schemas.rules.adam import Adam
 from curvflow.schemas.rules.adamw import AdamW
+from curvflow.schemas.rules.l2 import L2
+from curvflow.schemas.rules.l2_stopped import L2Stopped
+from curvflow.schemas.rules.l2_stopped_selective import L2StoppedSelective
+from curvflow.schemas.rules.metric import Metric
+from curvflow.schemas.rules.ngd import Ngd
+from curvflow.schemas.rules.ngd_online import NgdOnline
 from curvflow.schemas.rules.padam import Padam
+from curvflow.schemas.rules.path_sgd import PathSgd
 from curvflow.schemas.rules.rmsprop import RmsProp
+from curvflow.schemas.rules.selective_l2 import SelectiveL2
 from curvflow.schemas.rules.sgd import Sgd
 
-Inner = Annotated[
-    Adagrad | Adam | AdamW | Padam | RmsProp | Sgd, Field(discriminator="rule")
-]
+# Whatever steps, and gives no other weights than those it steps from.
+Moving = Adagrad | Adam | AdamW | Padam | RmsProp | Sgd | PathSgd | Ngd | NgdOnline
+Regularised = L2 | L2Stopped | L2StoppedSelective | Metric | SelectiveL2
+Inner = Annotated[Moving | Regularised, Field(discriminator="rule")]
 
 
 class Lookahead(Rule):
@@ -33,6 +42,10 @@ class Lookahead(Rule):
     def base_lr(self) -> float:
         """The learning rate of the inner rule before any schedule."""
         return self.inner.base_lr
+
+    def product_from(self) -> int | None:
+        """Return the epoch from which the inner rule needs H w, if ever."""
+        return self.inner.product_from()
 
     @field_validator("inner")
     @classmethod
