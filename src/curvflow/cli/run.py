@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -49,27 +50,21 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Compute what the study asks for and the store does not hold."""
-    # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.progress import watch
-
-    place: dict[str, Any] = {
-        "workers": workers,
-        "scheduler": scheduler,
-        "cluster": cluster,
-    }
+    how = options.how_to_compute(
+        device=device,
+        num_threads=threads,
+        compiler=compiler,
+        workers=workers,
+        scheduler=scheduler,
+        cluster=cluster,
+        dashboard=dashboard,
+    )
     asked: dict[str, Any] = {
         "overrides": overrides or (),
-        "options": options.how_to_compute(
-            device=device,
-            num_threads=threads,
-            compiler=compiler,
-            dashboard=dashboard,
-            **place,
-        ),
+        "options": how,
         "revive": revive or (),
         "answer": options.answer_to_code(accept or (), rerun or (), reason, verify),
         "reanalyse": reanalyse,
-        "observer": watch(),
     }
     with _told_if_interrupted():
         results = _door(observe)(study, store=store, profile=profile, **asked)
@@ -78,15 +73,18 @@ def command(
 
 def _door(observe: bool | None) -> Callable[..., Results]:
     """Return what runs a study; Prefect is loaded for an observed run alone."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.cli.progress import watch
+
     if observe is None:
         observe = bool(os.environ.get("PREFECT_API_URL"))
     if observe:
         from curvflow.flows.deployed.observed import observed
 
-        return observed
+        return partial(observed, observer=watch())
     from curvflow.flows.api import run
 
-    return run
+    return partial(run, observer=watch())
 
 
 @contextmanager
