@@ -26,7 +26,7 @@ EXAMPLES = {
         {"inner": {"rule": "adamw", "lr": 0.02}, "k": 3, "alpha": 0.8},
         {"inner": {"rule": "adamw", "lr": 0.01}, "k": 3},
         {"inner": {"rule": "metric", "lr": 0.1, "rate": 0.002}, "k": 2},
-        {"inner": {"rule": "ngd", "lr": 0.1, "fisher_batch": 4}, "k": 2},
+        {"inner": {"rule": "ngd", "lr": 0.1, "fisher": "exact"}, "k": 2},
     ],
     "ngd": [
         {"lr": 0.02, "num_samples": 3},
