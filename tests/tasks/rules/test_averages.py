@@ -36,11 +36,10 @@ def test_the_result_is_the_plain_mean_of_the_weights_that_are_due(name, every, c
     points = []
     for step, (weights, result) in enumerate(course, start=1):
         if step < first * STEPS_PER_EPOCH:
-            expected, points = weights, [weights] if counted else []
+            points = [weights] if counted else []
         elif step % gap == 0:
             points.append(weights)
-        if points:
-            expected = torch.stack(points).mean(0)
+        expected = torch.stack(points).mean(0) if points else weights
         torch.testing.assert_close(result, expected, **EXACT)
 
 

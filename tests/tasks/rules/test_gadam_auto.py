@@ -94,6 +94,13 @@ def test_the_last_weights_before_are_counted_if_asked_for():
     torch.testing.assert_close(counted, whole, **EXACT)
 
 
+def test_the_present_weights_are_the_result_until_some_are_due():
+    rules = [rule(rule="gadam_auto", patience=1, every=100, **ADAMW)] * 2
+    # The second began after two epochs, and ends with this one.
+    passed, result, _ = watched(rules, started(2))[2]
+    torch.testing.assert_close(result[1], passed[-1][1], **EXACT)
+
+
 def turns_of(losses, patience):
     """Return the epochs completed when averaging begins and ends, from all losses."""
     best, waited, turns = float("inf"), 0, []

@@ -15,7 +15,7 @@ class Averaged(NamedTuple):
 
     Attributes:
         inner: state of that rule.
-        average: of the weights; before averaging begins those it would begin from.
+        average: of the weights; as long as there are none in it, the result without.
         points: how many weights are in it, (M, 1).
         slow: weights of Lookahead, (M, D); None without.
     """
@@ -68,6 +68,9 @@ def after(
         points_M1 = points_M1 + 1
         share_M1 = 1 / (points_M1 + hyper["count_before"])
         average_MD = torch.lerp(average_MD, weights_MD, share_M1)
+    else:
+        has_any = points_M1 + hyper["count_before"] > 0
+        average_MD = torch.where(has_any, average_MD, weights_MD)
     return weights_MD, Averaged(inner, average_MD, points_M1, slow_MD)
 
 

@@ -22,7 +22,7 @@ class State(NamedTuple):
 
     Attributes:
         moments: of AdamW.
-        average: of the weights; the present ones before averaging begins, (M, D).
+        average: of the weights; the present ones while there are none in it, (M, D).
         averaged: how many weights, (M, 1).
         best: lowest validation loss, (M, 1).
         waited: epochs since then, or since averaging began, (M, 1).
@@ -76,7 +76,8 @@ def step(
         averaged_M1 = averaged_M1 + is_averaging
         share_M1 = 1 / (averaged_M1 + hyper["count_before"]).clamp(min=1)
         average_MD = torch.lerp(average_MD, new_MD, share_M1)
-    average_MD = torch.where(is_averaging, average_MD, new_MD)
+    has_any = is_averaging & (averaged_M1 + hyper["count_before"] > 0)
+    average_MD = torch.where(has_any, average_MD, new_MD)
     after = state._replace(moments=moments, average=average_MD, averaged=averaged_M1)
     has_ended = state.ended > NEVER
     return torch.where(has_ended, weights_MD, new_MD), _kept(has_ended, state, after)
