@@ -6,7 +6,7 @@ import pytest
 from curvflow.errors import InputError
 from curvflow.schemas.datasets import dataset
 from tests.tasks.models.examples import build
-from tests.tasks.toys import as_data, train_all, train_member
+from tests.tasks.toys import as_data, blobs, compute, member, train_all, train_member
 
 
 def test_the_decoder_mirrors_the_encoder():
@@ -43,3 +43,16 @@ def test_without_activation_it_comes_to_the_principal_components():
     best = np.square(left).sum() / x.size
     for outcome in train_all([member, member]):
         assert outcome.arrays["final_train_loss"] == pytest.approx(best, rel=1e-8)
+
+
+def test_it_learns_data_whose_inputs_are_their_own_targets():
+    wish = {"targets": "inputs", "normalise": "standard"}
+    (made,) = compute("data.modify", [member("data.modify", wish, data=blobs())])
+    fit = train_member(
+        as_data(made.arrays),
+        model={"kind": "autoencoder", "hidden": [4, 2]},
+        rule={"rule": "adam", "lr": 0.01},
+        epochs=50,
+    )
+    for outcome in train_all([fit, fit]):
+        assert outcome.arrays["train_loss"][-1] < 0.9 * outcome.arrays["train_loss"][0]
