@@ -152,6 +152,13 @@ def test_training_with_a_batch_norm_is_that_of_a_plain_loop():
     assert outcome.arrays["final_train_loss"] == pytest.approx(loss, rel=1e-9)
 
 
+def test_an_average_has_statistics_where_a_batch_that_is_left_out_has_none():
+    averaged = {"rule": "swa", "start": 1}
+    # Twenty samples leave one over, and the last stage has one pixel.
+    members = tile(RESIDUAL, rules=(averaged, averaged), batch_size=19, drop_last=True)
+    assert [one.status for one in train_all(members)] == ["ok", "ok"]
+
+
 def test_an_average_of_weights_has_the_statistics_of_the_training_data():
     data = images()
     averaged = {"rule": "swa", "start": 2, "momentum": 0.9}

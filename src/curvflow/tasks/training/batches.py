@@ -72,9 +72,9 @@ class Batches:
             )
 
     def in_order(self) -> Iterator[Samples]:
-        """Yield batches of all samples in the order of the data."""
-        for start in range(0, self.count, self._size):
-            yield self._samples.rows(slice(start, start + self._size))
+        """Yield batches in the order of the data, of the sizes trained on."""
+        for start in range(0, self.used, self._size):
+            yield self._samples.rows(slice(start, min(start + self._size, self.used)))
 
     def skip(self, epochs: int) -> None:
         """Shuffle as often as so many epochs do."""
