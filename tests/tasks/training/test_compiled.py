@@ -31,8 +31,9 @@ def tile(**settings):
 # torch's own, when it loads its compiler.
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @needs_compiler
-def test_compiled_training_ends_where_the_other_does():
-    compiled = find("train").compute(tile(), COMPILED)
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_compiled_training_ends_where_the_other_does(mode):
+    compiled = find("train").compute(tile(), Machine(compiler=mode))
     plain = find("train").compute(tile(), Machine())
     for one, other in zip(compiled, plain, strict=True):
         np.testing.assert_allclose(

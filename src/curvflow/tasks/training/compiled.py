@@ -64,7 +64,20 @@ def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
         return *found, product_MD
 
     made: Compiled = torch.compile(second if has_product else first, mode=mode)
-    return made
+    return _copied(made) if mode == "reduce-overhead" else made
+
+
+def _copied(made: Compiled) -> Compiled:
+    """Return a function whose results outlive its next call.
+
+    A CUDA graph writes to the same memory whenever it is replayed, while those of
+    several passes are joined, and statistics go into the next step.
+    """
+
+    def copied(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(found.clone() for found in made(*tensors))
+
+    return copied
 
 
 def _try(problem: Problem) -> None:
