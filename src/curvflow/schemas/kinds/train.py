@@ -174,8 +174,8 @@ KIND = Kind(
         _curve("sum_of_norms", "as norm_tensor_sum, along training", "parameter"),
         _curve(
             "path_norm",
-            "root of the sum over paths from input to output of the squared product of "
-            "their weights; NaN for models that have no such paths",
+            "root of the sum over paths from an input or a bias to an output of the "
+            "squared product of their weights; NaN for models that have no such paths",
         ),
         _curve(
             "update_norm",
