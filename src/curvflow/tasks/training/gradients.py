@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -73,33 +73,21 @@ def gradients(
     if 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
-    def some(has_product: bool) -> Callable[[slice], tuple[Tensor, ...]]:
-        def one_pass(span: slice) -> tuple[Tensor, ...]:
-            if compiler != "none":
-                derive = compiled(problem.text, compiler, has_product=has_product)
-                own = samples.models(span)
-                return derive(
-                    weights_MD[span], statistics_MS[span], own.inputs, own.targets
-                )
-            return _one_pass(
-                problem,
-                weights_MD[span],
-                statistics_MS[span],
-                samples.models(span),
-                noise.of(span),
-                has_product=has_product,
-            )
+    def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
+        own = weights_MD[span], statistics_MS[span], samples.models(span)
+        if compiler != "none":
+            derive = compiled(problem.text, compiler, has_product=has_product)
+            return derive(*own[:2], own[2].inputs, own[2].targets)
+        return _one_pass(problem, *own, noise.of(span), has_product=has_product)
 
-        return one_pass
-
-    parts = []
-    for span, has_product in (
-        (slice(0, without), False),
-        (slice(without, models), True),
-    ):
-        if span.start < span.stop:
-            run = some(has_product)
-            parts.append(in_passes(run, problem, span, samples, weights_MD))
+    parts = [
+        in_passes(run, problem, span, samples, weights_MD)
+        for run, span in (
+            (partial(one_pass, has_product=False), slice(0, without)),
+            (partial(one_pass, has_product=True), slice(without, models)),
+        )
+        if span.start < span.stop
+    ]
     losses_M, gradient_MD, after_MS = (
         torch.cat(several) if len(several) > 1 else several[0]
         for several in zip(*(part[:3] for part in parts), strict=True)
