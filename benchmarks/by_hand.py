@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 def products(gradients: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
     """Return H w by a second backward pass."""
-    along = sum((g * w.detach()).sum() for g, w in zip(gradients, weights, strict=True))
-    return list(torch.autograd.grad(along, weights))
+    parts = [(g * w.detach()).sum() for g, w in zip(gradients, weights, strict=True)]
+    return list(torch.autograd.grad(torch.stack(parts).sum(), weights))
 
 
 def metric(h: Tensor, w: Tensor, one: Any) -> Tensor:
@@ -66,4 +66,4 @@ def steps(
         found = products(gradients, weights) if has_product else weights
         with torch.no_grad():
             for w, g, h in zip(weights, gradients, found, strict=True):
-                w -= one.lr * g + taken(h, w)
+                w.sub_(one.lr * g + taken(h, w))

@@ -9,7 +9,8 @@ call, on one thread.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from benchmarks.by_hand import steps
 from benchmarks.ensemble import MACHINE, data_set, faster, plain_module, timed
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.train import TrainParams
 from curvflow.schemas.nodes import Data, Member
 from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
@@ -79,6 +81,8 @@ def main() -> None:
     x = torch.as_tensor(data["inputs"], dtype=torch.float32)
     y = torch.as_tensor(data["targets"], dtype=torch.float32)
 
+    rules = [cast("TrainParams", member.params).rule for member in members]
+
     def together(machine: Machine) -> list[Any]:
         return find("train").compute(members, machine)
 
@@ -88,8 +92,8 @@ def main() -> None:
 
     def apart() -> list[float]:
         return [
-            train_plainly(plain_module(layout.unflatten(w)), x, y, m.params.rule)
-            for w, m in zip(firsts, members, strict=True)
+            train_plainly(plain_module(layout.unflatten(w)), x, y, one)
+            for w, one in zip(firsts, rules, strict=True)
         ]
 
     seconds, plain = timed(apart)
@@ -97,7 +101,7 @@ def main() -> None:
         machine = Machine(compiler=compiler)
         name = "tile" if compiler == "none" else "compiled"
         together(machine)
-        taken, outcomes = timed(lambda machine=machine: together(machine))
+        taken, outcomes = timed(partial(together, machine))
         losses = [float(o.arrays["final_train_loss"]) for o in outcomes]
         gap = float(np.median(np.abs(np.subtract(plain, losses))))
         print(
