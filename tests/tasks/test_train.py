@@ -372,6 +372,13 @@ def test_validation_samples_are_the_seeds_own_and_never_trained_on():
         assert curves[seed][-1] == pytest.approx(losses.mean().item(), rel=1e-9)
 
 
+@pytest.mark.parametrize(("fraction", "change"), [(0.01, "Raise"), (0.99, "Lower")])
+def test_a_share_that_leaves_one_side_empty_is_refused(fraction, change):
+    wanted = rf"^validation_fraction: .* of the 30 .* {fraction}\. {change} it\.$"
+    with pytest.raises(InputError, match=wanted):
+        train_all([train_member(blobs(), validation_fraction=fraction)] * 2)
+
+
 def test_golden_numbers():
     arrays = train_all([train_member(blobs(), seed=s) for s in range(2)])[0].arrays
     found = [float(arrays[name]) for name in GOLDEN]

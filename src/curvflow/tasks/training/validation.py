@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from curvflow.errors import InputError
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.problems import Samples
 
@@ -61,10 +62,19 @@ def set_apart(
     Returns:
         The samples to train on, and those to validate with, which are none where the
         fraction is 0.
+
+    Raises:
+        InputError: the fraction leaves nothing on one of the sides.
     """
-    apart = round(fraction * samples.count)
-    if apart == 0:
+    if fraction == 0:
         return samples, samples.rows(slice(0, 0))
+    apart = round(fraction * samples.count)
+    if apart in (0, samples.count):
+        none, change = ("set apart", "Raise") if apart == 0 else ("left", "Lower")
+        raise InputError(
+            f"validation_fraction: expected some of the {samples.count} training "
+            f"samples to be {none}, got {fraction:g}. {change} it."
+        )
     orders = {
         seed: torch.randperm(samples.count, generator=stream(seed, "validation"))
         for seed in set(seeds)
