@@ -372,6 +372,12 @@ def test_validation_samples_are_the_seeds_own_and_never_trained_on():
         assert curves[seed][-1] == pytest.approx(losses.mean().item(), rel=1e-9)
 
 
+def test_learning_rates_are_shown_as_written():
+    rule = {"rule": "sgd", "lr": 0.1}
+    outcome, _ = train_all([train_member(blobs(), rule=rule, dtype="float32")] * 2)
+    assert set(outcome.arrays["lr"].tolist()) == {0.1}
+
+
 @pytest.mark.parametrize(("fraction", "change"), [(0.01, "Raise"), (0.99, "Lower")])
 def test_a_share_that_leaves_one_side_empty_is_refused(fraction, change):
     wanted = rf"^validation_fraction: .* of the 30 .* {fraction}\. {change} it\.$"

@@ -125,13 +125,14 @@ class Curves:
             lr_M: learning rates of that epoch.
 
         Returns:
-            The values of `CURVES`, (len(CURVES), M).
+            The values of `CURVES`, (len(CURVES), M), float64.
         """
         found = norms(self._problem, weights_MW)
         for name, evaluation in self._sets.items():
             found[f"{name}_loss"], found[f"{name}_accuracy"] = evaluation(weights_MW)
         found |= {"update_norm": update_MD.norm(dim=1), "lr": lr_M}
-        return torch.stack([found[name].to(weights_MW) for name in CURVES])
+        device = weights_MW.device
+        return torch.stack([found[name].to(device, torch.float64) for name in CURVES])
 
     def validate(self, weights_MW: Tensor) -> Tensor:
         """Return the validation loss, (M,)."""
@@ -139,7 +140,7 @@ class Curves:
 
     def record(self, epoch: int, measured: Tensor, alive_M: Tensor) -> None:
         """Keep what was measured of the models that have not diverged."""
-        shown = measured.double().masked_fill(~alive_M, torch.nan)
+        shown = measured.masked_fill(~alive_M, torch.nan)
         self._values[:, self._row[epoch]] = shown.cpu()
 
     def of(self, model: int) -> dict[str, Array]:
