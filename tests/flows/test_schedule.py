@@ -42,7 +42,7 @@ class Bench:
         times = seconds or {}
         self.schedule = Schedule(
             self.graph,
-            width=lambda _: WIDTH,
+            width=lambda *_: WIDTH,
             seconds=lambda node: times.get((node.stage, *node.point), 0.0),
         )
 

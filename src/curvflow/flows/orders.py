@@ -53,15 +53,32 @@ class Orders:
         code = [self._plan.codes.of(node).fingerprint for node in nodes]
         return tile_job(self._plan.graph, nodes, files, code)
 
-    def width(self, node: Node) -> int:
-        """Return how many nodes like one fit into the memory that a tile may use."""
+    def width(self, node: Node, alike: Sequence[Node]) -> int:
+        """Return how many nodes fit into the memory that a tile may use.
+
+        Args:
+            node: one that can be computed.
+            alike: all of its signature.
+
+        Returns:
+            The width; data that all of them take are counted once.
+        """
         if not node.kind.vectorised:
             return NODE_BY_NODE_WIDTH
         try:
             (member,) = load(self._store, node.kind, self.job([node]).members)
-            node_bytes = find(node.kind.name).member_bytes(member)
+            found = find(node.kind.name)
+            whole, data = found.member_bytes(member), found.data_bytes(member)
         # Whatever is wrong with a member, or a model of the user's own, its tile will
         # run into it as well, and tell.
         except Exception:
             return NODE_BY_NODE_WIDTH
-        return width_for(node_bytes, self._options.tile_bytes)
+        if not _have_one(alike, "data"):
+            return width_for(whole, self._options.tile_bytes)
+        return width_for(whole - data, self._options.tile_bytes - data)
+
+
+def _have_one(nodes: Sequence[Node], name: str) -> bool:
+    """Return whether nodes take one and the same result as an input."""
+    taken = {id(one.node) for node in nodes for one in node.inputs.get(name, ())}
+    return len(taken) == 1

@@ -61,14 +61,15 @@ class Schedule:
         self,
         graph: Graph,
         *,
-        width: Callable[[Node], int],
+        width: Callable[[Node, Sequence[Node]], int],
         seconds: Callable[[Node], float],
     ) -> None:
         """Begin with what a plan left open.
 
         Args:
             graph: the nodes, compared with the store.
-            width: how many nodes like one that can be computed fit in one call.
+            width: from a node that can be computed and all nodes that are alike to how
+                many fit in one call.
             seconds: how long a node is going to take; 0 if nobody knows.
         """
         self._width, self._seconds = width, seconds
@@ -199,7 +200,7 @@ class Schedule:
     def _cut(self, node: Node) -> None:
         """Cut a group into tiles at a width that does not depend on what is missing."""
         group = self._groups[node]
-        width = group.fits = self._width(node)
+        width = group.fits = self._width(node, group.nodes)
         for start in range(0, len(group.nodes), width):
             nodes = group.nodes[start : start + width]
             tile = _Tile(group, self._places[nodes[0]])

@@ -21,6 +21,8 @@ from curvflow.tasks.numerics.losses import sample_losses
 
 T = TypeVar("T")
 
+DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
+
 # Bytes that the activations of one model may take in one pass over the data.
 PASS_BYTES = 1 << 25
 
@@ -95,9 +97,8 @@ class Problem:
             columns: vectors multiplied at once.
         """
         vectors = 8 * 8 * self.network.num_parameters * (columns + 1)
-        held = sum(8 * a.size + a.nbytes for a in (data["inputs"], data["targets"]))
         activations = self._product_activations(len(data["inputs"]), columns)
-        return activations // 2 + vectors + held
+        return activations // 2 + vectors + held_bytes(data, 8)
 
     def _product_activations(self, num_samples: int, columns: int) -> int:
         rows = min(num_samples, self.rows_per_pass(columns))
@@ -232,6 +233,22 @@ class Samples:
         return Samples(self.inputs[models, rows_MB], self.targets[models, rows_MB])
 
 
+def held_bytes(data: NodeData, item: int) -> int:
+    """Return the bytes of a data set, as stored and as loaded.
+
+    Args:
+        data: the data set.
+        item: bytes of a loaded number.
+    """
+    arrays = [data[name] for name in DATA_ARRAYS]
+    return sum(array.nbytes + item * array.size for array in arrays)
+
+
+def probed_bytes(member: Member) -> int:
+    """Return the bytes of the data that a probe's member measures on."""
+    return held_bytes(member.one("data"), 8)
+
+
 def load_samples(
     data: Sequence[NodeData], prefix: str, device: str, dtype: torch.dtype
 ) -> Samples:
@@ -289,5 +306,4 @@ def grouped(
 
 def data_shapes(data: NodeData) -> tuple[tuple[int, ...], ...]:
     """Return what must be equal for data sets to be stacked."""
-    names = ("inputs", "targets", "test_inputs", "test_targets")
-    return tuple(data[name].shape for name in names)
+    return tuple(data[name].shape for name in DATA_ARRAYS)

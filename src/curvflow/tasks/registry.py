@@ -93,10 +93,12 @@ class Implementation:
     Attributes:
         compute: from the members of a tile to their outcomes, in order.
         member_bytes: peak working memory per member, which sets the tile's width.
+        data_bytes: the part of it that members with one data set have in common.
     """
 
     compute: TileFunction
     member_bytes: MemberBytes
+    data_bytes: MemberBytes
 
 
 _implementations: dict[str, Implementation] = {}
@@ -106,21 +108,29 @@ def _one_megabyte(_: Member) -> int:
     return 1 << 20
 
 
+def _nothing(_: Member) -> int:
+    return 0
+
+
 def computes(
-    kind: str, *, member_bytes: MemberBytes = _one_megabyte
+    kind: str,
+    *,
+    member_bytes: MemberBytes = _one_megabyte,
+    data_bytes: MemberBytes = _nothing,
 ) -> Callable[[TileFunction], TileFunction]:
     """Register a function over a tile as the computation of a kind.
 
     Args:
         kind: name of the kind.
         member_bytes: estimate of the peak working memory per member, in bytes.
+        data_bytes: the part of it that members with one data set have in common.
 
     Returns:
         A decorator that leaves the function as it is.
     """
 
     def register(function: TileFunction) -> TileFunction:
-        _implementations[kind] = Implementation(function, member_bytes)
+        _implementations[kind] = Implementation(function, member_bytes, data_bytes)
         return function
 
     return register
@@ -140,7 +150,7 @@ def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
         def each(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             return [function(member, machine) for member in members]
 
-        _implementations[kind] = Implementation(each, _one_megabyte)
+        _implementations[kind] = Implementation(each, _one_megabyte, _nothing)
         return function
 
     return register

@@ -25,6 +25,7 @@ from curvflow.tasks.problems import (
     Problem,
     data_shapes,
     grouped,
+    held_bytes,
     load_samples,
     pose,
 )
@@ -69,15 +70,23 @@ def member_bytes(member: Member) -> int:
     # Weights, gradient, two moments, and the temporaries of an update.
     weights = 10 * item * network.num_parameters
     activations = max(4 * in_one_pass(batch), 2 * in_one_pass(evaluated))
-    # As stored and as loaded.
-    held = (8 + item) * sum(data[name].size for name in ("inputs", "test_inputs"))
+    # Samples set apart are gathered for each member where all are one batch.
+    is_copied = params.validation_fraction and batch == count
+    copied = item * data["inputs"].size if is_copied else 0
     kept = 2 * 8 * len(kept_epochs(params)) * network.num_parameters
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
-    return weights + activations // 2 + held + kept + scratch
+    own = weights + activations // 2 + copied + kept + scratch
+    return own + data_bytes(member)
 
 
-@computes("train", member_bytes=member_bytes)
+def data_bytes(member: Member) -> int:
+    """Return the bytes of the data, which members with one data set share."""
+    item: int = getattr(torch, _params(member).dtype).itemsize
+    return held_bytes(member.one("data"), item)
+
+
+@computes("train", member_bytes=member_bytes, data_bytes=data_bytes)
 def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Train one network per member.
 

@@ -16,7 +16,7 @@ from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature import batched_hessian, described, same_problem
 from curvflow.tasks.numerics.eigen import Ritz, block_power
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.problems import grouped, probed_bytes
 from curvflow.tasks.registry import Machine, computes
 
 
@@ -37,7 +37,7 @@ def member_bytes(member: Member) -> int:
     return problem.product_bytes(member.one("data"), columns) + blocks
 
 
-@computes("probe.eigenvalues", member_bytes=member_bytes)
+@computes("probe.eigenvalues", member_bytes=member_bytes, data_bytes=probed_bytes)
 def eigenvalues(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Find the eigenvalues of largest magnitude, with residuals and flags.
 

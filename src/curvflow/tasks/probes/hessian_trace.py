@@ -12,7 +12,7 @@ from curvflow.schemas.kinds.probes.hessian_trace import HessianTraceParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature import batched_hessian, described, same_problem
 from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.problems import grouped, probed_bytes
 from curvflow.tasks.registry import Machine, computes
 
 # Vectors multiplied in one pass; a constant, so that sums keep their order.
@@ -29,7 +29,7 @@ def member_bytes(member: Member) -> int:
     return described(member).product_bytes(member.one("data"), columns)
 
 
-@computes("probe.hessian_trace", member_bytes=member_bytes)
+@computes("probe.hessian_trace", member_bytes=member_bytes, data_bytes=probed_bytes)
 def hessian_trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Estimate tr(H) as the mean of z.Hz over S random vectors z.
 
