@@ -35,6 +35,7 @@ def command(
     overrides: Overrides = None,
     device: options.Device = "auto",
     threads: options.Threads = 1,
+    tile_memory: options.TileMemory = 1.0,
     compiler: options.Compiler = "none",
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
@@ -53,6 +54,7 @@ def command(
     how = options.how_to_compute(
         device=device,
         num_threads=threads,
+        tile_memory=tile_memory,
         compiler=compiler,
         workers=workers,
         scheduler=scheduler,

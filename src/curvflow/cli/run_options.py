@@ -28,6 +28,14 @@ Compiler = Annotated[
         help="compile training by torch.compile; pays for long or many trainings",
     ),
 ]
+TileMemory = Annotated[
+    float,
+    typer.Option(
+        min=0.001,
+        metavar="GIB",
+        help="memory of one tile; more trains more networks at once, as a GPU wants",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -87,11 +95,14 @@ Rerun = Annotated[
 ]
 
 
-def how_to_compute(*, cluster: Path | None, **given: Any) -> RunOptions:
+def how_to_compute(
+    *, cluster: Path | None, tile_memory: float, **given: Any
+) -> RunOptions:
     """Return the options of a run.
 
     Args:
         cluster: a file that describes one.
+        tile_memory: of one tile, GiB.
         given: other fields of `RunOptions`.
 
     Returns:
@@ -105,7 +116,8 @@ def how_to_compute(*, cluster: Path | None, **given: Any) -> RunOptions:
     from curvflow.schemas.asked import run_options
 
     read = None if cluster is None else read_cluster(cluster)
-    return run_options(cluster=read, **given)
+    tile_bytes = round(tile_memory * (1 << 30))
+    return run_options(cluster=read, tile_bytes=tile_bytes, **given)
 
 
 def answer_to_code(
