@@ -31,7 +31,9 @@ def norms(problem: Problem, weights_MW: Tensor) -> dict[str, Tensor]:
     nothing_M = torch.full_like(weights_MD[:, 0], torch.nan)
     sums_M = nothing_M
     if network.has_paths:
-        sums_M = network.path_sums(weights_MD.square(), problem.input_shape, 2.0)
+        sums_M = network.path_sums(
+            weights_MD.double().square(), problem.input_shape, 2.0
+        )
     return {
         "norm_l2": weights_MD.norm(dim=1),
         "norm_l1": weights_MD.abs().sum(1),
