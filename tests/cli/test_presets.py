@@ -46,7 +46,7 @@ def test_a_result_of_a_preset_is_that_of_the_rule_written_out(planned, curvflow)
         (
             f"preset: {NAME}l",
             "axes.rule.metric",
-            f"expected the name of a preset, got '{NAME}l'. Did you mean '{NAME}'?",
+            f"expected the name of a preset, got '{NAME}l'. Did you mean '{NAME}'? It",
         ),
         (
             "preset: small",

@@ -139,7 +139,9 @@ def _own_words(text: str, value: object) -> Wording:
     message, _, hint = text.rstrip(".").partition(". ")
     if not message.startswith("expected"):
         message = f"expected a valid value, got {shown(value)} ({message})"
-    return Wording("", "", f"{hint}." if hint else "", message)
+    if hint and not hint.endswith("?"):
+        hint += "."
+    return Wording("", "", hint, message)
 
 
 def _choice(expected: str, value: object) -> Wording:
