@@ -25,7 +25,7 @@ Compiler = Annotated[
     Literal["none", "default", "reduce-overhead"],
     typer.Option(
         "--compile",
-        help="compile training by torch.compile; pays for long or many trainings",
+        help="compile training by torch.compile; may pay for long trainings",
     ),
 ]
 TileMemory = Annotated[
