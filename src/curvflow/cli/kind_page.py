@@ -52,6 +52,8 @@ def _inputs(kind: Kind) -> Iterator[str]:
         need = " (required)"
         if taken.follows:
             need = f", by default the {name} of its {taken.follows}"
+        elif taken.unless:
+            need = f" (this or {' or '.join(taken.unless)})"
         yield from _wrapped(f"{text}{need}", 2)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
@@ -64,17 +64,38 @@ def resolve_inputs(
     inputs = {}
     for name, declared in draft.kind.inputs.items():
         if name in draft.given:
+            _check_alone(document, draft, name)
             inputs[name] = draft.given[name]
         elif declared.follows in draft.given:
             inputs[name] = _followed(document, draft, name, done)
+        elif _replaced(draft, name):
+            continue
         else:
-            message = (
-                f"expected a stage that returns {declared.edge.__name__}, got none"
-            )
-            hint = _candidates(draft, name, drafts)
+            names = (name, *declared.unless)
+            edges = [draft.kind.inputs[one].edge.__name__ for one in names]
+            message = f"expected a stage that returns {' or '.join(edges)}, got none"
+            hint = _candidates(draft, names, drafts)
             raise document.complain(("stages", draft.name, name), message, hint)
         _check_edge(document, draft, name, inputs[name], drafts)
     return inputs
+
+
+def _replaced(draft: Draft, name: str) -> str | None:
+    """Return the input given in place of one, or of what that one follows."""
+    declared = draft.kind.inputs[name]
+    for other in declared.unless:
+        if other in draft.given:
+            return other
+    if declared.follows and declared.follows not in draft.given:
+        return _replaced(draft, declared.follows)
+    return None
+
+
+def _check_alone(document: Document, draft: Draft, name: str) -> None:
+    if other := _replaced(draft, name):
+        message = f"expected no '{name}' beside '{other}', got both"
+        path = ("stages", draft.name, name)
+        raise document.complain(path, message, "Remove one of them.", key=True)
 
 
 def _followed(
@@ -108,12 +129,16 @@ def _check_edge(
                 f"expected a stage that returns {edge.__name__}, got '{producer}', "
                 f"whose kind {kind.name} returns {kind.returns.__name__}"
             )
-            hint = _candidates(draft, name, drafts)
+            hint = _candidates(draft, (name,), drafts)
             raise document.complain(path, message, hint)
 
 
-def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
-    edge = draft.kind.inputs[name].edge
+def _candidates(draft: Draft, names: Sequence[str], drafts: Mapping[str, Draft]) -> str:
+    edges = [draft.kind.inputs[name].edge for name in names]
     others = [other for other in drafts.values() if other.name != draft.name]
-    found = [f"'{other.name}'" for other in others if fits(edge, other.kind)]
+    found = [
+        f"'{other.name}'"
+        for other in others
+        if any(fits(edge, other.kind) for edge in edges)
+    ]
     return f"Of these there are: {', '.join(found)}." if found else "There is none."

@@ -147,7 +147,11 @@ def _definitions(kind: Kind) -> Schema:
         **({"at": AT} if takes_weights(kind) else {}),
         **_with_references(params).get("properties", {}),
     }
-    needed = [name for name, taken in kind.inputs.items() if taken.follows is None]
+    needed = [
+        name
+        for name, taken in kind.inputs.items()
+        if taken.follows is None and not taken.unless
+    ]
     stage = {
         "title": kind.name,
         "description": kind.summary,
@@ -165,6 +169,8 @@ def _input(name: str, taken: Input) -> Schema:
     what = f"a stage that returns {taken.edge.__name__}"
     if taken.follows:
         what += f"; by default the {name} of its {taken.follows}"
+    if taken.unless:
+        what += f"; or else {' or '.join(taken.unless)}"
     if not taken.many:
         return {"description": what, **stage}
     several = {"type": "array", "items": stage, "minItems": 1, "uniqueItems": True}

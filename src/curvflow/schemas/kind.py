@@ -23,11 +23,14 @@ class Input:
         follows: another input; when this one is not given, take the result of this
             name that the other was computed from (a probe's data are its weights').
         many: a list of stages may be given, reduced over axes.
+        unless: other inputs, of which one in its place is enough; both are too much.
+            What follows an input that is replaced is not needed either.
     """
 
     edge: type[NodeData]
     follows: str | None = None
     many: bool = False
+    unless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

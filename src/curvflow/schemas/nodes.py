@@ -81,6 +81,65 @@ class Weights(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("weights", "network")
 
 
+class Matrix(NodeData):
+    """A symmetric matrix of `size` D in one `form`, to be probed as it is.
+
+    `dense` has `dense` (D, D); `sparse` has `indptr`, `indices` and `values` of its
+    compressed rows; `kernel` has `points` (D, d) and `kernel`, the JSON of the function
+    of two points that an entry is. What a form does not use has no elements.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "form",
+        "dense",
+        "indptr",
+        "indices",
+        "values",
+        "points",
+        "kernel",
+        "size",
+    )
+
+
+class Ritz(NodeData):
+    """What Lanczos runs know of the spectrum of an operator of `size` D.
+
+    `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
+    random start vector; a run that ended early has weight 0 and value NaN behind its
+    end.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "ritz_values",
+        "ritz_weights",
+        "ritz_residuals",
+        "size",
+        "num_matvecs",
+    )
+
+
+class Moments(NodeData):
+    """Normalised traces tr p_k(A) / D, k = 0 .. K, of an operator of `size` D.
+
+    `moments` (order,), `moments_covariance` (order, order) of these means, `basis` of
+    the polynomials p_k, `support` (2,), the interval they are taken over.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "moments",
+        "moments_covariance",
+        "basis",
+        "support",
+        "size",
+    )
+
+
+class Density(NodeData):
+    """A spectral density: `density` (point,) at `grid` (point,)."""
+
+    takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")
+
+
 class Table(NodeData):
     """Statistics of other results, with the dimension `quantity`."""
 

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Member
+from curvflow.schemas.operators import OperatorParams
 from curvflow.tasks.numerics.hessians import BatchedHessian
+from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.problems import Problem, data_shapes, load_samples, read
 from curvflow.tasks.registry import Machine
 
@@ -55,6 +57,40 @@ def stacked_weights(
     return torch.as_tensor(
         weights_MW, dtype=getattr(torch, dtype), device=machine.device
     )
+
+
+def batched_operator(
+    members: Sequence[Member],
+    machine: Machine,
+    params: Sequence[OperatorParams],
+    *,
+    names: tuple[str, ...],
+    columns: int,
+) -> BatchedOperator:
+    """Build the curvature matrices that parameters ask for, of all members, as one.
+
+    Args:
+        members: each with `weights` and `data`, of the same problem.
+        machine: where to compute.
+        params: of each member; they differ in the seed at most.
+        names: the parameter tensors whose diagonal block is looked at.
+        columns: vectors that will be multiplied at once.
+
+    Returns:
+        The operator, shape (M, D, D), D the size of all tensors named.
+
+    Raises:
+        InputError: a weight is NaN or infinite.
+    """
+    asked = params[0]
+    if (
+        asked.operator != "hessian"
+        or names != described(members[0]).network.layout.names
+    ):
+        raise InputError(
+            f"operator: expected hessian of all layers, got {asked.operator}"
+        )
+    return batched_hessian(members, machine, dtype=asked.dtype, columns=columns)
 
 
 def batched_hessian(

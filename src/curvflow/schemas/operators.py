@@ -1,0 +1,67 @@
+"""Which curvature matrix a probe looks at."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input
+from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
+from curvflow.schemas.params import Names, Neutral, Params
+
+UNITS = "loss / parameter^2"
+
+OperatorName = Literal[
+    "hessian",
+    "ggn",
+    "fisher_type2",
+    "fisher_mc",
+    "fisher_empirical",
+    "residual",
+    "gradient_covariance",
+]
+
+
+class OperatorParams(Params):
+    """Which matrix: of the mean loss over the data, all of it or some layers' block.
+
+    A matrix that is data itself is taken as it is.
+    """
+
+    operator: Annotated[OperatorName, Neutral("hessian")] = Field(
+        "hessian",
+        description="of the mean training loss: hessian; ggn, generalised "
+        "Gauss-Newton; fisher_type2, over the model's own labels; fisher_mc, over labels drawn from "
+        "it; fisher_empirical, over the labels given; residual, hessian minus ggn; "
+        "gradient_covariance, of the samples' gradients about their mean",
+    )
+    layers: Annotated[Names | None, Neutral(None)] = Field(
+        None,
+        min_length=1,
+        description="parameter tensors, by name or pattern such as 0.*, whose diagonal "
+        "block is looked at; null takes all",
+    )
+    mc_samples: Annotated[int, Neutral(1)] = Field(
+        1, ge=1, description="labels drawn per sample, for fisher_mc"
+    )
+    seed: int = Field(0, ge=0, description="seed of all that is drawn")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the products"
+    )
+
+
+# One of these is enough: weights, with the data they were trained on, or a matrix.
+OPERATOR_INPUTS = {
+    "weights": Input(Weights, unless=("matrix",)),
+    "data": Input(Data, follows="weights"),
+    "matrix": Input(Matrix, unless=("weights",)),
+}
+
+# The same, or what a probe.spectrum has stored of the operator.
+OPERATOR_OR_RITZ_INPUTS = {
+    "weights": Input(Weights, unless=("matrix", "ritz")),
+    "data": Input(Data, follows="weights"),
+    "matrix": Input(Matrix, unless=("weights", "ritz")),
+    "ritz": Input(Ritz, unless=("weights", "matrix")),
+}
