@@ -32,8 +32,9 @@ class OperatorParams(Params):
     operator: Annotated[OperatorName, Neutral("hessian")] = Field(
         "hessian",
         description="of the mean training loss: hessian; ggn, generalised "
-        "Gauss-Newton; fisher_type2, over the model's own labels; fisher_mc, over labels drawn from "
-        "it; fisher_empirical, over the labels given; residual, hessian minus ggn; "
+        "Gauss-Newton; fisher_type2, over the model's own labels; fisher_mc, over "
+        "labels drawn from it; fisher_empirical, over the labels given; residual, "
+        "hessian minus ggn; "
         "gradient_covariance, of the samples' gradients about their mean",
     )
     layers: Annotated[Names | None, Neutral(None)] = Field(
