@@ -1,0 +1,102 @@
+"""How many eigenvalues lie in an interval, and at zero, from Ritz data alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.lanczos import RitzData
+from curvflow.tasks.numerics.quadrature import nodes, over_runs
+from curvflow.tasks.numerics.radau import distribution_bounds
+from curvflow.tasks.numerics.traces import Estimate
+
+
+@dataclass(frozen=True)
+class Mass:
+    """Fraction of the eigenvalues in an interval.
+
+    Attributes:
+        estimate: weight of the Gauss rules' nodes in it, (M,), with its draws.
+        lower: the least that is compatible with the moments of each run, (M, S).
+        upper: the most, (M, S).
+    """
+
+    estimate: Estimate
+    lower: Tensor
+    upper: Tensor
+
+    def interval(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Return an interval that allows for both the random vectors and the rule.
+
+        Args:
+            confidence: coverage by Student's t over the runs.
+
+        Returns:
+            Its ends, (M,), within 0 and 1; 0 and 1 for a single run.
+        """
+        from scipy.special import stdtrit
+
+        low, high = over_runs(self.lower), over_runs(self.upper)
+        if low.count == 1:
+            return torch.zeros_like(low.mean), torch.ones_like(high.mean)
+        t = float(stdtrit(low.count - 1, (1 + confidence) / 2))
+        ends = low.mean - t * low.sem, high.mean + t * high.sem
+        return ends[0].clamp(0, 1), ends[1].clamp(0, 1)
+
+
+def mass(ritz: RitzData, low_M: Tensor, high_M: Tensor) -> Mass:
+    """Estimate the fraction of eigenvalues from `low` to `high`.
+
+    Args:
+        ritz: runs from random vectors.
+        low_M: lower ends, included; may be -inf.
+        high_M: upper ends, included; may be inf.
+
+    Returns:
+        The fraction, and bounds by the Chebyshev-Markov-Stieltjes inequalities.
+    """
+    values = nodes(ritz)
+    inside = (values >= low_M[:, None, None]) & (values <= high_M[:, None, None])
+    below_low, below_high = (distribution_bounds(ritz, x) for x in (low_M, high_M))
+    return Mass(
+        over_runs((ritz.weights * inside).sum(2)),
+        (below_high[0] - below_low[1]).clamp(0, 1),
+        (below_high[1] - below_low[0]).clamp(0, 1),
+    )
+
+
+@dataclass(frozen=True)
+class Degeneracy:
+    """The atom at zero as the Ritz values closest to it show it.
+
+    Attributes:
+        weight: their weight together, (M,).
+        value: their weighted mean, (M,), in units of the eigenvalues.
+    """
+
+    weight: Estimate
+    value: Estimate
+
+
+def degeneracy(ritz: RitzData, count: int = 1) -> Degeneracy:
+    """Take the Ritz values closest to zero for the zero eigenvalues.
+
+    Args:
+        ritz: runs from random vectors.
+        count: how many nodes to unite; an indefinite spectrum may split its atom
+            into two.
+
+    Returns:
+        Weight and mean of these nodes, which should be near zero.
+
+    Reference:
+        Granziol (2020), section 5.9.1.
+    """
+    distance = ritz.values.abs().nan_to_num(nan=torch.inf)
+    nearest = distance.argsort(dim=2, stable=True)[..., :count]
+    weights = ritz.weights.gather(2, nearest)
+    weight = weights.sum(2)
+    value = (weights * nodes(ritz).gather(2, nearest)).sum(2) / weight
+    return Degeneracy(over_runs(weight), over_runs(value))

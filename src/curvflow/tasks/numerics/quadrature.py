@@ -1,0 +1,222 @@
+"""What Ritz data tell, without another product with the operator.
+
+A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for polynomials
+of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
+random vectors, seen between the runs, and that of the rule, which `bracket` bounds, and
+`mass` in `masses.py`. Letters beside those of the package: S runs, K nodes, G points of a grid, P
+powers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.lanczos import RitzData
+from curvflow.tasks.numerics.radau import radau_rule
+from curvflow.tasks.numerics.traces import Estimate
+
+Function = Callable[[Tensor], Tensor]
+
+
+def over_runs(draws: Tensor) -> Estimate:
+    """Return mean and standard error over the last dimension; NaN for a single run."""
+    count = draws.shape[-1]
+    mean = draws.mean(-1)
+    if count == 1:
+        return Estimate(draws, mean, torch.full_like(mean, torch.nan), count)
+    return Estimate(draws, mean, draws.std(-1, correction=1) / math.sqrt(count), count)
+
+
+def expectation(ritz: RitzData, f: Function) -> Tensor:
+    """Return the rule's value of v.f(A)v for each run, (M, S)."""
+    return (ritz.weights * f(nodes(ritz))).sum(2)
+
+
+def functional(ritz: RitzData, f: Function) -> Estimate:
+    """Estimate tr f(A).
+
+    Args:
+        ritz: runs from random vectors.
+        f: from Ritz values to numbers, element by element.
+
+    Returns:
+        D times the rule's value of each run, with mean and standard error, (M,).
+    """
+    return over_runs(ritz.size * expectation(ritz, f))
+
+
+def nodes(ritz: RitzData) -> Tensor:
+    """Return the Ritz values, where there is none the least of the run, (M, S, K)."""
+    return torch.where(ritz.values.isnan(), ritz.values[..., :1], ritz.values)
+
+
+def extremes(ritz: RitzData) -> tuple[Tensor, Tensor]:
+    """Return the least and the greatest Ritz value of all runs, each (M,).
+
+    They lie within the spectrum: the extreme eigenvalues are at least as far out.
+    """
+    values = nodes(ritz)
+    return values.amin((1, 2)), values.amax((1, 2))
+
+
+@dataclass(frozen=True)
+class Density:
+    """A smooth spectral density, of integral 1 over the whole axis.
+
+    Attributes:
+        values: mean over the runs, (M, G).
+        sem: its standard error, (M, G); NaN for a single run.
+        sigma: width of the kernel, (M,).
+    """
+
+    values: Tensor
+    sem: Tensor
+    sigma: Tensor
+
+
+def density(
+    ritz: RitzData,
+    grid_G: Tensor,
+    *,
+    sigma: float | None = None,
+    kappa: float | None = None,
+) -> Density:
+    """Smooth the rules by a Gaussian kernel.
+
+    Args:
+        ritz: runs from random vectors.
+        grid_G: where to take the density.
+        sigma: width of the kernel in units of the eigenvalues; or
+        kappa: in units of the spectral range, or of the largest magnitude where all
+            eigenvalues are equal.
+
+    Returns:
+        The density with its standard error.
+
+    Raises:
+        InputError: not exactly one of the widths is given.
+    """
+    width_M = _kernel_width(ritz, sigma, kappa)
+    distance = grid_G.double() - nodes(ritz).unsqueeze(3)
+    scaled = distance / width_M[:, None, None, None]
+    bumps = torch.exp(-scaled.square() / 2)
+    bumps = bumps / (width_M[:, None, None, None] * math.sqrt(2 * math.pi))
+    over = over_runs((ritz.weights.unsqueeze(3) * bumps).sum(2).mT)
+    return Density(over.mean, over.sem, width_M)
+
+
+def _kernel_width(ritz: RitzData, sigma: float | None, kappa: float | None) -> Tensor:
+    if (sigma is None) == (kappa is None):
+        raise InputError("sigma: expected either sigma or kappa, got both or neither")
+    low_M, high_M = extremes(ritz)
+    if sigma is not None:
+        return torch.full_like(low_M, sigma)
+    largest_M = torch.maximum(low_M.abs(), high_M.abs())
+    range_M = torch.where(high_M > low_M, high_M - low_M, largest_M)
+    return (kappa or 0.0) * torch.where(range_M > 0, range_M, 1.0)
+
+
+def moments(
+    ritz: RitzData,
+    order: int,
+    *,
+    basis: Literal["power", "chebyshev"] = "power",
+    support: tuple[float, float] = (-1.0, 1.0),
+) -> Tensor:
+    """Return normalised moments v.p_k(A)v of every run, exact for the run's vector.
+
+    Args:
+        ritz: runs from random vectors.
+        order: largest degree; at most 2K - 1 unless every run is exact.
+        basis: powers, or Chebyshev's polynomials of the first kind.
+        support: the interval that Chebyshev's polynomials are taken over.
+
+    Returns:
+        Draws of tr p_k(A) / D for k = 0 to `order`, (M, order + 1, S).
+
+    Raises:
+        InputError: the rules are not exact up to this order.
+    """
+    length = ritz.values.shape[2]
+    exact = length == ritz.size or bool((ritz.steps < length).all())
+    if order > 2 * length - 1 and not exact:
+        raise InputError(
+            f"order: expected at most {2 * length - 1} from {length} steps, got "
+            f"{order}. Take more steps."
+        )
+    x = nodes(ritz)
+    if basis == "chebyshev":
+        low, high = support
+        x = (2 * x - (low + high)) / (high - low)
+    terms = [torch.ones_like(x), x]
+    for _ in range(order - 1):
+        following = 2 * x * terms[-1] - terms[-2]
+        terms.append(following if basis == "chebyshev" else x * terms[-1])
+    means = [(ritz.weights * term).sum(2) for term in terms[: order + 1]]
+    return torch.stack(means, dim=1)
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Two values of tr f(A) whose errors of the rule have opposite signs.
+
+    Attributes:
+        gauss: by the Gauss rule.
+        radau: by the Gauss-Radau rule with one more node, the prescribed one.
+    """
+
+    gauss: Estimate
+    radau: Estimate
+
+
+def bracket(ritz: RitzData, f: Function, node: float) -> Bracket:
+    """Enclose tr f(A) between a Gauss and a Gauss-Radau rule.
+
+    The Gauss rule is too high where the derivative of order 2K is negative, as for the
+    logarithm. With a node at or below the spectrum the other is too low where the
+    derivative of order 2K + 1 is positive. Between them lies each run's v.f(A)v.
+
+    Args:
+        ritz: runs from random vectors.
+        f: from Ritz values to numbers, element by element.
+        node: at or outside an end of the spectrum.
+
+    Returns:
+        Both estimates, (M,), from the same vectors.
+
+    Reference:
+        Golub and Meurant (2010), Matrices, Moments and Quadrature, section 6.2.
+    """
+    node_MS = torch.full(ritz.steps.shape, node, dtype=torch.float64)
+    values, weights = radau_rule(ritz, node_MS)
+    radau = (weights * f(values)).sum(2)
+    return Bracket(functional(ritz, f), over_runs(ritz.size * radau))
+
+
+def effective_dimension(ritz: RitzData, prior_precision: Sequence[float]) -> Estimate:
+    """Estimate the sum of lambda / (lambda + prior precision).
+
+    Negative eigenvalues count as zero.
+
+    Args:
+        ritz: runs from random vectors.
+        prior_precision: P positive numbers, in units of the eigenvalues.
+
+    Returns:
+        The dimensions with their draws, (M, P).
+
+    Reference:
+        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian.
+    """
+    precision_P = torch.tensor(prior_precision, dtype=torch.float64)
+    positive = nodes(ritz).clamp_min(0).unsqueeze(1)
+    parts_MPSK = positive / (positive + precision_P[:, None, None])
+    draws_MPS = (ritz.weights.unsqueeze(1) * parts_MPSK).sum(3)
+    return over_runs(ritz.size * draws_MPS)
