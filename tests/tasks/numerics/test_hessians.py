@@ -5,10 +5,11 @@ import pytest
 import torch
 from scipy.sparse.linalg import eigsh
 
-from curvflow.errors import InputError
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.initial import initial
-from curvflow.tasks.numerics import BatchedHessian, dense_hessian, hessian, stream
+from curvflow.tasks.numerics import BatchedHessian, dense_hessian, stream
+from curvflow.tasks.numerics.orders import ORDERS
+from curvflow.tasks.numerics.single import Single
 from curvflow.tasks.problems import load_samples, pose
 from tests.tasks.toys import RELU_NET, TANH_NET, blobs, waves, xor
 
@@ -40,9 +41,11 @@ def dense_stack(problem, weights_MD, samples):
 
 
 @pytest.mark.parametrize(("model", "data", "loss"), CASES)
-def test_columns_of_the_identity_give_the_dense_hessian(model, data, loss):
+@pytest.mark.parametrize("order", [o for o in ORDERS if o != "linearised"])
+def test_columns_of_the_identity_give_the_dense_hessian(model, data, loss, order):
     problem, weights, samples = posed(model, data, loss)
-    operator = BatchedHessian(problem.losses, weights, samples.inputs, samples.targets)
+    x, y = samples.inputs, samples.targets
+    operator = BatchedHessian(problem.losses, weights, x, y, order=order)
     H_MDD = dense_stack(problem, weights, samples)
     assert operator.shape == H_MDD.shape
     assert operator.shape[1] < 200
@@ -107,24 +110,65 @@ def test_models_with_data_of_their_own_are_selected_with_them():
 
 def test_a_single_hessian_serves_scipy():
     problem, weights, samples = posed(TANH_NET, xor(), "mse")
-    x, y = samples.inputs[0], samples.targets[0]
-    operator = hessian(problem.losses, weights[0], x, y)
-    H_DD = dense_hessian(problem.losses, weights[0], x, y)
+    x, y = samples.inputs, samples.targets
+    operator = Single(BatchedHessian(problem.losses, weights[:1], x, y))
+    H_DD = dense_hessian(problem.losses, weights[0], x[0], y[0])
     assert operator.adjoint() is operator
     top = eigsh(operator.to_scipy(), k=2, which="LA", return_eigenvectors=False)
     expected = np.linalg.eigvalsh(H_DD.numpy())[-2:]
     np.testing.assert_allclose(np.sort(top), expected, rtol=1e-8)
 
 
-def test_a_single_hessian_refuses_weights_that_are_not_finite():
+def test_the_fastest_order_is_told_once_and_kept_for_the_problem():
     problem, weights, samples = posed(TANH_NET, xor(), "mse")
-    with pytest.raises(InputError, match="expected finite numbers"):
-        hessian(
-            problem.losses,
-            weights[0] * torch.nan,
-            samples.inputs[0],
-            samples.targets[0],
-        )
+    x, y = samples.inputs, samples.targets
+    told, again = [], []
+    operator = BatchedHessian(
+        problem.losses, weights, x, y, order="auto", key="xor", tell=told.append
+    )
+    expected = BatchedHessian(problem.losses, weights, x, y) @ weights
+    for _ in range(2):
+        torch.testing.assert_close(operator @ weights, expected, rtol=0, atol=1e-14)
+    (trial,) = told
+    assert set(trial.seconds) == set(ORDERS)
+    assert trial.order == min(trial.seconds, key=trial.seconds.get)
+    other = BatchedHessian(
+        problem.losses, weights, x, y, order="auto", key="xor", tell=again.append
+    )
+    assert torch.equal(other @ weights, operator @ weights)
+    assert again == [trial]
+
+
+def test_an_order_that_a_layer_lacks_is_passed_over():
+    class NoForward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, slope):
+            return 3 * ctx.saved_tensors[0] ** 2 * slope
+
+    def losses(weights, inputs, targets):
+        return NoForward.apply(weights).sum(1, keepdim=True) * inputs
+
+    told = []
+    weights = torch.arange(1.0, 5.0, dtype=torch.float64).reshape(2, 2)
+    x = torch.ones(1, 3, dtype=torch.float64)
+    operator = BatchedHessian(losses, weights, x, x, order="auto", tell=told.append)
+    torch.testing.assert_close(operator @ torch.ones_like(weights), 6 * weights)
+    assert set(told[0].failed) >= {"forward_over_reverse", "linearised"}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_loss_that_is_linear_in_the_weights_has_no_curvature(order):
+    def losses(weights, inputs, targets):
+        return weights @ inputs[0].T
+
+    x = torch.ones(1, 3, 2, dtype=torch.float64)
+    operator = BatchedHessian(losses, torch.ones_like(x[0]), x, x, order=order)
+    assert not (operator @ torch.ones_like(x[0])).any()
 
 
 def test_homogeneous_networks_obey_eulers_identity():

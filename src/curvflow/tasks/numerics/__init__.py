@@ -6,12 +6,7 @@ S random vectors or columns, K eigenpairs.
 
 from curvflow.tasks.numerics.eigen import Ritz, block_power
 from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
-from curvflow.tasks.numerics.hessians import (
-    BatchedHessian,
-    Hessian,
-    dense_hessian,
-    hessian,
-)
+from curvflow.tasks.numerics.hessians import BatchedHessian, dense_hessian
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.numerics.operators import (
     BatchedDense,
@@ -36,7 +31,6 @@ __all__ = [
     "BatchedOperator",
     "Dense",
     "Estimate",
-    "Hessian",
     "Operator",
     "Ritz",
     "balanced",
@@ -50,7 +44,6 @@ __all__ = [
     "fisher_rows",
     "full_precision",
     "group_norm",
-    "hessian",
     "path_norm",
     "sample_losses",
     "stream",

@@ -1,0 +1,146 @@
+"""Operators made of operators: sums, multiples, shifts and diagonal blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.operators import BatchedOperator
+
+# A number for all models, or one for each, (M,).
+Factor = float | Tensor
+
+
+def _each(factor: Factor, models: Tensor) -> Factor:
+    return factor[models] if isinstance(factor, Tensor) else factor
+
+
+def _broad(factor: Factor, columns: Tensor) -> Factor:
+    if not isinstance(factor, Tensor):
+        return factor
+    return factor.to(columns).view(-1, *[1] * (columns.ndim - 1))
+
+
+class BatchedSum:
+    """The operator sum_i c_i A_i + c I, of the c_i of each model."""
+
+    def __init__(
+        self, terms: Sequence[tuple[Factor, BatchedOperator]], shift: Factor = 0.0
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            terms: factors c_i and operators A_i of one shape, at least one; a factor
+                is a number, or one for each model, (M,).
+            shift: c.
+        """
+        self._terms, self._shift = list(terms), shift
+        first = self._terms[0][1]
+        self.shape, self.dtype, self.device = first.shape, first.dtype, first.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        total = _broad(self._shift, columns) * columns
+        for factor, operator in self._terms:
+            total = total + _broad(factor, columns) * (operator @ columns)
+        return total
+
+    def select(self, models: Tensor) -> BatchedSum:
+        """Return the operator of some of the models, by their indices (m,)."""
+        terms = [(_each(c, models), a.select(models)) for c, a in self._terms]
+        return BatchedSum(terms, _each(self._shift, models))
+
+
+def scaled(operator: BatchedOperator, factor: Factor) -> BatchedSum:
+    """Return c A.
+
+    Args:
+        operator: A.
+        factor: c, a number, or one for each model, (M,).
+    """
+    return BatchedSum([(factor, operator)])
+
+
+def shifted(operator: BatchedOperator, shift: Factor) -> BatchedSum:
+    """Return A + c I.
+
+    Args:
+        operator: A.
+        shift: c, a number, or one for each model, (M,).
+    """
+    return BatchedSum([(1.0, operator)], shift)
+
+
+def added(*operators: BatchedOperator) -> BatchedSum:
+    """Return the sum of operators of one shape."""
+    return BatchedSum([(1.0, operator) for operator in operators])
+
+
+class PrincipalBlock:
+    """The rows and the same columns of an operator, as of some named layers."""
+
+    def __init__(self, operator: BatchedOperator, index_B: Tensor) -> None:
+        """Take the operator (M, D, D), and the B rows and columns wanted."""
+        self._operator, self._index_B = operator, index_B.to(operator.device)
+        self.shape = (operator.shape[0], len(index_B), len(index_B))
+        self.dtype, self.device = operator.dtype, operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, B) or columns (M, B, S)."""
+        models, _, *rest = columns.shape
+        whole = columns.new_zeros(models, self._operator.shape[1], *rest)
+        whole[:, self._index_B] = columns
+        return (self._operator @ whole)[:, self._index_B]
+
+    def select(self, models: Tensor) -> PrincipalBlock:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return PrincipalBlock(self._operator.select(models), self._index_B)
+
+
+class BlockDiagonal:
+    """An operator without what is between its L consecutive blocks.
+
+    All blocks are multiplied in one product, of L times as many columns.
+    """
+
+    def __init__(self, operator: BatchedOperator, sizes: Sequence[int]) -> None:
+        """Take the operator (M, D, D), and the sizes of the blocks, D in sum."""
+        self._operator, self._sizes = operator, list(sizes)
+        self.shape, self.dtype = operator.shape, operator.dtype
+        self.device = operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        owner_D = torch.repeat_interleave(
+            torch.arange(len(self._sizes), device=columns.device),
+            torch.tensor(self._sizes, device=columns.device),
+        )
+        is_own_DL = owner_D[:, None] == torch.arange(
+            len(self._sizes), device=columns.device
+        )
+        apart_MDLS = columns.unsqueeze(2) * is_own_DL[None, :, :, None]
+        products = self._operator @ apart_MDLS.flatten(2)
+        products_MDLS = products.view(apart_MDLS.shape)
+        return (products_MDLS * is_own_DL[None, :, :, None]).sum(2)
+
+    def select(self, models: Tensor) -> BlockDiagonal:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return BlockDiagonal(self._operator.select(models), self._sizes)
+
+
+def block_index(sizes: Sequence[int], chosen: Sequence[int]) -> Tensor:
+    """Return the positions of some of the consecutive blocks, for `PrincipalBlock`.
+
+    Args:
+        sizes: of all blocks.
+        chosen: numbers of the blocks wanted.
+
+    Returns:
+        Positions, int64, in the order of `chosen`.
+    """
+    pieces = torch.split(torch.arange(sum(sizes)), list(sizes))
+    return torch.cat([pieces[number] for number in chosen])

@@ -1,0 +1,27 @@
+"""Routes through torch that have all derivatives, at full precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from curvflow.tasks.numerics.precision import full_precision
+
+
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """Take attention's plain routes, and switch TF32 off, within the block.
+
+    Fused attention has no second and no forward derivatives, nor has the fast path of
+    transformer layers, which torch takes where it sees no gradient wanted.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with full_precision(), sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

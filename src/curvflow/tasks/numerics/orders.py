@@ -1,0 +1,198 @@
+"""Four orders of differentiation for products with a Hessian, and which is fastest.
+
+All give the same numbers up to rounding. Each takes a scalar function of weights of any
+shape W, prepares what does not depend on the columns, and multiplies columns (W, S).
+
+- `forward_over_reverse`: the directional derivative of the gradient, all columns at
+  once. Nothing is kept between blocks.
+- `reverse_over_reverse`: one graph of the gradient is kept; columns one by one. Least
+  memory, and it needs neither forward derivatives nor rules for batches.
+- `retained`: the same graph, and all columns at once as batched cotangents.
+- `linearised`: the gradient's linear part traced once, then applied to all columns.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor
+from torch.func import grad, jvp, linearize, vmap
+
+from curvflow.errors import InputError
+
+Order = Literal[
+    "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
+]
+ORDERS: tuple[Order, ...] = get_args(Order)
+Scalar = Callable[[Tensor], Tensor]
+Product = Callable[[Tensor], Tensor]
+Made = TypeVar("Made", bound=Product)
+
+# The first forward derivative makes torch load rules that it compiles by its own
+# torch.jit.script, which it calls deprecated (seen in 2.13).
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", ".torch.jit.script. is", DeprecationWarning)
+    jvp(torch.sin, (torch.zeros(1),), (torch.zeros(1),))
+
+
+def hessian_product(order: Order, loss: Scalar, weights: Tensor) -> Product:
+    """Prepare products with the Hessian of a scalar function.
+
+    Args:
+        order: of differentiation.
+        loss: the function, of weights of shape W.
+        weights: where to take the Hessian, shape W.
+
+    Returns:
+        A function from columns (W, S) to products (W, S).
+    """
+    return _PREPARE[order](loss, weights)
+
+
+def columnwise(along: Product) -> Product:
+    """Return a map of one vector, shape W, as a map of columns, (W, S)."""
+    # In front, for torch 2.13 breaks elsewhere if products do not depend on columns.
+    return lambda columns: vmap(along)(columns.movedim(-1, 0)).movedim(0, -1)
+
+
+def _forward_over_reverse(loss: Scalar, weights: Tensor) -> Product:
+    def along(column: Tensor) -> Tensor:
+        product: Tensor = jvp(grad(loss), (weights,), (column,))[1]
+        return product
+
+    return columnwise(along)
+
+
+def _linearised(loss: Scalar, weights: Tensor) -> Product:
+    with warnings.catch_warnings():
+        # Constants of the traced graph have no module to live in, torch says.
+        warnings.filterwarnings("ignore", "Attempted to insert a get_attr Node")
+        return columnwise(linearize(grad(loss), weights)[1])
+
+
+def _graph(loss: Scalar, weights: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = weights.detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+        # A slope that is constant has no graph; this gives it one.
+        return slope + 0 * leaf, leaf
+
+
+def _reverse_over_reverse(loss: Scalar, weights: Tensor) -> Product:
+    slope, leaf = _graph(loss, weights)
+
+    def product(columns: Tensor) -> Tensor:
+        found = [
+            torch.autograd.grad(slope, leaf, column, retain_graph=True)[0]
+            for column in columns.unbind(-1)
+        ]
+        return torch.stack(found, dim=-1)
+
+    return product
+
+
+def _retained(loss: Scalar, weights: Tensor) -> Product:
+    slope, leaf = _graph(loss, weights)
+
+    def product(columns: Tensor) -> Tensor:
+        cotangents = columns.movedim(-1, 0)
+        (found,) = torch.autograd.grad(
+            slope, leaf, cotangents, retain_graph=True, is_grads_batched=True
+        )
+        return found.movedim(0, -1)
+
+    return product
+
+
+_PREPARE: dict[Order, Callable[[Scalar, Tensor], Product]] = {
+    "forward_over_reverse": _forward_over_reverse,
+    "reverse_over_reverse": _reverse_over_reverse,
+    "retained": _retained,
+    "linearised": _linearised,
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial of the orders has shown.
+
+    Attributes:
+        order: the fastest.
+        seconds: of one block of products, by order.
+        failed: why an order cannot be taken, by order.
+    """
+
+    order: str
+    seconds: Mapping[str, float]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+_trials: dict[Hashable, Trial] = {}
+
+
+def fastest(
+    candidates: Mapping[str, Callable[[], Product]],
+    columns: Tensor,
+    *,
+    keeps: bool,
+    key: Hashable = None,
+) -> Trial:
+    """Try each order on one block, and return which is fastest.
+
+    Each is called twice and the second call counts, so that what is done once per
+    process, such as loading kernels, does not.
+
+    Args:
+        candidates: functions that prepare products, by order.
+        columns: to multiply, (W, S).
+        keeps: whether preparation is done once for all blocks, and so does not count.
+        key: of the problem; a trial of the same key, device, precision and number of
+            columns is made once per process. None makes it each time.
+
+    Returns:
+        The trial.
+
+    Raises:
+        InputError: every order fails.
+    """
+    seat = (key, columns.shape, columns.dtype, columns.device, tuple(candidates), keeps)
+    if key is not None and seat in _trials:
+        return _trials[seat]
+    seconds, failed = {}, {}
+    for order, prepare in candidates.items():
+        try:
+            seconds[order] = _timed(prepare, columns, keeps=keeps)
+        # A module lacks a derivative or a rule, and says so in many ways.
+        except Exception as error:
+            failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]
+    if not seconds:
+        raise InputError(
+            f"module: expected second derivatives, got {next(iter(failed.values()))}. "
+            "Replace the layer that lacks them."
+        )
+    trial = Trial(min(seconds, key=lambda order: seconds[order]), seconds, failed)
+    if key is not None:
+        _trials[seat] = trial
+    return trial
+
+
+def _timed(prepare: Callable[[], Product], columns: Tensor, *, keeps: bool) -> float:
+    product = prepare()
+    product(columns)
+    _wait(columns.device)
+    start = time.perf_counter()
+    if not keeps:
+        product = prepare()
+    product(columns)
+    _wait(columns.device)
+    return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

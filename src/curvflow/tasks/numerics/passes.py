@@ -1,0 +1,144 @@
+"""Sums over data in passes that fit into memory: what exact operators are made of."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.differentiable import differentiable
+from curvflow.tasks.numerics.spans import spans
+
+# From columns (M, D, S) of the models of a pass to products (M, D, S).
+Product = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The models and the samples of one pass.
+
+    Attributes:
+        models: which models.
+        rows: which samples.
+        weights: of these models, (M, D).
+        fixed: what is behind the weights and nothing is derived by, (M, S).
+        inputs: shape (M or 1, N, ...).
+        targets: shape (M or 1, N, ...).
+    """
+
+    models: slice
+    rows: slice
+    weights: Tensor
+    fixed: Tensor
+    inputs: Tensor
+    targets: Tensor
+
+    def full(self, weights_MD: Tensor) -> Tensor:
+        """Return weights with what is fixed behind them, (M, D + S)."""
+        return torch.cat([weights_MD, self.fixed], dim=1)
+
+
+class Averaged(ABC):
+    """A symmetric operator of M models that is a mean over samples.
+
+    Data are read once per block of columns. Where all models and samples fit into one
+    pass, what does not depend on the columns is kept for the next block.
+    """
+
+    def __init__(
+        self,
+        weights_MD: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        fixed_MS: Tensor | None = None,
+        batch_size: int | None = None,
+        models_per_pass: int | None = None,
+    ) -> None:
+        """Take where to expand, and the data to average over.
+
+        Args:
+            weights_MD: where to expand; finite.
+            inputs: shape (M or 1, N, ...); 1 shares the data between models.
+            targets: shape (M or 1, N) or (M or 1, N, C).
+            fixed_MS: what functions take behind the weights and nothing is derived
+                by, such as the running statistics of a batch norm.
+            batch_size: samples per pass, bounding memory; the mean stays exact.
+            models_per_pass: models per pass; None for all.
+        """
+        models, size = weights_MD.shape
+        self.shape = (models, size, size)
+        self.dtype, self.device = weights_MD.dtype, weights_MD.device
+        self.num_samples: int = inputs.shape[1]
+        self._weights_MD = weights_MD.detach()
+        self._inputs, self._targets = inputs, targets
+        self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
+        self._batch_size = batch_size or inputs.shape[1]
+        self._models_per_pass = models_per_pass or models
+        self._kept: Product | None = None
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        total = torch.zeros_like(columns)
+        with differentiable():
+            for part in self.parts():
+                product = self._kept or self.prepare(part, columns.shape[2])
+                if self._is_one_pass():
+                    self._kept = product
+                total[part.models] += product(columns[part.models])
+        return total / self.num_samples
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the passes, samples within models."""
+        for models in spans(len(self._weights_MD), self._models_per_pass):
+            for start in range(0, self.num_samples, self._batch_size):
+                yield self._part(models, slice(start, start + self._batch_size))
+
+    def _part(self, models: slice, rows: slice) -> Part:
+        of_models = slice(None) if len(self._inputs) == 1 else models
+        return Part(
+            models,
+            rows,
+            self._weights_MD[models],
+            self._fixed_MS[models],
+            self._inputs[of_models, rows],
+            self._targets[of_models, rows],
+        )
+
+    def _is_one_pass(self) -> bool:
+        models = len(spans(len(self._weights_MD), self._models_per_pass))
+        return models == 1 and self._batch_size >= self.num_samples
+
+    @abstractmethod
+    def prepare(self, part: Part, columns: int) -> Product:
+        """Return the product with the sum over a part's samples.
+
+        Args:
+            part: of one pass.
+            columns: how many will be multiplied at once.
+
+        Returns:
+            A function from columns (M, D, S) of the part's models to their products.
+        """
+
+    def select(self, models: Tensor) -> Self:
+        """Return the operator of some of the models, by their indices (m,)."""
+
+        def pick(data: Tensor) -> Tensor:
+            return data if data.shape[0] == 1 else data[models]
+
+        some = copy.copy(self)
+        some.shape = (len(models), *self.shape[1:])
+        some._weights_MD = self._weights_MD[models]
+        some._fixed_MS = self._fixed_MS[models]
+        some._inputs, some._targets = pick(self._inputs), pick(self._targets)
+        some._models_per_pass = min(self._models_per_pass, len(models))
+        some._kept = None
+        return some
