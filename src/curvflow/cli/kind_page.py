@@ -54,6 +54,8 @@ def _inputs(kind: Kind) -> Iterator[str]:
             need = f", by default the {name} of its {taken.follows}"
         elif taken.unless:
             need = f" (this or {' or '.join(taken.unless)})"
+        elif taken.optional:
+            need = " (optional)"
         yield from _wrapped(f"{text}{need}", 2)
 
 

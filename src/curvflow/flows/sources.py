@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from curvflow.flows.graph import Graph, Node, Point, Taken
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import Label
+from curvflow.schemas.nodes import Label, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.study import Stage
 from curvflow.schemas.variables import Variable
@@ -35,7 +35,7 @@ class Source:
         self._dims = self._producer.dims
         # A checkpoint is chosen here unless the producer is itself spread over epochs.
         self._chooses_epoch = (
-            "weights" in (self._edge.takes or ()) and "epoch" not in self._dims
+            issubclass(self._edge, Weights) and "epoch" not in self._dims
         )
         self._shared = [dim for dim in self._dims if dim in stage.dims]
         self._groups: dict[Point, list[Node]] = defaultdict(list)

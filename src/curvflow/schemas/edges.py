@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import NodeData, Numbers
+from curvflow.schemas.nodes import NodeData, Numbers, Trajectory
 from curvflow.schemas.order import input_path
 from curvflow.schemas.variables import Variable
 
@@ -34,10 +34,13 @@ def fits(edge: type[NodeData], producer: Kind) -> bool:
         producer: the kind that returns the result.
 
     Returns:
-        Whether it is of that type; whatever has numbers counts as `Numbers`.
+        Whether it is of that type; whatever has numbers counts as `Numbers`, and
+        whatever keeps checkpoints as `Trajectory`.
     """
     if issubclass(producer.returns, edge):
         return True
+    if edge is Trajectory:
+        return producer.checkpoints is not None
     return edge is Numbers and bool(numbers(producer))
 
 
@@ -68,7 +71,7 @@ def resolve_inputs(
             inputs[name] = draft.given[name]
         elif declared.follows in draft.given:
             inputs[name] = _followed(document, draft, name, done)
-        elif _replaced(draft, name):
+        elif declared.optional or _replaced(draft, name):
             continue
         else:
             names = (name, *declared.unless)

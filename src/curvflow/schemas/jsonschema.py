@@ -150,7 +150,7 @@ def _definitions(kind: Kind) -> Schema:
     needed = [
         name
         for name, taken in kind.inputs.items()
-        if taken.follows is None and not taken.unless
+        if taken.follows is None and not (taken.unless or taken.optional)
     ]
     stage = {
         "title": kind.name,
@@ -171,6 +171,8 @@ def _input(name: str, taken: Input) -> Schema:
         what += f"; by default the {name} of its {taken.follows}"
     if taken.unless:
         what += f"; or else {' or '.join(taken.unless)}"
+    if taken.optional:
+        what += "; optional"
     if not taken.many:
         return {"description": what, **stage}
     several = {"type": "array", "items": stage, "minItems": 1, "uniqueItems": True}

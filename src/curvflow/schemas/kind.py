@@ -25,12 +25,17 @@ class Input:
         many: a list of stages may be given, reduced over axes.
         unless: other inputs, of which one in its place is enough; both are too much.
             What follows an input that is replaced is not needed either.
+        optional: may be left out.
+        wanted: of one that may be left out, from the parameters to whether it is
+            needed; without that it is too much.
     """
 
     edge: type[NodeData]
     follows: str | None = None
     many: bool = False
     unless: tuple[str, ...] = ()
+    optional: bool = False
+    wanted: Callable[[Any], bool] | None = None
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,35 @@ class Weights(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("weights", "network")
 
 
+class Trajectory(NodeData):
+    """A training's kept weights: `weights` (C, D), and the `checkpoint` of each."""
+
+    takes: ClassVar[tuple[str, ...] | None] = ("checkpoint", "weights", "network")
+
+
+class Landscape(NodeData):
+    """Slices of a loss along `directions` lines, and through the plane of two."""
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "along",
+        "step",
+        "train_loss",
+        "test_loss",
+        "train_accuracy",
+        "test_accuracy",
+        "plane_train_loss",
+        "plane_test_loss",
+        "path",
+        "slope",
+        "curvature",
+        "rayleigh",
+        "converged",
+        "centre_train_loss",
+        "centre_test_loss",
+        "num_nonfinite",
+    )
+
+
 class Matrix(NodeData):
     """A symmetric matrix of `size` D in one `form`, to be probed as it is.
 
