@@ -50,6 +50,8 @@ stages:
   trace: {use: probe.hessian_trace, weights: on_xor, num_probes: 6, seed: "${seed}"}
   eigen: {use: probe.eigenvalues, weights: on_xor, k: 2}
   norms: {use: probe.norms, weights: on_digits}
+  slices: {use: probe.landscape, weights: on_xor, trajectory: on_xor, plane: true,
+           directions: trajectory, num_points: 3, seed: "${seed}"}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
   lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
@@ -209,6 +211,7 @@ GOLDEN = {
     "figure.vectors": "5deddfc5660beb900deaec5a9b85c42a447b6131",
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
+    "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
     "train": "bb9c22da47eabd0a0126ba4f9855a79ea650dc46",
 }

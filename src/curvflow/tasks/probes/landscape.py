@@ -1,0 +1,228 @@
+"""Slices of the loss along lines and through a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.schemas.kinds.probes.landscape import LandscapeParams
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.curvature import (
+    batched_hessian,
+    described,
+    same_problem,
+    stacked_weights,
+)
+from curvflow.tasks.directions import Directions, columns_at_once, directions
+from curvflow.tasks.numerics.precision import full_precision
+from curvflow.tasks.numerics.slices import (
+    LocalModel,
+    along,
+    line_points,
+    local_model,
+    mean_gradient,
+    plane_points,
+)
+from curvflow.tasks.problems import (
+    PASS_BYTES,
+    Problem,
+    Samples,
+    grouped,
+    load_samples,
+    probed_bytes,
+)
+from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.curves import Evaluation
+
+SETS = {"train": "", "test": "test_"}
+
+
+def _params(member: Member) -> LandscapeParams:
+    return cast("LandscapeParams", member.params)
+
+
+def _points_per_pass(problem: Problem) -> int:
+    return max(2, PASS_BYTES // (8 * problem.network.num_parameters))
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: products, blocks, points, data."""
+    problem, columns = described(member), columns_at_once(member)
+    params, size = _params(member), problem.network.num_parameters
+    points = params.num_points * max(params.num_directions, params.num_points)
+    held = min(points, _points_per_pass(problem))
+    kept = 0
+    if "trajectory" in member.inputs:
+        kept = 3 * member.one("trajectory")["weights"].nbytes
+    vectors = 8 * size * (8 * columns + 2 * held)
+    return problem.product_bytes(member.one("data"), columns) + vectors + kept
+
+
+@computes("probe.landscape", member_bytes=member_bytes, data_bytes=probed_bytes)
+def landscape(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Evaluate the loss along directions, with its quadratic model at the weights.
+
+    Statistics of batch norms stay as they are kept.
+
+    Args:
+        members: `weights`, `data` and perhaps `trajectory`; they differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member losses and accuracies on the slices, slopes and curvatures.
+
+    Raises:
+        InputError: there are fewer directions than asked for, or weights or products
+            hold NaN or infinity.
+
+    Reference:
+        Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, sections 4 and 7.
+    """
+    return grouped(members, _alike, partial(_together, machine=machine))
+
+
+def _alike(member: Member) -> object:
+    kept = member.inputs.get("trajectory", ())
+    return same_problem(member), tuple(one["weights"].shape for one in kept)
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params, problem = _params(members[0]), described(members[0])
+    weights_MW = stacked_weights(members, machine, dtype=params.dtype)
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
+    hessian = batched_hessian(
+        members, machine, dtype=params.dtype, columns=columns_at_once(members[0])
+    )
+    data = [member.one("data") for member in members]
+    sets = {
+        name: load_samples(data, prefix, machine.device, weights_MD.dtype)
+        for name, prefix in SETS.items()
+    }
+    found = directions(members, hessian, problem, weights_MD)
+    gradient_MD = mean_gradient(
+        problem.losses,
+        weights_MD,
+        sets["train"].inputs,
+        sets["train"].targets,
+        fixed_MS=statistics_MS,
+        batch_size=problem.rows_per_pass(1),
+        models_per_pass=max(2, problem.models_per_pass(sets["train"].count, 1)),
+    )
+    local = local_model(hessian, gradient_MD, found.columns)
+    classes = int(data[0]["num_classes"])
+
+    def sliced(number: int) -> Outcome:
+        own = slice(number, number + 1)
+        losses = [
+            _MeanLoss(problem, samples.models(own), classes)
+            for samples in sets.values()
+            if samples.count
+        ]
+        values_QP = _values(
+            params, problem, losses, weights_MW[number], found.columns[number]
+        )
+        arrays = _laid_out(values_QP, params)
+        return Outcome(arrays | _model(members[number], found, local, number))
+
+    return [sliced(number) for number in range(len(members))]
+
+
+class _MeanLoss:
+    """Mean loss, for sse too, and accuracy over one set of samples."""
+
+    def __init__(self, problem: Problem, samples: Samples, classes: int) -> None:
+        self._evaluate = Evaluation(problem, samples, classes)
+        self._share = 1 / samples.count if problem.loss == "sse" else 1.0
+
+    def __call__(self, points_PW: Tensor) -> Tensor:
+        loss_P, accuracy_P = self._evaluate(points_PW)
+        return torch.stack([self._share * loss_P, accuracy_P])
+
+
+def _values(
+    params: LandscapeParams,
+    problem: Problem,
+    losses: Sequence[_MeanLoss],
+    weights_W: Tensor,
+    directions_DK: Tensor,
+) -> Tensor:
+    """Evaluate one model: its points are the models of a batch.
+
+    Returns:
+        Loss and accuracy of each set at each point, (Q, P): the centre, the lines, and
+        the plane if there is one.
+    """
+    weights_D, statistics_S = problem.network.split(weights_W)
+
+    def measure(points_PD: Tensor) -> Tensor:
+        behind_PS = statistics_S.expand(len(points_PD), -1)
+        points_PW = torch.cat([points_PD, behind_PS], dim=1)
+        return torch.cat([loss(points_PW) for loss in losses])
+
+    count, steps_P = params.num_directions, _steps(params)
+    parts = [steps_P.new_zeros(1, count), line_points(steps_P, count)]
+    if params.plane:
+        parts.append(plane_points(steps_P, count))
+    with full_precision():
+        values_QP = along(
+            measure,
+            weights_D,
+            directions_DK,
+            torch.cat(parts),
+            points_per_pass=_points_per_pass(problem),
+        )
+    return values_QP.double().cpu()
+
+
+def _steps(params: LandscapeParams) -> Tensor:
+    ends = -params.distance, params.distance
+    return torch.linspace(*ends, params.num_points, dtype=torch.float64)
+
+
+def _laid_out(values_QP: Tensor, params: LandscapeParams) -> dict[str, Array]:
+    points, count = params.num_points, params.num_directions
+    lines = slice(1, 1 + count * points)
+    side = points if params.plane else 0
+    arrays = {
+        "step": _steps(params),
+        "num_nonfinite": (~values_QP[::2, 1:].isfinite()).sum(),
+        "num_evaluations": torch.tensor(values_QP.shape[1]),
+    }
+    lacking_QP = values_QP.new_full((4 - len(values_QP), values_QP.shape[1]), torch.nan)
+    names = [f"{name}_{what}" for name in SETS for what in ("loss", "accuracy")]
+    for name, values_P in zip(names, torch.cat([values_QP, lacking_QP]), strict=True):
+        arrays[name] = values_P[lines].reshape(count, points)
+        if name.endswith("loss"):
+            arrays[f"centre_{name}"] = values_P[0]
+            arrays[f"plane_{name}"] = values_P[lines.stop :].reshape(side, side)
+    return {name: values.numpy().copy() for name, values in arrays.items()}
+
+
+def _model(
+    member: Member, found: Directions, local: LocalModel, number: int
+) -> dict[str, Array]:
+    params = _params(member)
+    count, what = params.num_directions, params.directions.removesuffix("s")
+    epochs = [m["checkpoint"] for m in member.inputs.get("trajectory", ())]
+    numbers = {
+        "direction_norm": found.columns[number].norm(dim=0),
+        "slope": local.slope[number],
+        "curvature": local.curvature[number],
+        "rayleigh": local.rayleigh[number],
+        "residuals": local.residuals[number],
+        "path": found.path[number],
+        "explained": found.explained[number],
+    }
+    return {
+        "direction": np.arange(1, count + 1, dtype=np.int64),
+        "along": np.array([f"{what} {k}" for k in range(1, count + 1)]),
+        "converged": found.converged[number].cpu().numpy(),
+        "checkpoint": np.concatenate([np.zeros(0, np.int64), *epochs]),
+        "num_matvecs": np.array(found.num_matvecs[number] + count, dtype=np.int64),
+        **{name: one.double().cpu().numpy() for name, one in numbers.items()},
+    }
