@@ -1,0 +1,143 @@
+"""Moments of spectra from one recurrence."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics import BatchedDense
+from curvflow.tasks.numerics.lanczos import lanczos
+from curvflow.tasks.numerics.moments import (
+    mean_covariance,
+    moment_draws,
+    ritz_moments,
+)
+from curvflow.tasks.numerics.traces import random_vectors
+from tests.tasks.toys import random_symmetric, with_spectrum
+
+VALUES = np.linspace(-1, 3, 12)
+SUPPORT = torch.tensor([[-1.5, 3.5]])
+
+
+class Counting(BatchedDense):
+    """A dense operator that counts the columns it is multiplied with."""
+
+    columns = 0
+
+    def __matmul__(self, columns):
+        self.columns += columns.shape[2]
+        return super().__matmul__(columns)
+
+
+def drawn(A_MDD, seeds, *, num_moments=7, num_probes=200, block=64, support=None):
+    return moment_draws(
+        BatchedDense(A_MDD),
+        seeds,
+        num_moments=num_moments,
+        num_probes=num_probes,
+        distribution="gaussian",
+        block=block,
+        support_M2=support,
+    )
+
+
+def exact(values, num_moments, support=None):
+    x = torch.as_tensor(values)
+    if support is None:
+        return torch.stack([x.pow(k).mean() for k in range(num_moments + 1)])
+    low, high = support[0]
+    angle = torch.acos((2 * x - low - high) / (high - low))
+    return torch.stack([torch.cos(k * angle).mean() for k in range(num_moments + 1)])
+
+
+@pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_means_are_within_five_standard_errors_of_the_eigenvalues_moments(
+    support, seed
+):
+    A_DD = with_spectrum(VALUES, seed)
+    draws = drawn(A_DD[None], [seed], support=support)[0]
+    sem = mean_covariance(draws).diagonal().sqrt()
+    error = (draws.mean(0) - exact(VALUES, 7, support)).abs()
+    assert (error < 5 * sem + 1e-12).all()
+    torch.testing.assert_close(
+        draws[:, 0], torch.ones(200).double(), rtol=0, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
+@pytest.mark.parametrize("num_moments", [0, 1, 2, 5, 6])
+def test_every_order_is_that_of_the_polynomial_of_the_matrix(support, num_moments):
+    values = torch.as_tensor(VALUES)
+    A_DD = torch.diag(values)
+    draws = drawn(A_DD[None], [3], num_moments=num_moments, support=support)[0]
+    z_DS = random_vectors([3], 12, range(200), "gaussian")[0]
+    v_DS = z_DS / z_DS.norm(dim=0)
+    if support is None:
+        p_KD = torch.stack([values**k for k in range(num_moments + 1)])
+    else:
+        angle = torch.acos((2 * values - 2) / 5)
+        p_KD = torch.stack([torch.cos(k * angle) for k in range(num_moments + 1)])
+    torch.testing.assert_close(draws, (p_KD @ v_DS.square()).T, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
+def test_two_orders_cost_one_product(support):
+    operator = Counting(with_spectrum(VALUES, 0)[None])
+    moment_draws(
+        operator,
+        [0],
+        num_moments=8,
+        num_probes=5,
+        distribution="rademacher",
+        block=2,
+        support_M2=support,
+    )
+    assert operator.columns == 4 * 5
+
+
+@pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
+def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
+    A_DD = with_spectrum(VALUES, 0)
+    direct = drawn(A_DD[None], [0], num_probes=4, support=support)[0]
+    start = random_vectors([0], 12, range(4), "gaussian")
+    found = lanczos(BatchedDense(A_DD[None]), start, num_steps=4)
+    of_ritz = ritz_moments(
+        found.values[0],
+        found.weights[0],
+        num_moments=7,
+        support_2=None if support is None else support[0],
+    )
+    torch.testing.assert_close(of_ritz, direct, rtol=1e-9, atol=1e-11)
+
+
+def test_nodes_behind_a_breakdown_do_not_count():
+    values = torch.tensor([[2.0, torch.nan]]).double()
+    weights = torch.tensor([[1.0, 0.0]]).double()
+    powers = ritz_moments(values, weights, num_moments=3)
+    assert powers.tolist() == [[1.0, 2.0, 4.0, 8.0]]
+
+
+def test_the_covariance_is_that_of_repeated_means():
+    A_DD = with_spectrum(VALUES, 0)
+    repetitions, probes = 400, 10
+    draws = drawn(
+        A_DD[None], [0], num_moments=3, num_probes=repetitions * probes, block=4000
+    )[0]
+    grouped = draws.view(repetitions, probes, 4)
+    seen = torch.cov(grouped.mean(1).T)[1:, 1:]
+    claimed = torch.stack([mean_covariance(d) for d in grouped]).mean(0)[1:, 1:]
+    torch.testing.assert_close(claimed, seen, rtol=0.2, atol=0)
+
+
+def test_draws_depend_on_neither_siblings_nor_blocks():
+    A_MDD = torch.stack([random_symmetric(9, seed) / 10 for seed in range(3)])
+    together = drawn(A_MDD, [0, 1, 2], num_probes=10, block=10)
+    apart = drawn(A_MDD[1:2], [1], num_probes=10, block=3)
+    torch.testing.assert_close(together[1:2], apart, rtol=1e-10, atol=1e-14)
+
+
+def test_a_support_that_lacks_part_of_the_spectrum_is_refused():
+    narrow = torch.tensor([[-1.0, 2.0]])
+    with pytest.raises(InputError, match=r"support: .* Widen it"):
+        drawn(with_spectrum(VALUES, 0)[None], [0], num_moments=40, support=narrow)
