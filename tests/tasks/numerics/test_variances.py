@@ -1,0 +1,219 @@
+"""Variances between samples, against every sample and every batch."""
+
+from itertools import combinations
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics import BatchedDense, dense_hessian, estimate
+from curvflow.tasks.numerics.hessians import BatchedHessian
+from curvflow.tasks.numerics.variances import (
+    batch_variance,
+    batches,
+    curvature_variances,
+    gradient_variance,
+)
+from tests.tasks.toys import random_symmetric
+
+N, SIZES = 7, [4, 2]
+
+
+def losses(weights_MD, inputs, targets):
+    """A net of two weights a unit, tanh, on three features: (M, N)."""
+    first, last = weights_MD[:, :4].unflatten(1, (2, 2)), weights_MD[:, 4:]
+    hidden = torch.tanh(torch.einsum("mhi,mni->mnh", first, inputs))
+    return (torch.einsum("mh,mnh->mn", last, hidden) - targets).square()
+
+
+def problem():
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(6, generator=generator, dtype=torch.float64)
+    inputs = torch.randn(N, 2, generator=generator, dtype=torch.float64)
+    targets = torch.randn(N, generator=generator, dtype=torch.float64)
+    return weights, inputs, targets
+
+
+def matrices():
+    """Return the Hessian of each sample, (N, D, D)."""
+    w, x, y = problem()
+    each = [dense_hessian(losses, w, x[n : n + 1], y[n : n + 1]) for n in range(N)]
+    return torch.stack(each)
+
+
+def of_matrices(A_NDD):
+    def sampled(models_R, rows_RB):
+        return BatchedDense(A_NDD[rows_RB].mean(1))
+
+    return sampled
+
+
+def exact_variance(A_NDD):
+    return A_NDD.var(dim=0).sum()
+
+
+def curvature_draws(sampled, size, num_samples, **given):
+    asked = {"batch_size": 1, "num_batches": num_samples, "num_probes": 400, **given}
+    return curvature_variances(
+        sampled,
+        [0, 1],
+        size=size,
+        num_samples=num_samples,
+        distribution="rademacher",
+        batches_per_pass=3,
+        **asked,
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+@pytest.mark.parametrize("num_batches", [2, "all"])
+def test_curvature_variances_are_within_five_standard_errors(batch_size, num_batches):
+    A_NDD = torch.stack([random_symmetric(5, seed) for seed in range(N)])
+    count = N // batch_size if num_batches == "all" else num_batches
+    draws = curvature_draws(
+        of_matrices(A_NDD), 5, N, batch_size=batch_size, num_batches=count
+    )
+    for found, exact in (
+        (estimate(draws.variance), exact_variance(A_NDD)),
+        (estimate(draws.squared_mean), A_NDD.mean(0).square().sum()),
+    ):
+        assert ((found.mean - exact).abs() < 5 * found.sem).all()
+        assert (found.sem > 0).all()
+
+
+def test_the_estimate_is_unbiased_over_all_vectors_and_batches():
+    """Every sign vector and every pair of batches, against the exact variance."""
+    A_NDD = torch.stack([random_symmetric(3, seed) for seed in range(5)])
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * 3)
+    y_ZND = torch.einsum("nij,zj->zni", A_NDD, signs)
+    found = []
+    for four in combinations(range(5), 4):
+        for half in combinations(four, 2):
+            other = [n for n in four if n not in half]
+            gap = y_ZND[:, list(half)].mean(1) - y_ZND[:, other].mean(1)
+            found.append(2 * gap.square().sum(1) / 2)
+    exact = exact_variance(A_NDD)
+    assert torch.cat(found).mean() == pytest.approx(exact.item(), rel=1e-12)
+    plug_in = (y_ZND.square().sum(2).mean(1) - y_ZND.mean(1).square().sum(1)).mean()
+    assert plug_in == pytest.approx(0.8 * exact.item(), rel=1e-12)
+
+
+def test_the_plug_in_of_one_vector_is_biased_where_ours_is_not():
+    A_NDD = torch.stack([random_symmetric(5, seed) for seed in range(N)])
+    draws = curvature_draws(of_matrices(A_NDD), 5, N, num_batches=2)
+    ours = estimate(draws.variance[0])
+    # Two samples, divisor 2: half of the variance is missing.
+    plug_in = estimate(draws.variance[0] / 2)
+    exact = exact_variance(A_NDD)
+    assert (ours.mean - exact).abs() < 5 * ours.sem
+    assert (plug_in.mean - exact).abs() > 10 * plug_in.sem
+
+
+def test_hessians_of_networks_are_sampled_as_they_are():
+    w, x, y = problem()
+
+    def sampled(models_R, rows_RB):
+        weights_RD = w.repeat(len(models_R), 1)
+        return BatchedHessian(losses, weights_RD, x[rows_RB], y[rows_RB])
+
+    ours = curvature_draws(sampled, 6, N, num_probes=5, batch_size=2, num_batches=3)
+    dense = curvature_draws(
+        of_matrices(matrices()), 6, N, num_probes=5, batch_size=2, num_batches=3
+    )
+    torch.testing.assert_close(ours.variance, dense.variance, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        ours.squared_mean, dense.squared_mean, rtol=1e-9, atol=1e-12
+    )
+
+
+def test_equal_samples_have_no_variance():
+    A_NDD = random_symmetric(5, 0).expand(N, -1, -1)
+    draws = curvature_draws(of_matrices(A_NDD), 5, N, num_probes=3)
+    assert draws.variance.abs().max() < 1e-12
+
+
+def test_batches_are_disjoint_and_their_own_for_each_draw():
+    first, second = (
+        batches([0, 1, 0], draw, num_samples=10, num_batches=3, size=3)
+        for draw in (0, 1)
+    )
+    assert first.shape == (3, 3, 3)
+    assert len(set(first[0].flatten().tolist())) == 9
+    assert torch.equal(first[0], first[2])
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], second[0])
+
+
+def sample_gradients():
+    w, x, y = problem()
+
+    def each(w_D):
+        return losses(w_D[None], x[None], y[None])[0]
+
+    return torch.autograd.functional.jacobian(each, w)
+
+
+def gradients_of(rows, samples_per_pass=3):
+    w, x, y = problem()
+    return gradient_variance(
+        losses,
+        w[None],
+        x[None, rows],
+        y[None, rows],
+        sizes=SIZES,
+        num_samples=N,
+        fixed_MS=w[None, :0],
+        samples_per_pass=samples_per_pass,
+    )
+
+
+@pytest.mark.parametrize("samples_per_pass", [1, 3, 10])
+def test_gradient_variance_is_that_of_the_samples(samples_per_pass):
+    g_ND = sample_gradients()
+    found = gradients_of(list(range(N)), samples_per_pass)
+    parts = torch.stack([part.sum() for part in g_ND.var(0).split(SIZES)])
+    torch.testing.assert_close(found.layer_variance[0], parts, rtol=1e-10, atol=0)
+    norm = g_ND.mean(0).square().sum()
+    assert found.squared_norm.item() == pytest.approx(norm.item(), rel=1e-10)
+    assert found.sem.item() == 0
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_parts_of_the_data_are_unbiased_for_all_of_it(size):
+    found = [gradients_of(list(rows)) for rows in combinations(range(N), size)]
+    g_ND = sample_gradients()
+    variance = torch.stack([one.layer_variance.sum() for one in found]).mean()
+    assert variance == pytest.approx(g_ND.var(0).sum().item(), rel=1e-10)
+    norm = torch.stack([one.squared_norm[0] for one in found]).mean()
+    assert norm == pytest.approx(g_ND.mean(0).square().sum().item(), rel=1e-10)
+
+
+def test_the_standard_error_of_a_part_is_of_the_size_of_its_errors():
+    generator = torch.Generator().manual_seed(0)
+    g_ND = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    parts = torch.stack(
+        [g_ND[torch.randperm(60, generator=generator)[:30]] for _ in range(300)]
+    )
+    found = gradient_variance(
+        lambda w, x, y: torch.einsum("md,mnd->mn", w, x),
+        torch.ones(300, 3).double(),
+        parts,
+        parts[..., 0],
+        sizes=[3],
+        num_samples=60,
+        fixed_MS=torch.zeros(300, 0).double(),
+        samples_per_pass=30,
+    )
+    errors = found.layer_variance.sum(1) - g_ND.var(0).sum()
+    claimed = found.sem.square().mean().sqrt()
+    assert claimed == pytest.approx(errors.square().mean().sqrt().item(), rel=0.2)
+
+
+@pytest.mark.parametrize("size", range(1, N + 1))
+def test_batches_without_replacement_follow_the_law(size):
+    g_ND = sample_gradients()
+    means = torch.stack([g_ND[list(b)].mean(0) for b in combinations(range(N), size)])
+    seen = means.var(0, correction=0).sum()
+    law = batch_variance(g_ND.var(0).sum(), size, N)
+    assert seen.item() == pytest.approx(law.item(), rel=1e-10, abs=1e-14)
+    population = g_ND.var(0, correction=0).sum() * (N - size) / (size * (N - 1))
+    assert law.item() == pytest.approx(population.item(), rel=1e-10, abs=1e-14)
