@@ -1,0 +1,211 @@
+"""Traces with the help of the range of the operator: Hutch++ and XTrace.
+
+Both find an orthonormal basis Q of the range of A times random vectors, take the trace
+there exactly and that of the rest by random vectors. With P = I - QQ^T the diagonal is
+that of 2 AQQ^T - QQ^TAQQ^T + PAP, so that every estimate splits into diagonal blocks.
+Letters beside those of the package: K columns of Q, L blocks of the dimension D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.products import product
+from curvflow.tasks.numerics.ranges import new_directions
+from curvflow.tasks.numerics.traces import random_vectors
+
+
+class Probed:
+    """Random vectors of M models and their images, which grow together."""
+
+    # Of which vectors of a stream the range is taken: every so many.
+    sketched_every = 1
+    # Standard error of the mean relative to that of as many independent draws.
+    spread = 1.0
+
+    def __init__(
+        self,
+        operator: BatchedOperator,
+        seeds: Sequence[int],
+        *,
+        distribution: str,
+        block: int,
+    ) -> None:
+        """Begin without a vector.
+
+        Args:
+            operator: symmetric maps A of M models.
+            seeds: seed of each model's vectors.
+            distribution: `rademacher` or `gaussian`.
+            block: vectors multiplied at once, bounding memory.
+        """
+        models, size, _ = operator.shape
+        self.operator, self.seeds = operator, list(seeds)
+        self.distribution, self.block = distribution, block
+        empty = torch.zeros(
+            models, size, 0, dtype=torch.float64, device=operator.device
+        )
+        self.vectors_MDS = self.images_MDS = empty
+        self.num_matvecs = 0
+
+    def grow(self, count: int) -> None:
+        """Draw and multiply vectors until there are `count` of them."""
+        rows = range(self.vectors_MDS.shape[2], count)
+        size = self.operator.shape[1]
+        z_MDS = random_vectors(self.seeds, size, rows, self.distribution)
+        z_MDS = z_MDS.to(self.operator.device)
+        self.vectors_MDS = torch.cat([self.vectors_MDS, z_MDS], dim=2)
+        self.images_MDS = torch.cat([self.images_MDS, self.multiply(z_MDS)], dim=2)
+
+    def multiply(self, columns_MDS: Tensor) -> Tensor:
+        """Return the products with columns, some at a time, and count them."""
+        self.num_matvecs += columns_MDS.shape[2]
+        parts = torch.split(columns_MDS, self.block, dim=2)
+        return torch.cat([product(self.operator, part) for part in parts], dim=2)
+
+    def select(self, models: Tensor) -> Self:
+        """Keep some of the models, by their indices (m,)."""
+        self.operator = self.operator.select(models)
+        self.seeds = [self.seeds[m] for m in models.tolist()]
+        self.vectors_MDS = self.vectors_MDS[models]
+        self.images_MDS = self.images_MDS[models]
+        return self
+
+    def draws(self, sizes: Sequence[int]) -> Tensor:
+        """Return estimates of each diagonal block's trace, (M, L, S), float64.
+
+        Args:
+            sizes: sizes of the L consecutive blocks, D in sum.
+        """
+        return _sums(self.vectors_MDS * self.images_MDS, sizes)
+
+
+class _Sketched(Probed):
+    """Vectors with a basis of the range and its images."""
+
+    def __init__(
+        self,
+        operator: BatchedOperator,
+        seeds: Sequence[int],
+        *,
+        distribution: str,
+        block: int,
+    ) -> None:
+        super().__init__(operator, seeds, distribution=distribution, block=block)
+        self.basis_MDK = self.basis_images_MDK = self.vectors_MDS
+
+    def grow(self, count: int) -> None:
+        begun = self.vectors_MDS.shape[2]
+        super().grow(count)
+        rows = torch.arange(begun, count)
+        sketched = rows[rows % self.sketched_every == 0].to(self.operator.device)
+        added = new_directions(self.images_MDS[:, :, sketched], self.basis_MDK)
+        images = self.multiply(added)
+        self.basis_MDK = torch.cat([self.basis_MDK, added], dim=2)
+        self.basis_images_MDK = torch.cat([self.basis_images_MDK, images], dim=2)
+
+    def select(self, models: Tensor) -> Self:
+        super().select(models)
+        self.basis_MDK = self.basis_MDK[models]
+        self.basis_images_MDK = self.basis_images_MDK[models]
+        return self
+
+    def inner(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the diagonal of 2 AQQ^T - QQ^TAQQ^T, (M, D), Q^TAQ and QQ^TAQ."""
+        H_MKK = self.basis_MDK.mT @ self.basis_images_MDK
+        H_MKK = (H_MKK + H_MKK.mT) / 2
+        turned_MDK = self.basis_MDK @ H_MKK
+        both_MDK = (2 * self.basis_images_MDK - turned_MDK) * self.basis_MDK
+        return both_MDK.sum(2), H_MKK, turned_MDK
+
+
+class HutchPlusPlus(_Sketched):
+    """Every other vector finds the range, those between estimate the rest.
+
+    The draws are independent given the range, so that the mean is unbiased and its
+    standard error holds.
+
+    Reference:
+        Meyer, Musco, Musco and Woodruff (2021), doi:10.1137/1.9781611976496.16,
+        Algorithm 1, with half of the vectors for the range instead of two thirds of
+        the products.
+    """
+
+    sketched_every = 2
+
+    def draws(self, sizes: Sequence[int]) -> Tensor:
+        """Return estimates of each diagonal block's trace, (M, L, S // 2)."""
+        z_MDS, images_MDS = self.vectors_MDS[..., 1::2], self.images_MDS[..., 1::2]
+        inside_MD, _, _ = self.inner()
+        q_MKS = self.basis_MDK.mT @ z_MDS
+        outside_MDS = z_MDS - self.basis_MDK @ q_MKS
+        images_MDS = images_MDS - self.basis_images_MDK @ q_MKS
+        images_MDS = images_MDS - self.basis_MDK @ (self.basis_MDK.mT @ images_MDS)
+        return _sums(inside_MD.unsqueeze(2) + outside_MDS * images_MDS, sizes)
+
+
+class XTrace(_Sketched):
+    """Every vector in turn estimates what the range of all others leaves.
+
+    The draws are exchangeable but not independent. By Hoeffding's decomposition, the
+    part of their mean that needs d vectors at once has d times the variance that their
+    spread tells. Each vector meets the range of the others, so d = 2: intervals from
+    the spread alone, as published, covered 72 to 93 % instead of 95 %.
+
+    Reference:
+        Epperly, Tropp and Webber (2024), doi:10.1137/23M1548323, sections 2.1 and 2.2;
+        Gaussian vectors are set to the length that they have on average, as there.
+        Hoeffding (1948), doi:10.1214/aoms/1177730196.
+    """
+
+    spread = 2**0.5
+
+    def draws(self, sizes: Sequence[int]) -> Tensor:
+        """Return the leave-one-out estimates of each block's trace, (M, L, S)."""
+        Q, Z, z = self.basis_MDK, self.basis_images_MDK, self.vectors_MDS
+        inside_MD, H_MKK, turned_MDK = self.inner()
+        s_MKS = _left_out(Q.mT @ self.images_MDS)
+        U, V, W = Q @ s_MKS, Z @ s_MKS, turned_MDK @ s_MKS
+        e_MS = (s_MKS * (H_MKK @ s_MKS)).sum(1)
+        less_MDS = 2 * (V - W) * U + e_MS.unsqueeze(1) * U.square()
+        q_MKS = Q.mT @ z
+        along_M1S = (s_MKS * q_MKS).sum(1, keepdim=True)
+        p_MDS = z - Q @ q_MKS + U * along_M1S
+        images_MDS = self.images_MDS - Z @ q_MKS + V * along_M1S
+        within_M1S = (U * images_MDS).sum(1, keepdim=True)
+        images_MDS = images_MDS - Q @ (Q.mT @ images_MDS) + U * within_M1S
+        scale_M1S = self._lengths(p_MDS, s_MKS)
+        outside_MDS = scale_M1S * p_MDS * images_MDS
+        return _sums(inside_MD.unsqueeze(2) - less_MDS + outside_MDS, sizes)
+
+    def _lengths(self, p_MDS: Tensor, s_MKS: Tensor) -> Tensor:
+        """Return what brings Gaussian projections to their mean squared length."""
+        if self.distribution != "gaussian":
+            return torch.ones_like(p_MDS[:, :1])
+        ranks_M1S = self.basis_MDK.square().sum((1, 2)).round()[:, None, None]
+        free_M1S = p_MDS.shape[1] - ranks_M1S + s_MKS.square().sum(1, keepdim=True)
+        return free_M1S / p_MDS.square().sum(1, keepdim=True).clamp_min(1e-300)
+
+
+def _left_out(C_MKS: Tensor) -> Tensor:
+    """Return the unit directions that the range loses without each column, or zero.
+
+    Rows of the pseudo-inverse are orthogonal to all columns but one. A column that the
+    others span, leverage below 1, takes nothing away.
+    """
+    inverse_MSK = torch.linalg.pinv(C_MKS, rtol=1e-10)
+    leverage_MS = (inverse_MSK.mT * C_MKS).sum(1)
+    norms_MS = inverse_MSK.norm(dim=2)
+    is_alone_MS = leverage_MS > 1 - 1e-6
+    unit_MSK = inverse_MSK / norms_MS.clamp_min(1e-300).unsqueeze(2)
+    return torch.where(is_alone_MS.unsqueeze(2), unit_MSK, 0.0).mT
+
+
+def _sums(terms_MDS: Tensor, sizes: Sequence[int]) -> Tensor:
+    parts = torch.split(terms_MDS, list(sizes), dim=1)
+    return torch.stack([part.sum(1) for part in parts], dim=1)

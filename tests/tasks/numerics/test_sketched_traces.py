@@ -1,0 +1,118 @@
+"""Hutch++ and XTrace."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.tasks.numerics import BatchedDense, estimate
+from curvflow.tasks.numerics.ranges import new_directions
+from curvflow.tasks.numerics.sketched_traces import HutchPlusPlus, Probed, XTrace
+from tests.tasks.toys import random_symmetric, with_spectrum
+
+METHODS = [HutchPlusPlus, XTrace]
+LAWS = ["rademacher", "gaussian"]
+SIZES = [12, 5, 13]
+DECAY = 1 / np.arange(1, 31) ** 1.5
+
+
+def probed(method, A_MDD, seeds, law="rademacher", *, counts=(12,), block=5):
+    found = method(BatchedDense(A_MDD), seeds, distribution=law, block=block)
+    for count in counts:
+        found.grow(count)
+    return found
+
+
+def block_traces(A_MDD):
+    diagonal = A_MDD.diagonal(dim1=1, dim2=2)
+    parts = torch.split(diagonal, SIZES, dim=1)
+    return torch.stack([part.sum(1) for part in parts], dim=1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("law", LAWS)
+def test_low_rank_is_exact_in_every_block_and_every_draw(method, law):
+    A_MDD = torch.stack([with_spectrum([5, 3, -2, 1] + [0] * 26, s) for s in range(3)])
+    draws = probed(method, A_MDD, [0, 1, 2], law).draws(SIZES)
+    exact = block_traces(A_MDD).unsqueeze(2).expand_as(draws)
+    torch.testing.assert_close(draws, exact, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("law", LAWS)
+def test_means_over_repetitions_are_the_traces_of_the_blocks(method, law):
+    A_DD = with_spectrum(np.r_[DECAY[:-2], -0.5, -1.0], 4)
+    A_MDD = A_DD.expand(300, -1, -1)
+    draws = probed(method, A_MDD, range(300), law, counts=(6,)).draws(SIZES)
+    over = estimate(draws.mean(2).T)
+    exact = block_traces(A_MDD)[0]
+    assert ((over.mean - exact).abs() < 5 * over.sem).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("law", LAWS)
+def test_stated_intervals_cover_the_trace(method, law):
+    A_MDD = with_spectrum(DECAY, 1).expand(300, -1, -1)
+    found = probed(method, A_MDD, range(300), law, counts=(16,))
+    whole = estimate(found.draws(SIZES).sum(1))
+    student = 2.36 if method is HutchPlusPlus else 2.13
+    within = (whole.mean - DECAY.sum()).abs() <= student * found.spread * whole.sem
+    assert 0.9 <= within.double().mean() <= 0.985
+
+
+def test_they_beat_plain_vectors_at_equal_products_where_eigenvalues_decay():
+    A_MDD = with_spectrum(DECAY, 1).expand(100, -1, -1)
+
+    def error(method, count):
+        found = probed(method, A_MDD, range(100), counts=(count,))
+        means = found.draws([30]).sum(1).mean(1)
+        return found.num_matvecs, (means - DECAY.sum()).square().mean().sqrt()
+
+    plain = error(Probed, 24)
+    sketched, crossed = error(HutchPlusPlus, 16), error(XTrace, 12)
+    assert plain[0] == sketched[0] == crossed[0] == 24
+    assert sketched[1] < plain[1] / 3
+    assert crossed[1] < sketched[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_growing_wastes_no_product_and_ends_where_one_step_does(method):
+    A_MDD = with_spectrum(DECAY, 1)[None]
+    once = probed(method, A_MDD, [3], counts=(16,))
+    slowly = probed(method, A_MDD, [3], counts=(4, 8, 16))
+    assert once.num_matvecs == slowly.num_matvecs
+    torch.testing.assert_close(
+        once.draws(SIZES), slowly.draws(SIZES), rtol=1e-8, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_draws_depend_on_neither_siblings_nor_blocks(method):
+    A_MDD = torch.stack([random_symmetric(30, seed) for seed in range(3)])
+    together = probed(method, A_MDD, [0, 1, 2], block=12)
+    apart = probed(method, A_MDD[1:2], [1], block=4)
+    expected = apart.draws(SIZES)
+    torch.testing.assert_close(together.draws(SIZES)[1:2], expected, atol=1e-9, rtol=0)
+    kept = together.select(torch.tensor([1, 1]))
+    kept.grow(16)
+    apart.grow(16)
+    for one in kept.draws(SIZES):
+        torch.testing.assert_close(one, apart.draws(SIZES)[0], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_more_vectors_than_dimensions_are_exact(method):
+    A_MDD = random_symmetric(4, 0)[None]
+    draws = probed(method, A_MDD, [0], counts=(12,)).draws([4])
+    torch.testing.assert_close(
+        draws, A_MDD[0].trace().expand_as(draws), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_new_directions_are_orthogonal_and_none_where_there_is_nothing_new():
+    basis = torch.linalg.qr(random_symmetric(8, 0)[:, :3]).Q[None]
+    fresh = random_symmetric(8, 1)[None, :, :2]
+    columns = torch.cat([basis @ torch.ones(1, 3, 1).double(), fresh], dim=2)
+    added = new_directions(columns, basis)
+    whole = torch.cat([basis, added], dim=2)[0]
+    expected = torch.diag(torch.tensor([1.0, 1, 1, 1, 1, 0]).double())
+    torch.testing.assert_close(whole.T @ whole, expected, rtol=0, atol=1e-13)
