@@ -73,6 +73,19 @@ def test_show_json_gives_a_record_per_node_and_element(curvflow, ran):
     assert sum("iterations" in row for row in rows) == 2 * 2
 
 
+def test_show_tells_the_time_of_each_training(curvflow, ran):
+    rows = json.loads(curvflow("show", ran, "fit", "--json").out)
+    assert [row["seconds_per_epoch"] for row in rows] == [
+        r["seconds"] / 4 for r in rows
+    ]
+    (line, *_) = csv.DictReader(io.StringIO(curvflow("show", ran, "fit", "--csv").out))
+    assert float(line["seconds"]) == rows[0]["seconds"] > 0
+    where = ("--where", "seed=0", "--where", "rule=sgd")
+    lines = curvflow("show", ran, "fit", *where).out.splitlines()
+    told = {line.split()[0]: line.split()[-1] for line in lines}
+    assert (told["seconds"], told["seconds_per_epoch"]) == ("s", "epoch")
+
+
 def test_show_where_keeps_the_nodes_asked_for(curvflow, ran):
     where = ("--where", "rule=adam", "--where", "seed=1")
     rows = json.loads(curvflow("show", ran, "trace", "--json", *where).out)

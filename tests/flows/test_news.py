@@ -92,6 +92,9 @@ def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
     assert watcher.told == ["fit: the state of 2 nodes in work is kept"]
     assert watched(store, Watcher()) == ["fit: 2 nodes go on from a kept state"]
     assert watched(store, Watcher()) == []
+    fit = [one for one in store.index().receipts.values() if one.stage == "fit"]
+    # Their time is that of the last attempt alone.
+    assert [one.covered for one in fit] == [None, None]
 
 
 def test_a_state_of_one_node_is_told_of_in_the_singular(store):

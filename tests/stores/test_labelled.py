@@ -1,5 +1,6 @@
 import math
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -83,6 +84,19 @@ def test_every_variable_lies_over_the_axes_with_its_labels_and_units(store):
     assert dataset.flag.dtype == bool
     assert dataset.name.values[1, 1] == "net 1"
     assert set(dataset.status.values.flat) == {"ok"}
+
+
+def test_the_time_of_each_node_lies_over_the_axes_without_reading(store):
+    took = Variable("seconds", "time", units="s")
+    receipts = publish(store, tile(0), ["a", "b"], outputs=OUTPUTS)
+    cells = {(0, seed): one for seed, one in enumerate(receipts)} | {(1, 0): None}
+    with mock.patch.object(store, "fetch", side_effect=AssertionError):
+        dataset = show(store, cells, outputs=OUTPUTS[:1], times=[took])
+        np.testing.assert_array_equal(
+            dataset.seconds.values, [[0.25, 0.25], [math.nan, math.nan]]
+        )
+    assert dataset.seconds.dims == dataset.status.dims
+    assert dataset.seconds.attrs == {"units": "s", "description": "time"}
 
 
 def test_a_coordinate_that_all_nodes_share_labels_the_dimension(store):

@@ -63,8 +63,10 @@ def command(
         typer.echo(csv_text(rows), nl=False)
     else:
         from curvflow.schemas.tables import render
+        from curvflow.schemas.times import time_variables
 
-        units = {v.name: v.units for v in results.view(stage).kind.outputs}
+        kind = results.view(stage).kind
+        units = {v.name: v.units for v in (*kind.outputs, *time_variables(kind))}
         typer.echo(render(rows, units))
 
 

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 
@@ -29,6 +29,22 @@ from curvflow.tasks.registry import Machine, find
 Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
 # Another version of these may differ in the last bits, so it begins again.
 LIBRARIES = ("torch", "numpy")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What each node of a tile took.
+
+    Attributes:
+        seconds: its share of the time.
+        covered: epochs, or what else its kind continues, that were computed in them;
+            None if that is not known.
+        device: where it was computed.
+    """
+
+    seconds: float
+    covered: int | None
+    device: str
 
 
 class LostInputError(StoreError):
@@ -66,8 +82,8 @@ def compute_tile(
     started = time.perf_counter()
     computed = outcomes(store, job, machine, partials)
     seconds = (time.perf_counter() - started) / len(computed)
-    kind = find_kind(job.kind)
-    return write(store, kind, computed, seconds=seconds, device=machine.device)
+    cost = Cost(seconds, None if partials.were_found else job.covered, machine.device)
+    return write(store, find_kind(job.kind), computed, cost=cost)
 
 
 def outcomes(
@@ -221,8 +237,7 @@ def write(
     kind: Kind,
     computed: Sequence[tuple[Outcome | BaseException, int]],
     *,
-    seconds: float,
-    device: str,
+    cost: Cost,
 ) -> list[Computed | Failed]:
     """Write the outcomes of a tile, those of equal shapes into one payload.
 
@@ -231,8 +246,7 @@ def write(
         kind: of the tile.
         computed: per node its outcome or the error it raised, and how many nodes
             were computed together.
-        seconds: per node.
-        device: where they were computed.
+        cost: of each node.
 
     Returns:
         Per node what became of it, in order.
@@ -253,9 +267,10 @@ def write(
                 reason=result.reason,
                 payload=payload,
                 slot=slot,
-                seconds=seconds,
+                seconds=cost.seconds,
                 width=width,
-                device=device,
+                device=cost.device,
+                covered=cost.covered,
             )
         )
     return reports

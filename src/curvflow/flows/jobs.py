@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from curvflow.flows.graph import Graph, Node, Taken
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, Status
 from curvflow.schemas.params import Params
 from curvflow.schemas.receipts import Receipt
@@ -64,6 +65,24 @@ class TileJob:
     code: Sequence[str] = ()
     stage: str = ""
 
+    @property
+    def covered(self) -> int | None:
+        """How much of what its kind continues, such as epochs, each member asks for.
+
+        None if the members differ, whose shares of the time are equal nevertheless, or
+        if the kind continues nothing.
+        """
+        continues = find_kind(self.kind).continues
+        if continues is None:
+            return None
+        name = continues.param
+        counts = {
+            getattr(one.params, name)
+            - (one.earlier.receipt.params[name] if one.earlier else 0)
+            for one in self.members
+        }
+        return counts.pop() if len(counts) == 1 else None
+
 
 @dataclass(frozen=True)
 class Computed:
@@ -78,6 +97,7 @@ class Computed:
     seconds: float
     width: int
     device: str
+    covered: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
 from curvflow.flows.views import View
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array, Table
 from curvflow.schemas.receipts import Receipt
 from curvflow.schemas.records import records
+from curvflow.schemas.times import time_of
+from curvflow.schemas.variables import Variable
 from curvflow.stores.base import Store
 
 # Which result each file shows, so that a run without news reads and writes nothing.
@@ -134,7 +138,10 @@ def _table_bytes(view: View, store: Store) -> bytes:
 
 
 def view_records(
-    view: View, store: Store, variables: Sequence[str] | None = None
+    view: View,
+    store: Store,
+    variables: Sequence[str] | None = None,
+    times: Sequence[Variable] = (),
 ) -> list[dict[str, Any]]:
     """Return a stage's results as flat records, see `schemas.records`.
 
@@ -142,6 +149,7 @@ def view_records(
         view: the stage's nodes.
         store: holds their arrays.
         variables: which variables; all that tables hold by default.
+        times: what is told of the time that nodes took, beside their results.
 
     Returns:
         One record per node and element; a node that diverged says why, and one whose
@@ -152,12 +160,14 @@ def view_records(
         RemovedPayloadError: collection has removed a result meanwhile.
     """
     wanted = [variable.name for variable in view.kind.chosen(variables)]
+    outputs = (*view.kind.outputs, *times)
     rows = []
     for n, receipt in enumerate(view.receipts):
         status = view.status(n)
         readable = receipt if status != "removed" else None
-        node = view.coords(n), status, _arrays(store, readable, wanted)
-        found = records([node], view.kind.outputs, variables=variables)
+        arrays = {**_arrays(store, readable, wanted), **_times(readable, times)}
+        node = view.coords(n), status, arrays
+        found = records([node], outputs, variables=variables)
         reason = {"reason": receipt.reason} if receipt and receipt.reason else {}
         rows += [row | reason for row in found]
     return rows
@@ -171,6 +181,14 @@ def _arrays(
     # A sliced variable has one part per slice, and its bare name reads them all.
     held = {part.partition("@")[0] for part in receipt.parts}
     return store.fetch(receipt, [name for name in names if name in held])
+
+
+def _times(
+    receipt: Receipt | None, variables: Sequence[Variable]
+) -> Mapping[str, Array]:
+    if receipt is None:
+        return {}
+    return {one.name: np.array(time_of(receipt, one)) for one in variables}
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

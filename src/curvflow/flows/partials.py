@@ -42,6 +42,9 @@ class Partials:
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
         self.tell, self.stage = tell, ""
         self._used: set[str] = set()
+        # Whether a tile since the last call of `taken` went on from a state, so that
+        # its time is that of the rest alone.
+        self.were_found = False
 
     def turn_to(self, stage: str) -> None:
         """Name the stage whose tiles come next."""
@@ -61,6 +64,7 @@ class Partials:
         Whoever publishes what they led to removes them from the store.
         """
         names, self._used = tuple(self._used), set()
+        self.were_found = False
         return names
 
 
@@ -84,6 +88,7 @@ class TilePartial:
         self._partials.used(self._name)  # to be cleared even if it cannot be read
         found = self._partials.store.partial(self._name)
         if found:
+            self._partials.were_found = True
             go = "goes" if self._counted == "1 node" else "go"
             self.tell(f"{self._counted} {go} on from a kept state")
         return found

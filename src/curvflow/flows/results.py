@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
 from curvflow.flows.outputs import view_records
 from curvflow.flows.views import View, told
-from curvflow.schemas.nodes import Label
+from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.times import time_variables
+from curvflow.schemas.variables import Variable
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:
@@ -61,7 +63,8 @@ class Results(Mapping[str, "Dataset"]):
             stage: name of the stage.
 
         Returns:
-            Every declared variable over the stage's axes, and `status`.
+            Every declared variable over the stage's axes, `status`, and the time that
+            each node took.
 
         Raises:
             UnknownNameError: the study has no such stage.
@@ -88,6 +91,7 @@ class Results(Mapping[str, "Dataset"]):
             cells={cell: view.receipts[n] for cell, n in cells.items()},
             statuses={cell: view.status(n) for cell, n in cells.items()},
             outputs=view.kind.outputs,
+            times=time_variables(view.kind, view.dims),
             attrs=self._attributes(view),
         )
 
@@ -132,7 +136,8 @@ class Results(Mapping[str, "Dataset"]):
             variables: which variables; all that tables hold by default.
 
         Returns:
-            One record per node and element: axis labels, status, dims, variables.
+            One record per node and element: axis labels, status, dims, variables. The
+            time that a node took stands beside its single values, or is asked for.
 
         Raises:
             UnknownNameError: there is no such stage, dimension, label or variable.
@@ -141,7 +146,8 @@ class Results(Mapping[str, "Dataset"]):
         """
         view = self.view(stage).where(where or {})
         self.check_variables(stage, variables)
-        return view_records(view, self._store, variables or None)
+        times = _told_times(view, variables)
+        return view_records(view, self._store, variables or None, times)
 
     def check_variables(self, stage: str, variables: Sequence[str] | None) -> None:
         """Refuse names of variables that a stage does not declare.
@@ -153,7 +159,9 @@ class Results(Mapping[str, "Dataset"]):
         Raises:
             UnknownNameError: the stage has no such variable.
         """
-        known = [variable.name for variable in self.view(stage).kind.outputs]
+        view = self.view(stage)
+        told = (*view.kind.outputs, *time_variables(view.kind, view.dims))
+        known = [variable.name for variable in told]
         for name in variables or ():
             if name not in known:
                 hint = nearest(name, known)
@@ -177,6 +185,16 @@ class Results(Mapping[str, "Dataset"]):
         failed = len(self.run.failures) if self.run else 0
         told = f"; {failed} nodes failed" if failed else ""
         return f"<Results of {of}{self.study}: {', '.join(self._views)}{told}>"
+
+
+def _told_times(view: View, names: Sequence[str] | None) -> list[Variable]:
+    times = time_variables(view.kind, view.dims)
+    if names:
+        return [variable for variable in times if variable.name in names]
+    # Rows of a table and elements of arrays have no time of their own.
+    is_table = issubclass(view.kind.returns, Table)
+    has_values = any(not one.dims for one in view.kind.chosen())
+    return times if has_values and not is_table else []
 
 
 def _labels(view: View, position: int) -> list[Label]:

@@ -11,7 +11,10 @@ from curvflow.schemas.nodes import Label
 from curvflow.schemas.written import Path, Written, shown
 
 # Dimensions and columns that curvflow itself gives to results.
-RESERVED = ("epoch", "node", "quantity", "reason", "slot", "stage", "status")
+RESERVED = (
+    *("epoch", "node", "quantity", "reason", "slot", "stage", "status"),
+    *("seconds", "seconds_per_epoch"),
+)
 MOST_VALUES = 1_000_000
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -39,6 +39,8 @@ class Receipt:
         device: where it was computed.
         code: fingerprint of the code that computed it; empty if it is not known.
         run: log number at which the run that computed it began; 0 if not known.
+        covered: how much of what its kind continues, such as epochs, `seconds` were
+            spent on; None if that is not known, or the kind continues nothing.
     """
 
     key: str
@@ -59,6 +61,7 @@ class Receipt:
     device: str = "cpu"
     code: str = ""
     run: int = 0
+    covered: int | None = None
 
 
 def part_digests(outputs: Sequence[Variable], outcome: Outcome) -> dict[str, str]:

@@ -18,6 +18,7 @@ from xarray.core.indexing import LazilyIndexedArray
 from curvflow.errors import RequestError
 from curvflow.schemas.nodes import Array, Label
 from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.times import time_of
 from curvflow.schemas.variables import ELLIPSIS, Variable
 from curvflow.stores.alignment import Labels, aligned
 from curvflow.stores.base import Layout, Store
@@ -40,6 +41,7 @@ def labelled(
     statuses: Mapping[Cell, str],
     outputs: Sequence[Variable],
     attrs: Mapping[str, Any],
+    times: Sequence[Variable] = (),
 ) -> Dataset:
     """Lay one stage's results out over its axes; arrays are read when looked at.
 
@@ -61,9 +63,10 @@ def labelled(
         statuses: position to status; `missing` where none is given.
         outputs: declared variables of the kind.
         attrs: of the dataset.
+        times: what is told of the time that each node took.
 
     Returns:
-        The declared variables and `status`, with units and descriptions.
+        The declared variables, `status` and `times`, with units and descriptions.
 
     Raises:
         CorruptPayloadError: a payload is missing, its metadata are torn or its labels
@@ -85,11 +88,32 @@ def labelled(
     status = np.full(shape, "missing", dtype=object)
     for cell, text in statuses.items():
         status[cell] = text
+    arrays["status"] = xr.Variable(
+        dims, status, {"description": "what became of the node"}
+    )
+    arrays |= {one.name: _time(one, dims, shape, cells) for one in times}
     return xr.Dataset(
-        arrays | {"status": (dims, status, {"description": "what became of the node"})},
+        arrays,
         coords={dim: (dim, _axis(coords[dim])) for dim in dims} | own,
         attrs=dict(attrs),
     )
+
+
+def _time(
+    variable: Variable,
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    cells: Mapping[Cell, Receipt | None],
+) -> xr.Variable:
+    values = np.full(shape, np.nan)
+    for cell, receipt in cells.items():
+        if receipt is not None:
+            values[cell] = time_of(receipt, variable)
+    return xr.Variable(dims, values, _attrs(variable))
+
+
+def _attrs(variable: Variable) -> dict[str, str]:
+    return {"units": variable.units, "description": variable.description}
 
 
 @dataclass(frozen=True)
@@ -154,11 +178,13 @@ class _Field:
             dtype=self._dtype(is_whole=is_whole),
             places=[labels[dim].places if dim in labels else {} for dim in self.dims],
         )
-        return xr.Variable(axes + self.dims, LazilyIndexedArray(array), self._attrs())
+        return xr.Variable(
+            axes + self.dims, LazilyIndexedArray(array), _attrs(self.variable)
+        )
 
     def as_coordinate(self, labels: Mapping[str, Labels]) -> xr.Variable:
         """Return the labels of the dimension."""
-        return xr.Variable(self.dims, labels[self.name].values, self._attrs())
+        return xr.Variable(self.dims, labels[self.name].values, _attrs(self.variable))
 
     def _read(self, cell: Cell) -> Array | None:
         receipt = self.receipts.get(cell)
@@ -172,12 +198,6 @@ class _Field:
         types = [one.dtype for one in self.layouts] or [np.dtype(declared)]
         found = np.result_type(*types)
         return np.dtype(float) if found.kind in "biu" and not is_whole else found
-
-    def _attrs(self) -> dict[str, str]:
-        return {
-            "units": self.variable.units,
-            "description": self.variable.description,
-        }
 
 
 def _layouts(
