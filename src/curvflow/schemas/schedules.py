@@ -1,4 +1,8 @@
-"""Schedules: what the learning rate is multiplied by, epoch by epoch."""
+"""Schedules: what the learning rate is multiplied by, epoch by epoch.
+
+Of each, `scale(epoch, epochs)` is the multiple in the epoch under way, from 0, of a
+training of so many epochs.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +45,7 @@ class Step(Params):
         return True
 
     def scale(self, epoch: int, epochs: int) -> float:
-        """Return the multiple of the rate in an epoch.
-
-        Args:
-            epoch: the one under way, from 0.
-            epochs: of the whole training.
-
-        Returns:
-            The multiple.
-        """
+        """Return the power of `factor` that an epoch has come to."""
         del epochs
         return self.factor ** sum(epoch >= one for one in self.at)
 
@@ -64,15 +60,7 @@ class Cosine(Over):
     final: float = Field(0.0, ge=0, le=1, description="last multiple of the rate")
 
     def scale(self, epoch: int, epochs: int) -> float:
-        """Return the multiple of the rate in an epoch.
-
-        Args:
-            epoch: the one under way, from 0.
-            epochs: of the whole training.
-
-        Returns:
-            The multiple.
-        """
+        """Return the height of the half cosine in an epoch."""
         fallen = (1 - math.cos(math.pi * self._progress(epoch, epochs))) / 2
         return 1 - (1 - self.final) * fallen
 
@@ -92,15 +80,7 @@ class Linear(Over):
     final: float = Field(0.01, ge=0, le=1, description="last multiple of the rate")
 
     def scale(self, epoch: int, epochs: int) -> float:
-        """Return the multiple of the rate in an epoch.
-
-        Args:
-            epoch: the one under way, from 0.
-            epochs: of the whole training.
-
-        Returns:
-            The multiple.
-        """
+        """Return the height of the three pieces in an epoch."""
         passed = (self._progress(epoch, epochs) - self.start) / (self.end - self.start)
         return 1 - (1 - self.final) * min(1.0, max(0.0, passed))
 
