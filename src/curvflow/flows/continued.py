@@ -75,16 +75,17 @@ def _by_shape(
             receipt.kind == kind.name
             and receipt.status == "ok"
             and receipt.payload is not None
-            and _has_parts(receipt, continues)
+            and _has_parts(receipt, kind, continues)
         ):
             shape = _shape(receipt.version, receipt.params, receipt.inputs, continues)
             found[shape].append(receipt)
     return found
 
 
-def _has_parts(receipt: Receipt, continues: Continues) -> bool:
+def _has_parts(receipt: Receipt, kind: Kind, continues: Continues) -> bool:
     there = {part.partition("@")[0] for part in receipt.parts}
-    return continues.parts is None or there.issuperset(continues.parts)
+    optional = {variable.name for variable in kind.outputs if variable.optional}
+    return there.issuperset(set(continues.parts or ()) - optional)
 
 
 def _shape(

@@ -27,7 +27,8 @@ def checked(kind: Kind, outcome: Outcome) -> Outcome:
     known = {variable.name: variable for variable in kind.outputs}
     for name in outcome.arrays.keys() - known.keys():
         raise InputError(f"{kind.name}: expected declared variables, got '{name}'")
-    lacking = [name for name in known if name not in outcome.arrays]
+    needed = [name for name, variable in known.items() if not variable.optional]
+    lacking = [name for name in needed if name not in outcome.arrays]
     if lacking and outcome.status == "ok":
         got = ", ".join(outcome.arrays) or "nothing"
         raise InputError(

@@ -46,7 +46,8 @@ class Continues:
         param: the parameter that is raised, such as `epochs`.
         allows: from the parameters of the shorter and of the longer computation to
             whether the longer may begin where the shorter ended, with equal results.
-        parts: variables read of the shorter result; None for all.
+        parts: variables read of the shorter result; None for all. One of those that are
+            optional may be lacking.
     """
 
     param: str

@@ -22,6 +22,7 @@ class Variable:
         series: runs along training or draws; figures take it by name, tables do not.
         sliced: the dimension, always the first, along which each index has a digest of
             its own, so that a consumer may depend on one slice.
+        optional: some results lack it, as their parameters say.
         file: suffix of the file these bytes are, such as `.png`.
     """
 
@@ -33,6 +34,7 @@ class Variable:
     bulk: bool = False
     series: bool = False
     sliced: str | None = None
+    optional: bool = False
     file: str | None = None
 
     @property

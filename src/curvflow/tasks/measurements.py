@@ -56,7 +56,12 @@ def measured(nodes: Iterable[NodeData]) -> Iterator[Measured]:
     for unique in stages.values():
         once = list(unique.values())
         for variable in find_kind(once[0].kind).outputs:
-            yield Measured(variable, once)
+            if having := [node for node in once if _has(node, variable)]:
+                yield Measured(variable, having)
+
+
+def _has(node: NodeData, variable: Variable) -> bool:
+    return variable.name in node or not variable.optional
 
 
 def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
