@@ -81,6 +81,18 @@ class Weights(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("weights", "network")
 
 
+class Preconditioned(Weights):
+    """The same, and how its rule scales the steps from there, if that was kept."""
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "weights",
+        "network",
+        "preconditioner",
+        "preconditioned_lr",
+        "stable_up_to",
+    )
+
+
 class Trajectory(NodeData):
     """A training's kept weights: `weights` (C, D), and the `checkpoint` of each."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from curvflow.schemas.rules import Rule
 from curvflow.tasks.problems import Problem, Samples
+
+# From a shape to uniform numbers (M, *shape), each model's of its own.
+Draw = Callable[[tuple[int, ...]], Tensor]
 
 
 class Hyper(Mapping[str, Tensor]):
@@ -68,6 +71,21 @@ class Hyper(Mapping[str, Tensor]):
         return self._within[name]
 
 
+class Preconditioner(NamedTuple):
+    """How a rule scales its steps, which are -rate P^-1 times a mean of gradients.
+
+    Attributes:
+        diagonal: of P, (M, D); NaN as long as no step has told it.
+        rate: learning rate, (M, 1).
+        bound: of rate times the largest eigenvalue of P^-1/2 H P^-1/2, (M, 1): above
+            it steps grow on a quadratic whose Hessian is H.
+    """
+
+    diagonal: Tensor
+    rate: Tensor
+    bound: Tensor
+
+
 @dataclass(frozen=True)
 class Step:
     """Where training is, and what it steps on.
@@ -75,21 +93,26 @@ class Step:
     Attributes:
         epoch: the one under way, from 0.
         count: steps taken before this one.
+        begins_epoch: whether the epoch begins with this step.
         ends_epoch: whether the epoch ends with this step.
         problem: network and loss; parameters are in the order of its layout.
         batch: the samples of this step, with a leading dimension M or 1.
         product: H w of the batch loss for the present weights w, (M, D), if the rule
             asked for it by `product_from`; else None.
-        draw: from a shape to uniform numbers (M, *shape), each model's of its own.
+        draw: uniform numbers for the rule.
+        dropout: from some of the models to the uniform numbers that their gradients
+            were derived with, begun anew at each call.
     """
 
     epoch: int
     count: int
+    begins_epoch: bool
     ends_epoch: bool
     problem: Problem
     batch: Samples
     product: Tensor | None
-    draw: Callable[[tuple[int, ...]], Tensor]
+    draw: Draw
+    dropout: Callable[[slice], Draw]
 
     def per_tensor(self, reduce: str, values_MD: Tensor) -> Tensor:
         """Reduce values over each parameter tensor, and spread the result over it.

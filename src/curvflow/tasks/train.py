@@ -14,6 +14,7 @@ from torch import Tensor
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kinds.train import (
     FINAL,
+    PRECONDITIONER,
     TrainParams,
     kept_epochs,
     recorded_epochs,
@@ -73,7 +74,8 @@ def member_bytes(member: Member) -> int:
     # Samples set apart are gathered for each member where all are one batch.
     is_copied = params.validation_fraction and batch == count
     copied = item * data["inputs"].size if is_copied else 0
-    kept = 2 * 8 * len(kept_epochs(params)) * network.num_parameters
+    copies = 4 if params.keep_preconditioner else 2
+    kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
     own = weights + activations // 2 + copied + kept + scratch
@@ -169,8 +171,17 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         curves,
         Checkpoints(kept_epochs(params), weights_MW),
         Divergence(len(members), weights_MD.device, params.diverged_above),
+        _scales(params, weights_MD),
         machine.compiler,
     )
+
+
+def _scales(params: TrainParams, weights_MD: Tensor) -> Checkpoints | None:
+    if not params.keep_preconditioner:
+        return None
+    # Behind P its rate and its bound.
+    like_MD = weights_MD.new_empty(len(weights_MD), weights_MD.shape[1] + 2)
+    return Checkpoints(kept_epochs(params), like_MD)
 
 
 def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
@@ -204,6 +215,12 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
         "network": np.array(fit.problem.text),
         "rule_state": state.numpy(),
     }
+    if not params.rule.chooses_momentum:
+        del arrays["momentum"]
+    if fit.scales is not None:
+        scales_CD = fit.scales.of(number).numpy()
+        parts = scales_CD[:, :-2], scales_CD[:, -2], scales_CD[:, -1]
+        arrays |= dict(zip(PRECONDITIONER, parts, strict=True))
     if diverged < 0:
         return Outcome(arrays)
     return Outcome(

@@ -39,14 +39,17 @@ def step_at(count, models, product=None, batch=None, problem=PROBLEM):
     def now(chosen):
         like = torch.zeros(1, dtype=torch.float64)
         noise = Noise(range(models), count, "rule", like).of(chosen)
+        dropout = Noise(range(models), count, "dropout", like).of(chosen)
         return Step(
             epoch=count // STEPS_PER_EPOCH,
             count=count,
+            begins_epoch=count % STEPS_PER_EPOCH == 0,
             ends_epoch=count % STEPS_PER_EPOCH == STEPS_PER_EPOCH - 1,
             problem=problem,
             batch=batch,
             product=None if product is None else product[chosen],
             draw=noise.uniform(),
+            dropout=lambda some: dropout.of(some).uniform(),
         )
 
     return now

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.initial import FanIn
 from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.models import ModelSpec, model_name
-from curvflow.schemas.nodes import Data, Weights
-from curvflow.schemas.params import Params
+from curvflow.schemas.nodes import Data, Preconditioned
+from curvflow.schemas.params import Neutral, Params
 from curvflow.schemas.rules import RuleSpec
 from curvflow.schemas.variables import Variable
 
@@ -32,6 +32,12 @@ CURVES = (
     "update_norm",
     "lr",
 )
+
+# Beside them that of rules which choose it.
+RECORDED = (*CURVES, "momentum")
+
+# What is kept of a rule's preconditioner.
+PRECONDITIONER = ("preconditioner", "preconditioned_lr", "stable_up_to")
 
 # Those whose last value tables hold as well, as `final_...`.
 FINAL = (*CURVES[:7], "path_norm")
@@ -84,6 +90,11 @@ class TrainParams(Params):
     checkpoints: Checkpoints | None = Field(
         None, description="weights kept; the final ones always are"
     )
+    keep_preconditioner: Annotated[bool, Neutral(False)] = Field(
+        False,
+        description="keep with the weights how the rule scales its steps, as "
+        "probe.sharpness takes it",
+    )
     diverged_above: float | None = Field(
         1e4,
         gt=1,
@@ -101,6 +112,15 @@ class TrainParams(Params):
             raise ValueError(
                 f"expected validation_fraction above 0 with rule {self.rule.rule}, "
                 "which is told the validation loss, got 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_preconditioner_to_keep(self) -> Self:
+        if self.keep_preconditioner and not self.rule.has_preconditioner:
+            raise ValueError(
+                "expected a rule with a diagonal preconditioner for "
+                f"keep_preconditioner, got {self.rule.rule}"
             )
         return self
 
@@ -147,7 +167,7 @@ KIND = Kind(
     version=2,
     summary="Train networks; all seeds and learning rules of a tile in one program.",
     params=TrainParams,
-    returns=Weights,
+    returns=Preconditioned,
     outputs=(
         Variable(
             "epoch",
@@ -183,6 +203,13 @@ KIND = Kind(
             "parameter",
         ),
         _curve("lr", "learning rate of the epoch that ends here"),
+        Variable(
+            "momentum",
+            "momentum of the epoch that ends here, of rules that choose it",
+            ("epoch",),
+            series=True,
+            optional=True,
+        ),
         Variable("final_train_loss", "training loss at the end", units="loss"),
         Variable("final_validation_loss", "validation loss at the end", units="loss"),
         Variable("final_test_loss", "test loss at the end", units="loss"),
@@ -248,6 +275,32 @@ KIND = Kind(
             units="mixed",
             bulk=True,
         ),
+        Variable(
+            "preconditioner",
+            "diagonal of P, where the rule's steps are P^-1 times a mean of gradients; "
+            "NaN before the first step; with keep_preconditioner",
+            ("checkpoint", "entry"),
+            units="mixed",
+            bulk=True,
+            sliced="checkpoint",
+            optional=True,
+        ),
+        Variable(
+            "preconditioned_lr",
+            "learning rate that P goes with",
+            ("checkpoint",),
+            bulk=True,
+            sliced="checkpoint",
+            optional=True,
+        ),
+        Variable(
+            "stable_up_to",
+            "the learning rate times the sharpness under P above which steps grow",
+            ("checkpoint",),
+            bulk=True,
+            sliced="checkpoint",
+            optional=True,
+        ),
     ),
     accelerated=True,
     inputs={"data": Input(Data)},
@@ -262,6 +315,14 @@ KIND = Kind(
     continues=Continues(
         "epochs",
         _may_continue,
-        parts=("epoch", *CURVES, "checkpoint", "weights", "network", "rule_state"),
+        parts=(
+            "epoch",
+            *RECORDED,
+            "checkpoint",
+            "weights",
+            "network",
+            "rule_state",
+            *PRECONDITIONER,
+        ),
     ),
 )

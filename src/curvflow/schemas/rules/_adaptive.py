@@ -25,6 +25,11 @@ class Adaptive(Rule):
         description="decoupled from g: w is multiplied by 1 - lr weight_decay",
     )
 
+    @property
+    def has_preconditioner(self) -> bool:
+        """True: a power of the mean square."""
+        return True
+
 
 class PartiallyAdaptive(Adaptive):
     """Base of those that divide by a lower power of the mean square."""

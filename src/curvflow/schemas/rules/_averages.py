@@ -40,3 +40,8 @@ class Averaging(Rule):
     lookahead: Slow | None = Field(
         None, description="Lookahead until averaging begins; null for none"
     )
+
+    @property
+    def has_preconditioner(self) -> bool:
+        """False: the weights that are kept are not those that steps are taken from."""
+        return False

@@ -47,6 +47,16 @@ class Rule(Params):
         """Whether the rule is told the validation loss after each epoch."""
         return False
 
+    @property
+    def chooses_momentum(self) -> bool:
+        """Whether the momentum changes along training, so that it is recorded."""
+        return False
+
+    @property
+    def has_preconditioner(self) -> bool:
+        """Whether steps are P^-1 times a mean of gradients, with a known diagonal P."""
+        return False
+
     def product_from(self) -> int | None:
         """Return the epoch, from 0, from which `step` needs H w; None if never."""
         return None

@@ -23,5 +23,10 @@ class Adagrad(Rule):
     eps: float = Field(1e-10, gt=0, description="added to the root of the sum")
     weight_decay: float = Field(0.0, ge=0, description="added to g as weight_decay w")
 
+    @property
+    def has_preconditioner(self) -> bool:
+        """True: the root of the sum of squares."""
+        return True
+
 
 RULE = Adagrad

@@ -19,5 +19,10 @@ class Adam(Rule):
     eps: float = Field(1e-8, gt=0, description="added to the root of the mean square")
     weight_decay: float = Field(0.0, ge=0, description="added to g as weight_decay w")
 
+    @property
+    def has_preconditioner(self) -> bool:
+        """True: the root of the mean square."""
+        return True
+
 
 RULE = Adam

@@ -30,5 +30,10 @@ class GadamAuto(Adaptive):
         """Whether the rule is told the validation loss after each epoch: it is."""
         return True
 
+    @property
+    def has_preconditioner(self) -> bool:
+        """False: the weights that are kept are not those that steps are taken from."""
+        return False
+
 
 RULE = GadamAuto

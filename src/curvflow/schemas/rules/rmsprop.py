@@ -22,5 +22,10 @@ class RmsProp(Rule):
     )
     weight_decay: float = Field(0.0, ge=0, description="added to g as weight_decay w")
 
+    @property
+    def has_preconditioner(self) -> bool:
+        """True: the root of the mean square."""
+        return True
+
 
 RULE = RmsProp

@@ -18,6 +18,11 @@ class Sgd(Rule):
     nesterov: bool = Field(False, description="look ahead along the velocity")
     weight_decay: float = Field(0.0, ge=0, description="added to g as weight_decay w")
 
+    @property
+    def has_preconditioner(self) -> bool:
+        """True: it is the identity."""
+        return True
+
     @model_validator(mode="after")
     def _check_momentum(self) -> Self:
         if self.nesterov and self.momentum == 0:

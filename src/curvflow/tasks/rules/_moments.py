@@ -57,6 +57,20 @@ def corrected(moments: Moments, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return moments.mean / (1 - moments.fading1), square_MD / (1 - moments.fading2)
 
 
+def scale(moments: Moments, hyper: Hyper) -> Tensor:
+    """Return sqrt(v) + eps, v corrected for its bias."""
+    _, square_MD = corrected(moments, hyper)
+    return square_MD.sqrt() + hyper["eps"]
+
+
+def partial_scale(moments: Moments, hyper: Hyper) -> Tensor:
+    """Return v^p, v corrected for its bias, with eps where `eps_at` says."""
+    _, square_MD = corrected(moments, hyper)
+    if hyper.rule.eps_at == "inside":
+        return (square_MD + hyper["eps"]).pow(hyper["p"])
+    return (square_MD.sqrt() + hyper["eps"]).pow(2 * hyper["p"])
+
+
 def descended(
     weights_MD: Tensor, moments: Moments, hyper: Hyper, decay_M1: Tensor
 ) -> Tensor:
@@ -71,8 +85,8 @@ def descended(
     Returns:
         The new weights.
     """
-    mean_MD, square_MD = corrected(moments, hyper)
-    update_MD = mean_MD / (square_MD.sqrt() + hyper["eps"])
+    mean_MD, _ = corrected(moments, hyper)
+    update_MD = mean_MD / scale(moments, hyper)
     return (1 - hyper["lr"] * decay_M1) * weights_MD - hyper["lr"] * update_MD
 
 
@@ -90,10 +104,6 @@ def partly_descended(
     Returns:
         The new weights.
     """
-    mean_MD, square_MD = corrected(moments, hyper)
-    if hyper.rule.eps_at == "inside":
-        power_MD = (square_MD + hyper["eps"]).pow(hyper["p"])
-    else:
-        power_MD = (square_MD.sqrt() + hyper["eps"]).pow(2 * hyper["p"])
-    update_MD = mean_MD / power_MD
+    mean_MD, _ = corrected(moments, hyper)
+    update_MD = mean_MD / partial_scale(moments, hyper)
     return (1 - hyper["lr"] * decay_M1) * weights_MD - hyper["lr"] * update_MD

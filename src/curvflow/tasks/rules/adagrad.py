@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):
@@ -53,3 +53,11 @@ def step(
     rate_M1 = hyper["lr"] / (1 + state.taken * hyper["lr_decay"])
     update_MD = rate_M1 * gradient_MD / (total_MD.sqrt() + hyper["eps"])
     return weights_MD - update_MD, State(total_MD, state.taken + 1)
+
+
+def preconditioner(state: State, weights_MD: Tensor, hyper: Hyper) -> Preconditioner:
+    """Return P = sqrt(s) + eps, the rate of the next step, and 2."""
+    root_MD = state.total.sqrt() + hyper["eps"]
+    rate_M1 = hyper["lr"] / (1 + state.taken * hyper["lr_decay"])
+    diagonal_MD = torch.where(state.taken > 0, root_MD, torch.nan)
+    return Preconditioner(diagonal_MD, rate_M1, torch.full_like(rate_M1, 2.0))

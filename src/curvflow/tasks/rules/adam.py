@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.rules._preconditioners import of_mean
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):
@@ -61,3 +62,9 @@ def step(
     root_MD = (square_MD / (1 - fading2)).sqrt() + hyper["eps"]
     update_MD = hyper["lr"] * mean_MD / (1 - fading1) / root_MD
     return weights_MD - update_MD, State(mean_MD, square_MD, fading1, fading2)
+
+
+def preconditioner(state: State, weights_MD: Tensor, hyper: Hyper) -> Preconditioner:
+    """Return P = (1 - beta1^t) (sqrt(v / (1 - beta2^t)) + eps)."""
+    root_MD = (state.square / (1 - state.fading2)).sqrt() + hyper["eps"]
+    return of_mean(root_MD, state.fading1, hyper)

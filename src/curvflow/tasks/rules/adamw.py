@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._moments import Moments, after, begin, descended
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.rules._moments import Moments, after, begin, descended, scale
+from curvflow.tasks.rules._preconditioners import of_mean
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Moments:
@@ -36,3 +37,8 @@ def step(
     """
     moments = after(gradient_MD, state, hyper)
     return descended(weights_MD, moments, hyper, hyper["weight_decay"]), moments
+
+
+def preconditioner(state: Moments, weights_MD: Tensor, hyper: Hyper) -> Preconditioner:
+    """Return P = (1 - beta1^t) (sqrt(v / (1 - beta2^t)) + eps), v as in a step."""
+    return of_mean(scale(state, hyper), state.fading1, hyper)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._moments import Moments, after, begin, partly_descended
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.rules._moments import (
+    Moments,
+    after,
+    begin,
+    partial_scale,
+    partly_descended,
+)
+from curvflow.tasks.rules._preconditioners import of_mean
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Moments:
@@ -40,3 +47,8 @@ def step(
     moments = after(gradient_MD, state, hyper)
     weights_MD = partly_descended(weights_MD, moments, hyper, decoupled_M1 * decay_M1)
     return weights_MD, moments
+
+
+def preconditioner(state: Moments, weights_MD: Tensor, hyper: Hyper) -> Preconditioner:
+    """Return P = (1 - beta1^t) (v / (1 - beta2^t))^p, eps and v as the step has it."""
+    return of_mean(partial_scale(state, hyper), state.fading1, hyper)

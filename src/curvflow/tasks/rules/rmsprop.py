@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):
@@ -59,13 +59,27 @@ def step(
     alpha, mean_MD, velocity_MD = hyper["alpha"], state.mean, state.velocity
     gradient_MD = gradient_MD + hyper["weight_decay"] * weights_MD
     square_MD = alpha * state.square + (1 - alpha) * gradient_MD.square()
-    spread_MD = square_MD
     if mean_MD is not None:
         mean_MD = alpha * mean_MD + (1 - alpha) * gradient_MD
-        centred_MD = (square_MD - mean_MD.square()).clamp(min=0)
-        spread_MD = torch.where(hyper["centered"] > 0, centred_MD, square_MD)
+    spread_MD = _spread(square_MD, mean_MD, hyper)
     update_MD = gradient_MD / (spread_MD.sqrt() + hyper["eps"])
     if velocity_MD is not None:
         update_MD = velocity_MD = hyper["momentum"] * velocity_MD + update_MD
     new = State(square_MD, mean_MD, velocity_MD)
     return weights_MD - hyper["lr"] * update_MD, new
+
+
+def preconditioner(state: State, weights_MD: Tensor, hyper: Hyper) -> Preconditioner:
+    """Return P = sqrt(v) + eps, v as the step has it, and 2 (1 + momentum)."""
+    begun_M1 = (state.square > 0).any(1, keepdim=True)
+    root_MD = _spread(state.square, state.mean, hyper).sqrt() + hyper["eps"]
+    diagonal_MD = torch.where(begun_M1, root_MD, torch.nan)
+    return Preconditioner(diagonal_MD, hyper["lr"], 2 * (1 + hyper["momentum"]))
+
+
+def _spread(square_MD: Tensor, mean_MD: Tensor | None, hyper: Hyper) -> Tensor:
+    """Return the mean square, or the variance where the rule is centred."""
+    if mean_MD is None:
+        return square_MD
+    centred_MD = (square_MD - mean_MD.square()).clamp(min=0)
+    return torch.where(hyper["centered"] > 0, centred_MD, square_MD)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.rules._preconditioners import identity
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 
 State = Tensor | None
 
@@ -42,3 +43,10 @@ def step(
         ahead_MD = torch.addcmul(direction_MD, hyper["momentum"], state)
         direction_MD = torch.where(hyper["nesterov"] > 0, ahead_MD, state)
     return torch.addcmul(weights_MD, hyper["lr"], direction_MD, value=-1), state
+
+
+def preconditioner(state: State, weights_MD: Tensor, hyper: Hyper) -> Preconditioner:
+    """Return P = I, and 2 (1 + momentum), divided by 1 + 2 momentum with Nesterov."""
+    return identity(
+        weights_MD, hyper["lr"], hyper["momentum"], is_nesterov=hyper["nesterov"] > 0
+    )

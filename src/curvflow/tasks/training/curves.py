@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.train import CURVES
+from curvflow.schemas.kinds.train import RECORDED
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.problems import Problem, Samples
@@ -109,30 +109,33 @@ class Curves:
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
         self._problem, self._sets = problem, sets
         self._values = torch.full(
-            (len(CURVES), len(self.epochs), models), torch.nan, dtype=torch.float64
+            (len(RECORDED), len(self.epochs), models), torch.nan, dtype=torch.float64
         )
 
     def wants(self, epoch: int) -> bool:
         """Return whether this epoch is recorded."""
         return epoch in self._row
 
-    def measure(self, weights_MW: Tensor, *, update_MD: Tensor, lr_M: Tensor) -> Tensor:
+    def measure(
+        self, weights_MW: Tensor, *, update_MD: Tensor, rates: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Evaluate the models.
 
         Args:
             weights_MW: parameters and statistics of the result so far.
             update_MD: change of the weights over the last epoch.
-            lr_M: learning rates of that epoch.
+            rates: learning rates and momenta of that epoch, (M,) each.
 
         Returns:
-            The values of `CURVES`, (len(CURVES), M), float64.
+            The values of `RECORDED`, (len(RECORDED), M), float64.
         """
         found = norms(self._problem, weights_MW)
         for name, evaluation in self._sets.items():
             found[f"{name}_loss"], found[f"{name}_accuracy"] = evaluation(weights_MW)
-        found |= {"update_norm": update_MD.norm(dim=1), "lr": lr_M}
+        found |= {"update_norm": update_MD.norm(dim=1)}
+        found |= dict(zip(("lr", "momentum"), rates, strict=True))
         device = weights_MW.device
-        return torch.stack([found[name].to(device, torch.float64) for name in CURVES])
+        return torch.stack([found[name].to(device, torch.float64) for name in RECORDED])
 
     def validate(self, weights_MW: Tensor) -> Tensor:
         """Return the validation loss, (M,)."""
@@ -146,7 +149,7 @@ class Curves:
     def of(self, model: int) -> dict[str, Array]:
         """Return one model's curves by name."""
         values = self._values[:, :, model].numpy()
-        return {name: row.copy() for name, row in zip(CURVES, values, strict=True)}
+        return {name: row.copy() for name, row in zip(RECORDED, values, strict=True)}
 
     def take(self, model: int, arrays: Mapping[str, Array]) -> None:
         """Take one model's values at those epochs that are recorded here.
@@ -155,7 +158,9 @@ class Curves:
             model: its number.
             arrays: the curves by name, and their `epoch`.
         """
-        values = torch.as_tensor(np.stack([arrays[name] for name in CURVES]))
+        nothing = np.full(len(arrays["epoch"]), np.nan)
+        stacked = np.stack([arrays.get(name, nothing) for name in RECORDED])
+        values = torch.as_tensor(stacked)
         for column, epoch in enumerate(arrays["epoch"].tolist()):
             if epoch in self._row:
                 self._values[:, self._row[epoch], model] = values[:, column]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
+from torch import Tensor
 
-from curvflow.schemas.kinds.train import KIND, TrainParams
-from curvflow.schemas.nodes import Member
+from curvflow.schemas.kinds.train import KIND, PRECONDITIONER, TrainParams
+from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.problems import Problem
 from curvflow.tasks.training.fit import Fit
 
@@ -27,7 +28,8 @@ def end_of(member: Member, problem: Problem) -> int:
     earlier, how = member.earlier, KIND.continues
     if earlier is None or how is None or earlier.status != "ok":
         return 0
-    if any(part not in earlier for part in how.parts or ()):
+    optional = {variable.name for variable in KIND.outputs if variable.optional}
+    if not set(how.parts or ()) - optional <= earlier.arrays.keys():
         return 0
     if str(earlier["network"]) != problem.text:
         return 0
@@ -59,6 +61,13 @@ def go_on(fit: Fit, members: Sequence[Member]) -> None:
         fit.curves.take(model, one.arrays)
         kept = one["checkpoint"].tolist()
         fit.checkpoints.take(model, kept, torch.tensor(one["weights"]))
+        if fit.scales is not None:
+            fit.scales.take(model, kept, _scales(one))
     end = int(results[0]["epoch"][-1])
     fit.batches.skip(end)
     fit.begin(end + 1, weights_MD)
+
+
+def _scales(earlier: NodeData) -> Tensor:
+    diagonal_CD, *numbers = (torch.tensor(earlier[name]) for name in PRECONDITIONER)
+    return torch.cat([diagonal_CD, torch.stack(numbers, dim=1)], dim=1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.train import CURVES
+from curvflow.schemas.kinds.train import RECORDED
 from curvflow.tasks.layers import MOMENTUM
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.steps import Step
@@ -45,6 +45,7 @@ class Fit:
         curves: what is recorded.
         checkpoints: the weights kept; the last of their epochs ends training.
         divergence: which models diverged, when and why.
+        scales: the preconditioners kept, with rate and bound behind; None for none.
         compiler: mode of torch.compile; `none` computes call by call.
         epoch: the one under way; 0 has no steps.
         step: batches of this epoch already used.
@@ -59,6 +60,7 @@ class Fit:
     curves: Curves
     checkpoints: Checkpoints
     divergence: Divergence
+    scales: Checkpoints | None = None
     compiler: str = "none"
     epoch: int = 0
     step: int = 0
@@ -144,14 +146,17 @@ class Fit:
         def now(models: slice | Tensor) -> Step:
             first = models.start if isinstance(models, slice) else int(models[0])
             own = self._noise("rule").of(models)
+            dropout = self._noise("dropout").of(models)
             return Step(
                 epoch=self.epoch - 1,
                 count=own.step,
+                begins_epoch=self.step == 0,
                 ends_epoch=self.step + 1 == self.batches.steps,
                 problem=self.problem,
                 batch=batch.models(models),
                 product=found.product_of(models) if wants[first] else None,
                 draw=own.uniform(),
+                dropout=lambda some: dropout.of(some).uniform(),
             )
 
         self.weights = self.updates.step(found.gradient, self.weights, now)
@@ -184,17 +189,20 @@ class Fit:
             measured = self.curves.measure(
                 result_MW,
                 update_MD=self.weights - self._before_MD,
-                lr_M=self.updates.rates(max(0, self.epoch - 1), self.last),
+                rates=self.updates.rates(max(0, self.epoch - 1), self.last),
             )
             if is_end:
                 self._judge_end(measured)
             self.curves.record(self.epoch, measured, self.divergence.alive)
         self.checkpoints.keep(self.epoch, result_MW, self.divergence.alive)
+        if self.scales is not None and is_kept:
+            found = torch.cat(self.updates.preconditioners(self.weights), dim=1)
+            self.scales.keep(self.epoch, found, self.divergence.alive)
 
     def _judge_end(self, measured: Tensor) -> None:
         # NaN is the test loss where there are no test data.
-        finite_M = ~torch.isinf(measured[CURVES.index("test_loss")])
-        train_M = measured[CURVES.index("train_loss")]
+        finite_M = ~torch.isinf(measured[RECORDED.index("test_loss")])
+        train_M = measured[RECORDED.index("train_loss")]
         self.divergence.judge(self.epoch, train_M, finite_M)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -229,7 +237,8 @@ class Fit:
         self.statistics = tensors["statistics"]
 
     def _parts(self) -> dict[str, Part]:
-        return {
+        kept = {} if self.scales is None else {"scales": self.scales}
+        return kept | {
             "updates": self.updates,
             "batches": self.batches,
             "curves": self.curves,

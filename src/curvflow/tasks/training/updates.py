@@ -12,7 +12,7 @@ from torch import Tensor
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.rules import Rule
 from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.steps import Hyper, Preconditioner, Step
 from curvflow.tasks.training.state import RuleState, leaves, with_leaves
 
 # From the models of a group, as an index, to what their step is told.
@@ -90,6 +90,23 @@ class _Group:
         if self.is_averaged:
             own = self.functions.evaluated(own, self.state, self.hyper)
         return own
+
+    def chosen(self) -> tuple[Tensor, Tensor] | None:
+        """Return learning rates and momenta, if the rule chooses them itself."""
+        if not hasattr(self.functions, "rates"):
+            return None
+        rate_M1, momentum_M1 = self.functions.rates(self.state, self.now)
+        return rate_M1.squeeze(1), momentum_M1.squeeze(1)
+
+    def preconditioner(self, weights_MD: Tensor) -> Preconditioner:
+        own_MD = weights_MD[self.models]
+        if hasattr(self.functions, "preconditioner"):
+            found: Preconditioner = self.functions.preconditioner(
+                self.state, own_MD, self.now
+            )
+            return found
+        nothing_M1 = own_MD.new_full((len(own_MD), 1), torch.nan)
+        return Preconditioner(nothing_M1.expand_as(own_MD), nothing_M1, nothing_M1)
 
     def watch(self, weights_MD: Tensor, loss_M: Tensor) -> None:
         if self.rules[0].watches:
@@ -209,9 +226,33 @@ class Updates:
         for group in self._groups:
             group.begin_epoch(epoch, epochs)
 
-    def rates(self, epoch: int, epochs: int) -> Tensor:
-        """Return the learning rate of each model in an epoch, (M,)."""
-        return self._rates_M * _scales(self._rules, epoch, epochs)
+    def rates(self, epoch: int, epochs: int) -> tuple[Tensor, Tensor]:
+        """Return the learning rates and momenta of an epoch, (M,) each, on the CPU.
+
+        Args:
+            epoch: the one under way, from 0.
+            epochs: of the whole training.
+
+        Returns:
+            Both; the momentum is NaN of rules that do not choose it.
+        """
+        rates_M = self._rates_M * _scales(self._rules, epoch, epochs)
+        momenta_M = torch.full_like(rates_M, torch.nan)
+        for group in self._groups:
+            if chosen := group.chosen():
+                rates_M[group.numbers] = chosen[0].to(rates_M)
+                momenta_M[group.numbers] = chosen[1].to(rates_M)
+        return rates_M, momenta_M
+
+    def preconditioners(self, weights_MD: Tensor) -> Preconditioner:
+        """Return how each model's steps are scaled; NaN where the rule cannot say."""
+        found = [group.preconditioner(weights_MD) for group in self._groups]
+        diagonals, rates, bounds = zip(*found, strict=True)
+        return Preconditioner(
+            self._joined(diagonals, weights_MD),
+            self._joined(rates, weights_MD[:, :1]),
+            self._joined(bounds, weights_MD[:, :1]),
+        )
 
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: StepOf) -> Tensor:
         """Return the weights after one step of every model's rule.
