@@ -21,6 +21,11 @@ EXAMPLES = {
         {"lr": 0.05, "start": 2},
         {"lr": 0.02, "start": 1, "p": 0.2, "eps_at": "inside", "every": 3},
     ],
+    "lanczos_newton": [
+        {"damping": 1.0, "num_steps": 3},
+        {"lr": 0.5, "damping": 0.5, "num_steps": 2, "start": "random"},
+        {"num_steps": 3, "matrix": "hessian", "damping_follows_lr": False},
+    ],
     "lookahead": [
         {"inner": {"rule": "sgd", "lr": 0.1, "momentum": 0.9}},
         {"inner": {"rule": "adamw", "lr": 0.02}, "k": 3, "alpha": 0.8},
@@ -81,6 +86,15 @@ EXAMPLES = {
         {"lr": 0.1, "momentum": 0.9},
         {"lr": 0.05, "momentum": 0.5, "nesterov": True},
         {"lr": 0.05, "schedule": {"kind": "step", "at": [1, 3], "factor": 0.5}},
+    ],
+    "spectral_sgd": [
+        {"refresh_every": 2, "max_momentum": 0.3},
+        {"momentum": "polyak", "max_momentum": 0.1, "num_steps": 8, "matrix": "ggn"},
+        {"momentum": "nesterov_quadratic", "max_momentum": 0.2, "first_refresh": 3},
+    ],
+    "spectral_swa": [
+        {"start": 2, "refresh_every": 2, "max_momentum": 0.3},
+        {"start": 1, "lr": 0.05, "every": 3, "max_momentum": 0.2, "weight_decay": 0.01},
     ],
     "swa": [
         {"lr": 0.1, "momentum": 0.5, "start": 2},
