@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.eigenpairs import (
+    Ritz,
+    at_least_two,
+    within_tolerance,
+    zero_level,
+)
 from curvflow.tasks.numerics.operators import BatchedOperator
-
-
-@dataclass(frozen=True)
-class Ritz:
-    """Approximate eigenpairs of M operators, by descending magnitude.
-
-    Attributes:
-        values: signed eigenvalues, (M, K).
-        vectors: unit eigenvectors as columns, (M, D, K).
-        residuals: ||Au - theta u||, (M, K); some eigenvalue lies within it.
-        converged: whether the residual is within the tolerance, (M, K).
-        iterations: products with a block, (M,).
-    """
-
-    values: Tensor
-    vectors: Tensor
-    residuals: Tensor
-    converged: Tensor
-    iterations: Tensor
 
 
 def block_power(
@@ -63,7 +48,7 @@ def block_power(
         sign do not disturb it, unlike criteria on the change of columns.
     """
     models, size, _ = operator.shape
-    found = _empty(models, size, k, start_MDB)
+    found = Ritz.empty(models, size, k, start_MDB)
     active = torch.arange(models, device=start_MDB.device)
     basis_MDB = torch.linalg.qr(start_MDB).Q
     for iteration in range(1, max_iterations + 1):
@@ -74,45 +59,30 @@ def block_power(
         found.residuals[active] = residuals[:, :k]
         found.converged[active] = within[:, :k]
         found.iterations[active] = iteration
+        found.num_matvecs[active] = iteration * start_MDB.shape[2]
         going = ~within[:, :k].all(1)
         if not going.any():
             break
         if not going.all():
-            kept = _at_least_two(going.nonzero().squeeze(1))
+            kept = at_least_two(going.nonzero().squeeze(1))
             active, images = active[kept], images[kept]
             operator = operator.select(kept)
         basis_MDB = torch.linalg.qr(images).Q
     return found
 
 
-def _empty(models: int, size: int, k: int, like: Tensor) -> Ritz:
-    return Ritz(
-        like.new_empty(models, k),
-        like.new_empty(models, size, k),
-        like.new_empty(models, k, dtype=torch.float64),
-        torch.zeros(models, k, dtype=torch.bool, device=like.device),
-        torch.zeros(models, dtype=torch.int64, device=like.device),
-    )
-
-
 def _judge(
     values_MB: Tensor, vectors_MDB: Tensor, images_MDB: Tensor, *, tol: float
 ) -> tuple[Tensor, Tensor]:
     """Return residuals, float64, and which of them are within the tolerance."""
-    size, eps = vectors_MDB.shape[1], torch.finfo(vectors_MDB.dtype).eps
     # Squares of small single-precision numbers would underflow to a residual of zero.
-    magnitudes = values_MB.double().abs()
     gaps_MDB = images_MDB.double() - vectors_MDB.double() * values_MB[:, None].double()
-    residuals = gaps_MDB.norm(dim=1)
-    # Rounding of a sum over D terms grows as its root.
-    zero = 10 * size**0.5 * eps * magnitudes[:, :1]
-    is_zero = (magnitudes <= zero) & (residuals <= zero)
-    return residuals, (residuals <= tol * magnitudes) | is_zero
-
-
-def _at_least_two(chosen: Tensor) -> Tensor:
-    """Set a model left alone beside a copy of itself: see decision 0003."""
-    return chosen.repeat(2) if len(chosen) == 1 else chosen
+    residuals: Tensor = gaps_MDB.norm(dim=1)
+    zero = zero_level(vectors_MDB.shape[1], vectors_MDB.dtype)
+    largest_M = values_MB[:, 0].abs()
+    return residuals, within_tolerance(
+        values_MB, residuals, largest_M, tol=tol, zero=zero
+    )
 
 
 def _rayleigh_ritz(

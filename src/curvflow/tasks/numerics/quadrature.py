@@ -2,9 +2,8 @@
 
 A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for polynomials
 of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
-random vectors, seen between the runs, and that of the rule, which `bracket` bounds, and
-`mass` in `masses.py`. Letters beside those of the package: S runs, K nodes, G points of a grid, P
-powers.
+random vectors, seen between the runs, and that of the rule, which `bracket` bounds.
+Letters beside those of the package: S runs, K nodes, G points of a grid, P powers.
 """
 
 from __future__ import annotations
