@@ -35,7 +35,7 @@ def step(
         The new weights and state.
     """
     return _adapter(hyper, now.problem).step(
-        gradient_MD, state if now.count else None, weights_MD, float(hyper["lr"][0])
+        gradient_MD, state if now.count else None, weights_MD, hyper.rate
     )
 
 
