@@ -22,6 +22,14 @@ OperatorName = Literal[
     "gradient_covariance",
 ]
 
+OrderName = Literal[
+    "forward_over_reverse",
+    "reverse_over_reverse",
+    "retained",
+    "linearised",
+    "auto",
+]
+
 
 class OperatorParams(Params):
     """Which matrix: of the mean loss over the data, all of it or some layers' block.
@@ -40,11 +48,16 @@ class OperatorParams(Params):
     layers: Annotated[Names | None, Neutral(None)] = Field(
         None,
         min_length=1,
-        description="parameter tensors, by name or pattern such as 0.*, whose diagonal "
+        description="parameter tensors, by name or pattern such as layer1.*, whose diagonal "
         "block is looked at; null takes all",
     )
     mc_samples: Annotated[int, Neutral(1)] = Field(
         1, ge=1, description="labels drawn per sample, for fisher_mc"
+    )
+    order: Annotated[OrderName, Neutral("forward_over_reverse")] = Field(
+        "forward_over_reverse",
+        description="of differentiation, for hessian and residual; they agree up to "
+        "rounding. auto takes the fastest here, so that last bits may differ",
     )
     seed: int = Field(0, ge=0, description="seed of all that is drawn")
     dtype: Literal["float32", "float64"] = Field(

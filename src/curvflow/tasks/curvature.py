@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -10,9 +13,14 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Member
-from curvflow.schemas.operators import OperatorParams
+from curvflow.schemas.operators import OperatorName, OperatorParams, OrderName
+from curvflow.tasks.numerics.combinations import PrincipalBlock
+from curvflow.tasks.numerics.gauss_newton import BatchedGaussNewton, BatchedResidual
+from curvflow.tasks.numerics.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.hessians import BatchedHessian
+from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.orders import Trial
 from curvflow.tasks.problems import Problem, data_shapes, load_samples, read
 from curvflow.tasks.registry import Machine
 
@@ -83,14 +91,16 @@ def batched_operator(
         InputError: a weight is NaN or infinite.
     """
     asked = params[0]
-    if (
-        asked.operator != "hessian"
-        or names != described(members[0]).network.layout.names
-    ):
-        raise InputError(
-            f"operator: expected hessian of all layers, got {asked.operator}"
-        )
-    return batched_hessian(members, machine, dtype=asked.dtype, columns=columns)
+    layout = described(members[0]).network.layout
+    build = _BUILDERS[asked.operator]
+    operator = build(_ground(members, machine, asked.dtype, columns), params)
+    if names == layout.names:
+        return operator
+    owner_D = torch.repeat_interleave(torch.tensor(layout.sizes))
+    wanted = [number for number, name in enumerate(layout.names) if name in names]
+    return PrincipalBlock(
+        operator, torch.isin(owner_D, torch.tensor(wanted)).nonzero().squeeze(1)
+    )
 
 
 def batched_hessian(
@@ -113,6 +123,32 @@ def batched_hessian(
     Raises:
         InputError: a weight is NaN or infinite.
     """
+    return _hessian(_ground(members, machine, dtype, columns))
+
+
+class _Data(TypedDict):
+    """What every operator over weights is told beside its function."""
+
+    weights_MD: Tensor
+    inputs: Tensor
+    targets: Tensor
+    fixed_MS: Tensor
+    batch_size: int
+    models_per_pass: int
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """A problem, and where and over what its curvature is taken."""
+
+    problem: Problem
+    data: _Data
+    tell: Callable[[str], None]
+
+
+def _ground(
+    members: Sequence[Member], machine: Machine, dtype: str, columns: int
+) -> _Ground:
     problem = described(members[0])
     weights_MW = stacked_weights(members, machine, dtype=dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
@@ -120,12 +156,65 @@ def batched_hessian(
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
     most = problem.models_per_pass(samples.count, columns) if on_cpu else len(members)
-    return BatchedHessian(
-        problem.losses,
-        weights_MD,
-        samples.inputs,
-        samples.targets,
+    told = _Data(
+        weights_MD=weights_MD,
+        inputs=samples.inputs,
+        targets=samples.targets,
         fixed_MS=statistics_MS,
         batch_size=problem.rows_per_pass(columns),
         models_per_pass=max(2, most),
     )
+    return _Ground(problem, told, machine.partial.tell)
+
+
+def _hessian(
+    ground: _Ground, order: OrderName = "forward_over_reverse"
+) -> BatchedHessian:
+    def tell(trial: Trial) -> None:
+        ground.tell(f"products: {trial.order} was the fastest order of differentiation")
+
+    return BatchedHessian(
+        ground.problem.losses,
+        **ground.data,
+        order=order,
+        key=ground.problem.text,
+        tell=tell,
+    )
+
+
+def _residual(ground: _Ground, params: Sequence[OperatorParams]) -> BatchedOperator:
+    problem = ground.problem
+    return BatchedResidual(
+        problem.network.outputs,
+        sample_losses(problem.loss),
+        **ground.data,
+        order=params[0].order,
+    )
+
+
+def _gauss_newton(
+    kind: GaussNewton, ground: _Ground, params: Sequence[OperatorParams]
+) -> BatchedOperator:
+    problem = ground.problem
+    return BatchedGaussNewton(
+        problem.network.outputs,
+        sample_losses(problem.loss),
+        **ground.data,
+        kind=kind,
+        loss=problem.loss,
+        mc_samples=params[0].mc_samples,
+        seeds=[one.seed for one in params],
+    )
+
+
+_BUILDERS: dict[
+    OperatorName, Callable[[_Ground, Sequence[OperatorParams]], BatchedOperator]
+] = {
+    "hessian": lambda ground, params: _hessian(ground, params[0].order),
+    "residual": _residual,
+    "ggn": partial(_gauss_newton, "ggn"),
+    "fisher_type2": partial(_gauss_newton, "type-2"),
+    "fisher_mc": partial(_gauss_newton, "mc"),
+    "fisher_empirical": partial(_gauss_newton, "empirical"),
+    "gradient_covariance": partial(_gauss_newton, "covariance"),
+}

@@ -76,7 +76,7 @@ def blocks(member: Member) -> dict[str, int]:
         if not any(fnmatchcase(name, pattern) for name in sizes):
             raise InputError(
                 f"layers: expected one of {', '.join(sizes)}, got {pattern}. "
-                "Name parameter tensors, or a pattern such as 0.*."
+                "Name parameter tensors, or a pattern such as layer1.*."
             )
     return {
         name: size

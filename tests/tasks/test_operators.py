@@ -1,0 +1,160 @@
+"""The operator of a probe's tile, from weights and from matrices."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Matrix, Member
+from curvflow.schemas.operators import OperatorParams
+from curvflow.tasks.numerics import sample_losses
+from curvflow.tasks.operators import alike, blocks, size_of, subject
+from curvflow.tasks.problems import load_samples, read
+from curvflow.tasks.registry import Machine
+from tests.tasks.probes.checks import DATA, fits
+from tests.tasks.toys import weights_of
+
+CPU = Machine()
+
+
+def members(case="tanh-ce", count=2, seeds=None, **params):
+    data = DATA[case][1]
+    return [
+        Member(
+            OperatorParams(seed=(seeds or range(count))[number], **params),
+            {"weights": [weights_of(fit)], "data": [data]},
+        )
+        for number, fit in enumerate(fits(case)[:count])
+    ]
+
+
+def matrix(entries, digest="a"):
+    arrays = {
+        "form": np.array("dense"),
+        "dense": np.asarray(entries, dtype=float),
+        "size": np.array(len(entries)),
+    }
+    return Matrix("m", "data.random_matrix", {}, arrays, digest)
+
+
+def dense(several):
+    operator = subject(several, CPU, columns=4).operator
+    size = operator.shape[1]
+    eye = torch.eye(size, dtype=operator.dtype).expand(len(several), -1, -1)
+    return operator @ eye
+
+
+def parts(member):
+    """Jacobian (N, C, D) of the outputs, their loss's gradients and Hessians."""
+    weights = member.one("weights")
+    problem = read(str(weights["network"].item()))
+    flat = torch.as_tensor(weights["weights"], dtype=torch.float64)
+    inputs = torch.as_tensor(member.one("data")["inputs"], dtype=torch.float64)
+    data = [member.one("data")]
+    targets = load_samples(data, "", "cpu", torch.float64).targets[0]
+
+    def outputs(at):
+        return problem.network.outputs(at[None], inputs[None])[0]
+
+    def loss(at, sample):
+        target = targets[sample][None, None]
+        return sample_losses(problem.loss)(at[None, None], target).sum()
+
+    jacobian = torch.func.jacrev(outputs)(flat)
+    found = outputs(flat)
+    slopes, curves = [], []
+    for sample, at in enumerate(found):
+        slopes.append(torch.func.grad(loss)(at, sample))
+        curves.append(torch.func.hessian(loss)(at, sample))
+    return jacobian, torch.stack(slopes), torch.stack(curves)
+
+
+def of_parts(name, member):
+    jacobian, slopes, curves = parts(member)
+    gradients = torch.einsum("nc,ncd->nd", slopes, jacobian)
+    if name == "ggn":
+        found = torch.einsum("nca,nck,nkb->nab", jacobian, curves, jacobian).mean(0)
+    else:
+        found = gradients.T @ gradients / len(gradients)
+    if name == "gradient_covariance":
+        found = found - torch.outer(gradients.mean(0), gradients.mean(0))
+    return found
+
+
+@pytest.mark.parametrize("case", ["tanh-ce", "tanh-mse"])
+@pytest.mark.parametrize("name", ["ggn", "fisher_empirical", "gradient_covariance"])
+def test_an_operator_equals_its_sums_over_samples(name, case):
+    several = members(case, operator=name)
+    for got, one in zip(dense(several), several, strict=True):
+        torch.testing.assert_close(got, of_parts(name, one), rtol=0, atol=1e-10)
+
+
+def test_hessian_minus_ggn_is_the_residual():
+    hessian, ggn, residual = (
+        dense(members(operator=name)) for name in ("hessian", "ggn", "residual")
+    )
+    torch.testing.assert_close(hessian - ggn, residual, rtol=0, atol=1e-10)
+
+
+def test_over_its_own_labels_the_fisher_matrix_is_the_ggn():
+    torch.testing.assert_close(
+        dense(members(operator="fisher_type2")),
+        dense(members(operator="ggn")),
+        rtol=0,
+        atol=1e-12,
+    )
+
+
+def test_drawn_labels_follow_the_seed_of_each_member_alone():
+    wide = dense(members(operator="fisher_mc", mc_samples=3, seeds=[5, 6]))
+    twin = dense(members(operator="fisher_mc", mc_samples=3, seeds=[6, 6]))
+    assert not torch.allclose(wide[0], twin[0])
+    torch.testing.assert_close(wide[1], twin[1], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "order", ["reverse_over_reverse", "retained", "linearised", "auto"]
+)
+def test_orders_of_differentiation_agree(order):
+    torch.testing.assert_close(
+        dense(members(order=order)), dense(members()), rtol=0, atol=1e-10
+    )
+
+
+def test_layers_take_their_diagonal_block():
+    whole = dense(members())
+    names = list(blocks(members()[0]))
+    part = members(layers=("layer2.*",))
+    assert list(blocks(part[0])) == [name for name in names if name.startswith("layer2.")]
+    size = size_of(part[0])
+    torch.testing.assert_close(
+        dense(part), whole[:, -size:, -size:], rtol=0, atol=1e-14
+    )
+
+
+def test_a_layer_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(InputError, match=r"layers: expected one of .*, got 9\.\*\."):
+        blocks(members(layers=("9.*",))[0])
+
+
+def test_matrices_are_taken_as_they_are():
+    rng = np.random.default_rng(0)
+    first, second = (m + m.T for m in rng.normal(size=(2, 4, 4)))
+    several = [
+        Member(OperatorParams(seed=seed), {"matrix": [one]})
+        for seed, one in enumerate([matrix(first), matrix(second, "b"), matrix(first)])
+    ]
+    assert len({alike(one) for one in several}) == 1
+    found = dense(several)
+    for got, expected in zip(found, (first, second, first), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-12)
+    assert subject(several, CPU, columns=1).names == ("matrix",)
+    chosen = subject(several, CPU, columns=1).operator.select(torch.tensor([1, 0]))
+    column = torch.ones(2, 4, dtype=torch.float64)
+    np.testing.assert_allclose(chosen @ column, [second.sum(1), first.sum(1)])
+
+
+def test_a_matrix_has_no_layers():
+    one = Member(OperatorParams(operator="ggn"), {"matrix": [matrix(np.eye(2))]})
+    with pytest.raises(InputError, match="beside a matrix, got ggn"):
+        blocks(one)
