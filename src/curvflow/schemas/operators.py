@@ -48,8 +48,8 @@ class OperatorParams(Params):
     layers: Annotated[Names | None, Neutral(None)] = Field(
         None,
         min_length=1,
-        description="parameter tensors, by name or pattern such as layer1.*, whose diagonal "
-        "block is looked at; null takes all",
+        description="parameter tensors, by name or pattern such as layer1.*, whose "
+        "diagonal block is looked at; null takes all",
     )
     mc_samples: Annotated[int, Neutral(1)] = Field(
         1, ge=1, description="labels drawn per sample, for fisher_mc"
