@@ -1,0 +1,130 @@
+"""Extreme eigenpairs by the locally optimal conjugate gradient method, batch of models.
+
+Letters beside those of the package: B columns of a block, Q of the basis (X, P, R).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.eigenpairs import (
+    Ritz,
+    Which,
+    all_pairs,
+    at_least_two,
+    preference,
+    within_tolerance,
+    zero_level,
+)
+from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.products import product
+
+
+def lobpcg(
+    operator: BatchedOperator,
+    start_MDB: Tensor,
+    *,
+    k: int,
+    which: Which = "LA",
+    tol: float,
+    max_iterations: int,
+) -> Ritz:
+    """Find eigenpairs at one end of the spectrum in the memory of six blocks.
+
+    Each model stops by itself, so what it returns does not depend on its siblings.
+    Products are made in the operator's precision, all else in double precision. An
+    operator no larger than three blocks is multiplied with the identity.
+
+    Args:
+        operator: symmetric maps A of M models.
+        start_MDB: first blocks of B >= k columns, linearly independent, such as the
+            eigenvectors of a similar operator.
+        k: eigenpairs wanted.
+        which: the upper or the lower end of the spectrum.
+        tol: residual allowed, relative to the eigenvalue.
+        max_iterations: products with a block at most; at least 1.
+
+    Returns:
+        The pairs with residuals and flags, float64; those that have not converged are
+        flagged.
+
+    Raises:
+        InputError: magnitudes are asked for, or a product holds NaN or infinity.
+
+    Reference:
+        Knyazev (2001), doi:10.1137/S1064827500366124; the basis by Duersch, Shao, Yang
+        and Gu (2018), doi:10.1137/17M1129830: orthonormal throughout, the conjugate
+        directions made so by their coefficients. Without a preconditioner.
+    """
+    if which == "LM":
+        raise InputError("which: expected LA or SA for lobpcg, got LM. Use lanczos.")
+    size, block = start_MDB.shape[1:]
+    if size < 4 * block:
+        return all_pairs(operator, k=k, which=which, tol=tol)
+    found = Ritz.empty(len(start_MDB), size, k, start_MDB.to(operator.device).double())
+    active = torch.arange(len(start_MDB), device=operator.device)
+    zero = zero_level(size, operator.dtype)
+    S_MDQ = torch.linalg.qr(start_MDB.to(operator.device).double()).Q
+    AS_MDQ = product(operator, S_MDQ)
+    largest_M = AS_MDQ.norm(dim=1).amax(1)
+    for iteration in range(1, max_iterations + 1):
+        values_MB, S_MDQ, AS_MDQ = _improved(S_MDQ, AS_MDQ, block, which)
+        X_MDB, AX_MDB = S_MDQ[..., :block], AS_MDQ[..., :block]
+        R_MDB = AX_MDB - X_MDB * values_MB.unsqueeze(1)
+        residuals = R_MDB.norm(dim=1)
+        within = within_tolerance(values_MB, residuals, largest_M, tol=tol, zero=zero)
+        found.values[active] = values_MB[:, :k]
+        found.vectors[active] = X_MDB[..., :k]
+        found.residuals[active] = residuals[:, :k]
+        found.converged[active] = within[:, :k]
+        found.iterations[active] = iteration
+        found.num_matvecs[active] = iteration * block
+        going = ~within[:, :k].all(1)
+        if not going.any() or iteration == max_iterations:
+            break
+        if not going.all():
+            kept = at_least_two(going.nonzero().squeeze(1))
+            active, operator = active[kept], operator.select(kept)
+            S_MDQ, AS_MDQ, R_MDB = S_MDQ[kept], AS_MDQ[kept], R_MDB[kept]
+            largest_M = largest_M[kept]
+        R_MDB = _directions(R_MDB, S_MDQ)
+        AR_MDB = product(operator, R_MDB)
+        largest_M = torch.maximum(largest_M, AR_MDB.norm(dim=1).amax(1))
+        S_MDQ = torch.cat([S_MDQ, R_MDB], dim=2)
+        AS_MDQ = torch.cat([AS_MDQ, AR_MDB], dim=2)
+    return found
+
+
+def _improved(
+    S_MDQ: Tensor, AS_MDQ: Tensor, block: int, which: Which
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Ritz values, the basis (X, P) of what is kept, and its images."""
+    small = (S_MDQ.mT @ AS_MDQ).cpu()
+    values, turn = torch.linalg.eigh((small + small.mT) / 2)
+    order = preference(values, which)[:, :block]
+    best_MQB = turn.gather(2, order.unsqueeze(1).expand(-1, turn.shape[1], -1))
+    kept = best_MQB
+    if S_MDQ.shape[2] > block:
+        # What the new columns owe to the directions taken, not to the old columns.
+        steps_MQB = best_MQB.clone()
+        steps_MQB[:, :block] = 0
+        kept = torch.linalg.qr(torch.cat([best_MQB, steps_MQB], dim=2)).Q
+        # QR may change signs; the first columns are orthonormal already.
+        kept[..., :block] = best_MQB
+    kept = kept.to(S_MDQ.device)
+    values_MB = values.gather(1, order).to(S_MDQ.device)
+    return values_MB, S_MDQ @ kept, AS_MDQ @ kept
+
+
+def _directions(R_MDB: Tensor, S_MDQ: Tensor) -> Tensor:
+    """Return residuals as orthonormal columns, orthogonal to the basis.
+
+    Those of pairs found are of the size of rounding: scaled up they still are
+    directions, and with the basis taken off again, orthogonal ones.
+    """
+    R_MDB = R_MDB / R_MDB.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    for _ in range(3):
+        R_MDB = torch.linalg.qr(R_MDB - S_MDQ @ (S_MDQ.mT @ R_MDB)).Q
+    return R_MDB
