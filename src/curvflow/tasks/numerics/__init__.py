@@ -6,8 +6,17 @@ S random vectors or columns, K eigenpairs.
 
 from curvflow.tasks.numerics.eigen import Ritz, block_power
 from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
+from curvflow.tasks.numerics.foreign import from_scipy
+from curvflow.tasks.numerics.gauss_newton import BatchedGaussNewton, BatchedResidual
 from curvflow.tasks.numerics.hessians import BatchedHessian, dense_hessian
 from curvflow.tasks.numerics.losses import sample_losses
+from curvflow.tasks.numerics.modules import (
+    fisher,
+    ggn,
+    gradient_covariance,
+    hessian,
+    residual,
+)
 from curvflow.tasks.numerics.operators import (
     BatchedDense,
     BatchedOperator,
@@ -27,8 +36,10 @@ from curvflow.tasks.numerics.woodbury import damped_solve
 
 __all__ = [
     "BatchedDense",
+    "BatchedGaussNewton",
     "BatchedHessian",
     "BatchedOperator",
+    "BatchedResidual",
     "Dense",
     "Estimate",
     "Operator",
@@ -39,12 +50,18 @@ __all__ = [
     "dense_gammas",
     "dense_hessian",
     "estimate",
+    "fisher",
     "fisher_draws",
     "fisher_roots",
     "fisher_rows",
+    "from_scipy",
     "full_precision",
+    "ggn",
+    "gradient_covariance",
     "group_norm",
+    "hessian",
     "path_norm",
+    "residual",
     "sample_losses",
     "stream",
     "trace_draws",

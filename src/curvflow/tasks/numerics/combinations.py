@@ -53,6 +53,28 @@ class BatchedSum:
         return BatchedSum(terms, _each(self._shift, models))
 
 
+class OuterProduct:
+    """The operator g g' of a vector g of each model."""
+
+    def __init__(self, vectors_MD: Tensor) -> None:
+        """Take the vectors g."""
+        self._vectors_MD = vectors_MD
+        models, size = vectors_MD.shape
+        self.shape = (models, size, size)
+        self.dtype, self.device = vectors_MD.dtype, vectors_MD.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        ahead = self._vectors_MD
+        if columns.ndim == 3:
+            ahead = ahead.unsqueeze(-1)
+        return ahead * (ahead * columns).sum(1, keepdim=True)
+
+    def select(self, models: Tensor) -> OuterProduct:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return OuterProduct(self._vectors_MD[models])
+
+
 def scaled(operator: BatchedOperator, factor: Factor) -> BatchedSum:
     """Return c A.
 

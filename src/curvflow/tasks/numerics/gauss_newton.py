@@ -23,6 +23,8 @@ from torch import Tensor
 from torch.func import grad, jvp, vjp
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.combinations import OuterProduct
+from curvflow.tasks.numerics.differentiable import differentiable
 from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.hessians import BatchedHessian
 from curvflow.tasks.numerics.losses import SampleLoss
@@ -155,8 +157,7 @@ class BatchedGaussNewton(Averaged):
         product = super().__matmul__(columns)
         if self._kind != "covariance" or columns.ndim == 2:
             return product
-        slope_MD1 = self.mean_gradient().unsqueeze(-1)
-        return product - slope_MD1 * (slope_MD1 * columns).sum(1, keepdim=True)
+        return product - OuterProduct(self.mean_gradient()) @ columns
 
     def prepare(self, part: Part, columns: int) -> Product:
         """Return the product with the sum over a part's samples.
@@ -186,13 +187,15 @@ class BatchedGaussNewton(Averaged):
         """Return the gradient of the mean loss, (M, D)."""
         if self._slope_MD is None:
             slope_MD = torch.zeros_like(self._weights_MD)
-            for part in self.parts():
-                losses = self._losses(part)
-                slope_MD[part.models] += grad(lambda w, f=losses: f(w).sum())(
-                    part.weights
-                )
+            with differentiable():
+                for part in self.parts():
+                    slope_MD[part.models] += grad(self._total(part))(part.weights)
             self._slope_MD = slope_MD / self.num_samples
         return self._slope_MD
+
+    def _total(self, part: Part) -> Callable[[Tensor], Tensor]:
+        losses = self._losses(part)
+        return lambda weights: losses(weights).sum()
 
     def _computed(self, part: Part) -> Callable[[Tensor], Tensor]:
         return lambda weights: self._outputs(part.full(weights), part.inputs)

@@ -8,7 +8,7 @@ shape W, prepares what does not depend on the columns, and multiplies columns (W
 - `reverse_over_reverse`: one graph of the gradient is kept; columns one by one. Least
   memory, and it needs neither forward derivatives nor rules for batches.
 - `retained`: the same graph, and all columns at once as batched cotangents.
-- `linearised`: the gradient's linear part traced once, then applied to all columns.
+- `linearised`: all columns at once, traced, and what no column enters computed once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp, linearize, vmap
+from torch.func import grad, jvp, vmap
 
 from curvflow.errors import InputError
 
@@ -57,22 +57,52 @@ def hessian_product(order: Order, loss: Scalar, weights: Tensor) -> Product:
 def columnwise(along: Product) -> Product:
     """Return a map of one vector, shape W, as a map of columns, (W, S)."""
     # In front, for torch 2.13 breaks elsewhere if products do not depend on columns.
-    return lambda columns: vmap(along)(columns.movedim(-1, 0)).movedim(0, -1)
+    # What is drawn, such as a mask that is allowed, is the same for every column.
+    together = vmap(along, randomness="same")
+    return lambda columns: together(_rows(columns)).movedim(0, -1)
 
 
-def _forward_over_reverse(loss: Scalar, weights: Tensor) -> Product:
+def _rows(columns: Tensor) -> Tensor:
+    # Contiguous, for a traced graph has views that not all strides allow.
+    return columns.movedim(-1, 0).contiguous()
+
+
+def _derivative(loss: Scalar, weights: Tensor) -> Product:
     def along(column: Tensor) -> Tensor:
         product: Tensor = jvp(grad(loss), (weights,), (column,))[1]
         return product
 
-    return columnwise(along)
+    return along
+
+
+def _forward_over_reverse(loss: Scalar, weights: Tensor) -> Product:
+    return columnwise(_derivative(loss, weights))
 
 
 def _linearised(loss: Scalar, weights: Tensor) -> Product:
+    along = vmap(_derivative(loss, weights), randomness="same")
+    traced: dict[torch.Size, Callable[[Tensor], Tensor]] = {}
+
+    def product(columns: Tensor) -> Tensor:
+        rows = _rows(columns)
+        if rows.shape not in traced:
+            traced[rows.shape] = _folded(along, rows)
+        return traced[rows.shape](rows).movedim(0, -1)
+
+    return product
+
+
+def _folded(function: Product, like: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a function traced, with what its argument does not enter computed."""
+    # torch.func.linearize does so for one vector; the views that it traces for one do
+    # not all apply to many (2.13).
+    from torch.fx.experimental.const_fold import split_const_subgraphs
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     with warnings.catch_warnings():
         # Constants of the traced graph have no module to live in, torch says.
         warnings.filterwarnings("ignore", "Attempted to insert a get_attr Node")
-        return columnwise(linearize(grad(loss), weights)[1])
+        return split_const_subgraphs(make_fx(function)(like))
 
 
 def _graph(loss: Scalar, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,9 +130,8 @@ def _retained(loss: Scalar, weights: Tensor) -> Product:
     slope, leaf = _graph(loss, weights)
 
     def product(columns: Tensor) -> Tensor:
-        cotangents = columns.movedim(-1, 0)
         (found,) = torch.autograd.grad(
-            slope, leaf, cotangents, retain_graph=True, is_grads_batched=True
+            slope, leaf, _rows(columns), retain_graph=True, is_grads_batched=True
         )
         return found.movedim(0, -1)
 

@@ -1,0 +1,93 @@
+"""A mean over batches of a module as an operator, and its parts by parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.combinations import PrincipalBlock, block_index
+from curvflow.tasks.numerics.differentiable import differentiable
+from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.orders import Product
+from curvflow.tasks.numerics.single import Single
+from curvflow.tasks.numerics.subjects import Batch, Subject, num_samples
+
+# From a batch, the number of its first sample, and the columns that will be multiplied,
+# to the product with the mean over the batch.
+Prepare = Callable[[Batch, int, Tensor], Product]
+
+
+class OverBatches:
+    """A mean over batches, weighted by their sizes, as an operator of one model."""
+
+    def __init__(self, of: Subject, prepare: Prepare) -> None:
+        size = len(of.weights)
+        self.shape = (1, size, size)
+        self.dtype, self.device = of.weights.dtype, of.weights.device
+        self._subject, self._prepare = of, prepare
+        self._kept: Product | None = None
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (1, D) or columns (1, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        columns_DS = columns[0]
+        total_DS, weight, first = torch.zeros_like(columns_DS), 0.0, 0
+        is_one = self._subject.has_one_batch
+        with differentiable():
+            for batch in self._subject.batches():
+                product = self._kept or self._prepare(batch, first, columns_DS)
+                if is_one:
+                    self._kept = product
+                size = self._subject.size_of(batch)
+                total_DS += size * product(columns_DS)
+                weight += size
+                first += num_samples(batch)
+        return (total_DS / weight).unsqueeze(0)
+
+    def select(self, models: Tensor) -> OverBatches:
+        """Return the operator itself, of the one model there is."""
+        return self
+
+
+class Curvature(Single):
+    """A symmetric operator (D, D) over the parameters of a module.
+
+    Attributes:
+        sizes: entries of each parameter by name, in the order of the dimension D.
+    """
+
+    def __init__(self, batched: BatchedOperator, sizes: dict[str, int]) -> None:
+        super().__init__(batched)
+        self.sizes = sizes
+
+    def block(self, *patterns: str) -> Curvature:
+        """Return the diagonal block of some parameters.
+
+        Args:
+            patterns: names, or patterns such as `0.*`.
+
+        Returns:
+            The operator, of the size of these parameters.
+
+        Raises:
+            InputError: no parameter has such a name.
+        """
+        chosen = [
+            number
+            for number, name in enumerate(self.sizes)
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        ]
+        if not chosen:
+            raise InputError(
+                f"block: expected some of {', '.join(self.sizes)}, got "
+                f"{', '.join(patterns)}. Name parameters, or a pattern such as 0.*."
+            )
+        names = list(self.sizes)
+        index = block_index(list(self.sizes.values()), chosen)
+        sizes = {names[number]: self.sizes[names[number]] for number in chosen}
+        return Curvature(PrincipalBlock(self.batched, index), sizes)
