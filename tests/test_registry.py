@@ -55,6 +55,7 @@ stages:
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
   lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
+  planes: {use: figure.landscape, of: slices, label: rule, over: seed}
   scatter: {use: figure.scatter, of: norms, x: norm_l2, y: max_abs, label: rule,
             over: seed}
   vectors: {use: figure.vectors, weights: on_xor, label: rule, over: seed}
@@ -206,6 +207,7 @@ GOLDEN = {
     "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
     "data.xord": "ec9c545a9712199b9184d37c6d36d0cb9833ae14",
     "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
+    "figure.landscape": "dbed87de273c6942c3f5a91b0b71a1c797707f0e",
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
     "figure.scatter": "83f192c9ac1195d0054621038636c185b49fadc3",
     "figure.vectors": "5deddfc5660beb900deaec5a9b85c42a447b6131",

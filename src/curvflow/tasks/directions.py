@@ -132,7 +132,8 @@ def _principal(members: Sequence[Member], weights_MD: Tensor, count: int) -> Dir
     moves_MCD = kept_MCD - weights_MD.unsqueeze(1)
     units_MDK, shares_MK = principal(moves_MCD, count)
     steps_MCK = moves_MCD @ units_MDK
-    farthest_M1K = steps_MCK.abs().amax(dim=1, keepdim=True)
+    places_M1K = steps_MCK.abs().argmax(dim=1, keepdim=True)
+    farthest_M1K = steps_MCK.gather(1, places_M1K)
     return Directions(
         units_MDK * farthest_M1K,
         torch.ones_like(shares_MK, dtype=torch.bool),
