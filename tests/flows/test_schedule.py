@@ -23,6 +23,8 @@ BOTH = ("cpu", "gpu")
 
 def parts(node):
     for variable in node.kind.outputs:
+        if variable.optional:
+            continue
         if variable.sliced:
             for epoch in node.kind.checkpoints(node.params):
                 yield f"{variable.name}@{epoch}"

@@ -31,7 +31,7 @@ def tile(epochs, rules=RULES, data=None, **settings):
 
 
 def stored(outcome, parts=CONTINUES.parts):
-    arrays = {name: outcome.arrays[name] for name in parts}
+    arrays = {name: outcome.arrays[name] for name in parts if name in outcome.arrays}
     return NodeData("fit", "train", {}, arrays, "d", outcome.status, outcome.reason)
 
 
