@@ -1,13 +1,17 @@
 """What takes room in a store, and how it is moved aside and removed."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
 from curvflow.errors import CorruptPayloadError
 from curvflow.stores import payloads
+from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
+from curvflow.stores.memory_room import MemoryRoom
 from curvflow.stores.open import open_store
 from curvflow.stores.room import aside, home
 from tests.stores.contract import arrays_of, publish
@@ -94,6 +98,82 @@ def test_a_payload_written_again_while_in_the_trash_is_at_home(store, receipt):
     assert store.present([receipt.payload]) == {receipt.payload}
 
 
+def test_a_payload_at_home_and_in_the_trash_comes_home_once(store, receipt):
+    store.room.move(only(store, "payloads"), aside("trash", 7))
+    store.write_payload(arrays_of())
+    trashed = only(store, "trash")
+    assert store.room.move(trashed, home(trashed))
+    assert store.room.items("trash") == []
+    assert only(store, "payloads").payload == receipt.payload
+    assert set(store.read(receipt, ["loss"])) == {"loss"}
+
+
+@pytest.fixture
+def coming_home(store, monkeypatch):
+    """Let payloads in the trash come home just before somebody looks for them there."""
+    one = payloads.Payloads if isinstance(store, LocalStore) else type(store)
+    original = one._trashed
+
+    def late(self, *wanted):
+        for item in store.room.items("trash"):
+            store.room.move(item, home(item))
+        return original(self, *wanted)
+
+    monkeypatch.setattr(one, "_trashed", late)
+
+
+@pytest.mark.usefixtures("coming_home")
+def test_a_payload_that_comes_home_while_it_is_looked_for_is_found(store, receipt):
+    for ask in (
+        lambda: store.present([receipt.payload]) == {receipt.payload},
+        lambda: set(store.read(receipt, ["loss"])) == {"loss"},
+        lambda: set(store.layout(receipt.payload)) == set(arrays_of()),
+        lambda: set(store.contents(receipt.payload)) == set(arrays_of()),
+    ):
+        store.room.move(only(store, "payloads"), aside("trash", 7))
+        assert ask()
+
+
+def test_a_payload_that_moves_while_it_is_open_is_read(store, receipt):
+    assert set(store.read(receipt, ["loss"])) == {"loss"}
+    other = store if isinstance(store, MemoryStore) else again(store)
+    other.room.move(only(store, "payloads"), aside("trash", 7))
+    assert set(store.read(receipt, ["weights"])) == {"weights"}
+    other.room.move(only(store, "trash"), home(only(store, "trash")))
+    assert set(store.contents(receipt.payload)) == set(arrays_of())
+
+
+def again(store):
+    """Open the same store as another process does."""
+    if isinstance(store, LocalStore):
+        return LocalStore(Path(store.location))
+    return open_store(store.location, create=False)
+
+
+class Watched(dict):
+    """Tells what is held elsewhere at the moment at which something is taken out."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.elsewhere, self.seen = {}, []
+
+    def pop(self, key, *default):
+        self.seen.append(list(self.elsewhere))
+        return super().pop(key, *default)
+
+
+def test_a_payload_in_memory_is_there_at_every_moment_of_a_move():
+    name = "a" * 64
+    there, trash = Watched({name: arrays_of()}), Watched()
+    there.elsewhere, trash.elsewhere = trash, there
+    room = MemoryRoom(MemoryCommits(), payloads=there, aside=trash, times={})
+    (item,) = room.items("payloads")
+    assert room.move(item, aside("trash", 7))
+    (item,) = room.items("trash")
+    assert room.move(item, home(item))
+    assert (there.seen, trash.seen) == ([[item.path]], [[name]])
+
+
 def test_all_of_a_payload_is_inspected(store, receipt):
     store.inspect(receipt.payload, store.index().receipts.values())
     with pytest.raises(CorruptPayloadError, match="missing"):
@@ -134,6 +214,75 @@ def test_emptying_the_trash_leaves_no_folders(tmp_path):
     assert (tmp_path / "store/trash/0000000007").is_dir()
     store.room.remove([other])
     assert not (tmp_path / "store/trash/0000000007").exists()
+
+
+def test_a_folder_of_trash_that_goes_while_it_is_looked_through_is_no_error(
+    tmp_path, monkeypatch
+):
+    store = LocalStore(tmp_path / "store")
+    receipt = publish(store, arrays_of(), ["a"])[0]
+
+    def late(list_of):
+        def listed(path):
+            if str(path).endswith("0000000007"):
+                shutil.rmtree(path, ignore_errors=True)  # as another collection does
+            return list_of(path)
+
+        return listed
+
+    monkeypatch.setattr(os, "scandir", late(os.scandir))
+    monkeypatch.setattr(os, "listdir", late(os.listdir))
+    for ask in (
+        lambda: store.present([receipt.payload]) == set(),
+        lambda: store.room.items("trash") == [],
+        lambda: _is_missing(store, receipt),
+    ):
+        store.write_payload(arrays_of())
+        store.room.move(only(store, "payloads"), aside("trash", 7))
+        assert ask()
+
+
+def _is_missing(store, receipt):
+    with pytest.raises(CorruptPayloadError, match="missing"):
+        store.read(receipt, ["loss"])
+    return True
+
+
+def test_a_folder_of_trash_that_goes_once_it_was_looked_at_is_no_error(
+    tmp_path, monkeypatch
+):
+    store = LocalStore(tmp_path / "store")
+    publish(store, arrays_of(), ["a"])
+    store.room.move(only(store, "payloads"), aside("trash", 7))
+    original = os.stat
+
+    def late(path, **options):
+        state = original(path, **options)
+        if str(path).endswith("0000000007"):
+            shutil.rmtree(path, ignore_errors=True)  # as another collection does
+        return state
+
+    monkeypatch.setattr(os, "stat", late)
+    assert len(store.room.items("trash")) == 1
+    assert store.room.items("trash") == []
+
+
+def test_a_folder_of_trash_that_goes_while_it_is_made_is_made_again(
+    tmp_path, monkeypatch
+):
+    store = LocalStore(tmp_path / "store")
+    receipt = publish(store, arrays_of(), ["a"])[0]
+    original, gone = os.mkdir, []
+
+    def late(path, *mode):
+        if Path(path).name == "0000000007" and not gone:
+            gone.append(path)  # it was there, and another collection has emptied it
+            raise FileExistsError(17, "File exists", str(path))
+        original(path, *mode)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    assert store.room.move(only(store, "payloads"), aside("trash", 7))
+    assert only(store, "trash").payload == receipt.payload
 
 
 def test_a_store_that_is_not_there_has_nothing_and_is_not_made(tmp_path):

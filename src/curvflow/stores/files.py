@@ -25,7 +25,13 @@ class Disk:
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and its parents where they are missing."""
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            if path.exists():
+                raise
+            # It was there, and empty, and another process has removed it since.
+            path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a new file; not durable before `flush`."""

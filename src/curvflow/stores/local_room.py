@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +25,8 @@ LAYOUT: dict[Place, tuple[str | None, re.Pattern[str]]] = {
     "partials": (None, re.compile(r"[0-9A-Za-z]+\.zarr\.zip")),
     "runs": (None, re.compile(r"[0-9]{10,}\.beat")),
 }
+
+TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
 class LocalRoom:
@@ -81,7 +85,7 @@ class LocalRoom:
             folders = [top] if inner is None else list(_folders(top, inner))
             found = [item for one in folders for item in self._items(one, wanted)]
         if place == "trash":
-            times = {one.name: one.stat().st_mtime for one in folders if one.exists()}
+            times = {one.name: _time(one) for one in folders}
             found = [_moved(item, times) for item in found]
         return sorted(found, key=lambda item: item.path)
 
@@ -104,9 +108,18 @@ class LocalRoom:
                 self._disk.make_folder(target.parent)
                 # Another collection moved it first, or found the folder empty.
                 with suppress(FileNotFoundError):
-                    self._disk.rename(source, target)
+                    self._rename(source, target)
                     return True
         return False
+
+    def _rename(self, source: Path, target: Path) -> None:
+        try:
+            self._disk.rename(source, target)
+        except OSError as error:
+            if error.errno not in TAKEN or not target.is_dir():
+                raise
+            # A folder of the same content, which cannot be replaced in one step.
+            self._disk.remove(source)
 
     def remove(self, items: Iterable[Item]) -> None:
         """Remove what is there of these, and the folders of trash that this empties."""
@@ -138,6 +151,13 @@ def _measured(path: Path) -> tuple[int, float]:
             more, later = _measured(inner)
             size, time = size + more, max(time, later)
     return size, time
+
+
+def _time(folder: Path) -> float:
+    """Return when a folder was changed last; that it is gone counts as just now."""
+    with suppress(FileNotFoundError):
+        return folder.stat().st_mtime
+    return math.inf
 
 
 def _moved(item: Item, times: dict[str, float]) -> Item:

@@ -84,12 +84,17 @@ class MemoryStore(LoggedStore):
         return found
 
     def _found(self, payload: str) -> dict[str, Array] | None:
+        found = self._payloads.get(payload) or self._trashed(payload)
+        # It may have come home while the trash was looked through.
+        return found or self._payloads.get(payload)
+
+    def _trashed(self, payload: str) -> dict[str, Array] | None:
         trashed = (
             arrays
             for path, arrays in list(self._aside.items())
             if path.startswith("trash/") and path.endswith(f"/{payload}")
         )
-        return self._payloads.get(payload) or next(trashed, None)
+        return next(trashed, None)
 
     def contents(self, payload: str) -> dict[str, Array]:
         """Return copies of all variables of all nodes of a payload."""

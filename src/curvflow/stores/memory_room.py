@@ -62,22 +62,25 @@ class MemoryRoom:
 
     def move(self, item: Item, folder: str) -> bool:
         """Move a payload to another folder of the store."""
-        arrays = self._taken(item)
+        there, key = self._place(item.path)
+        arrays = there.get(key)
         if arrays is None:
             return False
-        if folder == home(item):
-            self._payloads[item.name] = arrays
-        else:
-            self._aside[f"{folder}/{item.name}"] = arrays
+        target, name = self._place(f"{folder}/{item.name}")
+        if folder != home(item):
             self._times[item.name] = time.monotonic()
+        target[name] = arrays  # first, so that it is there at every moment
+        there.pop(key, None)
         return True
 
     def remove(self, items: Iterable[Item]) -> None:
         """Remove what is there of these, for good."""
         for item in items:
-            self._taken(item)
+            there, key = self._place(item.path)
+            there.pop(key, None)
 
-    def _taken(self, item: Item) -> Arrays | None:
-        if item.path == f"{home(item)}/{item.name}":
-            return self._payloads.pop(item.name, None)
-        return self._aside.pop(item.path, None)
+    def _place(self, path: str) -> tuple[MutableMapping[str, Arrays], str]:
+        """Return the dictionary in which a payload is, and its key there."""
+        if path.startswith("payloads/"):
+            return self._payloads, path.rpartition("/")[2]
+        return self._aside, path

@@ -118,7 +118,11 @@ class ObjectStore(PackedStore):
         if not wanted:
             return set()
         found = wanted & self._stored(wanted)
-        return found | ((wanted - found) and (wanted & self._trashed().keys()))
+        if lost := wanted - found:
+            found |= lost & self._trashed().keys()
+        # One may have come home while the trash was looked through.
+        lost = wanted - found
+        return found | (lost and (lost & self._stored(lost)))
 
     def _stored(self, wanted: set[str]) -> set[str]:
         first = [_name(one.path) for one in islice(self._bucket.list("payloads"), PAGE)]

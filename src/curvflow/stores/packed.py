@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.nodes import Array
@@ -15,6 +15,8 @@ from curvflow.stores.logged import LoggedStore
 
 if TYPE_CHECKING:
     from curvflow.stores.packs import Pack
+
+T = TypeVar("T")
 
 
 class PackedStore(LoggedStore):
@@ -30,7 +32,7 @@ class PackedStore(LoggedStore):
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
         """Return the variables of a payload, read from its metadata alone."""
-        return self._open(payload).layout()
+        return self._twice(lambda: self._open(payload).layout())
 
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of one node's result and verify their digests.
@@ -51,18 +53,22 @@ class PackedStore(LoggedStore):
         def fetch(variable: str) -> Array:
             return self._open(str(receipt.payload)).node(variable, receipt.slot)
 
-        try:
-            return read_parts(receipt, parts, fetch)
-        except CorruptPayloadError:
-            self._forget()  # another run may heal it by then
-            raise
+        return self._twice(lambda: read_parts(receipt, parts, fetch))
 
     def contents(self, payload: str) -> dict[str, Array]:
         """Return all variables of all nodes of a payload."""
+        return self._twice(lambda: self._open(payload).everything())
+
+    def _twice(self, read: Callable[[], T]) -> T:
+        """Read again what cannot be read: it may have been moved in the midst of it."""
         try:
-            return self._open(payload).everything()
+            return read()
         except CorruptPayloadError:
             self._forget()
+        try:
+            return read()
+        except CorruptPayloadError:
+            self._forget()  # another run may heal it by then
             raise
 
     def inspect(self, payload: str, receipts: Iterable[Receipt]) -> None:

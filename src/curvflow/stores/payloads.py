@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,6 +127,14 @@ class Payloads:
         Raises:
             StoreError: a folder cannot be read.
         """
+        wanted = set(payloads)
+        found = self._at_home(wanted)
+        if lost := wanted - found:
+            found |= lost & self._trashed().keys()
+        # One may have come home while the trash was looked through.
+        return found | self._at_home(wanted - found)
+
+    def _at_home(self, payloads: Iterable[str]) -> set[str]:
         wanted = defaultdict(set)
         for name in payloads:
             wanted[name[:2]].add(name)
@@ -135,14 +144,21 @@ class Payloads:
             with explained(folder):
                 listed = {p.name for p in folder.iterdir()} if folder.is_dir() else ()
             found |= names & {file.partition(".")[0] for file in listed}
-        lost = {name for names in wanted.values() for name in names} - found
-        return found | self._trashed(lost) if lost else found
+        return found
 
-    def _trashed(self, payloads: set[str]) -> set[str]:
+    def _trashed(self) -> dict[str, Path]:
+        """Return the payloads in the trash, by id where they were moved last."""
         with explained(self._trash):
-            return payloads & {
-                path.name.partition(".")[0] for path in self._trash.glob("*/*.zarr*")
-            }
+            folders = sorted(self._trash.glob("*/"))
+        found = {}
+        for folder in folders:
+            # Another process may have emptied it meanwhile.
+            with explained(folder), suppress(FileNotFoundError):
+                for path in folder.iterdir():
+                    name, dot, rest = path.name.partition(".")
+                    if f"{dot}{rest}" in SUFFIXES:
+                        found[name] = path
+        return found
 
     def path(self, name: str) -> Path | None:
         """Return the file or folder of a payload; None if it has none."""
@@ -151,8 +167,7 @@ class Payloads:
                 return path
         # Collection moves first and removes at its next pass, so that whoever was
         # about to read goes on to read.
-        with explained(self._trash):
-            return next(self._trash.glob(f"*/{name}.zarr*"), None)
+        return self._trashed().get(name)
 
     def _opened(self, name: str) -> Pack:
         from curvflow.stores.packs import Pack  # planning needs no zarr

@@ -63,6 +63,8 @@ class Room(Protocol):
     def move(self, item: Item, folder: str) -> bool:
         """Move a payload to another folder of the store.
 
+        At every moment it is in the one, in the other, or in both.
+
         Args:
             item: the payload.
             folder: within the store: `trash` or `quarantine` and a number, or where
