@@ -25,6 +25,7 @@ from curvflow.flows.upkeep.proposal import (
 )
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
+from curvflow.stores.room import aside
 from tests.flows.test_run import executed
 from tests.flows.toys import CALLS, opened, run
 
@@ -424,15 +425,19 @@ def test_a_store_that_cannot_be_written_can_be_asked(folder, local):
 
 
 class Overtaken(LocalStore):
-    """Whose log moves on just before each entry of a collection."""
+    """Whose log moves on just before or after each entry of a collection."""
 
-    def __init__(self, folder, meanwhile):
+    def __init__(self, folder, before=None, after=None):
         super().__init__(folder)
-        self._meanwhile = meanwhile
+        self._before, self._after = before, after
 
     def evict(self, payloads, reason, *, unless=None):
-        self._meanwhile()
-        return super().evict(payloads, reason, unless=unless)
+        if self._before is not None:
+            self._before()
+        number = super().evict(payloads, reason, unless=unless)
+        if self._after is not None:
+            self._after()
+        return number
 
 
 def test_a_run_that_ends_before_the_entry_keeps_what_it_names(folder, local):
@@ -456,6 +461,79 @@ def test_a_log_that_changes_all_the_time_is_an_error(folder, local):
 
     with pytest.raises(StoreError, match="expected no run to begin or end"):
         collect(Overtaken(folder, pin), keep_runs=1)
+
+
+SCALED = ("stages.last.scale=2.0", "stages.path.scale=4.0")  # they take fits
+
+
+def assert_at_home(store, wanted):
+    assert wanted <= {item.payload for item in store.room.items("payloads")}
+
+
+def test_what_is_computed_again_after_the_entry_is_at_home_in_the_end(folder, local):
+    run(local)
+    fits = payloads(local, "fit")
+    run(local, *OTHER)
+
+    def meanwhile():  # other collections are quicker, and a run needs it all again
+        other = LocalStore(folder)
+        twice(other, keep_runs=1)
+        assert other.present(fits) == set()
+        run(other, *SCALED)
+        assert fits.isdisjoint(other.index().evicted)
+
+    collect(Overtaken(folder, after=meanwhile), keep_runs=1)
+    assert_at_home(local, fits)
+    assert_sound(local)
+
+
+def test_what_a_run_has_written_again_and_not_committed_stays(folder, local):
+    run(local)
+    fits = payloads(local, "fit")
+    arrays = [local.contents(name) for name in fits]
+    run(local, *OTHER)
+    twice(local, keep_runs=1)
+    at_work = begun(local)
+    local.beat(at_work, ELSEWHERE)
+    local.note(at_work, {"event": "plan", "payloads": []})
+    assert {local.write_payload(one) for one in arrays} == fits
+    assert propose(local, keep_runs=0).doomed
+    collect(local, keep_runs=0)
+    assert_at_home(local, fits)
+
+
+class Stale(LocalStore):
+    """Whose results change just before its files are listed for the first time."""
+
+    def __init__(self, folder, meanwhile):
+        super().__init__(folder)
+        items, done = self.room.items, []
+
+        def late(place):
+            if place == "payloads" and not done:
+                done.append(place)
+                meanwhile()
+            return items(place)
+
+        self.room.items = late
+
+
+def test_what_came_to_life_again_in_the_trash_is_not_removed(folder, local):
+    run(local)
+    fits = payloads(local, "fit")
+    run(local, *OTHER)
+    twice(local, keep_runs=1)
+
+    def needed_again():
+        run(local, *SCALED)
+        assert fits.isdisjoint(local.index().evicted)
+        for item in local.room.items("payloads"):
+            if item.payload in fits:  # by a collection whose entry is older
+                local.room.move(item, aside("trash", 7))
+
+    collect(Stale(folder, needed_again), keep_runs=1)
+    assert local.present(fits) == fits
+    assert_sound(local)
 
 
 def together(*workers):

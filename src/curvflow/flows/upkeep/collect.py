@@ -7,13 +7,13 @@ that all readers see one order; a payload that is still there after it is used a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from curvflow.errors import StoreError
 from curvflow.flows.upkeep.proposal import GRACE, KEEP_RUNS, Proposal, propose
 from curvflow.stores.base import Index, Store
-from curvflow.stores.room import aside, home
+from curvflow.stores.room import Item, aside, home
 
 ATTEMPTS = 20
 
@@ -94,13 +94,24 @@ def _outdated(proposal: Proposal) -> Callable[[Index], bool]:
     return outdated
 
 
+def _move_aside(store: Store, items: Sequence[Item], number: int) -> None:
+    """Move payloads to the trash, and home again what has been committed meanwhile."""
+    trash = aside("trash", number)
+    for item in items:
+        store.room.move(item, trash)
+    evicted = store.index().evicted
+    for item in items:
+        if item.payload not in evicted:
+            moved = replace(item, path=f"{trash}/{item.name}")
+            store.room.move(moved, home(item))
+
+
 def _carry_out(store: Store, proposal: Proposal, number: int | None) -> None:
     room = store.room
     for item in proposal.wanted:
         room.move(item, home(item))
     if number is not None:
-        for one in proposal.doomed:
-            room.move(one.item, aside("trash", number))
+        _move_aside(store, [one.item for one in proposal.doomed], number)
     for items in proposal.leftovers.values():
         room.remove(items)
     live = {run.begun for run in proposal.roots.live}

@@ -157,15 +157,16 @@ def propose(
     """
     grace = max(grace, LEAST_GRACE)
     now = store.room.clock()
+    # Listed before the log is read: what a run that is over by then has made is in it,
+    # and what one that is still at work makes is younger than its beginning.
+    payloads = store.room.items("payloads")
+    trash = store.room.items("trash")
     index = store.index()
     _check_kinds(index, drop)
     roots = find_roots(store, index, keep_runs=keep_runs, grace=grace)
     if roots.unknown is not None:
         return Proposal(index, roots)
     judge = _Judge(index, roots, drop, before=min(now - grace, roots.since))
-    # In this order: what another collection moves meanwhile is seen twice, not never.
-    payloads = store.room.items("payloads")
-    trash = store.room.items("trash")
     doomed = [one for item in payloads if (one := judge.doomed(item))]
     wanted = [item for item in trash if judge.is_wanted(item)]
     staying = sum(item.bytes for item in payloads)
@@ -247,7 +248,7 @@ class _Judge:
 
     def _reason(self, item: Item, rows: Sequence[tuple[int, Receipt]]) -> str | None:
         name, roots = item.payload, self._roots
-        if name in roots.working or name in self._pinned:
+        if name in roots.working or name in self._pinned or item.time >= roots.since:
             return None
         if not rows:
             return ORPHAN if item.time < self._before else None
