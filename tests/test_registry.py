@@ -38,6 +38,9 @@ stages:
   modified: {use: data.modify, data: digits, num_train: 30, normalise: standard,
              permute_pixels: true, seed: "${seed}"}
   made: {use: data.factory, factory: "makers:points", kwargs: {count: 12}}
+  kernel: {use: data.kernel_matrix, num_points: 12, seed: "${seed}"}
+  ensemble: {use: data.random_matrix, size: 10, seed: "${seed}"}
+  sparse: {use: data.sparse_matrix, grid: [3, 3], shift: 0.5}
   on_digits: {use: train, data: digits, model: {kind: linear}, rule: "${rule}",
               seed: "${seed}", epochs: 2, batch_size: 16, dtype: float64}
   on_xor: {use: train, data: xor, model: {kind: mlp, hidden: [4], activation: tanh},
@@ -203,9 +206,12 @@ GOLDEN = {
     "data.digits": "177834b9ca0137ffc714d21fe6ee2c8f758672e3",
     "data.factory": "1da5a642b8a24a29d5feb0f350a6ff6eac88917b",
     "data.fashion_mnist": "7572fb0600ef6c171dcfba49a044eb6bac97ce08",
+    "data.kernel_matrix": "08d8982ea6ef6a8731423774b37f86360631c038",
     "data.mnist": "ea88890ba94663afe0f2cef1478b0f8c1db59614",
     "data.modify": "c9ff851a78194ec6583d7d97993b4676a1f1e765",
+    "data.random_matrix": "6c8a3e9ba04abe6ee38d3a86afec8957f07a2490",
     "data.sinusoid": "cbe21a9bb9e98a5877d544b49f2065601630b3fd",
+    "data.sparse_matrix": "722877e1c6a40561d2b928c8d930f83f327d6685",
     "data.teacher": "a28f8111e3d413c7d8330136ea48e8cdd7df7439",
     "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
     "data.xord": "ec9c545a9712199b9184d37c6d36d0cb9833ae14",

@@ -83,12 +83,13 @@ class SourceFiles:
             form: their plain form, which holds the digests planned with.
 
         Returns:
-            Field name to the arrays of its .npz by name, or `array` for an .npy; those
-            of published files under `originals`, read only when they are asked for.
+            Field name to the arrays of its .npz by name, `array` for an .npy, or
+            `bytes` for an .mtx; those of published files under `originals`, read only
+            when they are asked for.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
-                neither .npy nor .npz, or holds Python objects.
+                neither .npy, .npz nor .mtx, or holds Python objects.
         """
         if isinstance(params, ImageParams):
             return {"originals": originals(params, self.folder)}
@@ -136,6 +137,8 @@ def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
             f"{name}: expected the {path.name} that was planned with, got one that "
             "has changed since. Run again"
         )
+    if path.suffix == ".mtx":  # text, which the task reads
+        return {"bytes": np.frombuffer(content, dtype=np.uint8)}
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         # An archive finds objects only when it is unpacked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,8 +14,10 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.schemas.operators import OperatorParams
 from curvflow.tasks import curvature
+from curvflow.tasks.numerics.kernels import KernelMatrix
 from curvflow.tasks.numerics.operators import BatchedOperator, Dense, Operator
 from curvflow.tasks.numerics.repeated import Repeated
+from curvflow.tasks.numerics.sparse import Sparse
 from curvflow.tasks.problems import probed_bytes
 from curvflow.tasks.registry import Machine
 
@@ -164,4 +167,14 @@ def matrix_operator(matrix: NodeData, machine: Machine, dtype: torch.dtype) -> O
     form = str(matrix["form"].item())
     if form == "dense":
         return Dense(torch.as_tensor(matrix["dense"], dtype=dtype).to(machine.device))
-    raise InputError(f"matrix: expected the form dense, got {form}")
+    if form == "kernel":
+        points = torch.as_tensor(matrix["points"], dtype=dtype).to(machine.device)
+        return KernelMatrix(points, **json.loads(str(matrix["kernel"].item())))
+    if form == "sparse":
+        rows = [torch.as_tensor(matrix[name]) for name in ("indptr", "indices")]
+        values = torch.as_tensor(matrix["values"], dtype=dtype)
+        return Sparse(*(part.to(machine.device) for part in (*rows, values)))
+    raise InputError(
+        f"matrix: expected the form dense, sparse or kernel, got {form}. Take another "
+        "kind of matrix data."
+    )

@@ -1,0 +1,90 @@
+"""Declaration of `data.sparse_matrix`, and the check of its file while planning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from curvflow.errors import InputError
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.matrices import OUTPUTS
+from curvflow.schemas.nodes import Array, Matrix
+from curvflow.schemas.params import Ints, Params, SourceFile
+
+BANNER = "%%matrixmarket"
+NUMBERS = ("real", "integer")
+
+
+class SparseMatrixParams(Params):
+    """A file, or a grid whose Laplacian is made."""
+
+    path: Annotated[str | None, SourceFile()] = Field(
+        None, description="MatrixMarket file, .mtx, of a symmetric matrix"
+    )
+    grid: Ints | None = Field(
+        None, min_length=1, max_length=3, description="points along each direction"
+    )
+    shift: float = Field(0.0, ge=0, description="added to the diagonal")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SparseMatrixParams:
+        if (self.path is None) == (self.grid is None):
+            got = "neither" if self.path is None else "both"
+            raise ValueError(f"expected one of 'path' and 'grid', got {got}")
+        if self.grid is not None and min(self.grid) < 1:
+            raise ValueError(f"expected a grid of points, got {list(self.grid)}")
+        return self
+
+
+def check(params: SparseMatrixParams, files: Mapping[str, Mapping[str, Array]]) -> None:
+    """Refuse a file that is no symmetric matrix, by its first lines.
+
+    Args:
+        params: not used beyond the file.
+        files: the bytes of the file, under `path`.
+
+    Raises:
+        InputError: it is not in MatrixMarket form, not square, or not of real numbers.
+    """
+    if params.path is None:
+        return
+    if "bytes" not in files["path"]:
+        raise InputError(f"path: expected a .mtx file, got {params.path}")
+    text = files["path"]["bytes"].tobytes()[:4096].decode("latin-1")
+    lines = text.splitlines() or [""]
+    words = lines[0].lower().split()
+    if len(words) != 5 or words[:3] != [BANNER, "matrix", "coordinate"]:
+        raise InputError(
+            "path: expected a file that begins with '%%MatrixMarket matrix coordinate',"
+            f" got '{lines[0][:60]}'"
+        )
+    if words[3] not in NUMBERS or words[4] not in ("symmetric", "general"):
+        raise InputError(
+            "path: expected real numbers, symmetric or general, got "
+            f"{' '.join(words[3:])}"
+        )
+    _check_sizes(next((line for line in lines[1:] if line[:1] not in "%"), ""))
+
+
+def _check_sizes(line: str) -> None:
+    sizes = line.split()
+    if len(sizes) != 3 or not all(size.isdecimal() for size in sizes):
+        raise InputError(f"path: expected rows, columns and entries, got '{line[:60]}'")
+    if sizes[0] != sizes[1] or int(sizes[0]) < 2:
+        raise InputError(
+            f"path: expected a square matrix, got {sizes[0]} rows and {sizes[1]} "
+            "columns"
+        )
+
+
+KIND = Kind(
+    name="data.sparse_matrix",
+    version=1,
+    summary="Sparse symmetric matrix from a MatrixMarket file, or a grid's Laplacian.",
+    params=SparseMatrixParams,
+    returns=Matrix,
+    outputs=OUTPUTS,
+    check=check,
+)
