@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -55,11 +54,6 @@ class Hyper(Mapping[str, Tensor]):
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._values)
-
-    @cached_property
-    def rate(self) -> float:
-        """The first model's `lr`, for which the device is waited for once."""
-        return float(self["lr"][0])
 
     def scaled(self, scale_M1: Tensor) -> Hyper:
         """Return the same with `lr` multiplied."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -35,8 +37,15 @@ def step(
         The new weights and state.
     """
     return _adapter(hyper, now.problem).step(
-        gradient_MD, state if now.count else None, weights_MD, hyper.rate
+        gradient_MD, state if now.count else None, weights_MD, _rate(hyper["lr"])
     )
+
+
+# Whoever asks for a number waits for the device, and this one is the same all epoch: a
+# tensor is told by its identity, and each epoch with another rate has its own.
+@lru_cache(maxsize=16)
+def _rate(lr_M1: Tensor) -> float:
+    return float(lr_M1[0])
 
 
 def told(hyper: Hyper, problem: Problem) -> str:
