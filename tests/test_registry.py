@@ -45,13 +45,14 @@ stages:
               seed: "${seed}", epochs: 2, batch_size: 16, dtype: float64}
   on_xor: {use: train, data: xor, model: {kind: mlp, hidden: [4], activation: tanh},
            rule: "${rule}", seed: "${seed}", epochs: 3, checkpoints: {every: 1},
-           dtype: float64}
+           keep_preconditioner: true, dtype: float64}
   on_array: {use: train, data: array, model: {kind: mlp, hidden: [3]},
              rule: {rule: sgd, lr: 0.1}, epochs: 1}
   on_made: {use: train, data: made, model: {factory: "makers:net", kwargs: {}},
             rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 1, dtype: float64}
   trace: {use: probe.hessian_trace, weights: on_xor, num_probes: 6, seed: "${seed}"}
   eigen: {use: probe.eigenvalues, weights: on_xor, k: 2}
+  sharp: {use: probe.sharpness, weights: on_xor, seed: "${seed}"}
   norms: {use: probe.norms, weights: on_digits}
   slices: {use: probe.landscape, weights: on_xor, trajectory: on_xor, plane: true,
            directions: trajectory, num_points: 3, seed: "${seed}"}
@@ -224,6 +225,7 @@ GOLDEN = {
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
     "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
+    "probe.sharpness": "3c8a48a7e805db851072afd98d60615f312b9839",
     "train": "bb9c22da47eabd0a0126ba4f9855a79ea650dc46",
 }
 

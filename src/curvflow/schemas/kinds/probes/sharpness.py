@@ -1,0 +1,84 @@
+"""Declaration of `probe.sharpness`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Data, Numbers, Preconditioned
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+UNITS = "1 / learning rate"
+
+
+class SharpnessParams(Params):
+    """How closely the sharpness and the critical learning rate are found."""
+
+    tol: float = Field(
+        1e-4, gt=0, lt=1, description="residual allowed relative to the sharpness"
+    )
+    max_iterations: int = Field(
+        300, ge=1, description="products with a block of two vectors at most"
+    )
+    critical_tol: float = Field(
+        0.01, gt=0, lt=1, description="relative error allowed of the critical rate"
+    )
+    max_passes: int = Field(
+        60, ge=1, description="evaluations of the loss at most, for the critical rate"
+    )
+    seed: int = Field(0, ge=0, description="seed of the first block")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of products and losses"
+    )
+
+
+KIND = Kind(
+    name="probe.sharpness",
+    version=1,
+    summary="Sharpness as the learning rule sees it, and how near it is to its edge.",
+    params=SharpnessParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "sharpness",
+            "largest eigenvalue of P^-1/2 H P^-1/2, P the rule's preconditioner and H "
+            "the Hessian of the loss; NaN before the first step of an adaptive rule",
+            units=UNITS,
+        ),
+        Variable("residual", "a bound on its error", units=UNITS),
+        Variable("converged", "whether the residual is within tol", dtype="bool"),
+        Variable("learning_rate", "of the rule at this checkpoint"),
+        Variable("scaled_sharpness", "learning rate times sharpness"),
+        Variable(
+            "stable_up_to",
+            "the scaled sharpness above which steps grow on a quadratic: 2 for plain "
+            "steps, 2 (1 + momentum) for heavy ball",
+        ),
+        Variable("edge", "scaled_sharpness / stable_up_to: 1 is the edge of stability"),
+        Variable(
+            "critical_lr",
+            "smallest learning rate at which a step along -P^-1 g raises the loss, g "
+            "its gradient over all the data",
+        ),
+        Variable(
+            "critical_sharpness",
+            "2 / critical_lr; for a quadratic not above the sharpness",
+            units=UNITS,
+        ),
+        Variable(
+            "critical_converged", "whether it was found within tolerance", dtype="bool"
+        ),
+        Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
+        Variable(
+            "num_passes",
+            "work: evaluations of the loss for the critical rate",
+            dtype="int64",
+        ),
+    ),
+    accelerated=True,
+    inputs={"weights": Input(Preconditioned), "data": Input(Data, follows="weights")},
+    varying=("seed",),
+)

@@ -1,0 +1,182 @@
+"""Sharpness as the learning rule sees it, and the critical learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.sharpness import SharpnessParams
+from curvflow.schemas.kinds.train import PRECONDITIONER
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature import (
+    batched_hessian,
+    described,
+    same_problem,
+    stacked_weights,
+)
+from curvflow.tasks.numerics.combinations import scaled
+from curvflow.tasks.numerics.critical_rates import Critical, critical_rate
+from curvflow.tasks.numerics.eigenpairs import Ritz
+from curvflow.tasks.numerics.preconditioned import Preconditioned
+from curvflow.tasks.numerics.restarted import basis_size, restarted_lanczos
+from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.sums import LossOverData
+
+# Columns of a block; one would find no eigenvalue twice.
+BLOCK = 2
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """How the members' rules scale their steps; see `steps.Preconditioner`."""
+
+    diagonal: Tensor
+    rate: Tensor
+    bound: Tensor
+
+    @property
+    def known(self) -> Tensor:
+        """Which members have a preconditioner, (M,)."""
+        return torch.isfinite(self.diagonal).all(1)
+
+
+def _params(member: Member) -> SharpnessParams:
+    return cast("SharpnessParams", member.params)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: products, the basis, data."""
+    problem = described(member)
+    basis = 8 * problem.network.num_parameters * 3 * basis_size(1, BLOCK)
+    return problem.product_bytes(member.one("data"), BLOCK) + basis
+
+
+@computes("probe.sharpness", member_bytes=member_bytes, data_bytes=probed_bytes)
+def sharpness(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Find the sharpness under each rule's preconditioner, and the critical rate.
+
+    Args:
+        members: `weights` with their preconditioner, and `data`; parameters that differ
+            in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member sharpness, learning rate, bound and critical rate, with flags and the
+        work done.
+
+    Raises:
+        InputError: the training has kept no preconditioner, or weights or products hold
+            NaN or infinity.
+
+    Reference:
+        Cohen et al. (2022), arXiv:2207.14484, section 2, for the preconditioned
+        sharpness; Kalra et al. (2026), arXiv:2601.16979, for the critical one.
+    """
+    for member in members:
+        if PRECONDITIONER[0] not in member.one("weights"):
+            raise InputError(
+                "weights: expected training that keeps its preconditioner, got "
+                f"'{member.one('weights').stage}', which does not. Give it "
+                "keep_preconditioner: true."
+            )
+    return grouped(members, same_problem, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params, scales = _params(members[0]), _scales(members, machine)
+    losses = _over_data(members, machine)
+    found = _sharpest(members, machine, scales, losses.share)
+    diagonal_MD = torch.where(scales.known[:, None], scales.diagonal, torch.nan)
+    step_MD = losses.gradient() / diagonal_MD
+    critical = critical_rate(
+        lambda rate_M: losses.at(rate_M, step_MD),
+        torch.where(scales.rate > 0, scales.rate, 1.0),
+        tol=params.critical_tol,
+        max_passes=params.max_passes,
+    )
+    return [_outcome(number, found, scales, critical) for number in range(len(members))]
+
+
+def _scales(members: Sequence[Member], machine: Machine) -> _Scales:
+    parts = [
+        torch.as_tensor(
+            np.stack([member.one("weights")[name] for member in members]),
+            device=machine.device,
+            dtype=torch.float64,
+        )
+        for name in PRECONDITIONER
+    ]
+    return _Scales(*parts)
+
+
+def _sharpest(
+    members: Sequence[Member], machine: Machine, scales: _Scales, share: float
+) -> Ritz:
+    """Find the largest eigenvalue of P^-1/2 H P^-1/2 of the loss that is minimised."""
+    params = _params(members[0])
+    operator = scaled(
+        batched_hessian(members, machine, dtype=params.dtype, columns=BLOCK), share
+    )
+    # Where P is not known, the identity stands for it; its numbers are dropped.
+    diagonal_MD = torch.where(scales.known[:, None], scales.diagonal, 1.0)
+    size = operator.shape[1]
+    start_MDB = torch.stack([_start(_params(m).seed, size) for m in members])
+    return restarted_lanczos(
+        Preconditioned(operator, diagonal_MD),
+        start_MDB,
+        k=1,
+        which="LA",
+        tol=params.tol,
+        max_iterations=params.max_iterations,
+    )
+
+
+def _start(seed: int, size: int) -> Tensor:
+    columns, generator = min(BLOCK, size), stream(seed, "block")
+    return torch.randn(size, columns, generator=generator, dtype=torch.float64)
+
+
+def _over_data(members: Sequence[Member], machine: Machine) -> LossOverData:
+    problem = described(members[0])
+    weights_MW = stacked_weights(members, machine, dtype=_params(members[0]).dtype)
+    data = [member.one("data") for member in members]
+    samples = load_samples(data, "", machine.device, weights_MW.dtype)
+    return LossOverData(problem, weights_MW, samples)
+
+
+def _outcome(number: int, found: Ritz, scales: _Scales, critical: Critical) -> Outcome:
+    is_known = bool(scales.known[number])
+    nothing = np.array(np.nan)
+
+    def value(tensor_M: Tensor) -> np.ndarray:
+        return tensor_M[number].double().cpu().numpy() if is_known else nothing
+
+    largest, rate = value(found.values[:, 0]), value(scales.rate)
+    bound, critical_lr = value(scales.bound), value(critical.rate)
+    return Outcome(
+        {
+            "sharpness": np.array(largest),
+            "residual": np.array(value(found.residuals[:, 0])),
+            "converged": np.array(is_known and bool(found.converged[number, 0])),
+            "learning_rate": np.array(rate),
+            "scaled_sharpness": np.array(rate * largest),
+            "stable_up_to": np.array(bound),
+            "edge": np.array(rate * largest / bound),
+            "critical_lr": np.array(critical_lr),
+            "critical_sharpness": np.array(2 / critical_lr),
+            "critical_converged": np.array(
+                is_known and bool(critical.converged[number])
+            ),
+            "num_matvecs": np.array(int(found.num_matvecs[number]), dtype=np.int64),
+            "num_passes": np.array(int(critical.passes[number]), dtype=np.int64),
+        }
+    )
