@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.differentiable import differentiable
+from curvflow.tasks.numerics.sizes import peak_bytes
 from curvflow.tasks.numerics.spans import spans
 
 # From columns (M, D, S) of the models of a pass to products (M, D, S).
@@ -75,7 +76,7 @@ class Averaged(ABC):
         self.shape = (models, size, size)
         self.dtype, self.device = weights_MD.dtype, weights_MD.device
         self.num_samples: int = inputs.shape[1]
-        self._weights_MD = weights_MD.detach()
+        self._weights_MD = weights_MD.detach().contiguous()
         self._inputs, self._targets = inputs, targets
         self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
         self._batch_size = batch_size or inputs.shape[1]
@@ -127,6 +128,30 @@ class Averaged(ABC):
         Returns:
             A function from columns (M, D, S) of the part's models to their products.
         """
+
+    def product_bytes(self, columns: int) -> int:
+        """Return the estimated peak bytes of a product with a block of columns.
+
+        Args:
+            columns: how many, S.
+
+        Returns:
+            Bytes beyond what is held before: the block, its product and what a pass
+            makes. No number is computed.
+        """
+        twin = self._on("meta")
+        shape = (*self.shape[:2], columns)
+        return peak_bytes(
+            lambda: twin @ torch.ones(shape, dtype=self.dtype, device="meta")
+        )
+
+    def _on(self, device: str) -> Self:
+        twin = copy.copy(self)
+        twin.device = torch.device(device)
+        for name in ("_weights_MD", "_fixed_MS", "_inputs", "_targets"):
+            setattr(twin, name, getattr(self, name).to(device))
+        twin._kept = None
+        return twin
 
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""
