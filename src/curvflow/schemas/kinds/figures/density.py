@@ -1,0 +1,99 @@
+"""Declaration of `figure.density`."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.comparisons import Comparisons, asks_for_a_matrix
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.laws import Law
+from curvflow.schemas.nodes import Density, Figure, Matrix, Ritz
+from curvflow.schemas.params import Floats
+from curvflow.schemas.variables import Variable
+
+
+class DensityFigureParams(FigureParams):
+    """How Ritz values are smoothed, and what is drawn beside them."""
+
+    kappa: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="width of the Gaussian kernel over the range of the Ritz values; "
+        "null takes 0.01 if sigma is not given",
+    )
+    sigma: float | None = Field(
+        None, gt=0, description="width of the kernel in units of the eigenvalues"
+    )
+    overlay: Law | None = Field(
+        None,
+        description="known density drawn over it: semicircle with radius, or "
+        "marchenko_pastur with ratio and variance",
+    )
+    compare: Comparisons = Field(
+        (),
+        description="smoothed by the same kernel, of `matrix`: eigenvalues, all of "
+        "them; diagonal, its entries in their place",
+    )
+    limits: Floats | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description="least and greatest eigenvalue shown; null shows all",
+    )
+    log_y: bool = Field(True, description="logarithmic axis of the density")
+    floor: float = Field(
+        1e-5, gt=0, lt=1, description="least density on it, over the greatest"
+    )
+
+    @model_validator(mode="after")
+    def _one_width(self) -> DensityFigureParams:
+        self.refuse_one_name_twice(label=self.label)
+        if self.kappa is not None and self.sigma is not None:
+            raise ValueError(
+                f"expected kappa or sigma, got both, {self.kappa} and {self.sigma}. "
+                "Remove one of them."
+            )
+        if self.limits and self.limits[0] >= self.limits[1]:
+            raise ValueError(
+                f"expected limits that ascend, got {list(self.limits)}. Swap them."
+            )
+        return self
+
+
+def _drawn(name: str, description: str, units: str) -> Variable:
+    return Variable(name, description, ("curve", "point"), units=units, series=True)
+
+
+KIND = Kind(
+    name="figure.density",
+    version=1,
+    summary="Spectral densities from Ritz values, with known laws beside them.",
+    params=DensityFigureParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("curve", "label of each curve", ("curve",), dtype="str"),
+        Variable(
+            "source",
+            "what it is: ritz, density, eigenvalues, diagonal or law",
+            ("curve",),
+            dtype="str",
+        ),
+        Variable(
+            "width", "of the kernel; 0 without one", ("curve",), units="as eigenvalue"
+        ),
+        _drawn(
+            "eigenvalue", "where it has points; NaN behind the last", "as eigenvalue"
+        ),
+        _drawn("density", "its integral over the eigenvalues is 1", "1 / eigenvalue"),
+    ),
+    inputs={
+        "of": Input(Ritz, many=True),
+        "density": Input(Density, many=True, optional=True),
+        "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
+    },
+    reduces=("over", "label"),
+    vectorised=False,
+)

@@ -1,0 +1,64 @@
+"""Declaration of `figure.stem`."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.comparisons import Comparisons, asks_for_a_matrix
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Figure, Matrix, Ritz
+from curvflow.schemas.variables import Variable
+
+
+class StemFigureParams(FigureParams):
+    """What stands beside the Ritz values."""
+
+    label: str | None = Field(None, description="axis whose labels have a panel each")
+    compare: Comparisons = Field(
+        (),
+        description="drawn behind as a histogram, of `matrix`: eigenvalues, all of "
+        "them; diagonal, its entries in their place",
+    )
+    bins: int = Field(60, ge=5, le=500, description="of histograms, over the range")
+    log_y: bool = Field(True, description="logarithmic axis of weights")
+    floor: float = Field(
+        1e-6, gt=0, lt=1, description="least weight on a logarithmic axis"
+    )
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> StemFigureParams:
+        self.refuse_one_name_twice(label=self.label)
+        return self
+
+
+def _stem(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("stem",), units=units, series=True)
+
+
+KIND = Kind(
+    name="figure.stem",
+    version=1,
+    summary="Ritz values and their weights as stems.",
+    params=StemFigureParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("label", "panel of each stem", ("stem",), dtype="str", series=True),
+        Variable(
+            "source",
+            "what it is: ritz, eigenvalues or diagonal",
+            ("stem",),
+            dtype="str",
+            series=True,
+        ),
+        _stem("eigenvalue", "Ritz value, or middle of a bin", "as eigenvalue"),
+        _stem("weight", "share of the spectrum, averaged over runs, or in a bin"),
+    ),
+    inputs={
+        "of": Input(Ritz, many=True),
+        "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
+    },
+    reduces=("over", "label"),
+    vectorised=False,
+)

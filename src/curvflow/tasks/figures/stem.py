@@ -1,0 +1,207 @@
+"""Ritz values and weights as stems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from curvflow.schemas.kinds.figures.stem import StemFigureParams
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks import captions, drawing
+from curvflow.tasks.companies import Company, companies, whereabouts
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.spectra import (
+    Points,
+    agreeing,
+    matrix_points,
+    ritz_points,
+    runs_sentence,
+)
+
+WIDTHS = (110.0, 150.0, 180.0)  # mm, by panels side by side
+HEIGHT = 52.0  # mm, of a row of panels
+COLOURS = {
+    "ritz": drawing.PALETTE[0],
+    "eigenvalues": "0.6",
+    "diagonal": drawing.PALETTE[1],
+}
+NAMES = {"ritz": "Ritz values", "eigenvalues": "eigenvalues", "diagonal": "diagonal"}
+STEM: dict[str, Any] = {
+    "color": COLOURS["ritz"],
+    "linewidth": 0.8,
+    "marker": "o",
+    "markersize": 2.2,
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one panel shows.
+
+    Attributes:
+        company: the nodes of its label.
+        points: stems or bins by source.
+    """
+
+    company: Company
+    points: dict[str, Points]
+
+
+@computes_each("figure.stem")
+def figure_stem(member: Member, machine: Machine) -> Outcome:
+    """Draw the weight of each Ritz value, a panel for each label.
+
+    Args:
+        member: Ritz data in `of`, and perhaps `matrix`.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: there is no such label, or a matrix to compare with is not dense or
+            too large.
+    """
+    params = member.params
+    assert isinstance(params, StemFigureParams)
+    nodes, matrices = member.inputs["of"], member.inputs.get("matrix", ())
+    panels = [
+        Panel(row, _points(row, matrices, params))
+        for row in companies(nodes, params.label)
+    ]
+    caption = _caption(nodes, panels, params)
+    with drawing.quiet_style():
+        columns = min(len(panels), len(WIDTHS))
+        rows = -(-len(panels) // columns)
+        width = params.width or WIDTHS[columns - 1]
+        figure = drawing.sheet(width, params.height or HEIGHT * rows)
+        for number, panel in enumerate(panels):
+            axes = figure.add_subplot(rows, columns, number + 1)
+            _draw(axes, panel, params, is_first=number % columns == 0)
+        shown = [*params.compare, "ritz"] if params.compare else []
+        drawing.compose(
+            figure,
+            title=params.title,
+            caption=caption,
+            handles=[_handle(source) for source in shown],
+            labels=[NAMES[source] for source in shown],
+        )
+        files = drawing.pictures(figure)
+    return Outcome({**files, "caption": np.array(caption), **_numbers(panels)})
+
+
+def _points(
+    row: Company, matrices: Sequence[NodeData], params: StemFigureParams
+) -> dict[str, Points]:
+    if not row.ok:
+        return {}
+    found: dict[str, Points] = {
+        what: matrix_points(node, what)
+        for what in params.compare
+        for node in agreeing(row.ok[0], matrices)
+    }
+    ritz = ritz_points(row.ok)
+    ends = [points.ends for points in (ritz, *found.values())]
+    bounds = min(low for low, _ in ends), max(high for _, high in ends)
+    binned: dict[str, Points] = {
+        what: _binned(points, params.bins, bounds) for what, points in found.items()
+    }
+    return {**binned, "ritz": ritz}
+
+
+def _binned(points: Points, bins: int, bounds: tuple[float, float]) -> Points:
+    """Return the middles of bins between bounds, and the share in each."""
+    shares, edges = np.histogram(
+        points.values, bins=bins, range=bounds, weights=points.weights
+    )
+    return Points((edges[:-1] + edges[1:]) / 2, shares)
+
+
+def _numbers(panels: Sequence[Panel]) -> dict[str, Array]:
+    found = [
+        (str(panel.company.label), source, points)
+        for panel in panels
+        for source, points in panel.points.items()
+    ]
+    counts = [len(points.values) for _, _, points in found]
+    empty = np.zeros(0)
+    return {
+        "label": np.repeat(np.array([label for label, _, _ in found], str), counts),
+        "source": np.repeat(np.array([source for _, source, _ in found], str), counts),
+        "eigenvalue": np.concatenate([empty, *(p.values for _, _, p in found)]),
+        "weight": np.concatenate([empty, *(p.weights for _, _, p in found)]),
+    }
+
+
+def _caption(
+    nodes: Sequence[NodeData], panels: Sequence[Panel], params: StemFigureParams
+) -> str:
+    ok = [node for panel in panels for node in panel.company.ok]
+    what = runs_sentence(ok) if ok else "No Lanczos runs"
+    text = f"Ritz values and weights of {what}{whereabouts(nodes, params.label)}"
+    notes = [f"{text}."]
+    if params.compare:
+        notes.append(
+            f"Histograms: shares in {params.bins} bins over the range of the panel."
+        )
+    weights = [panel.points["ritz"].weights for panel in panels if panel.points]
+    low = sum(int((own < params.floor).sum()) for own in weights)
+    if params.log_y and low:
+        word = captions.counted(low, "weight")
+        notes.append(f"Below the axis: {word} of less than {params.floor:g}.")
+    return " ".join([*notes, *captions.left_out([p.company for p in panels])])
+
+
+def _draw(
+    axes: Axes, panel: Panel, params: StemFigureParams, *, is_first: bool
+) -> None:
+    axes.grid(visible=True, axis="y")
+    axes.set_xlabel("eigenvalue")
+    if is_first:
+        axes.set_ylabel("weight")
+    if panel.company.label:
+        name = f"{params.label} = " if params.label else ""
+        title = drawing.literal(f"{name}{panel.company.label}")
+        axes.set_title(title, size=7, pad=3)
+    bottom = params.floor if params.log_y else 0.0
+    if params.log_y:
+        axes.set_yscale("log")
+    if not panel.points:
+        reason = captions.nothing(panel.company)
+        axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", size=7)
+    for source, points in panel.points.items():
+        if source == "ritz":
+            _draw_stems(axes, points, bottom)
+            continue
+        width = points.values[1] - points.values[0]
+        axes.bar(
+            points.values,
+            points.weights,
+            width,
+            bottom=bottom if params.log_y else 0,
+            color=COLOURS[source],
+            alpha=0.5,
+            linewidth=0,
+        )
+    axes.set_ylim(bottom, 2.0 if params.log_y else None)
+    if params.log_y:
+        drawing.set_log_ticks(axes.yaxis)
+
+
+def _draw_stems(axes: Axes, points: Points, bottom: float) -> None:
+    shown = points.weights >= bottom
+    at, weights = points.values[shown], points.weights[shown]
+    axes.vlines(at, bottom, weights, color=STEM["color"], linewidth=STEM["linewidth"])
+    axes.plot(at, weights, **{**STEM, "linestyle": ""})
+
+
+def _handle(source: str) -> Line2D | Patch:
+    if source == "ritz":
+        return Line2D([], [], **STEM)
+    return Patch(facecolor=COLOURS[source], alpha=0.5)

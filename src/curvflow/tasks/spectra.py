@@ -1,0 +1,127 @@
+"""Spectra as figures show them: points with weights, and smooth densities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Array, NodeData
+
+MOST_EIGENVALUES = 4000  # rows of a matrix whose eigenvalues are all computed
+
+
+@dataclass(frozen=True)
+class Points:
+    """A spectrum as points with weights.
+
+    Attributes:
+        values: eigenvalues or what stands for them, ascending.
+        weights: share of the spectrum at each; their sum is 1.
+    """
+
+    values: Array
+    weights: Array
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Least and greatest value."""
+        return float(self.values[0]), float(self.values[-1])
+
+
+def ritz_points(nodes: Sequence[NodeData]) -> Points:
+    """Return the Ritz values of all runs of several nodes, each run of equal weight.
+
+    Args:
+        nodes: Ritz data; none of them diverged.
+
+    Returns:
+        The points.
+    """
+    values = np.concatenate([node["ritz_values"].ravel() for node in nodes])
+    runs = sum(len(node["ritz_values"]) for node in nodes)
+    weights = np.concatenate([node["ritz_weights"].ravel() for node in nodes]) / runs
+    there = np.isfinite(values)
+    order = np.argsort(values[there], kind="stable")
+    return Points(values[there][order], weights[there][order])
+
+
+def matrix_points(node: NodeData, what: str) -> Points:
+    """Return all eigenvalues of a matrix, or its diagonal in their place.
+
+    Args:
+        node: the matrix.
+        what: `eigenvalues` or `diagonal`.
+
+    Returns:
+        The points, of equal weights.
+
+    Raises:
+        InputError: the matrix is not dense, or too large for its eigenvalues.
+    """
+    if str(node["form"]) != "dense":
+        raise InputError(
+            f"matrix: expected one whose form is dense, got {node['form']}. Leave "
+            "`compare` empty."
+        )
+    matrix = node["dense"]
+    size = len(matrix)
+    if what == "eigenvalues" and size > MOST_EIGENVALUES:
+        raise InputError(
+            f"compare: expected at most {MOST_EIGENVALUES} rows for eigenvalues, got "
+            f"{size}. Take the diagonal, or an overlay."
+        )
+    found = np.linalg.eigvalsh(matrix) if what == "eigenvalues" else np.diag(matrix)
+    return Points(np.sort(found), np.full(size, 1 / size))
+
+
+def agreeing(node: NodeData, others: Sequence[NodeData]) -> list[NodeData]:
+    """Return the others whose labels are those of a node on every axis they share."""
+    shared = [axis for axis in others[0].coords if axis in node.coords]
+    return [
+        other
+        for other in others
+        if all(other.coords[axis] == node.coords[axis] for axis in shared)
+    ]
+
+
+def smooth(points: Points, grid: Array, width: float) -> Array:
+    """Return a density: a Gaussian of one width at each point, times its weight.
+
+    Args:
+        points: the spectrum.
+        grid: where to take the density, (G,).
+        width: standard deviation of the Gaussians.
+
+    Returns:
+        The density, (G,).
+
+    Reference:
+        Lin, Saad and Yang (2016), doi:10.1137/130934283, section 3.2.3.
+    """
+    density = np.zeros(len(grid))
+    # Some at a time: a matrix may have thousands of eigenvalues.
+    for start in range(0, len(points.values), 512):
+        some = slice(start, start + 512)
+        scaled = (grid - points.values[some, None]) / width
+        density += points.weights[some] @ np.exp(-(scaled**2) / 2)
+    density /= width * np.sqrt(2 * np.pi)
+    return density
+
+
+def runs_sentence(nodes: Sequence[NodeData]) -> str:
+    """Say how many Lanczos runs of how many steps there were.
+
+    Args:
+        nodes: Ritz data.
+
+    Returns:
+        Such as `2 Lanczos runs of 30 steps`.
+    """
+    shapes = [node["ritz_values"].shape for node in nodes]
+    runs = sum(shape[0] for shape in shapes)
+    steps = sorted({shape[1] for shape in shapes})
+    words = "run" if runs == 1 else "runs"
+    return f"{runs} Lanczos {words} of {', '.join(map(str, steps))} steps"

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.figures.density import DensityFigureParams
+from curvflow.schemas.nodes import Density, Member
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner, wishart
+
+W = wigner(60)
+SEMICIRCLE = {"kind": "semicircle", "radius": 2 * 60**0.5}
+
+
+def draw(of, density=(), matrix=(), **params):
+    inputs = {"of": of, "density": density, "matrix": matrix}
+    given = {name: nodes for name, nodes in inputs.items() if nodes}
+    checked = find_kind("figure.density").params(**params)
+    (outcome,) = find("figure.density").compute([Member(checked, given)], Machine())
+    return outcome.arrays
+
+
+def integral(got, number):
+    x, y = got["eigenvalue"][number], got["density"][number]
+    there = np.isfinite(x)
+    return np.trapezoid(y[there], x[there])
+
+
+def test_densities_of_every_source_have_the_integral_1():
+    maxent = Density(
+        "maxent",
+        "probe.maxent",
+        {},
+        {"grid": np.linspace(-1, 1, 5), "density": np.full(5, 0.5)},
+        "",
+    )
+    got = draw(
+        [ritz(W, 10, 2)],
+        [maxent],
+        [as_matrix(W)],
+        compare=["eigenvalues", "diagonal"],
+        overlay=SEMICIRCLE,
+    )
+    sources = ["eigenvalues", "diagonal", "ritz", "density", "law"]
+    assert got["source"].tolist() == sources
+    assert got["curve"].tolist() == [
+        "eigenvalues", "diagonal", "Ritz values", "maxent", "semicircle",
+    ]  # fmt: skip
+    for number in range(5):
+        assert integral(got, number) == pytest.approx(1, abs=2e-3)
+
+
+def test_the_width_is_the_share_asked_for_of_the_range_or_the_value():
+    node = ritz(W, 10)
+    spread = np.ptp(node["ritz_values"])
+    assert draw([node])["width"][0] == pytest.approx(0.01 * spread)
+    assert draw([node], kappa=0.1)["width"][0] == pytest.approx(0.1 * spread)
+    got = draw([node], sigma=0.5)
+    assert got["width"].tolist() == [0.5]
+    assert "Gaussians of width 0.5." in str(got["caption"])
+
+
+def test_each_label_has_a_curve_and_each_stage_too():
+    got = draw([ritz(W, m, m=m) for m in (5, 10)], label="m")
+    assert got["curve"].tolist() == ["5", "10"]
+    got = draw([ritz(W, 5, stage=s) for s in ("one", "other")])
+    assert got["curve"].tolist() == ["one", "other"]
+
+
+def test_the_atom_of_a_law_is_smoothed_and_told():
+    got = draw(
+        [ritz(wishart(40, 20), 8)], overlay={"kind": "marchenko_pastur", "ratio": 2.0}
+    )
+    assert "What the law has at 0 is smoothed" in str(got["caption"])
+    x, y = got["eigenvalue"][-1], got["density"][-1]
+    near = np.abs(x) < 0.1
+    assert y[near].max() > 10 * y[x > 1].max()
+    assert got["curve"][-1] == "Marchenko-Pastur, q = 2"
+
+
+def test_diverged_nodes_are_in_no_curve():
+    of = [ritz(W, 5, m=5), ritz(W, 5, diverged=True, m=6)]
+    got = draw(of, label="m")
+    assert got["curve"].tolist() == ["5"]
+    assert "Diverged, left out: 6 (1 of 1)." in str(got["caption"])
+    nothing = draw(of[1:])
+    assert nothing["density"].shape == (0, 0)
+
+
+def test_the_same_input_gives_the_same_bytes():
+    first, second = (draw([ritz(W, 10)], limits=[-5.0, 5.0]) for _ in range(2))
+    assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
+
+
+def test_every_declared_variable_is_there_in_its_type():
+    got = draw([ritz(W, 5)], log_y=False)
+    for variable in find_kind("figure.density").outputs:
+        array = got[variable.name]
+        is_text = variable.dtype == "str"
+        assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
+        assert array.ndim == len(variable.dims)
+
+
+def test_more_curves_than_can_be_told_apart_are_refused():
+    with pytest.raises(InputError, match="label: expected at most 21 labels"):
+        draw([ritz(W, 2, m=m) for m in range(22)], label="m")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"kappa": 0.1, "sigma": 1.0}, "expected kappa or sigma, got both"),
+        ({"limits": (1.0, 0.0)}, "expected limits that ascend, got"),
+        ({"overlay": {"kind": "semicircle"}}, "radius"),
+        ({"label": "m", "over": ("m",)}, "expected label to differ from over"),
+    ],
+)
+def test_contradictory_parameters_are_refused(params, message):
+    with pytest.raises(ValidationError, match=message):
+        DensityFigureParams(**params)

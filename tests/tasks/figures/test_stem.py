@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.figures.stem import StemFigureParams
+from curvflow.schemas.nodes import Member
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
+
+W = wigner(40)
+
+
+def draw(of, matrix=(), **params):
+    given = {"of": of, "matrix": matrix} if matrix else {"of": of}
+    checked = find_kind("figure.stem").params(**params)
+    (outcome,) = find("figure.stem").compute([Member(checked, given)], Machine())
+    return outcome.arrays
+
+
+def test_stems_are_the_ritz_values_and_their_weights():
+    node = ritz(W, 6)
+    got = draw([node])
+    np.testing.assert_array_equal(got["eigenvalue"], node["ritz_values"][0])
+    np.testing.assert_array_equal(got["weight"], node["ritz_weights"][0])
+    assert set(got["source"].tolist()) == {"ritz"}
+    assert str(got["caption"]).startswith(
+        "Ritz values and weights of 1 Lanczos run of 6 steps."
+    )
+
+
+def test_weights_of_several_runs_sum_to_one():
+    got = draw([ritz(W, 6, 3)])
+    assert got["weight"].sum() == pytest.approx(1, rel=1e-12)
+
+
+def test_histograms_stand_behind_the_stems_of_their_matrix():
+    of = [ritz(W, m, m=m) for m in (5, 10)]
+    got = draw(
+        of, [as_matrix(W)], label="m", compare=["eigenvalues", "diagonal"], bins=20
+    )
+    for label in ("5", "10"):
+        own = got["label"] == label
+        for source, count in (
+            ("eigenvalues", 20),
+            ("diagonal", 20),
+            ("ritz", int(label)),
+        ):
+            some = own & (got["source"] == source)
+            assert some.sum() == count
+            assert got["weight"][some].sum() == pytest.approx(1, rel=1e-12)
+        diagonal = own & (got["source"] == "diagonal") & (got["weight"] > 0)
+        # A diagonal says nothing of the width of the spectrum.
+        reach = np.abs(got["eigenvalue"][diagonal]).max()
+        assert reach < 0.5 * np.abs(np.linalg.eigvalsh(W)).max()
+
+
+def test_weights_below_the_axis_are_told():
+    got = draw([ritz(W, 6)], floor=0.9)
+    assert "Below the axis: 6 weights of less than 0.9." in str(got["caption"])
+
+
+def test_diverged_nodes_have_an_empty_panel_and_are_told():
+    of = [ritz(W, 5, m=5), ritz(W, 5, diverged=True, m=6)]
+    got = draw(of, label="m", log_y=False)
+    assert set(got["label"].tolist()) == {"5"}
+    assert "Diverged, left out: 6 (1 of 1)." in str(got["caption"])
+
+
+def test_the_same_input_gives_the_same_bytes():
+    first, second = (draw([ritz(W, 5)]) for _ in range(2))
+    assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
+
+
+def test_every_declared_variable_is_there_in_its_type():
+    got = draw([ritz(W, 5)])
+    for variable in find_kind("figure.stem").outputs:
+        array = got[variable.name]
+        is_text = variable.dtype == "str"
+        assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
+        assert array.ndim == len(variable.dims)
+
+
+def test_one_axis_has_one_part():
+    with pytest.raises(ValidationError, match="expected label to differ from over"):
+        StemFigureParams(label="m", over=("m",))

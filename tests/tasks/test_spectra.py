@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.tasks.spectra import (
+    Points,
+    agreeing,
+    matrix_points,
+    ritz_points,
+    runs_sentence,
+    smooth,
+)
+from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
+
+
+def test_runs_of_all_nodes_have_equal_weight():
+    points = ritz_points([ritz(wigner(20), 4, runs) for runs in (1, 3)])
+    assert len(points.values) == 16
+    assert points.weights.sum() == pytest.approx(1, rel=1e-12)
+    assert (np.diff(points.values) >= 0).all()
+
+
+def test_nodes_behind_a_breakdown_are_left_out():
+    node = ritz(wigner(20), 4)
+    node["ritz_values"][0, 3], node["ritz_weights"][0] = np.nan, [0.5, 0.25, 0.25, 0]
+    points = ritz_points([node])
+    assert len(points.values) == 3
+    assert points.weights.sum() == 1
+
+
+def test_a_smooth_density_has_the_integral_1():
+    points = Points(np.linspace(-1, 1, 1000), np.full(1000, 1e-3))
+    grid = np.linspace(-2, 2, 4001)
+    density = smooth(points, grid, 0.1)
+    assert np.trapezoid(density, grid) == pytest.approx(1, rel=1e-9)
+    assert density[2000] == pytest.approx(0.5, rel=1e-2)
+
+
+def test_a_matrix_gives_its_eigenvalues_or_its_diagonal():
+    matrix = wigner(30)
+    values = matrix_points(as_matrix(matrix), "eigenvalues").values
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix), rtol=1e-12)
+    diagonal = matrix_points(as_matrix(matrix), "diagonal")
+    assert diagonal.values.tolist() == sorted(np.diag(matrix))
+    assert diagonal.weights.sum() == pytest.approx(1)
+
+
+def test_a_matrix_that_is_not_dense_is_refused():
+    with pytest.raises(InputError, match="matrix: expected one whose form is dense"):
+        matrix_points(as_matrix(wigner(3), "sparse"), "diagonal")
+
+
+def test_all_eigenvalues_of_a_large_matrix_are_refused():
+    large = as_matrix(np.broadcast_to(0.0, (5000, 5000)))
+    with pytest.raises(InputError, match="at most 4000 rows for eigenvalues, got 5000"):
+        matrix_points(large, "eigenvalues")
+
+
+def test_matrices_are_found_by_the_axes_they_share():
+    matrices = [as_matrix(wigner(4), seed=seed) for seed in (0, 1)]
+    assert agreeing(ritz(wigner(4), 2, seed=1, m=5), matrices) == matrices[1:]
+    assert agreeing(ritz(wigner(4), 2, m=5), matrices) == matrices
+
+
+def test_runs_are_counted_in_words():
+    assert runs_sentence([ritz(wigner(9), 3)]) == "1 Lanczos run of 3 steps"
+    several = [ritz(wigner(9), steps, 2) for steps in (3, 5)]
+    assert runs_sentence(several) == "4 Lanczos runs of 3, 5 steps"
