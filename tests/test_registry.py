@@ -53,6 +53,9 @@ stages:
   trace: {use: probe.hessian_trace, weights: on_xor, num_probes: 6, seed: "${seed}"}
   eigen: {use: probe.eigenvalues, weights: on_xor, k: 2}
   sharp: {use: probe.sharpness, weights: on_xor, seed: "${seed}"}
+  spectrum: {use: probe.spectrum, weights: on_xor, num_runs: 2, num_steps: 5,
+             seed: "${seed}"}
+  dimension: {use: probe.effective_dimension, ritz: spectrum}
   norms: {use: probe.norms, weights: on_digits}
   slices: {use: probe.landscape, weights: on_xor, trajectory: on_xor, plane: true,
            directions: trajectory, num_points: 3, seed: "${seed}"}
@@ -221,11 +224,13 @@ GOLDEN = {
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
     "figure.scatter": "83f192c9ac1195d0054621038636c185b49fadc3",
     "figure.vectors": "5deddfc5660beb900deaec5a9b85c42a447b6131",
+    "probe.effective_dimension": "6cb90d223e08ec5bdbd87cf1138332420caa255b",
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
     "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
     "probe.sharpness": "3c8a48a7e805db851072afd98d60615f312b9839",
+    "probe.spectrum": "7c51cc49eca34ad276a900ec38225d4f84137359",
     "train": "bb9c22da47eabd0a0126ba4f9855a79ea650dc46",
 }
 

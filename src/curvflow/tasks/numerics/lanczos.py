@@ -5,6 +5,7 @@ Letters beside those of the package: S starts, K steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,22 @@ class RitzData:
     steps: Tensor
     size: int
     vectors: Tensor | None = None
+
+
+def joined(parts: Sequence[RitzData]) -> RitzData:
+    """Set runs of the same operators side by side, without Ritz vectors.
+
+    Args:
+        parts: runs of equally many steps.
+
+    Returns:
+        All runs, in order.
+    """
+    values, weights, residuals, steps = (
+        torch.cat([getattr(part, name) for part in parts], dim=1)
+        for name in ("values", "weights", "residuals", "steps")
+    )
+    return RitzData(values, weights, residuals, steps, parts[0].size)
 
 
 def lanczos(

@@ -1,0 +1,62 @@
+"""Declaration of `probe.effective_dimension`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, PositiveFloat
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.krylov import LanczosParams
+from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.operators import OPERATOR_OR_RITZ_INPUTS, UNITS
+from curvflow.schemas.variables import Variable
+
+
+class EffectiveDimensionParams(LanczosParams):
+    """At which prior precisions, and the runs of Lanczos unless they are stored."""
+
+    prior_precision: Annotated[
+        tuple[PositiveFloat, ...], Field(strict=False, min_length=1)
+    ] = Field(
+        (1e-4, 1e-3, 1e-2, 0.1, 1.0),
+        description="numbers in units of the eigenvalues: a prior's precision divided "
+        "by the number of samples, as the loss is their mean",
+    )
+
+
+KIND = Kind(
+    name="probe.effective_dimension",
+    version=1,
+    summary="Effective dimension, sum of lambda / (lambda + prior precision).",
+    params=EffectiveDimensionParams,
+    returns=Numbers,
+    outputs=(
+        Variable("prior_precision", "as asked for", ("prior_precision",), units=UNITS),
+        Variable(
+            "effective_dimension",
+            "sum over the eigenvalues; negative ones count as zero",
+            ("prior_precision",),
+        ),
+        Variable(
+            "effective_dimension_sem",
+            "standard error over the runs",
+            ("prior_precision",),
+        ),
+        Variable(
+            "effective_dimension_draws",
+            "estimate of each run",
+            ("prior_precision", "run"),
+            series=True,
+        ),
+        Variable("size", "rows of the matrix, D: the most it can be", dtype="int64"),
+        Variable(
+            "num_matvecs",
+            "work: products made here, none from stored Ritz data",
+            dtype="int64",
+        ),
+    ),
+    accelerated=True,
+    inputs=OPERATOR_OR_RITZ_INPUTS,
+    varying=("seed",),
+)

@@ -1,0 +1,82 @@
+"""Declaration of `probe.spectrum`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.krylov import LanczosParams
+from curvflow.schemas.nodes import Ritz
+from curvflow.schemas.operators import OPERATOR_INPUTS, UNITS
+from curvflow.schemas.variables import Variable
+
+
+class SpectrumParams(LanczosParams):
+    """The runs of Lanczos, and what counts as zero."""
+
+    zero_width: float = Field(
+        1e-3,
+        gt=0,
+        lt=1,
+        description="magnitude up to which an eigenvalue counts as zero, relative to "
+        "the Ritz value of largest magnitude",
+    )
+    degenerate_nodes: int = Field(
+        1,
+        ge=1,
+        description="Ritz values nearest to zero whose weights make up the rank "
+        "degeneracy; an indefinite spectrum may split its atom into 2",
+    )
+
+
+def _node(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("run", "node"), units=units, series=True)
+
+
+def _fraction(name: str, of: str) -> tuple[Variable, ...]:
+    return (
+        Variable(name, f"fraction of the eigenvalues {of}"),
+        Variable(f"{name}_sem", f"standard error over the runs of {name}"),
+        Variable(f"{name}_low", f"lower end of a 95 % interval of {name}"),
+        Variable(
+            f"{name}_high",
+            "upper end of it; random vectors and quadrature are both allowed for",
+        ),
+    )
+
+
+KIND = Kind(
+    name="probe.spectrum",
+    version=1,
+    summary="Spectrum by stochastic Lanczos quadrature, as Ritz values and weights.",
+    params=SpectrumParams,
+    returns=Ritz,
+    outputs=(
+        _node("ritz_values", "nodes of each run's rule, ascending; NaN is none", UNITS),
+        _node("ritz_weights", "their weights, of sum 1 over a run"),
+        _node("ritz_residuals", "||Hu - theta u|| of each Ritz vector u", UNITS),
+        Variable("size", "rows of the matrix, D", dtype="int64"),
+        Variable("largest", "largest Ritz value, a lower bound", units=UNITS),
+        Variable("largest_residual", "an eigenvalue is that near", units=UNITS),
+        Variable("smallest", "smallest Ritz value, an upper bound", units=UNITS),
+        Variable("smallest_residual", "an eigenvalue is that near", units=UNITS),
+        Variable("trace", "mean of v.Hv over the runs, times D", units=UNITS),
+        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("zero_threshold", "magnitude that counts as zero", units=UNITS),
+        *_fraction("zero_mass", "that count as zero"),
+        *_fraction("negative_mass", "below minus the threshold"),
+        Variable(
+            "rank_degeneracy", "weight of the Ritz values nearest to zero, per run"
+        ),
+        Variable("rank_degeneracy_sem", "standard error of it over the runs"),
+        Variable(
+            "rank_degeneracy_value",
+            "weighted mean of these Ritz values; far from zero, they are no zeros",
+            units=UNITS,
+        ),
+        Variable("num_matvecs", "work: products with the matrix", dtype="int64"),
+    ),
+    accelerated=True,
+    inputs=OPERATOR_INPUTS,
+    varying=("seed",),
+)

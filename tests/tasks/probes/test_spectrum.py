@@ -1,0 +1,121 @@
+"""The spectrum of networks by stochastic Lanczos quadrature."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Matrix
+from curvflow.tasks.krylov import member_bytes
+from tests.tasks.probes.checks import probes
+from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum
+
+KIND = "probe.spectrum"
+
+
+def of_matrix(values, seed=0, **params):
+    empty = np.zeros(0)
+    arrays = dict.fromkeys(("indptr", "indices", "values", "points"), empty)
+    matrix = with_spectrum(values, seed=seed).numpy()
+    arrays |= {"form": np.array("dense"), "dense": matrix, "kernel": np.array("")}
+    arrays["size"] = np.array(len(matrix))
+    node = Matrix("m", "data.random_matrix", {}, arrays, f"m{seed}{values[:3]}")
+    return member(KIND, params, matrix=node)
+
+
+@pytest.mark.parametrize("case", ["tanh-ce", "relu-sse"])
+def test_a_full_run_knows_extremes_and_the_measure_of_its_vector(case):
+    members = probes(KIND, case, 2, num_runs=16, num_steps=60)
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        got, exact = outcome.arrays, np.linalg.eigvalsh(dense_of(one).numpy())
+        assert got["largest"] == pytest.approx(exact[-1], rel=1e-9)
+        assert got["smallest"] == pytest.approx(exact[0], rel=1e-9, abs=1e-9)
+        assert abs(got["trace"] - exact.sum()) < 5 * got["trace_sem"]
+        threshold = 1e-3 * np.abs(exact).max()
+        assert got["zero_threshold"] == pytest.approx(threshold, rel=1e-9)
+        for name, inside in (
+            ("zero_mass", np.abs(exact) <= threshold),
+            ("negative_mass", exact < -threshold),
+        ):
+            error = abs(got[name] - inside.mean())
+            assert error < 5 * got[f"{name}_sem"] + 1e-12
+            assert got[f"{name}_low"] <= got[name] <= got[f"{name}_high"]
+        assert got["size"] == len(exact)
+
+
+def test_every_run_sums_to_one_and_counts_its_products():
+    arrays = compute(KIND, probes(KIND, "tanh-ce", 2, num_runs=3, num_steps=7))[
+        0
+    ].arrays
+    np.testing.assert_allclose(arrays["ritz_weights"].sum(1), 1, rtol=1e-12)
+    assert arrays["ritz_values"].shape == (3, 7)
+    assert arrays["num_matvecs"] == 21
+
+
+def test_a_single_run_has_no_error_bar():
+    (got,) = compute(KIND, [of_matrix(np.linspace(-1, 1, 9), num_runs=1, num_steps=4)])
+    assert np.isnan(got.arrays["trace_sem"])
+    assert (got.arrays["zero_mass_low"], got.arrays["zero_mass_high"]) == (0, 1)
+
+
+def test_a_rank_deficient_matrix_shows_its_atom():
+    spectrum = [0.0] * 30 + [1.0, 2.0, 3.0] * 10
+    (got,) = compute(KIND, [of_matrix(spectrum, num_runs=30, num_steps=20)])
+    arrays = got.arrays
+    assert arrays["rank_degeneracy"] == pytest.approx(arrays["zero_mass"], abs=1e-9)
+    assert abs(arrays["zero_mass"] - 0.5) < 5 * arrays["zero_mass_sem"]
+    assert arrays["zero_mass_low"] < 0.5 < arrays["zero_mass_high"]
+    assert abs(arrays["rank_degeneracy_value"]) < 1e-12
+
+
+def test_a_zero_matrix_is_all_degenerate():
+    (got,) = compute(KIND, [of_matrix([0.0] * 5, num_runs=2)])
+    arrays = got.arrays
+    for name in ("zero_mass", "zero_mass_low", "zero_mass_high", "rank_degeneracy"):
+        assert arrays[name] == pytest.approx(1)
+    assert arrays["num_matvecs"] == 2
+    assert arrays["largest"] == arrays["negative_mass"] == arrays["trace"] == 0
+
+
+def test_an_indefinite_spectrum_tells_its_negative_mass():
+    spectrum = [-1.0] * 10 + [1.0] * 30
+    (got,) = compute(KIND, [of_matrix(spectrum, num_runs=50, num_steps=5)])
+    arrays = got.arrays
+    assert abs(arrays["negative_mass"] - 0.25) < 5 * arrays["negative_mass_sem"]
+    assert arrays["negative_mass_low"] == pytest.approx(
+        arrays["negative_mass"] - 2.0096 * arrays["negative_mass_sem"], rel=1e-4
+    )
+    assert arrays["smallest"] == pytest.approx(-1)
+    assert arrays["smallest_residual"] < 1e-12
+
+
+def test_results_do_not_depend_on_the_width_of_the_tile():
+    members = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for seed, m in enumerate(probes(KIND, "tanh-ce", 5, num_runs=3, num_steps=6))
+    ]
+    narrow = compute(KIND, members[:2])
+    for one, other in zip(narrow, compute(KIND, members), strict=False):
+        for name in set(one.arrays) - {"ritz_residuals"}:
+            np.testing.assert_allclose(
+                one.arrays[name], other.arrays[name], rtol=1e-9, atol=1e-11
+            )
+
+
+def test_weights_that_are_not_finite_are_refused():
+    (one,) = probes(KIND, "tanh-ce", 1)
+    fit = one.one("weights")
+    broken = replace(fit, arrays={**fit.arrays, "weights": fit["weights"] * np.inf})
+    inputs = {**one.inputs, "weights": [broken]}
+    with pytest.raises(InputError, match="weights: expected finite numbers"):
+        compute(KIND, [replace(one, inputs=inputs)])
+
+
+def test_memory_counts_the_bases_of_the_runs_at_once():
+    few, many = (
+        member_bytes(probes(KIND, "tanh-ce", 1, num_runs=runs, num_steps=45)[0])
+        for runs in (4, 8)
+    )
+    assert many - few >= 4 * 45 * 45 * 8
