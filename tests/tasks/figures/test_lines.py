@@ -10,6 +10,7 @@ from scipy import stats
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.lines import LinesParams
+from curvflow.tasks.figures.lines import _fitting
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 EPOCHS = np.array([0, 1, 2])
@@ -133,6 +134,18 @@ def test_an_axis_of_numbers_can_be_x_and_is_put_in_order():
     assert got["x"].tolist() == [8, 16, 64]
     assert got["mean"].tolist() == [[8.5, 16.5, 64.5]]
     assert got["curve"].tolist() == [""]
+
+
+def test_labels_of_a_logarithmic_axis_do_not_overlap():
+    def labels(xs, width=72.0):
+        numbers = {"x": np.array(xs, float), "x_label": np.array([str(x) for x in xs])}
+        return _fitting(numbers, width)
+
+    wide = [4 * 2**k for k in range(11)]
+    assert labels(wide, 300.0) == [str(x) for x in wide]
+    assert labels(wide) == [str(x) if k % 2 == 0 else "" for k, x in enumerate(wide)]
+    assert labels([0, 10, 100]) == ["", "10", "100"]
+    assert labels([7]) == ["7"]
 
 
 def test_an_axis_of_text_can_be_x_and_keeps_its_order():

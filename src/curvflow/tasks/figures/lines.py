@@ -20,6 +20,8 @@ from curvflow.tasks.statistics import statistics
 
 WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
 FEW = 12  # points that are marked one by one
+FRAME = 16.0  # mm beside the panel, about
+MARGIN = 0.05  # of the data on either side, as Matplotlib has it
 LONG = 40  # letters of x labels that still fit side by side
 
 
@@ -132,7 +134,8 @@ def _set_axes(
     if params.log_x:
         axes.set_xscale("log")
         if len(numbers["x"]) <= FEW:  # rather than at powers of ten
-            axes.set_xticks(numbers["x"], numbers["x_label"].tolist())
+            width = (params.width or WIDTH) - FRAME
+            axes.set_xticks(numbers["x"], _fitting(numbers, width))
             axes.set_xticks([], minor=True)
     elif (numbers["x"] % 1 == 0).all():
         axes.xaxis.set_major_locator(drawing.tick_steps("auto", whole=True))
@@ -141,6 +144,33 @@ def _set_axes(
         ends = (numbers[name] for name in ("mean", "low", "high"))
         axes.set_ylim(*drawing.log_limits(*ends))
         drawing.set_log_ticks(axes.yaxis)
+
+
+def _fitting(numbers: Mapping[str, Array], width: float) -> list[str]:
+    """Return labels of a logarithmic axis, empty where they would overlap another.
+
+    Those that stay come every so many, counted from the last.
+
+    Args:
+        numbers: `x`, ascending, and `x_label`.
+        width: of the panel in mm.
+
+    Returns:
+        A label for each x.
+    """
+    names = [drawing.literal(name) for name in numbers["x_label"]]
+    shown = np.flatnonzero(numbers["x"] > 0)[::-1]
+    places = np.log(numbers["x"][shown])
+    span = float(np.ptp(places)) or 1.0
+    at = places / span * width * drawing.MM / (1 + 2 * MARGIN)
+    size = float(drawing.STYLE["xtick.labelsize"])
+    half = np.array([drawing.text_width(names[n], size) / 2 for n in shown])
+    for every in range(1, len(shown) + 1):
+        kept = slice(None, None, every)
+        gaps = -np.diff(at[kept]) - half[kept][:-1] - half[kept][1:]
+        if (gaps >= size / 2 * drawing.POINT).all():
+            return [name if n in shown[kept] else "" for n, name in enumerate(names)]
+    return names
 
 
 def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
