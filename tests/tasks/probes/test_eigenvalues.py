@@ -7,27 +7,29 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.nodes import Ritz
 from curvflow.tasks.probes.eigenvalues import member_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import DATA, probes
-from tests.tasks.toys import assert_declared, compute, dense_of
+from tests.tasks.toys import assert_declared, compute, dense_of, member
 
 KIND = "probe.eigenvalues"
 
 
-def exact(member, k):
-    values = np.linalg.eigvalsh(dense_of(member).numpy())
+def exact(one, k):
+    values = np.linalg.eigvalsh(dense_of(one).numpy())
     return values[np.abs(values).argsort()[::-1]][:k]
 
 
 @pytest.mark.parametrize("case", DATA)
 def test_converged_eigenvalues_are_those_of_the_dense_hessian(case):
     members = probes(KIND, case, 3, k=3, max_iterations=3000)
-    for member, outcome in zip(members, compute(KIND, members), strict=True):
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
         arrays = outcome.arrays
         assert arrays["converged"].all()
-        np.testing.assert_allclose(arrays["eigenvalues"], exact(member, 3), rtol=1e-6)
+        np.testing.assert_allclose(arrays["eigenvalues"], exact(one, 3), rtol=1e-6)
         assert arrays["rank"].tolist() == [1, 2, 3]
         bound = 1e-6 * np.abs(arrays["eigenvalues"])
         assert (arrays["residuals"] <= bound).all()
@@ -37,10 +39,10 @@ def test_negative_eigenvalues_keep_their_sign():
     members = probes(KIND, "tanh-xor", 5, k=12, oversampling=12, max_iterations=3000)
     found = compute(KIND, members)
     assert any((o.arrays["eigenvalues"] < 0).any() for o in found)
-    for member, outcome in zip(members, found, strict=True):
+    for one, outcome in zip(members, found, strict=True):
         good = outcome.arrays["converged"]
         values = outcome.arrays["eigenvalues"]
-        np.testing.assert_allclose(values[good], exact(member, 12)[good], rtol=1e-6)
+        np.testing.assert_allclose(values[good], exact(one, 12)[good], rtol=1e-6)
 
 
 def test_too_few_iterations_are_flagged():
@@ -84,8 +86,8 @@ def test_more_eigenvalues_than_parameters_are_refused():
 
 def test_all_eigenvalues_sum_to_the_trace():
     members = probes(KIND, "tanh-ce", 2, k=45, max_iterations=1)
-    for member, outcome in zip(members, compute(KIND, members), strict=True):
-        trace = dense_of(member).trace().item()
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
+        trace = dense_of(one).trace().item()
         assert outcome.arrays["eigenvalues"].sum() == pytest.approx(trace, rel=1e-10)
 
 
@@ -112,6 +114,84 @@ def test_memory_holds_the_data_twice():
     }
     more = member_bytes(replace(one, inputs=inputs)) - member_bytes(one)
     assert more == 2 * (tall.nbytes - data["inputs"].nbytes)
+
+
+@pytest.mark.parametrize(
+    ("method", "which"),
+    [
+        ("lanczos", "LM"),
+        ("lanczos", "LA"),
+        ("lanczos", "SA"),
+        ("lobpcg", "LA"),
+        ("lobpcg", "SA"),
+    ],
+)
+def test_every_method_finds_the_eigenvalues_of_the_dense_hessian(method, which):
+    settings = {"method": method, "which": which, "k": 2, "oversampling": 2, "block": 2}
+    members = probes(KIND, "relu-ce", 3, eigenvectors=True, **settings)
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        arrays, H = outcome.arrays, dense_of(one).numpy()
+        values = np.linalg.eigvalsh(H)
+        key = {"LM": -np.abs(values), "LA": -values, "SA": values}[which]
+        assert arrays["converged"].all()
+        np.testing.assert_allclose(
+            arrays["eigenvalues"], values[key.argsort()[:2]], rtol=1e-6
+        )
+        U = arrays["eigenvectors"].T
+        gaps = np.linalg.norm(H @ U - U * arrays["eigenvalues"], axis=0)
+        assert (gaps <= 1e-6 * np.abs(arrays["eigenvalues"])).all()
+
+
+def stored(settings):
+    spectra = compute(
+        "probe.spectrum", probes("probe.spectrum", "tanh-ce", 3, **settings)
+    )
+    for spectrum in spectra:
+        arrays = {name: spectrum.arrays[name] for name in Ritz.takes}
+        yield Ritz("s", "probe.spectrum", {}, arrays, "r")
+
+
+@pytest.mark.parametrize("which", ["LM", "LA", "SA"])
+def test_stored_ritz_data_give_eigenvalues_without_a_product(which):
+    params = {"method": "lanczos", "which": which, "k": 2}
+    members = [
+        member(KIND, params, ritz=node)
+        for node in stored({"num_runs": 3, "num_steps": 30})
+    ]
+    dense = probes(KIND, "tanh-ce", 3)
+    for one, outcome in zip(dense, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        arrays, values = outcome.arrays, np.linalg.eigvalsh(dense_of(one).numpy())
+        key = {"LM": -np.abs(values), "LA": -values, "SA": values}[which]
+        error = np.abs(arrays["eigenvalues"] - values[key.argsort()[:2]])
+        assert (error <= arrays["residuals"] + 1e-12).all()
+        assert arrays["converged"].all() or which == "SA"
+        assert arrays["num_matvecs"] == 0
+
+
+def test_too_short_runs_are_flagged_not_trusted():
+    (node, *_) = stored({"num_runs": 2, "num_steps": 2})
+    (outcome,) = compute(KIND, [member(KIND, {"k": 2}, ritz=node)])
+    assert not outcome.arrays["converged"].any()
+    with pytest.raises(InputError, match="k: expected at most the 2 steps, got 3"):
+        compute(KIND, [member(KIND, {"k": 3}, ritz=node)])
+    with pytest.raises(InputError, match="eigenvectors: expected false, got true"):
+        compute(KIND, [member(KIND, {"k": 1, "eigenvectors": True}, ritz=node)])
+
+
+@pytest.mark.parametrize(("method", "which"), [("power", "SA"), ("lobpcg", "LM")])
+def test_a_method_that_cannot_find_what_is_asked_is_refused(method, which):
+    with pytest.raises(ValueError, match=f"expected which L.* got {which}. Take lanc"):
+        EigenvaluesParams(method=method, which=which)
+
+
+def test_memory_counts_the_basis_of_lanczos():
+    (power,), (lanczos,) = (
+        probes(KIND, "tanh-ce", 1, method=method, oversampling=1)
+        for method in ("power", "lanczos")
+    )
+    assert member_bytes(lanczos) - member_bytes(power) >= 45 * 8 * 36
 
 
 @pytest.mark.gpu

@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from curvflow.schemas.kind import Input, Kind
-from curvflow.schemas.nodes import Data, Numbers, Weights
-from curvflow.schemas.params import Params
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.operators import (
+    OPERATOR_OR_RITZ_INPUTS,
+    UNITS,
+    OperatorParams,
+)
+from curvflow.schemas.params import Neutral
 from curvflow.schemas.variables import Variable
 
-UNITS = "loss / parameter^2"
 
+class EigenvaluesParams(OperatorParams):
+    """How many eigenvalues, which, by what, and when they count as found."""
 
-class EigenvaluesParams(Params):
-    """How many eigenvalues, and when they count as found."""
-
-    k: int = Field(3, ge=1, description="eigenvalues of largest magnitude wanted")
+    k: int = Field(3, ge=1, description="eigenvalues wanted")
+    which: Annotated[Literal["LM", "LA", "SA"], Neutral("LM")] = Field(
+        "LM",
+        description="LM, largest magnitude; LA, largest; SA, smallest with its sign",
+    )
+    method: Annotated[Literal["power", "lanczos", "lobpcg"], Neutral("power")] = Field(
+        "power",
+        description="power, simultaneous iteration, LM alone; lanczos, by blocks with "
+        "thick restarts, in the fewest products; lobpcg, LA or SA in little memory; "
+        "stored Ritz data need none",
+    )
     oversampling: int = Field(
-        8, ge=0, description="further columns iterated, for faster convergence"
+        8,
+        ge=0,
+        description="further columns iterated by power and lobpcg, for faster "
+        "convergence",
+    )
+    block: Annotated[int, Neutral(4)] = Field(
+        4,
+        ge=1,
+        description="columns of lanczos: it finds a repeated eigenvalue so many times",
     )
     tol: float = Field(
         1e-6, gt=0, lt=1, description="residual allowed relative to the eigenvalue"
     )
     max_iterations: int = Field(500, ge=1, description="products with the block")
-    seed: int = Field(0, ge=0, description="seed of the first block")
-    dtype: Literal["float32", "float64"] = Field(
-        "float64", description="precision of the products"
+    eigenvectors: Annotated[bool, Neutral(False)] = Field(
+        False, description="whether to store the eigenvectors, too"
     )
+
+    @model_validator(mode="after")
+    def _which_by_method(self) -> Self:
+        if self.method == "power" and self.which != "LM":
+            raise ValueError(
+                f"expected which LM with method power, got {self.which}. Take lanczos."
+            )
+        if self.method == "lobpcg" and self.which == "LM":
+            raise ValueError(
+                "expected which LA or SA with method lobpcg, got LM. Take lanczos."
+            )
+        return self
 
 
 KIND = Kind(
     name="probe.eigenvalues",
     version=1,
-    summary="Largest Hessian eigenvalues by magnitude, by block power iteration.",
+    summary="Extreme eigenvalues with bounds: by power iteration, Lanczos or LOBPCG.",
     params=EigenvaluesParams,
     returns=Numbers,
     outputs=(
-        Variable("rank", "1 is the largest magnitude", ("rank",), dtype="int64"),
+        Variable("rank", "1 is the most wanted", ("rank",), dtype="int64"),
         Variable("eigenvalues", "signed eigenvalues", ("rank",), units=UNITS),
         Variable(
             "residuals",
@@ -50,9 +82,16 @@ KIND = Kind(
             "converged", "whether the residual is within tol", ("rank",), dtype="bool"
         ),
         Variable("iterations", "products with the block", dtype="int64"),
-        Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
+        Variable("num_matvecs", "work: products with the matrix", dtype="int64"),
+        Variable(
+            "eigenvectors",
+            "unit eigenvectors, if asked for",
+            ("rank", "parameter"),
+            bulk=True,
+            optional=True,
+        ),
     ),
     accelerated=True,
-    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    inputs=OPERATOR_OR_RITZ_INPUTS,
     varying=("seed",),
 )
