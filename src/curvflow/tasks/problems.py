@@ -17,6 +17,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.models import AnyModel, model_name, parse_model
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.networks import Layout, Network
+from curvflow.tasks.numerics.hessians import BatchedHessian
 from curvflow.tasks.numerics.losses import sample_losses
 
 T = TypeVar("T")
@@ -87,18 +88,27 @@ class Problem:
         return CPU_PRODUCT_BYTES // self._product_activations(num_samples, columns)
 
     def product_bytes(self, data: NodeData, columns: int) -> int:
-        """Return the estimated bytes of one model's Hessian products.
+        """Return the estimated peak bytes of one model's Hessian products.
 
-        Passes are shared: a model is charged half its activations. Measured, a tile
-        of two then takes up to 1.7 times the estimate, one of forty a sixth.
+        Counted, on tensors without numbers, for a pass of two models, the fewest there
+        are: half of it for each. Where a tile takes several passes of models this is
+        above what it needs, for activations are held by one pass at a time.
 
         Args:
             data: the data set; it is held as stored and as loaded.
             columns: vectors multiplied at once.
         """
-        vectors = 8 * 8 * self.network.num_parameters * (columns + 1)
-        activations = self._product_activations(len(data["inputs"]), columns)
-        return activations // 2 + vectors + held_bytes(data, 8)
+        num_samples = len(data["inputs"])
+        rows = min(num_samples, self.rows_per_pass(columns))
+        # Once as loaded and once as stacked.
+        weights = 2 * 8 * (self.network.num_parameters + self.network.statistics.size)
+        try:
+            products = _pass_bytes(self.text, rows, columns)
+        # A module of the user's own may want numbers, and fail in any way without.
+        except Exception:
+            vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
+            products = vectors + self._product_activations(num_samples, columns)
+        return products + weights + held_bytes(data, 8)
 
     def _product_activations(self, num_samples: int, columns: int) -> int:
         rows = min(num_samples, self.rows_per_pass(columns))
@@ -168,6 +178,27 @@ def read(text: str) -> Problem:
 
 def _encode(plain: object) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=256)
+def _pass_bytes(text: str, rows: int, columns: int) -> int:
+    """Return half the peak bytes of a pass of two models of a problem."""
+    problem = read(text)
+    has_labels = problem.loss == "cross_entropy"
+    targets = (1, rows) if has_labels else (1, rows, json.loads(text)["num_outputs"])
+    sizes = (problem.network.num_parameters, problem.network.statistics.size)
+    with torch.device("meta"):
+        weights_MD, statistics_MS = (
+            torch.empty(2, size, dtype=torch.float64) for size in sizes
+        )
+        operator = BatchedHessian(
+            problem.losses,
+            weights_MD,
+            torch.empty(1, rows, *problem.input_shape, dtype=torch.float64),
+            torch.empty(targets, dtype=torch.int64 if has_labels else torch.float64),
+            fixed_MS=statistics_MS,
+        )
+    return operator.product_bytes(columns) // 2
 
 
 @lru_cache(maxsize=64)
