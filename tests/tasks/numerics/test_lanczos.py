@@ -1,0 +1,198 @@
+"""Lanczos against dense eigenvalues and known spectra."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics import BatchedDense, stream
+from curvflow.tasks.numerics.lanczos import joined, lanczos
+from tests.tasks.toys import random_symmetric, with_spectrum
+
+
+def starts(models, size, count, seed=0):
+    generator = stream(seed, "t")
+    return torch.randn(models, size, count, generator=generator, dtype=torch.float64)
+
+
+def measure(A_MDD, start_MDS):
+    """Eigenvalues (M, D) and the weight of each in each start, (M, D, S)."""
+    values, vectors = torch.linalg.eigh(A_MDD)
+    unit = start_MDS / start_MDS.norm(dim=1, keepdim=True)
+    return values, (vectors.mT @ unit).square()
+
+
+def dense(*spectra):
+    return torch.stack([with_spectrum(s, seed=n) for n, s in enumerate(spectra)])
+
+
+@pytest.mark.parametrize("num_steps", [1, 4, 10])
+def test_rules_are_exact_up_to_degree_2m_minus_1_and_not_beyond(num_steps):
+    A = torch.stack([random_symmetric(40, seed=n) / 9 for n in range(3)])
+    start = starts(3, 40, 2)
+    values, weights = measure(A, start)
+    found = lanczos(BatchedDense(A), start, num_steps=num_steps)
+    for degree in range(2 * num_steps + 1):
+        exact = (weights * values.unsqueeze(2) ** degree).sum(1)
+        rule = (found.weights * found.values**degree).sum(2)
+        error = ((rule - exact) / exact.abs().clamp_min(1)).abs().max()
+        assert (error < 1e-11) == (degree < 2 * num_steps)
+
+
+def test_residuals_are_those_of_the_ritz_vectors():
+    A = torch.stack([random_symmetric(30, seed=n) for n in range(2)])
+    found = lanczos(BatchedDense(A), starts(2, 30, 3), num_steps=8, vectors=True)
+    for s in range(3):
+        U = found.vectors[:, s]
+        gaps = (A @ U - U * found.values[:, s].unsqueeze(1)).norm(dim=1)
+        torch.testing.assert_close(gaps, found.residuals[:, s], rtol=1e-9, atol=1e-12)
+        eye = torch.eye(8).double().expand(2, -1, -1)
+        torch.testing.assert_close(U.mT @ U, eye, rtol=0, atol=1e-13)
+
+
+def test_some_eigenvalue_lies_within_every_residual():
+    A = random_symmetric(50, seed=4)[None]
+    found = lanczos(BatchedDense(A), starts(1, 50, 2), num_steps=12)
+    exact = torch.linalg.eigvalsh(A)[0]
+    nearest = (found.values.unsqueeze(3) - exact).abs().amin(3)
+    assert (nearest <= found.residuals + 1e-12).all()
+
+
+def test_as_many_steps_as_rows_find_every_eigenvalue_and_no_more_are_made():
+    A = random_symmetric(12, seed=1)[None]
+    found = lanczos(BatchedDense(A), starts(1, 12, 1), num_steps=99)
+    np.testing.assert_allclose(
+        found.values[0, 0], torch.linalg.eigvalsh(A)[0], rtol=1e-10
+    )
+    assert found.steps.tolist() == [[12]]
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0, -3.0])
+def test_a_multiple_of_the_identity_breaks_down_at_once(value):
+    A = torch.eye(9).double()[None] * value
+    found = lanczos(BatchedDense(A), starts(1, 9, 2), num_steps=5)
+    assert found.steps.tolist() == [[1, 1]]
+    np.testing.assert_allclose(found.values[0, :, 0], value)
+    assert found.weights[0, :, 0].tolist() == [1, 1]
+    assert found.values[..., 1:].isnan().all()
+    assert (found.weights[..., 1:] == 0).all()
+    assert found.residuals[..., 1:].isnan().all()
+
+
+def test_a_start_in_an_invariant_subspace_breaks_down_alone():
+    d = torch.tensor([5.0, 2.0, -1.0, 0.5, 0.25, 0.125]).double()
+    start = torch.zeros(1, 6, 2).double()
+    start[0, :2, 0], start[0, :, 1] = 1, 1
+    found = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=6)
+    assert found.steps.tolist() == [[2, 6]]
+    np.testing.assert_allclose(found.values[0, 0, :2], [2, 5], rtol=1e-14)
+    np.testing.assert_allclose(found.weights[0, 0, :2], [0.5, 0.5], rtol=1e-14)
+    np.testing.assert_allclose(found.values[0, 1], sorted(d.tolist()), rtol=1e-12)
+
+
+def test_a_repeated_eigenvalue_is_one_node_of_the_joint_weight():
+    A, start = dense([5.0] * 4 + [1.0] * 10 + [-2.0] * 6), starts(1, 20, 1)
+    values, weights = measure(A, start)
+    found = lanczos(BatchedDense(A), start, num_steps=10)
+    for value in (5, 1, -2):
+        is_it = (found.values[0, 0] - value).abs() < 1e-10
+        exact = weights[0, (values[0] - value).abs() < 1e-10].sum()
+        assert found.weights[0, 0, is_it].sum().item() == pytest.approx(exact.item())
+
+
+@pytest.mark.parametrize(
+    ("sketch", "low", "high"),
+    [
+        (lambda X: (X + X.T) / (2 * len(X)) ** 0.5, -2, 2),
+        (lambda X: X[:, :200] @ X[:, :200].T / 200, 0, (1 + 2**0.5) ** 2),
+    ],
+    ids=["semicircle", "marchenko-pastur"],
+)
+def test_random_matrices_have_the_support_of_their_law(sketch, low, high):
+    X = torch.randn(400, 400, generator=stream(0, "law"), dtype=torch.float64)
+    found = lanczos(BatchedDense(sketch(X)[None]), starts(1, 400, 2), num_steps=30)
+    values = found.values[found.weights > 1e-9]
+    assert values.min().item() == pytest.approx(low, abs=0.12)
+    assert values.max().item() == pytest.approx(high, abs=0.25)
+
+
+def test_a_spike_is_found_in_few_steps_with_its_weight():
+    d = torch.cat([torch.linspace(0, 1, 199), torch.tensor([30.0])]).double()
+    start = starts(1, 200, 1)
+    found = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=8)
+    assert found.values[0, 0, -1].item() == pytest.approx(30, rel=1e-12)
+    weight = (start[0, -1, 0] / start[0, :, 0].norm()) ** 2
+    assert found.weights[0, 0, -1].item() == pytest.approx(weight.item(), rel=1e-10)
+
+
+def test_extreme_values_keep_to_the_bound_of_kaniel_and_paige():
+    d = torch.linspace(0, 1, 60).double() ** 2
+    start = starts(1, 60, 1)
+    found = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=9)
+    ratio = (d[-1] - d[-2]) / (d[-2] - d[0])
+    cosine = (start[0, -1, 0] / start[0, :, 0].norm()).abs()
+    chebyshev = torch.cosh(8 * torch.acosh(1 + 2 * ratio))
+    tangent = torch.tan(torch.acos(cosine))
+    bound = d[-1] - (d[-1] - d[0]) * (tangent / chebyshev) ** 2
+    assert bound <= found.values[0, 0, -1] <= d[-1] + 1e-14
+
+
+def test_a_shift_and_a_change_of_sign_carry_over():
+    A, start = random_symmetric(25, seed=2)[None], starts(1, 25, 1)
+    eye = torch.eye(25).double()
+    one = lanczos(BatchedDense(A), start, num_steps=6)
+    other = lanczos(BatchedDense(3 * eye - A), start, num_steps=6)
+    np.testing.assert_allclose(other.values.flip(2), 3 - one.values, rtol=1e-12)
+    np.testing.assert_allclose(other.weights.flip(2), one.weights, rtol=1e-9)
+
+
+def test_results_do_not_depend_on_siblings():
+    A = dense(np.linspace(-1, 1, 30), [1.0] * 30, np.geomspace(1, 1e-6, 30))
+    start = starts(3, 30, 4)
+    together = lanczos(BatchedDense(A), start, num_steps=7)
+    for m in range(3):
+        alone = lanczos(BatchedDense(A[[m, m]]), start[[m, m]][..., :2], num_steps=7)
+        for name in ("values", "weights"):
+            torch.testing.assert_close(
+                getattr(alone, name)[0],
+                getattr(together, name)[m, :2],
+                rtol=1e-10,
+                atol=1e-12,
+                equal_nan=True,
+            )
+
+
+def test_single_precision_products_lose_no_orthogonality():
+    A = dense([100.0, 10.0, *np.linspace(0, 1, 198)])
+    start = starts(1, 200, 1)
+    found = lanczos(BatchedDense(A.float()), start, num_steps=40, vectors=True)
+    U = found.vectors[0, 0]
+    assert (U.T @ U - torch.eye(40)).abs().max() < 1e-13
+    near_100 = (found.values - 100).abs() < 1e-3
+    assert near_100.sum() == 1
+    reference = lanczos(BatchedDense(A), start, num_steps=40)
+    np.testing.assert_allclose(found.values[..., -2:], reference.values[..., -2:], 1e-6)
+
+
+def test_runs_are_joined_in_order():
+    A, start = random_symmetric(15, seed=3)[None], starts(1, 15, 3)
+    whole = lanczos(BatchedDense(A), start, num_steps=5)
+    parts = [
+        lanczos(BatchedDense(A), start[..., s], num_steps=5)
+        for s in (slice(0, 1), slice(1, 3))
+    ]
+    torch.testing.assert_close(joined(parts).values, whole.values)
+    assert joined(parts).steps.tolist() == [[5, 5, 5]]
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_products_that_are_not_finite_are_refused(bad):
+    A = random_symmetric(5, seed=0)[None]
+    A[0, 2, 2] = bad
+    with pytest.raises(InputError, match="operator: expected finite products"):
+        lanczos(BatchedDense(A), starts(1, 5, 1), num_steps=3)
+
+
+def test_a_start_of_zeros_is_refused():
+    with pytest.raises(InputError, match="start: expected finite vectors"):
+        lanczos(BatchedDense(torch.eye(3)[None]), torch.zeros(1, 3, 1), num_steps=2)
