@@ -1,0 +1,94 @@
+"""Declaration of `probe.trace`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.operators import OPERATOR_INPUTS, UNITS, OperatorParams
+from curvflow.schemas.variables import Variable
+
+
+class TraceParams(OperatorParams):
+    """How the trace is estimated, and when it is known well enough."""
+
+    method: Literal["hutchinson", "hutch++", "xtrace"] = Field(
+        "hutchinson",
+        description="hutchinson: a product a vector; hutch++: three for two vectors, "
+        "the range of the operator taken exactly; xtrace: two a vector, every vector "
+        "used for both",
+    )
+    num_probes: int = Field(
+        64, ge=4, description="random vectors drawn, S; with rel_sem at the first look"
+    )
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of their entries"
+    )
+    rel_sem: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="go on doubling the vectors until the standard error is at most "
+        "this part of the trace; null draws num_probes",
+    )
+    max_probes: int | None = Field(
+        None, ge=4, description="most vectors, with rel_sem; null takes 64 num_probes"
+    )
+
+    @model_validator(mode="after")
+    def _stops(self) -> TraceParams:
+        if self.max_probes is not None and self.rel_sem is None:
+            raise ValueError(
+                "expected max_probes beside rel_sem alone, got no rel_sem. "
+                "Remove max_probes, or say which error to reach."
+            )
+        if self.max_probes is not None and self.max_probes < self.num_probes:
+            raise ValueError(
+                f"expected max_probes of num_probes or more, got {self.max_probes}. "
+                "Raise max_probes."
+            )
+        return self
+
+    @property
+    def most(self) -> int:
+        """Vectors at the last look."""
+        if self.rel_sem is None:
+            return self.num_probes
+        return self.max_probes or 64 * self.num_probes
+
+
+KIND = Kind(
+    name="probe.trace",
+    version=1,
+    summary="Trace of a curvature operator, whole and by layer, to an asked error.",
+    params=TraceParams,
+    returns=Numbers,
+    outputs=(
+        Variable("trace", "mean of the draws", units=UNITS),
+        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable(
+            "trace_draws", "single estimates", ("probe",), units=UNITS, series=True
+        ),
+        Variable(
+            "num_draws", "draws whose spread gives the standard error", dtype="int64"
+        ),
+        Variable("reached", "whether the error is as small as asked", dtype="bool"),
+        Variable("layer", "names of the parameter tensors", ("layer",), "str"),
+        Variable(
+            "layer_trace",
+            "trace of the diagonal block of each parameter tensor, same vectors",
+            ("layer",),
+            units=UNITS,
+        ),
+        Variable(
+            "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
+        ),
+        Variable("num_matvecs", "work: products with the operator", dtype="int64"),
+    ),
+    accelerated=True,
+    inputs=OPERATOR_INPUTS,
+    varying=("seed",),
+)

@@ -1,0 +1,96 @@
+"""Trace of a curvature operator by random vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from curvflow.schemas.kinds.probes.trace import TraceParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.numerics.trace_stopping import TraceDraws, traces
+from curvflow.tasks.operators import (
+    Subject,
+    alike,
+    product_bytes,
+    shared_bytes,
+    size_of,
+    subject,
+)
+from curvflow.tasks.problems import grouped
+from curvflow.tasks.registry import Machine, computes
+
+# Vectors multiplied in one pass; a constant, so that sums keep their order.
+BLOCK = 16
+
+# Copies of all vectors that the methods hold at their peak: vectors, images, the basis
+# of the range, its images, and what is made of them.
+COPIES = {"hutchinson": 4, "hutch++": 8, "xtrace": 16}
+
+
+def _params(member: Member) -> TraceParams:
+    return cast("TraceParams", member.params)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: a block of products, all vectors."""
+    params = _params(member)
+    vectors = 8 * COPIES[params.method] * size_of(member) * params.most
+    return product_bytes(member, min(BLOCK, params.most)) + vectors
+
+
+@computes("probe.trace", member_bytes=member_bytes, data_bytes=shared_bytes)
+def trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Estimate tr(A), whole and by diagonal block.
+
+    Args:
+        members: an operator, and parameters that differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member the trace with its standard error, and the draws.
+
+    Raises:
+        InputError: weights or products hold NaN or infinity.
+
+    Reference:
+        Hutchinson (1989), doi:10.1080/03610918908812806; Meyer et al. (2021),
+        doi:10.1137/1.9781611976496.16; Epperly et al. (2024), doi:10.1137/23M1548323.
+    """
+    return grouped(members, alike, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params = _params(members[0])
+    of = subject(members, machine, columns=min(BLOCK, params.most))
+    found = traces(
+        of.operator,
+        of.sizes,
+        [_params(member).seed for member in members],
+        method=params.method,
+        num_probes=params.num_probes,
+        distribution=params.distribution,
+        block=BLOCK,
+        rel_sem=params.rel_sem,
+        max_probes=params.most,
+    )
+    return [_outcome(of, one) for one in found]
+
+
+def _outcome(of: Subject, found: TraceDraws) -> Outcome:
+    whole = found.draws.sum(0)
+    return Outcome(
+        {
+            "trace": whole.mean().numpy(),
+            "trace_sem": found.sem.numpy(),
+            "trace_draws": whole.numpy(),
+            "num_draws": np.array(len(whole), dtype=np.int64),
+            "reached": np.array(found.reached),
+            "layer": np.array(of.names),
+            "layer_trace": found.draws.mean(1).numpy(),
+            "layer_trace_sem": found.layer_sem.numpy(),
+            "num_matvecs": np.array(found.num_matvecs, dtype=np.int64),
+        }
+    )

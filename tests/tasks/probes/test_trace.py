@@ -1,0 +1,146 @@
+"""The trace of curvature operators."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.trace import TraceParams
+from curvflow.schemas.nodes import Matrix
+from curvflow.tasks.probes.trace import member_bytes
+from tests.tasks.probes.checks import probes
+from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum
+
+KIND = "probe.trace"
+METHODS = ["hutchinson", "hutch++", "xtrace"]
+
+
+def matrix(A_DD) -> Matrix:
+    none = np.zeros(0)
+    arrays = {
+        "form": np.array("dense"),
+        "dense": np.asarray(A_DD),
+        "indptr": none.astype(np.int64),
+        "indices": none.astype(np.int64),
+        "values": none,
+        "points": np.zeros((0, 0)),
+        "kernel": np.array(""),
+        "size": np.array(len(A_DD)),
+    }
+    return Matrix("m", "data.random_matrix", {}, arrays, f"m{hash(A_DD)}")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_traces_are_within_five_standard_errors_of_the_dense_trace(method, seed):
+    members = probes(KIND, "tanh-ce", 2, num_probes=20, method=method, seed=seed)
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        arrays, diagonal = outcome.arrays, dense_of(one).diagonal()
+        error = abs(arrays["trace"] - diagonal.sum().item())
+        assert error < 5 * arrays["trace_sem"]
+        exact = np.array([part.sum().item() for part in diagonal.split([18, 6, 18, 3])])
+        layer_error = np.abs(arrays["layer_trace"] - exact)
+        assert (layer_error < 5 * arrays["layer_trace_sem"] + 1e-10).all()
+        assert arrays["layer_trace"].sum() == pytest.approx(arrays["trace"], rel=1e-10)
+        assert arrays["reached"]
+
+
+def test_plain_vectors_give_the_draws_of_the_hessian_trace():
+    ours = compute(KIND, probes(KIND, "tanh-ce", 2, num_probes=6))[1].arrays
+    kind = "probe.hessian_trace"
+    theirs = compute(kind, probes(kind, "tanh-ce", 2, num_probes=6))[1].arrays
+    for name in ("trace", "trace_sem", "trace_draws", "layer_trace", "num_matvecs"):
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-12)
+
+
+@pytest.mark.parametrize("operator", ["ggn", "residual"])
+def test_gauss_newton_and_residual_add_up_to_the_hessian(operator):
+    whole, part = (
+        compute(KIND, probes(KIND, "tanh-ce", 2, num_probes=6, operator=name))[0].arrays
+        for name in ("hessian", operator)
+    )
+    assert part["trace"] != whole["trace"]
+    other = "residual" if operator == "ggn" else "ggn"
+    rest = compute(KIND, probes(KIND, "tanh-ce", 2, num_probes=6, operator=other))[0]
+    total = part["trace_draws"] + rest.arrays["trace_draws"]
+    np.testing.assert_allclose(total, whole["trace_draws"], rtol=1e-8, atol=1e-10)
+
+
+def test_a_single_layer_is_probed_exactly_as_a_block():
+    members = probes(KIND, "tanh-ce", 2, method="xtrace", num_probes=40)
+    layers = compute(KIND, members)[0].arrays["layer"].tolist()
+    (of_one,) = compute(
+        KIND, probes(KIND, "tanh-ce", 1, num_probes=60, layers=[layers[0]])
+    )
+    block = dense_of(members[0])[:18, :18]
+    assert of_one.arrays["layer"].tolist() == layers[:1]
+    error = abs(of_one.arrays["trace"] - block.trace().item())
+    assert error < 5 * of_one.arrays["trace_sem"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_vectors_are_doubled_until_the_error_asked_for(method):
+    members = probes(
+        KIND, "tanh-ce", 3, method=method, num_probes=8, rel_sem=0.05, max_probes=2048
+    )
+    for outcome in compute(KIND, members):
+        arrays = outcome.arrays
+        assert arrays["reached"]
+        assert arrays["trace_sem"] <= 0.05 * abs(arrays["trace"])
+        draws = arrays["num_draws"] * (2 if method == "hutch++" else 1)
+        assert np.log2(draws / 8) % 1 == 0
+        assert arrays["trace_draws"].shape == (arrays["num_draws"],)
+
+
+def test_an_error_out_of_reach_is_flagged():
+    members = probes(KIND, "tanh-ce", 2, num_probes=4, rel_sem=1e-5, max_probes=8)
+    arrays = compute(KIND, members)[0].arrays
+    assert not arrays["reached"]
+    assert arrays["num_matvecs"] == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_results_do_not_depend_on_the_width_of_the_tile(method):
+    members = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for seed, m in enumerate(
+            probes(KIND, "tanh-ce", 5, method=method, num_probes=8, rel_sem=0.2)
+        )
+    ]
+    reference = compute(KIND, members)
+    for found, expected in zip(compute(KIND, members[:2]), reference, strict=False):
+        for name in ("trace_draws", "layer_trace", "layer_trace_sem", "num_matvecs"):
+            np.testing.assert_allclose(
+                found.arrays[name], expected.arrays[name], rtol=1e-8, atol=1e-10
+            )
+
+
+def test_a_matrix_of_low_rank_is_exact():
+    of = matrix(with_spectrum([4, -2, 1, *[0] * 17], 0))
+    members = [member(KIND, {"method": "xtrace", "num_probes": 8}, matrix=of)] * 2
+    arrays = compute(KIND, members)[0].arrays
+    assert arrays["trace"] == pytest.approx(3, abs=1e-12)
+    assert arrays["layer"].tolist() == ["matrix"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"max_probes": 100}, {"rel_sem": 0.1, "max_probes": 8}]
+)
+def test_a_limit_that_makes_no_sense_is_refused(given):
+    with pytest.raises(ValueError, match="expected max_probes"):
+        TraceParams.model_validate(given)
+
+
+def test_layers_that_are_not_there_are_refused():
+    with pytest.raises(InputError, match="layers: expected one of"):
+        compute(KIND, probes(KIND, "tanh-ce", 2, layers=["nothing"]))
+
+
+def test_memory_grows_with_the_vectors_that_are_kept():
+    few, many = (
+        member_bytes(probes(KIND, "tanh-ce", 1, method="xtrace", num_probes=n)[0])
+        for n in (16, 116)
+    )
+    assert many - few == 100 * 45 * 8 * 16
