@@ -1,0 +1,57 @@
+"""Declaration of `probe.dense`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Ritz
+from curvflow.schemas.operators import OPERATOR_INPUTS, UNITS, OperatorParams
+from curvflow.schemas.variables import Variable
+
+
+class DenseParams(OperatorParams):
+    """How large a matrix may be formed, and what is added before the determinant."""
+
+    max_size: int = Field(
+        2000, ge=1, description="largest dimension formed; beyond it is refused"
+    )
+    damping: float = Field(
+        0.0, ge=0, description="added to every eigenvalue, for the log-determinant"
+    )
+
+
+def _ritz(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("run", "node"), units=units, series=True)
+
+
+KIND = Kind(
+    name="probe.dense",
+    version=1,
+    summary="All eigenvalues of a small operator from its dense matrix: exact.",
+    params=DenseParams,
+    returns=Ritz,
+    outputs=(
+        Variable(
+            "eigenvalues", "all, ascending", ("eigenvalue",), units=UNITS, series=True
+        ),
+        Variable("trace", "sum of the eigenvalues", units=UNITS),
+        Variable("frobenius", "root of the sum of their squares", units=UNITS),
+        Variable("least", "smallest eigenvalue", units=UNITS),
+        Variable("greatest", "largest eigenvalue", units=UNITS),
+        Variable(
+            "logdet", "log-determinant with damping; NaN if not positive definite"
+        ),
+        Variable(
+            "positive_definite", "whether all are positive with damping", dtype="bool"
+        ),
+        _ritz("ritz_values", "the eigenvalues, as a single run", UNITS),
+        _ritz("ritz_weights", "1 / D each"),
+        _ritz("ritz_residuals", "rounding of the decomposition", UNITS),
+        Variable("size", "dimension of the operator, D", dtype="int64"),
+        Variable("num_matvecs", "work: products with the operator", dtype="int64"),
+    ),
+    accelerated=True,
+    inputs=OPERATOR_INPUTS,
+    varying=("seed",),
+)

@@ -1,0 +1,100 @@
+"""Declaration of `probe.moments`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Moments
+from curvflow.schemas.operators import (
+    OPERATOR_OR_RITZ_INPUTS,
+    UNITS,
+    OperatorParams,
+)
+from curvflow.schemas.params import Floats
+from curvflow.schemas.variables import Variable
+
+
+class MomentsParams(OperatorParams):
+    """Which moments of the spectrum, from how many vectors."""
+
+    basis: Literal["power", "chebyshev"] = Field(
+        "chebyshev",
+        description="polynomials p_k: powers x^k, or Chebyshev's T_k over the support",
+    )
+    num_moments: int = Field(30, ge=1, description="highest order, K")
+    num_probes: int = Field(
+        50,
+        ge=2,
+        description="random vectors, each of K / 2 products; of Ritz data the runs",
+    )
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of their entries, before they are normalised"
+    )
+    support: Floats | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description="interval that holds the spectrum; null measures one, by "
+        "support_steps of Lanczos with a vector of its own",
+    )
+    support_steps: int = Field(
+        20, ge=2, description="products by which the support is measured"
+    )
+
+    @model_validator(mode="after")
+    def _is_interval(self) -> MomentsParams:
+        if self.support is not None and not self.support[0] < self.support[1]:
+            raise ValueError(
+                f"expected a support that ascends, got {list(self.support)}. "
+                "Write the lower end first."
+            )
+        return self
+
+
+KIND = Kind(
+    name="probe.moments",
+    version=1,
+    summary="Moments of an operator's spectrum, of all orders from one recurrence.",
+    params=MomentsParams,
+    returns=Moments,
+    outputs=(
+        Variable("order", "0, 1, ... K", ("order",), dtype="int64"),
+        Variable(
+            "moments",
+            "tr p_k(A) / D; powers in units of the operator to the k",
+            ("order",),
+        ),
+        Variable(
+            "moments_sem", "standard error over the vectors; NaN for one", ("order",)
+        ),
+        Variable(
+            "moments_covariance",
+            "covariance of these means over the vectors; NaN for one",
+            ("order", "order_2"),
+            series=True,
+        ),
+        Variable(
+            "moment_draws",
+            "v.p_k(A)v of each unit vector v",
+            ("probe", "order"),
+            series=True,
+        ),
+        Variable("num_draws", "vectors averaged", dtype="int64"),
+        Variable("basis", "power or chebyshev", dtype="str"),
+        Variable("support", "interval of the polynomials", ("end",), units=UNITS),
+        Variable("trace", "of the operator, from the first moment", units=UNITS),
+        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("size", "dimension of the operator, D", dtype="int64"),
+        Variable(
+            "num_matvecs",
+            "work: products with the operator; none from Ritz data",
+            dtype="int64",
+        ),
+    ),
+    accelerated=True,
+    inputs=OPERATOR_OR_RITZ_INPUTS,
+    varying=("seed",),
+)

@@ -1,0 +1,108 @@
+"""All eigenvalues of small operators from their dense matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.dense import DenseParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.products import product
+from curvflow.tasks.operators import (
+    alike,
+    product_bytes,
+    shared_bytes,
+    size_of,
+    subject,
+)
+from curvflow.tasks.problems import grouped
+from curvflow.tasks.registry import Machine, computes
+
+# Columns of the identity multiplied in one pass.
+BLOCK = 64
+
+
+def _params(member: Member) -> DenseParams:
+    return cast("DenseParams", member.params)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: products and four matrices."""
+    size = size_of(member)
+    return product_bytes(member, min(BLOCK, size)) + 4 * 8 * size**2
+
+
+@computes("probe.dense", member_bytes=member_bytes, data_bytes=shared_bytes)
+def dense(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Form each matrix from the products with the identity, and decompose it.
+
+    Args:
+        members: an operator, and parameters that differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member all eigenvalues and what follows from them.
+
+    Raises:
+        InputError: an operator is too large, or products hold NaN or infinity.
+    """
+    for member in members:
+        size, most = size_of(member), _params(member).max_size
+        if size > most:
+            raise InputError(
+                f"max_size: expected an operator of dimension {most} or less, got "
+                f"{size}. Take probe.spectrum or probe.trace, layers, or raise "
+                "max_size."
+            )
+    return grouped(members, alike, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    size = size_of(members[0])
+    of = subject(members, machine, columns=min(BLOCK, size))
+    matrices_MDD = _matrices(of.operator).cpu()
+    values_MD = torch.linalg.eigvalsh((matrices_MDD + matrices_MDD.mT) / 2)
+    eps = size**0.5 * float(torch.finfo(of.operator.dtype).eps)
+    return [
+        _outcome(values_D, _params(member).damping, eps=eps)
+        for member, values_D in zip(members, values_MD, strict=True)
+    ]
+
+
+def _matrices(operator: BatchedOperator) -> Tensor:
+    models, size, _ = operator.shape
+    identity = torch.eye(size, dtype=torch.float64, device=operator.device)
+    columns = torch.split(identity, BLOCK, dim=1)
+    products = [product(operator, some.expand(models, -1, -1)) for some in columns]
+    return torch.cat(products, dim=2)
+
+
+def _outcome(values_D: Tensor, damping: float, *, eps: float) -> Outcome:
+    size = len(values_D)
+    damped_D = values_D + damping
+    is_positive = bool((damped_D > 0).all())
+    logdet = damped_D.log().sum() if is_positive else torch.tensor(torch.nan).double()
+    rounding = eps * values_D.abs().max()
+    return Outcome(
+        {
+            "eigenvalues": values_D.numpy(),
+            "trace": values_D.sum().numpy(),
+            "frobenius": values_D.norm().numpy(),
+            "least": values_D[0].numpy(),
+            "greatest": values_D[-1].numpy(),
+            "logdet": logdet.numpy(),
+            "positive_definite": np.array(is_positive),
+            "ritz_values": values_D[None].numpy(),
+            "ritz_weights": np.full((1, size), 1 / size),
+            "ritz_residuals": rounding.expand(1, size).numpy(),
+            "size": np.array(size, dtype=np.int64),
+            "num_matvecs": np.array(size, dtype=np.int64),
+        }
+    )

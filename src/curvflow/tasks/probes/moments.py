@@ -1,0 +1,203 @@
+"""Moments of an operator's spectrum, by random vectors or from Ritz data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.moments import MomentsParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.numerics.lanczos import lanczos
+from curvflow.tasks.numerics.moments import (
+    mean_covariance,
+    moment_draws,
+    ritz_moments,
+)
+from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.traces import random_vectors
+from curvflow.tasks.operators import (
+    alike,
+    product_bytes,
+    shared_bytes,
+    size_of,
+    subject,
+)
+from curvflow.tasks.problems import grouped
+from curvflow.tasks.registry import Machine, computes
+
+# Vectors multiplied in one pass; a constant, so that sums keep their order.
+BLOCK = 16
+
+# Part of the extent of the Ritz values by which the support reaches further: those of
+# a single vector lie within the spectrum.
+MARGIN = 0.05
+
+
+def _params(member: Member) -> MomentsParams:
+    return cast("MomentsParams", member.params)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: products, a basis for the support."""
+    params = _params(member)
+    if "ritz" in member.inputs:
+        return 64 * int(member.one("ritz")["ritz_values"].nbytes)
+    columns = min(BLOCK, params.num_probes)
+    vectors = 8 * size_of(member) * (8 * columns + params.support_steps)
+    return product_bytes(member, columns) + vectors
+
+
+def data_bytes(member: Member) -> int:
+    """Return the part of it that members with the same data have in common."""
+    return 0 if "ritz" in member.inputs else shared_bytes(member)
+
+
+@computes("probe.moments", member_bytes=member_bytes, data_bytes=data_bytes)
+def moments(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Estimate tr p_k(A) / D for k = 0 .. K, with the covariance of all orders.
+
+    Args:
+        members: an operator, or Ritz data, which need no product; and parameters that
+            differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member the moments, their covariance and the draws.
+
+    Raises:
+        InputError: products are not finite, the support lacks part of the spectrum, or
+            Ritz data have too few nodes.
+    """
+    if "ritz" in members[0].inputs:
+        return [_of_ritz(member) for member in members]
+    return grouped(members, alike, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params = _params(members[0])
+    columns = min(BLOCK, params.num_probes)
+    of = subject(members, machine, columns=columns)
+    seeds = [_params(member).seed for member in members]
+    support_M2, steps = _support(of.operator, seeds, params)
+    draws_MSK = moment_draws(
+        of.operator,
+        seeds,
+        num_moments=params.num_moments,
+        num_probes=params.num_probes,
+        distribution=params.distribution,
+        block=columns,
+        support_M2=support_M2 if params.basis == "chebyshev" else None,
+    )
+    products = params.num_probes * math.ceil(params.num_moments / 2) + steps
+    return [
+        _outcome(
+            params, draws_SK, support_2, size=of.operator.shape[1], products=products
+        )
+        for draws_SK, support_2 in zip(draws_MSK, support_M2, strict=True)
+    ]
+
+
+def _support(
+    operator: BatchedOperator, seeds: Sequence[int], params: MomentsParams
+) -> tuple[Tensor, int]:
+    """Return an interval for each model, (M, 2), and the products it took."""
+    models, size, _ = operator.shape
+    if params.support is not None:
+        given_2 = torch.tensor(params.support, dtype=torch.float64)
+        return given_2.expand(models, 2), 0
+    # The vector after those that are averaged.
+    own = range(params.num_probes, params.num_probes + 1)
+    start_MD1 = random_vectors(seeds, size, own, params.distribution)
+    ritz = lanczos(operator, start_MD1, num_steps=min(size, params.support_steps))
+    ends = [_ends(v, r) for v, r in zip(ritz.values, ritz.residuals, strict=True)]
+    return torch.stack(ends), min(size, params.support_steps)
+
+
+def _ends(values: Tensor, residuals: Tensor) -> Tensor:
+    low, high = values.nan_to_num(torch.inf), values.nan_to_num(-torch.inf)
+    least, greatest = low.argmin(), high.argmax()
+    errors = residuals.nan_to_num(0.0).flatten()
+    ends = torch.stack([low.min(), high.max()])
+    scale = torch.maximum(ends[1] - ends[0], 1e-3 * ends.abs().max()).clamp_min(1e-300)
+    reach = torch.stack([errors[least], errors[greatest]]) + MARGIN * scale
+    return ends + reach * torch.tensor([-1.0, 1.0], dtype=torch.float64)
+
+
+def _of_ritz(member: Member) -> Outcome:
+    params, ritz = _params(member), member.one("ritz")
+    if params.operator != "hessian" or params.layers:
+        raise InputError(
+            "operator: expected no operator and no layers beside Ritz data, got "
+            f"{params.operator}, layers {params.layers}. Remove them."
+        )
+    values, weights, residuals = (
+        torch.as_tensor(ritz[f"ritz_{name}"])
+        for name in ("values", "weights", "residuals")
+    )
+    _check_degree(params, values, int(ritz["size"]))
+    if params.support is None:
+        support_2 = _ends(values, residuals)
+    else:
+        support_2 = torch.tensor(params.support, dtype=torch.float64)
+    draws_SK = ritz_moments(
+        values,
+        weights,
+        num_moments=params.num_moments,
+        support_2=support_2 if params.basis == "chebyshev" else None,
+    )
+    return _outcome(params, draws_SK, support_2, size=int(ritz["size"]), products=0)
+
+
+def _check_degree(params: MomentsParams, values: Tensor, size: int) -> None:
+    # A run that ended early has found all there is for its vector.
+    complete = values.isnan().any(1) | torch.tensor(values.shape[1] >= size)
+    exact = 2 * values.shape[1] - 1
+    if params.num_moments > exact and not complete.all():
+        raise InputError(
+            f"num_moments: expected at most the {exact} that Ritz data of "
+            f"{values.shape[1]} steps hold, got {params.num_moments}. Lower it, or "
+            "take more steps."
+        )
+
+
+def _outcome(
+    params: MomentsParams,
+    draws_SK: Tensor,
+    support_2: Tensor,
+    *,
+    size: int,
+    products: int,
+) -> Outcome:
+    count, orders = draws_SK.shape
+    means = draws_SK.mean(0)
+    if count > 1:
+        covariance = mean_covariance(draws_SK)
+    else:
+        covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
+    sems = covariance.diagonal().clamp_min(0).sqrt()
+    shift, scale = 0.0, 1.0
+    if params.basis == "chebyshev":
+        shift, scale = support_2.mean().item(), (support_2[1] - support_2[0]).item() / 2
+    return Outcome(
+        {
+            "order": np.arange(orders, dtype=np.int64),
+            "moments": means.numpy(),
+            "moments_sem": sems.numpy(),
+            "moments_covariance": covariance.numpy(),
+            "moment_draws": draws_SK.numpy(),
+            "num_draws": np.array(count, dtype=np.int64),
+            "basis": np.array(params.basis),
+            "support": support_2.numpy(),
+            "trace": (size * (shift + scale * means[1])).numpy(),
+            "trace_sem": (size * scale * sems[1]).numpy(),
+            "size": np.array(size, dtype=np.int64),
+            "num_matvecs": np.array(products, dtype=np.int64),
+        }
+    )
