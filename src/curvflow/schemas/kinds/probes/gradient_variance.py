@@ -1,0 +1,80 @@
+"""Declaration of `probe.gradient_variance`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Data, Numbers, Weights
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+UNITS = "(loss / parameter)^2"
+
+
+class GradientVarianceParams(Params):
+    """Over which samples, and for batches of which size."""
+
+    batch_size: int = Field(
+        1, ge=1, description="samples per batch, B, whose gradient's variance is told"
+    )
+    num_samples: int | None = Field(
+        None,
+        ge=2,
+        description="samples used, drawn without replacement; null takes all of them",
+    )
+    seed: int = Field(0, ge=0, description="seed of which samples are used")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the gradients"
+    )
+
+
+KIND = Kind(
+    name="probe.gradient_variance",
+    version=1,
+    summary="Variance of the loss gradient between samples and between batches.",
+    params=GradientVarianceParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "gradient_variance",
+            "sum over parameters of the variance between samples, S^2, of divisor "
+            "N - 1; unbiased",
+            units=UNITS,
+        ),
+        Variable(
+            "gradient_variance_sem",
+            "its standard error; 0 if all samples were used",
+            units=UNITS,
+        ),
+        Variable(
+            "batch_gradient_variance",
+            "the same of a batch's mean gradient, drawn without replacement: "
+            "(1/B - 1/N) S^2",
+            units=UNITS,
+        ),
+        Variable(
+            "gradient_squared_norm",
+            "||g||^2 of the mean gradient over all samples; unbiased",
+            units=UNITS,
+        ),
+        Variable(
+            "noise_scale",
+            "S^2 / ||g||^2: the batch at which noise and gradient are equal",
+            units="samples",
+        ),
+        Variable("layer", "names of the parameter tensors", ("layer",), "str"),
+        Variable(
+            "layer_gradient_variance",
+            "part of S^2 of each parameter tensor",
+            ("layer",),
+            units=UNITS,
+        ),
+        Variable("num_samples_used", "samples used, n", dtype="int64"),
+    ),
+    accelerated=True,
+    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    varying=("seed",),
+)

@@ -1,0 +1,91 @@
+"""Declaration of `probe.hessian_variance`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Data, Numbers, Weights
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+UNITS = "(loss / parameter^2)^2"
+
+
+class HessianVarianceParams(Params):
+    """Of which matrix, over which batches, along how many vectors."""
+
+    operator: Literal["hessian", "ggn"] = Field(
+        "hessian", description="of the mean training loss: hessian or ggn"
+    )
+    batch_size: int = Field(
+        1, ge=1, description="samples per batch multiplied, B; more cost less accuracy"
+    )
+    num_batches: int | None = Field(
+        None,
+        ge=2,
+        description="disjoint batches multiplied for each vector; null takes all",
+    )
+    num_probes: int = Field(
+        16, ge=2, description="random vectors, each with batches of its own"
+    )
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of their entries"
+    )
+    seed: int = Field(0, ge=0, description="seed of vectors and batches")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the products"
+    )
+
+
+KIND = Kind(
+    name="probe.hessian_variance",
+    version=1,
+    summary="Variance of the Hessian or GGN between samples and between batches.",
+    params=HessianVarianceParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "hessian_variance",
+            "sum over entries of the variance between samples, S^2, of divisor N - 1; "
+            "unbiased",
+            units=UNITS,
+        ),
+        Variable("hessian_variance_sem", "standard error", units=UNITS),
+        Variable(
+            "hessian_variance_draws",
+            "of each vector and its batches",
+            ("probe",),
+            units=UNITS,
+            series=True,
+        ),
+        Variable(
+            "hessian_variance_per_parameter",
+            "S^2 / D: what noise of independent entries adds to the largest eigenvalue "
+            "of a batch, times the eigenvalue and the batch size",
+            units=UNITS,
+        ),
+        Variable(
+            "batch_hessian_variance",
+            "S^2 of the mean over a batch, drawn without replacement: (1/B - 1/N) S^2",
+            units=UNITS,
+        ),
+        Variable(
+            "squared_mean",
+            "||A||_F^2 of the matrix over all samples; unbiased",
+            units=UNITS,
+        ),
+        Variable("squared_mean_sem", "standard error", units=UNITS),
+        Variable("num_draws", "vectors averaged", dtype="int64"),
+        Variable(
+            "num_matvecs",
+            "work: products with the matrix of a batch",
+            dtype="int64",
+        ),
+    ),
+    accelerated=True,
+    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    varying=("seed",),
+)

@@ -1,0 +1,114 @@
+"""Variance of the loss gradient between samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.gradient_variance import GradientVarianceParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature import described, same_problem, stacked_weights
+from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.variances import batch_variance, gradient_variance
+from curvflow.tasks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.registry import Machine, computes
+
+# Numbers that the gradients of one pass may hold for one model.
+PASS_NUMBERS = 1 << 20
+
+
+def _params(member: Member) -> GradientVarianceParams:
+    return cast("GradientVarianceParams", member.params)
+
+
+def _samples_per_pass(size: int) -> int:
+    return max(1, min(64, PASS_NUMBERS // size))
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: gradients of a pass, and the data."""
+    network = described(member).network
+    rows = _samples_per_pass(network.num_parameters)
+    return 8 * rows * (6 * network.num_parameters + 4 * network.width) + (
+        2 * probed_bytes(member)
+    )
+
+
+@computes("probe.gradient_variance", member_bytes=member_bytes, data_bytes=probed_bytes)
+def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Measure the spread of the samples' gradients.
+
+    Args:
+        members: `weights` and `data`, and parameters that differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member the variance between samples and between batches, and the squared
+        norm of the mean gradient.
+
+    Raises:
+        InputError: batches or samples asked for exceed the data, or weights hold NaN or
+            infinity.
+    """
+    return grouped(members, same_problem, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params, problem = _params(members[0]), described(members[0])
+    count = len(members[0].one("data")["inputs"])
+    used = params.num_samples or count
+    for field, asked in (("batch_size", params.batch_size), ("num_samples", used)):
+        if asked > count:
+            raise InputError(
+                f"{field}: expected at most the {count} samples, got {asked}. Lower it."
+            )
+    if count < 2:
+        raise InputError(
+            "data: expected two samples or more, got one. A variance needs two."
+        )
+    weights_MW = stacked_weights(members, machine, dtype=params.dtype)
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
+    data = [member.one("data") for member in members]
+    samples = load_samples(data, "", machine.device, weights_MD.dtype)
+    rows_Mn = torch.stack([_rows(_params(m).seed, count, used) for m in members])
+    taken = samples.taken(rows_Mn.to(samples.device))
+    layout = problem.network.layout
+    found = gradient_variance(
+        problem.losses,
+        weights_MD,
+        taken.inputs,
+        taken.targets,
+        sizes=layout.sizes,
+        num_samples=count,
+        fixed_MS=statistics_MS,
+        samples_per_pass=_samples_per_pass(weights_MD.shape[1]),
+    )
+    variance_M = found.layer_variance.sum(1)
+    batch_M = batch_variance(variance_M, params.batch_size, count)
+    return [
+        Outcome(
+            {
+                "gradient_variance": variance_M[number].numpy(),
+                "gradient_variance_sem": found.sem[number].numpy(),
+                "batch_gradient_variance": batch_M[number].numpy(),
+                "gradient_squared_norm": found.squared_norm[number].numpy(),
+                "noise_scale": (variance_M / found.squared_norm)[number].numpy(),
+                "layer": np.array(layout.names),
+                "layer_gradient_variance": found.layer_variance[number].numpy(),
+                "num_samples_used": np.array(used, dtype=np.int64),
+            }
+        )
+        for number in range(len(members))
+    ]
+
+
+def _rows(seed: int, count: int, used: int) -> Tensor:
+    if used == count:
+        return torch.arange(count)
+    return torch.randperm(count, generator=stream(seed, "samples"))[:used]

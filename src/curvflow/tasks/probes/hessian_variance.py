@@ -1,0 +1,146 @@
+"""Variance of curvature matrices between samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.hessian_variance import HessianVarianceParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature import described, same_problem, stacked_weights
+from curvflow.tasks.numerics.gauss_newton import BatchedGaussNewton
+from curvflow.tasks.numerics.hessians import BatchedHessian
+from curvflow.tasks.numerics.losses import sample_losses
+from curvflow.tasks.numerics.operators import BatchedOperator
+from curvflow.tasks.numerics.traces import estimate
+from curvflow.tasks.numerics.variances import (
+    Sampled,
+    batch_variance,
+    curvature_variances,
+)
+from curvflow.tasks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.registry import Machine, computes
+
+# Numbers that the copies of one model's weights may hold in one pass, one a batch.
+PASS_NUMBERS = 1 << 20
+
+
+def _params(member: Member) -> HessianVarianceParams:
+    return cast("HessianVarianceParams", member.params)
+
+
+def _batches_per_pass(size: int) -> int:
+    return max(1, min(64, PASS_NUMBERS // size))
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: a pass of batches, and the data."""
+    network, params = described(member).network, _params(member)
+    batches = _batches_per_pass(network.num_parameters)
+    activations = 6 * network.width * params.batch_size
+    numbers = batches * (8 * network.num_parameters + activations)
+    return 8 * numbers + probed_bytes(member)
+
+
+@computes("probe.hessian_variance", member_bytes=member_bytes, data_bytes=probed_bytes)
+def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Estimate how much the curvature of samples differs, without bias.
+
+    Args:
+        members: `weights` and `data`, and parameters that differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member the variance between samples and between batches, and the squared
+        norm of the mean, with standard errors.
+
+    Raises:
+        InputError: batches asked for exceed the data, or weights or products hold NaN
+            or infinity.
+
+    Reference:
+        Granziol (2020), Algorithm 8, corrected: see `curvature_variances`.
+    """
+    return grouped(members, same_problem, partial(_together, machine=machine))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params, size = _params(members[0]), described(members[0]).network.num_parameters
+    count = len(members[0].one("data")["inputs"])
+    num_batches = _num_batches(params, count)
+    draws = curvature_variances(
+        _sampled(members, machine),
+        [_params(member).seed for member in members],
+        size=size,
+        num_samples=count,
+        batch_size=params.batch_size,
+        num_batches=num_batches,
+        num_probes=params.num_probes,
+        distribution=params.distribution,
+        batches_per_pass=_batches_per_pass(size),
+    )
+    spread, mean = estimate(draws.variance), estimate(draws.squared_mean)
+    batch_M = batch_variance(spread.mean, params.batch_size, count)
+    return [
+        Outcome(
+            {
+                "hessian_variance": spread.mean[number].numpy(),
+                "hessian_variance_sem": spread.sem[number].numpy(),
+                "hessian_variance_draws": spread.draws[number].numpy(),
+                "hessian_variance_per_parameter": (spread.mean[number] / size).numpy(),
+                "batch_hessian_variance": batch_M[number].numpy(),
+                "squared_mean": mean.mean[number].numpy(),
+                "squared_mean_sem": mean.sem[number].numpy(),
+                "num_draws": np.array(spread.count, dtype=np.int64),
+                "num_matvecs": np.array(spread.count * num_batches, dtype=np.int64),
+            }
+        )
+        for number in range(len(members))
+    ]
+
+
+def _num_batches(params: HessianVarianceParams, count: int) -> int:
+    most = count // params.batch_size
+    num_batches = params.num_batches or most
+    if not 2 <= num_batches <= most:
+        raise InputError(
+            f"num_batches: expected 2 or more that {count} samples make in batches of "
+            f"{params.batch_size}, got {num_batches}. Lower batch_size or num_batches."
+        )
+    return num_batches
+
+
+def _sampled(members: Sequence[Member], machine: Machine) -> Sampled:
+    """Return the function from models and samples to the operators of their means."""
+    params, problem = _params(members[0]), described(members[0])
+    weights_MW = stacked_weights(members, machine, dtype=params.dtype)
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
+    data = [member.one("data") for member in members]
+    samples = load_samples(data, "", machine.device, weights_MD.dtype)
+
+    def sampled(models_R: Tensor, rows_RB: Tensor) -> BatchedOperator:
+        models_R, rows_RB = models_R.to(samples.device), rows_RB.to(samples.device)
+        sets_R1 = (models_R if len(samples.inputs) > 1 else 0 * models_R).unsqueeze(1)
+        inputs, targets = (
+            data[sets_R1, rows_RB] for data in (samples.inputs, samples.targets)
+        )
+        weights_RD, fixed_RS = weights_MD[models_R], statistics_MS[models_R]
+        if params.operator == "ggn":
+            return BatchedGaussNewton(
+                problem.network.outputs,
+                sample_losses(problem.loss),
+                weights_RD,
+                inputs,
+                targets,
+                fixed_MS=fixed_RS,
+            )
+        return BatchedHessian(
+            problem.losses, weights_RD, inputs, targets, fixed_MS=fixed_RS
+        )
+
+    return sampled

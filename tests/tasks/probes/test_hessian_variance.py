@@ -1,0 +1,93 @@
+"""Variance of the curvature of networks between samples."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.tasks.probes.hessian_variance import member_bytes
+from tests.tasks.probes.checks import probes
+from tests.tasks.toys import assert_declared, compute, dense_of
+
+KIND = "probe.hessian_variance"
+
+
+def sample_hessians(one):
+    """Return the Hessian of every sample, (N, D, D)."""
+    data = one.one("data")
+    found = []
+    for row in range(len(data["inputs"])):
+        arrays = {
+            **data.arrays,
+            "inputs": data["inputs"][row : row + 1],
+            "targets": data["targets"][row : row + 1],
+        }
+        inputs = {**one.inputs, "data": [replace(data, arrays=arrays)]}
+        found.append(dense_of(replace(one, inputs=inputs)))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("case", ["tanh-ce", "tanh-mse"])
+def test_variances_are_within_five_standard_errors_of_all_samples(case, batch_size):
+    members = probes(KIND, case, 2, batch_size=batch_size, num_probes=60)
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        H_NDD, arrays = sample_hessians(one), outcome.arrays
+        exact = H_NDD.var(dim=0).sum().item()
+        error = abs(arrays["hessian_variance"] - exact)
+        assert error < 5 * arrays["hessian_variance_sem"]
+        squared = H_NDD.mean(0).square().sum().item()
+        error = abs(arrays["squared_mean"] - squared)
+        assert error < 5 * arrays["squared_mean_sem"]
+        assert arrays["num_matvecs"] == 60 * (len(H_NDD) // batch_size)
+
+
+def test_the_law_of_batches_and_the_share_per_parameter_follow():
+    members = probes(KIND, "tanh-ce", 2, batch_size=3, num_probes=4)
+    arrays = compute(KIND, members)[0].arrays
+    total = arrays["hessian_variance"]
+    assert arrays["batch_hessian_variance"] == pytest.approx(total * (1 / 3 - 1 / 30))
+    assert arrays["hessian_variance_per_parameter"] == pytest.approx(total / 45)
+    draws = arrays["hessian_variance_draws"]
+    assert total == pytest.approx(draws.mean(), rel=1e-12)
+    assert arrays["num_draws"] == 4
+
+
+def test_gauss_newton_matrices_vary_otherwise_than_hessians():
+    hessian, ggn = (
+        compute(KIND, probes(KIND, "tanh-ce", 2, operator=name, num_probes=4))[0].arrays
+        for name in ("hessian", "ggn")
+    )
+    assert 0 < ggn["hessian_variance"] != hessian["hessian_variance"]
+    linear_in_weights = compute(
+        KIND, probes(KIND, "tanh-mse", 2, operator="ggn", num_probes=4)
+    )[0].arrays
+    assert linear_in_weights["squared_mean"] > 0
+
+
+def test_results_do_not_depend_on_the_width_of_the_tile():
+    members = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for seed, m in enumerate(probes(KIND, "relu-ce", 5, num_probes=3))
+    ]
+    reference = compute(KIND, members)
+    for found, expected in zip(compute(KIND, members[:2]), reference, strict=False):
+        np.testing.assert_allclose(
+            found.arrays["hessian_variance_draws"],
+            expected.arrays["hessian_variance_draws"],
+            rtol=1e-9,
+        )
+
+
+@pytest.mark.parametrize("given", [{"batch_size": 16}, {"num_batches": 31}])
+def test_batches_that_the_data_do_not_make_are_refused(given):
+    with pytest.raises(InputError, match="num_batches: expected 2 or more that 30"):
+        compute(KIND, probes(KIND, "tanh-ce", 2, **given))
+
+
+def test_memory_is_estimated_above_the_weights_of_a_pass():
+    (one,) = probes(KIND, "tanh-ce", 1)
+    assert 30 * 45 * 8 < member_bytes(one) < 10**7
