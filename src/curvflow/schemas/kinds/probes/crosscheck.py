@@ -1,0 +1,94 @@
+"""Declaration of `probe.crosscheck`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.params import Names, Params
+from curvflow.schemas.variables import Variable
+
+UNITS = "as the quantity"
+
+
+class Stated(Params):
+    """A value known otherwise."""
+
+    value: float = Field(description="the value")
+    sem: float = Field(0.0, ge=0, description="its standard error; 0 if it is exact")
+
+
+class CrosscheckParams(Params):
+    """What is compared, and when it disagrees."""
+
+    quantity: str = Field(
+        "trace",
+        description="variable that the stages have in common, such as trace or logdet; "
+        "its error is the variable of this name with _sem, and exact without one",
+    )
+    variables: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="per stage the variable, where its name is another",
+    )
+    sums: Mapping[str, Names] = Field(
+        default_factory=dict,
+        description="a route's name and the stages that add up to it, such as the "
+        "Gauss-Newton matrix and the residual; these are no routes themselves",
+    )
+    stated: Mapping[str, Stated] = Field(
+        default_factory=dict, description="further routes: a name, and value and sem"
+    )
+    confidence: float = Field(
+        0.999,
+        gt=0,
+        lt=1,
+        description="chance that sound routes are found consistent, all pairs together",
+    )
+    rounding: float = Field(
+        1e-6,
+        ge=0,
+        lt=1,
+        description="relative error of every route beside the stated one",
+    )
+
+
+KIND = Kind(
+    name="probe.crosscheck",
+    version=1,
+    summary="Independent routes to one quantity, compared by their stated errors.",
+    params=CrosscheckParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "route", "stages, layers of a stage, sums, stated values", ("route",), "str"
+        ),
+        Variable("route_value", "value of each route", ("route",), units=UNITS),
+        Variable("route_sem", "its standard error", ("route",), units=UNITS),
+        Variable(
+            "z",
+            "the largest deviation from another route, as a normal deviate",
+            ("route",),
+        ),
+        Variable(
+            "pair_z",
+            "deviation of each route from each other, as a normal deviate",
+            ("route", "other"),
+            series=True,
+        ),
+        Variable("largest_z", "the largest |z| of all pairs"),
+        Variable("limit", "the |z| beyond which two routes disagree"),
+        Variable(
+            "resolution",
+            "smallest relative difference of the two least certain routes that would "
+            "have been seen",
+        ),
+        Variable(
+            "consistent", "whether all are known and no two disagree", dtype="bool"
+        ),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    vectorised=False,
+)
