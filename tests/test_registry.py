@@ -59,9 +59,21 @@ stages:
   norms: {use: probe.norms, weights: on_digits}
   slices: {use: probe.landscape, weights: on_xor, trajectory: on_xor, plane: true,
            directions: trajectory, num_points: 3, seed: "${seed}"}
+  tracing: {use: probe.trace, weights: on_xor, num_probes: 6, seed: "${seed}"}
+  some_moments: {use: probe.moments, weights: on_xor, num_moments: 4, num_probes: 3,
+                 seed: "${seed}"}
+  exact: {use: probe.dense, weights: on_xor}
+  noise: {use: probe.gradient_variance, weights: on_xor}
+  variance: {use: probe.hessian_variance, weights: on_xor, num_probes: 3,
+             seed: "${seed}"}
+  agree: {use: probe.crosscheck, of: [tracing, exact]}
+  covered: {use: aggregate.coverage, of: tracing, truth: exact, quantities: trace,
+            repetitions: seed}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
   lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
+  smoothed: {use: figure.density, of: spectrum, label: rule, over: seed}
+  stems: {use: figure.stem, of: spectrum, label: rule, over: seed}
   planes: {use: figure.landscape, of: slices, label: rule, over: seed}
   scatter: {use: figure.scatter, of: norms, x: norm_l2, y: max_abs, label: rule,
             over: seed}
@@ -203,6 +215,7 @@ def test_declared_fields_exist(name):
 # Frozen: a key that moves throws away results. Raise the kind's version and say so in
 # the change log, or give a new field a neutral value.
 GOLDEN = {
+    "aggregate.coverage": "d59c73c81c763116fa2271add8f2ce40e48256b5",
     "aggregate.summary": "209c50981edb993690499a889eac0c89d1ee3292",
     "data.array": "6da47f44283f48049671939808f31a88873b7116",
     "data.cifar10": "46e56bcdae3d742935d22a63b5e4fefce7b78e57",
@@ -220,17 +233,25 @@ GOLDEN = {
     "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
     "data.xord": "ec9c545a9712199b9184d37c6d36d0cb9833ae14",
     "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
+    "figure.density": "0",
     "figure.landscape": "dbed87de273c6942c3f5a91b0b71a1c797707f0e",
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
     "figure.scatter": "83f192c9ac1195d0054621038636c185b49fadc3",
+    "figure.stem": "0",
     "figure.vectors": "5deddfc5660beb900deaec5a9b85c42a447b6131",
+    "probe.crosscheck": "3ac75c622b3a883132cc7f8c0191a099dbdb4e38",
+    "probe.dense": "42664873f1cb3d5b194780f188630df34a228e8c",
     "probe.effective_dimension": "6cb90d223e08ec5bdbd87cf1138332420caa255b",
     "probe.eigenvalues": "5e517f3b130996cebed9948f95994a9cc0de8d88",
+    "probe.gradient_variance": "23828c042dc320ce0d85e2b82c25e1fe658c2fd9",
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
+    "probe.hessian_variance": "06de1351782ac194b539e0f26386d4d1a9aa942b",
     "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
+    "probe.moments": "ea1397a79e96bbadd90d28854a6dace5d459fcf3",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
     "probe.sharpness": "3c8a48a7e805db851072afd98d60615f312b9839",
     "probe.spectrum": "7c51cc49eca34ad276a900ec38225d4f84137359",
+    "probe.trace": "2d451075bb265ba394e2ef0a6fe27461c3fe45de",
     "train": "bb9c22da47eabd0a0126ba4f9855a79ea650dc46",
 }
 

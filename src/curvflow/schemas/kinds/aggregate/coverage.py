@@ -1,0 +1,70 @@
+"""Declaration of `aggregate.coverage`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.nodes import Numbers, Table
+from curvflow.schemas.params import Params
+from curvflow.schemas.variables import Variable
+
+
+class CoverageParams(Params):
+    """Which intervals are held against which truth."""
+
+    repetitions: OneOrMoreNames = Field(
+        min_length=1, description="axes along which estimates are repeated"
+    )
+    quantities: OneOrMoreNames = Field(
+        min_length=1,
+        description="variables of the stages taken; their error is the variable of "
+        "this name with _sem, or their interval those with _low and _high",
+    )
+    truth_variable: str | None = Field(
+        None, description="variable of the truth; null takes the same names"
+    )
+    confidence: float = Field(
+        0.95, gt=0, lt=1, description="coverage that Student's intervals should have"
+    )
+    rounding: float = Field(
+        1e-9, ge=0, lt=1, description="relative error that counts as none"
+    )
+
+
+def _column(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",))
+
+
+KIND = Kind(
+    name="aggregate.coverage",
+    version=1,
+    summary="How often stated intervals hold the truth, over repetitions.",
+    params=CoverageParams,
+    returns=Table,
+    outputs=(
+        Variable(
+            "quantity",
+            "variable, with the stage's name before it and the element's number behind "
+            "it if there are several",
+            ("quantity",),
+            dtype="str",
+        ),
+        _column("coverage", "share of the intervals that hold the truth"),
+        _column("coverage_low", "lower limit of its Clopper-Pearson interval, 95 %"),
+        _column("coverage_high", "upper limit of it"),
+        _column("mean_z", "mean of (estimate - truth) / sem; NaN for given intervals"),
+        _column("sd_z", "standard deviation of the same; 1 if the errors are right"),
+        Variable("count", "intervals judged", ("quantity",), dtype="int64"),
+        Variable(
+            "unjudged",
+            "estimates or truths that diverged or are not finite",
+            ("quantity",),
+            dtype="int64",
+        ),
+    ),
+    inputs={"of": Input(Numbers, many=True), "truth": Input(Numbers, many=True)},
+    reduces=("repetitions",),
+    vectorised=False,
+)

@@ -1,0 +1,131 @@
+"""How often stated intervals hold the truth."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Member, Numbers
+from tests.tasks.toys import assert_declared, compute, member
+
+KIND = "aggregate.coverage"
+
+
+def node(coords, stage="trace", status="ok", **arrays):
+    plain = {name: np.asarray(value) for name, value in arrays.items()}
+    return Numbers(stage, "probe.trace", coords, plain, stage, status)
+
+
+def table(of, truth, **params):
+    given = member(KIND, {"repetitions": "seed", "quantities": "trace", **params})
+    (outcome,) = compute(KIND, [Member(given.params, {"of": of, "truth": truth})])
+    assert_declared(KIND, outcome)
+    arrays = outcome.arrays
+    return {
+        name: {field: values[row].item() for field, values in arrays.items()}
+        for row, name in enumerate(arrays["quantity"].tolist())
+    }
+
+
+def estimates(count=400, draws=10, scale=1.0, seed=1):
+    """Means of normal draws around 0 with a stated error that is off by a factor."""
+    x = np.random.default_rng(seed).normal(size=(count, draws))
+    sem = x.std(1, ddof=1) / draws**0.5
+    return [
+        node({"seed": s}, trace=m, trace_sem=scale * e, num_draws=draws)
+        for s, (m, e) in enumerate(zip(x.mean(1), sem, strict=True))
+    ]
+
+
+TRUTH = [node({"seed": s}, "dense", trace=0.0) for s in range(400)]
+
+
+def test_right_errors_cover_as_they_should():
+    row = table(estimates(), TRUTH)["trace"]
+    assert 0.92 <= row["coverage"] <= 0.98
+    assert row["coverage_low"] < 0.95 < row["coverage_high"]
+    assert abs(row["mean_z"]) < 0.2
+    assert (row["count"], row["unjudged"]) == (400, 0)
+
+
+@pytest.mark.parametrize(("scale", "sd"), [(0.5, 2.26), (2.0, 0.57)])
+def test_wrong_errors_are_seen(scale, sd):
+    row = table(estimates(scale=scale), TRUTH)["trace"]
+    assert not row["coverage_low"] <= 0.95 <= row["coverage_high"]
+    assert row["sd_z"] == pytest.approx(sd, rel=0.15)
+
+
+def test_the_interval_of_a_share_is_that_of_clopper_and_pearson():
+    of = [node({"seed": s}, trace=float(s > 1), trace_sem=0.1) for s in range(12)]
+    truth = [node({"seed": s}, "dense", trace=1.0) for s in range(12)]
+    row = table(of, truth)["trace"]
+    low, high = stats.binomtest(10, 12).proportion_ci(method="exact")
+    assert row["coverage"] == pytest.approx(10 / 12)
+    assert row["coverage_low"] == pytest.approx(low, rel=1e-9)
+    assert row["coverage_high"] == pytest.approx(high, rel=1e-9)
+    every = table(of[2:], truth)["trace"]
+    assert every["coverage_high"] == 1
+
+
+def test_each_element_and_each_stage_is_a_row():
+    of = [
+        node({"seed": s}, stage, trace=[1.0, 2.0], trace_sem=[0.1, 0.0])
+        for s in range(3)
+        for stage in ("one", "two")
+    ]
+    truth = [node({"seed": s}, "dense", trace=[1.05, 2.0]) for s in range(3)]
+    found = table(of, truth)
+    assert list(found) == [
+        "one.trace[0]",
+        "one.trace[1]",
+        "two.trace[0]",
+        "two.trace[1]",
+    ]
+    assert found["one.trace[1]"]["coverage"] == 1
+    assert np.isnan(found["one.trace[1]"]["mean_z"])
+    assert found["one.trace[0]"]["mean_z"] == pytest.approx(-0.5)
+
+
+def test_intervals_that_are_given_are_taken():
+    of = [
+        node({"seed": s}, trace=1.0, trace_low=0.9, trace_high=1.0 + s)
+        for s in range(4)
+    ]
+    truth = [node({"seed": s}, "dense", trace=1.5) for s in range(4)]
+    row = table(of, truth)["trace"]
+    assert row["coverage"] == 0.75
+    assert np.isnan(row["mean_z"])
+
+
+def test_a_truth_without_the_repeated_axis_serves_all():
+    row = table(estimates(50), [node({}, "dense", exact=0.0)], truth_variable="exact")
+    assert row["trace"]["count"] == 50
+
+
+def test_what_diverged_or_is_unknown_is_counted_and_not_judged():
+    of = estimates(4)
+    of[0] = node({"seed": 0}, status="diverged")
+    of[1] = node({"seed": 1}, trace=np.nan, trace_sem=1.0, num_draws=10)
+    truth = [*TRUTH[:3], node({"seed": 3}, "dense", "diverged", trace=0.0)]
+    row = table(of, truth)["trace"]
+    assert (row["count"], row["unjudged"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("of", "truth", "message"),
+    [
+        (
+            [node({"seed": 0}, trac=1.0)],
+            TRUTH,
+            "variables of the stages taken, got 'tr",
+        ),
+        ([node({"seed": 0}, trace=1.0)], TRUTH, "with its error, trace_sem, or its"),
+        (estimates(2), [node({}, "dense", x=1.0)], "a stage that holds 'trace'"),
+        (estimates(2), [*TRUTH, node({"seed": 1}, "b", trace=1.0)], "got several"),
+        (estimates(2), [node({}, "dense", trace=[1.0, 2.0])], "as many elements"),
+    ],
+    ids=["misspelt", "no error", "no truth", "two truths", "shapes"],
+)
+def test_what_cannot_be_judged_is_refused(of, truth, message):
+    with pytest.raises(InputError, match=message):
+        table(of, truth)
