@@ -69,6 +69,7 @@ stages:
   agree: {use: probe.crosscheck, of: [tracing, exact]}
   covered: {use: aggregate.coverage, of: tracing, truth: exact, quantities: trace,
             repetitions: seed}
+  logdet: {use: probe.logdet, matrix: kernel, num_runs: 3, num_steps: 4, rank: 4}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
   lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
@@ -233,11 +234,11 @@ GOLDEN = {
     "data.xor": "8cde0a4d7134fe566bb36dfc4d5e019b4b01723d",
     "data.xord": "ec9c545a9712199b9184d37c6d36d0cb9833ae14",
     "figure.bars": "6b1a7236d0e314afa0b1add91f5f0e2d0360f21d",
-    "figure.density": "0",
+    "figure.density": "6f9de146d91b87716dbc417a8b3af5553da074fc",
     "figure.landscape": "dbed87de273c6942c3f5a91b0b71a1c797707f0e",
     "figure.lines": "5aa62b18a8d194e0bd72b2f6ec3e1a2df4e7e509",
     "figure.scatter": "83f192c9ac1195d0054621038636c185b49fadc3",
-    "figure.stem": "0",
+    "figure.stem": "1d6b6fe5f675715cc4382c4481689be6eb0c6395",
     "figure.vectors": "5deddfc5660beb900deaec5a9b85c42a447b6131",
     "probe.crosscheck": "3ac75c622b3a883132cc7f8c0191a099dbdb4e38",
     "probe.dense": "42664873f1cb3d5b194780f188630df34a228e8c",
@@ -247,6 +248,7 @@ GOLDEN = {
     "probe.hessian_trace": "267cec53708cf66fab98397fc985e2632e410205",
     "probe.hessian_variance": "06de1351782ac194b539e0f26386d4d1a9aa942b",
     "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
+    "probe.logdet": "672f51ca2ee6384871d84d70e0fd5ffb65f298de",
     "probe.moments": "ea1397a79e96bbadd90d28854a6dace5d459fcf3",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
     "probe.sharpness": "3c8a48a7e805db851072afd98d60615f312b9839",

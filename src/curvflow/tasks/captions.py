@@ -60,6 +60,11 @@ def nothing(group: Group) -> str:
     return "no finite values"
 
 
+def short(number: float) -> str:
+    """Return a number in a few letters, such as `0.01` or `1e-5`."""
+    return f"{number:g}".replace("e-0", "e-").replace("e+0", "e")
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number of things, such as `1 value` or `2 values`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

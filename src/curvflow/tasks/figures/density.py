@@ -203,7 +203,9 @@ def _caption(
     if params.overlay and atom(params.overlay):
         notes.append("What the law has at 0 is smoothed by the same Gaussian.")
     if params.log_y and curves:
-        notes.append(f"Not shown: below {params.floor:g} of the greatest.")
+        notes.append(
+            f"Not shown: below {captions.short(params.floor)} of the greatest."
+        )
     return " ".join([*notes, *captions.left_out(rows)])
 
 

@@ -154,7 +154,9 @@ def _caption(
     low = sum(int((own < params.floor).sum()) for own in weights)
     if params.log_y and low:
         word = captions.counted(low, "weight")
-        notes.append(f"Below the axis: {word} of less than {params.floor:g}.")
+        notes.append(
+            f"Below the axis: {word} of less than {captions.short(params.floor)}."
+        )
     return " ".join([*notes, *captions.left_out([p.company for p in panels])])
 
 
