@@ -1,0 +1,133 @@
+"""Declaration of `probe.logdet`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.krylov import LanczosParams
+from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.operators import OPERATOR_OR_RITZ_INPUTS
+from curvflow.schemas.variables import Variable
+
+Method = Literal[
+    "auto",
+    "slq",
+    "chebyshev",
+    "meme",
+    "preconditioned_slq",
+    "preconditioned_meme",
+    "dense",
+]
+
+
+class LogdetParams(LanczosParams):
+    """By which method, of the operator plus how much damping."""
+
+    method: Method = Field(
+        "auto",
+        description="slq: quadrature of Lanczos runs; chebyshev: interpolation of log; "
+        "meme: density of largest entropy; preconditioned_slq, preconditioned_meme: "
+        "the same after division by the leading part; dense: Cholesky of the whole "
+        "matrix; auto: preconditioned_meme for dense and kernel matrices, else slq",
+    )
+    damping: float = Field(0.0, ge=0, description="added to every eigenvalue first")
+    floor: float | None = Field(
+        None,
+        gt=0,
+        description="what eigenvalues, damped, are known to be above, such as the "
+        "noise of a kernel; null knows of none but the damping of operators that have "
+        "no negative ones",
+    )
+    num_moments: int | None = Field(
+        None,
+        ge=1,
+        description="orders used by chebyshev and meme; null takes num_steps, or, "
+        "preconditioned, up to 40",
+    )
+    basis: Literal["chebyshev", "legendre", "power"] = Field(
+        "chebyshev", description="of the moments that a density is fitted to"
+    )
+    prior: Literal["auto", "flat", "log", "arcsine"] = Field(
+        "auto",
+        description="law of the density where moments say nothing; auto is flat for "
+        "meme, log for preconditioned_meme",
+    )
+    preconditioner: Literal["auto", "cholesky", "nystrom"] = Field(
+        "auto",
+        description="cholesky: pivoted, from columns; nystrom: from products alone; "
+        "auto takes columns where there are entries",
+    )
+    rank: int = Field(100, ge=1, description="columns or products it takes")
+    num_blocks: int = Field(2, ge=1, description="Krylov blocks of nystrom")
+    known_moments: bool = Field(
+        True,
+        description="whether cholesky of a dense matrix also takes tr and |.|^2 of the "
+        "preconditioned matrix from its entries, to take noise off",
+    )
+    compare: bool = Field(
+        False, description="whether to set the dense value beside it, by D products"
+    )
+
+    @model_validator(mode="after")
+    def _has_moments(self) -> LogdetParams:
+        if self.num_moments and self.num_moments > 2 * self.num_steps - 1:
+            raise ValueError(
+                f"expected num_moments at most {2 * self.num_steps - 1} from "
+                f"{self.num_steps} steps, got {self.num_moments}. Take more steps."
+            )
+        return self
+
+
+def _number(name: str, description: str) -> Variable:
+    return Variable(name, description)
+
+
+KIND = Kind(
+    name="probe.logdet",
+    version=1,
+    summary="Log-determinant of a positive definite operator, by several methods.",
+    params=LogdetParams,
+    returns=Numbers,
+    outputs=(
+        _number("logdet", "log det(A + damping I), in natural logarithms"),
+        _number("logdet_sem", "standard error over the runs; 0 for dense"),
+        Variable(
+            "logdet_draws", "estimate of each run", ("run",), series=True, optional=True
+        ),
+        _number(
+            "gap",
+            "how far another rule from the same runs is: Gauss-Radau of slq, slq of "
+            "chebyshev and meme; 0 for dense",
+        ),
+        _number("strain", "largest misfit of a moment in standard errors, or NaN"),
+        Variable(
+            "converged",
+            "whether gap and fit are within the standard error",
+            dtype="bool",
+        ),
+        _number("scale", "Gershgorin's bound of a matrix, lambda_u; 1 of what is none"),
+        _number("logdet_scaled", "log det of the operator over lambda_u"),
+        _number("smallest", "least Ritz value of the operator, damped; NaN if none"),
+        Variable("rank", "of the preconditioner; 0 without", dtype="int64"),
+        Variable("size", "dimension of the operator, D", dtype="int64"),
+        Variable(
+            "num_matvecs",
+            "work: products with the operator, and columns of Cholesky as if each was "
+            "one; not those of compare",
+            dtype="int64",
+        ),
+        Variable("exact", "dense value, if compared", optional=True),
+        Variable("error", "|logdet - exact| / |exact|, if compared", optional=True),
+        Variable(
+            "error_scaled",
+            "the same of the operator over lambda_u, if compared",
+            optional=True,
+        ),
+    ),
+    accelerated=True,
+    inputs=OPERATOR_OR_RITZ_INPUTS,
+    varying=("seed",),
+)

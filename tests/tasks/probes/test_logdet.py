@@ -1,0 +1,198 @@
+"""Log-determinants of matrices and networks."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Ritz
+from tests.tasks.matrices import as_matrix, matrix_of
+from tests.tasks.probes.checks import probes
+from tests.tasks.toys import assert_declared, compute, dense_of, member
+
+KIND = "probe.logdet"
+KERNEL = {"num_points": 150, "length_scale": 0.6, "noise": 1e-4}
+
+
+def kernel(**more):
+    return matrix_of("data.kernel_matrix", {**KERNEL, **more})
+
+
+def truth(node) -> float:
+    return float(np.linalg.slogdet(node["dense"])[1])
+
+
+def run(node, seeds=(0,), **params):
+    members = [member(KIND, {**params, "seed": s}, matrix=node) for s in seeds]
+    return [outcome.arrays for outcome in compute(KIND, members)]
+
+
+METHODS = {
+    "slq": {"num_runs": 30, "num_steps": 60, "floor": 1e-4},
+    "preconditioned_slq": {"rank": 60, "num_runs": 30, "num_steps": 25},
+    "preconditioned_meme": {"rank": 60, "num_runs": 30, "num_steps": 25},
+    "nystrom": {
+        "method": "preconditioned_meme",
+        "preconditioner": "nystrom",
+        "rank": 60,
+        "num_runs": 30,
+        "num_steps": 25,
+    },
+}
+
+
+@pytest.mark.parametrize("way", METHODS)
+def test_estimates_are_within_four_standard_errors_of_the_dense_value(way):
+    node, seeds = kernel(), (0, 1, 2)
+    for arrays in run(node, seeds, **{"method": way, **METHODS[way]}):
+        error = abs(arrays["logdet"] - truth(node))
+        assert error < 4 * arrays["logdet_sem"]
+        assert arrays["converged"]
+        assert arrays["logdet_draws"].mean() == pytest.approx(float(arrays["logdet"]))
+
+
+def test_preconditioning_is_more_accurate_at_equal_products():
+    node = kernel()
+    budget = {"preconditioned_meme": METHODS["preconditioned_meme"]}
+    budget["slq"] = {"num_runs": 14, "num_steps": 58}
+    sems = {
+        way: np.mean([a["logdet_sem"] for a in run(node, (0, 1), method=way, **more)])
+        for way, more in budget.items()
+    }
+    assert sems["preconditioned_meme"] < sems["slq"] / 5
+    (arrays,) = run(node, method="preconditioned_meme", **budget["preconditioned_meme"])
+    assert arrays["num_matvecs"] == 60 + 30 * 25
+
+
+def test_dense_and_compared_values_are_slogdet_s():
+    node = kernel()
+    (exact,) = run(node, method="dense", damping=0.5)
+    shifted = np.linalg.slogdet(node["dense"] + 0.5 * np.eye(150))[1]
+    assert exact["logdet"] == pytest.approx(shifted, rel=1e-12)
+    assert exact["logdet_sem"] == 0
+    (rough,) = run(node, method="slq", num_runs=4, num_steps=10, compare=True)
+    assert rough["exact"] == pytest.approx(truth(node), rel=1e-12)
+    error = abs(rough["logdet"] - rough["exact"])
+    assert rough["error"] == pytest.approx(error / abs(truth(node)))
+    scale = np.abs(node["dense"]).sum(1).max()
+    assert rough["scale"] == pytest.approx(scale)
+    scaled = truth(node) - 150 * np.log(scale)
+    assert rough["error_scaled"] == pytest.approx(error / abs(scaled))
+
+
+@pytest.mark.parametrize("way", ["slq", "chebyshev", "meme"])
+def test_methods_agree_where_the_spectrum_is_far_from_zero(way):
+    values = np.linspace(1, 3, 60)
+    node = matrix_of(
+        "data.random_matrix",
+        {"ensemble": "eigenvalues", "eigenvalues": tuple(values.tolist())},
+    )
+    (arrays,) = run(node, method=way, num_runs=20, num_steps=30, floor=1.0)
+    exact = np.log(values).sum()
+    assert abs(arrays["logdet"] - exact) < 4 * arrays["logdet_sem"] + 2e-2 * exact
+    assert arrays["converged"] == (abs(arrays["gap"]) <= 3 * arrays["logdet_sem"])
+
+
+def test_too_few_steps_for_the_condition_number_are_told():
+    node = kernel(noise=1e-9, length_scale=0.9)
+    for way in ("slq", "chebyshev", "meme"):
+        (arrays,) = run(node, method=way, num_runs=20, num_steps=12, floor=1e-9)
+        assert not arrays["converged"]
+
+
+def test_gauss_and_radau_enclose_each_run():
+    node = kernel()
+    common = {"method": "slq", "num_runs": 6, "floor": 1e-4, "seed": 3}
+    (rough,) = run(node, seeds=(3,), **common, num_steps=20)
+    (full,) = run(node, seeds=(3,), **common, num_steps=150)
+    assert rough["gap"] < 0
+    assert rough["logdet"] + rough["gap"] <= full["logdet"] <= rough["logdet"]
+
+
+def test_a_multiple_of_the_identity_is_exact():
+    for way in ("slq", "preconditioned_slq", "meme"):
+        (arrays,) = run(
+            as_matrix(3.0 * np.eye(20)), method=way, num_runs=3, num_steps=4, rank=5
+        )
+        assert arrays["logdet"] == pytest.approx(20 * np.log(3), rel=2e-2)
+
+
+def test_an_indefinite_operator_is_refused_with_the_damping_that_would_do():
+    node = as_matrix(np.diag([-0.5, 1.0, 2.0, 3.0]))
+    message = "damping: expected a positive definite operator.* 0.55 or more"
+    for way in ("slq", "dense"):
+        with pytest.raises(InputError, match=message):
+            run(node, method=way, num_runs=4, num_steps=4)
+    with pytest.raises(InputError, match="method slq tells how much"):
+        run(node, method="preconditioned_slq", num_runs=4, num_steps=4, rank=2)
+    for way in ("slq", "preconditioned_slq", "dense"):
+        (arrays,) = run(node, method=way, damping=0.6, num_runs=4, num_steps=4, rank=2)
+        assert np.isfinite(arrays["logdet"])
+
+
+@pytest.mark.parametrize("way", ["slq", "preconditioned_slq", "auto"])
+def test_a_damped_network_has_the_dense_value_of_its_gauss_newton(way):
+    params = {"operator": "ggn", "damping": 0.1, "method": way, "rank": 20}
+    few = {"num_runs": 20, "num_steps": 30}
+    members = probes(KIND, "tanh-ce", 2, **params, **few, compare=True)
+    for outcome in compute(KIND, members):
+        arrays = outcome.arrays
+        assert_declared(KIND, outcome)
+        assert abs(arrays["logdet"] - arrays["exact"]) < 4 * arrays["logdet_sem"]
+
+
+def test_a_damped_hessian_has_the_dense_value():
+    members = probes(KIND, "tanh-ce", 2, damping=1.0, num_runs=30, num_steps=40)
+    for one, outcome in zip(members, compute(KIND, members), strict=True):
+        damped = dense_of(one) + torch.eye(dense_of(one).shape[0])
+        error = abs(outcome.arrays["logdet"] - torch.logdet(damped).item())
+        assert error < 4 * outcome.arrays["logdet_sem"]
+
+
+def ritz_of(node, **params) -> Ritz:
+    (outcome,) = compute(
+        "probe.spectrum", [member("probe.spectrum", params, matrix=node)]
+    )
+    return Ritz("ritz", "probe.spectrum", {}, outcome.arrays, "ritz")
+
+
+def test_stored_ritz_data_give_the_same_without_a_product():
+    node = kernel()
+    few = {"num_runs": 5, "num_steps": 40, "seed": 2}
+    stored = ritz_of(node, **few)
+    params = {"method": "slq", "damping": 0.1, "num_runs": 5, "num_steps": 40}
+    (kept,) = compute(KIND, [member(KIND, params, ritz=stored)])
+    (made,) = run(node, seeds=(2,), **params)
+    assert kept.arrays["logdet"] == pytest.approx(float(made["logdet"]), rel=1e-10)
+    assert kept.arrays["num_matvecs"] == 0
+    with pytest.raises(InputError, match="method: expected slq, chebyshev or meme"):
+        compute(KIND, [member(KIND, {"method": "dense"}, ritz=stored)])
+
+
+def test_results_do_not_depend_on_the_width_of_the_tile():
+    params = METHODS["nystrom"]
+    whole = run(kernel(), (0, 1, 2), **params)
+    part = run(kernel(), (0, 1), **params)
+    for one, other in zip(part, whole, strict=False):
+        np.testing.assert_allclose(
+            one["logdet_draws"], other["logdet_draws"], rtol=1e-8
+        )
+
+
+def test_a_kernel_that_is_not_formed_has_the_same_value():
+    dense, implicit = kernel(), kernel(form="kernel")
+    params = {**METHODS["preconditioned_slq"], "known_moments": False}
+    (a,), (b,) = (
+        run(node, method="preconditioned_slq", **params) for node in (dense, implicit)
+    )
+    assert a["logdet"] == pytest.approx(float(b["logdet"]), rel=1e-6)
+    assert a["scale"] == pytest.approx(float(b["scale"]), rel=1e-12)
+
+
+def test_columns_are_not_asked_of_what_has_none():
+    node = matrix_of("data.sparse_matrix", {"grid": (5, 5), "shift": 0.1})
+    params = {"method": "preconditioned_slq", "num_runs": 4, "num_steps": 9, "rank": 6}
+    (found,) = run(node, **params)
+    assert np.isfinite(found["logdet"])
+    with pytest.raises(InputError, match="preconditioner: expected nystrom"):
+        run(node, **params, preconditioner="cholesky")
