@@ -118,7 +118,9 @@ def _kernel_width(ritz: RitzData, sigma: float | None, kappa: float | None) -> T
     if sigma is not None:
         return torch.full_like(low_M, sigma)
     largest_M = torch.maximum(low_M.abs(), high_M.abs())
-    range_M = torch.where(high_M > low_M, high_M - low_M, largest_M)
+    # Of one eigenvalue the range is rounding alone.
+    is_wide = high_M - low_M > 1e-10 * largest_M
+    range_M = torch.where(is_wide, high_M - low_M, largest_M)
     return (kappa or 0.0) * torch.where(range_M > 0, range_M, 1.0)
 
 
