@@ -70,6 +70,7 @@ stages:
   covered: {use: aggregate.coverage, of: tracing, truth: exact, quantities: trace,
             repetitions: seed}
   logdet: {use: probe.logdet, matrix: kernel, num_runs: 3, num_steps: 4, rank: 4}
+  entropy: {use: probe.maxent, moments: some_moments, num_points: 60}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
   lines: {use: figure.lines, of: on_xor, y: train_loss, label: rule, over: seed}
   bars: {use: figure.bars, of: trace, y: trace, label: rule, over: seed}
@@ -249,6 +250,7 @@ GOLDEN = {
     "probe.hessian_variance": "06de1351782ac194b539e0f26386d4d1a9aa942b",
     "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
     "probe.logdet": "672f51ca2ee6384871d84d70e0fd5ffb65f298de",
+    "probe.maxent": "c23dc83b784a57137eeb1c8dcd992a159c2b5796",
     "probe.moments": "ea1397a79e96bbadd90d28854a6dace5d459fcf3",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
     "probe.sharpness": "3c8a48a7e805db851072afd98d60615f312b9839",

@@ -1,0 +1,98 @@
+"""Declaration of `probe.maxent`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Density, Moments
+from curvflow.schemas.params import Floats, Params
+from curvflow.schemas.variables import Variable
+
+
+class MaxentParams(Params):
+    """Which density, from how many of the moments."""
+
+    num_moments: int | None = Field(
+        None, ge=0, description="orders used, 1 .. K; null takes all that are given"
+    )
+    basis: Literal["chebyshev", "legendre", "power"] = Field(
+        "chebyshev",
+        description="of the multipliers; moments of another basis are turned into it",
+    )
+    prior: Literal["flat", "log", "arcsine"] = Field(
+        "flat",
+        description="density where moments say nothing: flat; log, as 1/x, with nodes "
+        "spaced alike in log x; arcsine, that of Chebyshev's polynomials",
+    )
+    support: Floats | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description="interval of the density; null takes that of the moments",
+    )
+    num_points: int = Field(
+        1000, ge=50, description="nodes of the integrals, which are also the grid"
+    )
+    error_floor: float = Field(
+        1e-6, gt=0, description="least standard error that a moment is taken to have"
+    )
+    max_iterations: int = Field(500, ge=1, description="Newton steps")
+
+    @model_validator(mode="after")
+    def _is_interval(self) -> MaxentParams:
+        if self.support is not None and not self.support[0] < self.support[1]:
+            raise ValueError(
+                f"expected a support that ascends, got {list(self.support)}. "
+                "Write the lower end first."
+            )
+        return self
+
+
+KIND = Kind(
+    name="probe.maxent",
+    version=1,
+    summary="Spectral density of largest entropy that has measured moments.",
+    params=MaxentParams,
+    returns=Density,
+    outputs=(
+        Variable("grid", "where the density is told", ("point",), series=True),
+        Variable("density", "of integral 1 over the support", ("point",), series=True),
+        Variable(
+            "mass", "of each point of the grid, of sum 1", ("point",), series=True
+        ),
+        Variable("entropy", "differential entropy, -int q log q"),
+        Variable("kl", "relative entropy with respect to the prior"),
+        Variable(
+            "dual",
+            "-kl less half the squared misfit in standard errors; falls as moments are "
+            "added",
+        ),
+        Variable("order", "1 .. K", ("order",), dtype="int64", series=True),
+        Variable("multipliers", "alpha of each order", ("order",), series=True),
+        Variable(
+            "slack", "moment of the density less that given", ("order",), series=True
+        ),
+        Variable("strain", "largest slack in standard errors"),
+        Variable("residual", "largest entry of the gradient that is to vanish"),
+        Variable(
+            "feasible",
+            "whether the moments are met within 6 standard errors, as those of a "
+            "density on the support are",
+            dtype="bool",
+        ),
+        Variable(
+            "noisy",
+            "whether errors of the moments, not their number, limit the density: more "
+            "than half are below twice their standard error",
+            dtype="bool",
+        ),
+        Variable("converged", "whether the residual is within 1e-9", dtype="bool"),
+        Variable("iterations", "Newton steps", dtype="int64"),
+        Variable("size", "dimension of the operator, D", dtype="int64"),
+    ),
+    inputs={"moments": Input(Moments)},
+    vectorised=False,
+)
