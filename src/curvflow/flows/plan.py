@@ -168,12 +168,14 @@ def strike_lost(graph: Graph, index: Index, store: Store) -> set[str]:
     named = {node.receipt.payload for node in graph if node.receipt}
     wanted = {payload for payload in named if payload}
     gone = wanted - store.present(wanted)
-    if gone:
+    evicted = index.evicted
+    if not gone <= evicted:  # a collection may have gone on since the log was read
+        evicted = evicted | store.index().evicted
         for node in graph:
             payload = node.receipt.payload if node.receipt else None
-            if payload in gone and payload not in index.evicted:
+            if payload in gone and payload not in evicted:
                 node.state = "stale"
-    return gone & index.evicted
+    return gone & evicted
 
 
 def demand(graph: Graph, removed: Collection[str]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StoreError, UnknownNameError
+from curvflow.flows.plan import make_plan
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.pins import pin_run
 from curvflow.flows.upkeep.proposal import (
@@ -449,6 +450,30 @@ def test_a_run_that_ends_before_the_entry_keeps_what_it_names(folder, local):
     collect(store, keep_runs=1)
     home = {item.payload for item in local.room.items("payloads")}
     assert {payload for payload in old if payload} <= home
+
+
+class Tidied(LocalStore):
+    """Collected whenever it is asked what is present, after its log was read."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._tidied = folder
+
+    def present(self, payloads):
+        collect(LocalStore(self._tidied), keep_runs=1)
+        collect(LocalStore(self._tidied), keep_runs=1, grace=0.0)
+        return super().present(payloads)
+
+
+def test_a_plan_takes_nothing_for_lost_that_is_collected_meanwhile(folder, local):
+    run(local)
+    run(local, *OTHER)
+    o = opened(Tidied(folder))
+    planned = make_plan(o.study, o.store, o.files)
+    afterwards = make_plan(o.study, local, o.files)
+    states = [[node.state for node in plan.graph] for plan in (planned, afterwards)]
+    assert states[0] == states[1]
+    assert planned.removed == afterwards.removed != set()
 
 
 def test_a_log_that_changes_all_the_time_is_an_error(folder, local):
