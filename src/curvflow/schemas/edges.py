@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import NodeData, Numbers, Trajectory
+from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
 from curvflow.schemas.order import input_path
 from curvflow.schemas.variables import Variable
 
@@ -35,12 +35,14 @@ def fits(edge: type[NodeData], producer: Kind) -> bool:
 
     Returns:
         Whether it is of that type; whatever has numbers counts as `Numbers`, and
-        whatever keeps checkpoints as `Trajectory`.
+        whatever keeps checkpoints as `Trajectory`, eigenvectors as `Eigenvectors`.
     """
     if issubclass(producer.returns, edge):
         return True
     if edge is Trajectory:
         return producer.checkpoints is not None
+    if edge is Eigenvectors:
+        return all(producer.output(name) for name in Eigenvectors.takes or ())
     return edge is Numbers and bool(numbers(producer))
 
 

@@ -99,6 +99,12 @@ class Trajectory(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("checkpoint", "weights", "network")
 
 
+class Eigenvectors(NodeData):
+    """Stored `eigenvectors` (K, D), of unit length, and which have `converged` (K,)."""
+
+    takes: ClassVar[tuple[str, ...] | None] = ("eigenvectors", "converged")
+
+
 class Landscape(NodeData):
     """Slices of a loss along `directions` lines, and through the plane of two."""
 

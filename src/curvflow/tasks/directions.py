@@ -80,6 +80,8 @@ def directions(
         )
     if params.directions == "trajectory":
         return _principal(members, weights_MD, count)
+    if params.directions == "stored":
+        return _stored(members, weights_MD, count)
     if params.directions == "eigenvectors":
         return _eigenvectors(members, hessian, count)
     return _random(members, problem, weights_MD, count)
@@ -119,6 +121,26 @@ def _eigenvectors(
     )
     spent = [int(iterations) * columns for iterations in ritz.iterations]
     return _plain(signed(ritz.vectors), spent, ritz.converged)
+
+
+def _stored(members: Sequence[Member], weights_MD: Tensor, count: int) -> Directions:
+    found = [member.one("eigen") for member in members]
+    shapes = {one["eigenvectors"].shape for one in found if "eigenvectors" in one}
+    if len(shapes) != 1 or not all("eigenvectors" in one for one in found):
+        raise InputError(
+            "eigen: expected stored eigenvectors, got none. Set eigenvectors: true in "
+            "probe.eigenvalues."
+        )
+    ((ranks, size),) = shapes
+    if ranks < count or size != weights_MD.shape[1]:
+        raise InputError(
+            f"eigen: expected {count} eigenvectors of {weights_MD.shape[1]} "
+            f"parameters, got {ranks} of {size}. Raise its k, or lower num_directions."
+        )
+    rows_MKD = np.stack([one["eigenvectors"][:count] for one in found])
+    columns_MDK = torch.as_tensor(rows_MKD).to(weights_MD).mT
+    converged_MK = torch.as_tensor(np.stack([one["converged"] for one in found]))
+    return _plain(signed(columns_MDK), [0] * len(members), converged_MK[:, :count])
 
 
 def _principal(members: Sequence[Member], weights_MD: Tensor, count: int) -> Directions:

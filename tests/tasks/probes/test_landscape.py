@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.landscape import LandscapeParams
-from curvflow.schemas.nodes import Trajectory
+from curvflow.schemas.nodes import Eigenvectors, Trajectory
 from curvflow.tasks.probes.landscape import member_bytes
 from curvflow.tasks.problems import read
 from tests.tasks.probes.checks import DATA, fits, probes
@@ -126,6 +126,41 @@ def test_eigenvectors_that_have_not_converged_are_flagged():
     settings = {"max_iterations": 1, "oversampling": 0, "num_points": 3}
     (found, _) = compute(KIND, probes(KIND, "relu-ce", 2, **settings))
     assert not found.arrays["converged"].all()
+
+
+def with_stored(k=2, **params):
+    asked = probes("probe.eigenvalues", "tanh-ce", 2, k=k, eigenvectors=True)
+    return [
+        member(
+            KIND,
+            {"directions": "stored", "num_points": 5, **params},
+            weights=one.one("weights"),
+            data=one.one("data"),
+            eigen=Eigenvectors("eigen", "probe.eigenvalues", {}, found.arrays, "e"),
+        )
+        for one, found in zip(asked, compute("probe.eigenvalues", asked), strict=True)
+    ]
+
+
+def test_stored_eigenvectors_give_the_same_slices_and_no_search():
+    stored = compute(KIND, with_stored())
+    for a, b in zip(
+        stored, compute(KIND, probes(KIND, "tanh-ce", 2, num_points=5)), strict=True
+    ):
+        np.testing.assert_allclose(
+            a.arrays["train_loss"], b.arrays["train_loss"], atol=1e-5
+        )
+        assert a.arrays["along"].tolist() == ["eigenvector 1", "eigenvector 2"]
+        assert a.arrays["num_matvecs"] == 2 < b.arrays["num_matvecs"]
+
+
+def test_stored_eigenvectors_that_lack_are_refused():
+    with pytest.raises(InputError, match="expected 3 eigenvectors of 45 parameters"):
+        compute(KIND, with_stored(num_directions=3))
+    (one, _) = with_stored()
+    bare = replace(one.one("eigen"), arrays={"converged": np.ones(2, bool)})
+    with pytest.raises(InputError, match="Set eigenvectors: true in probe"):
+        compute(KIND, [replace(one, inputs={**one.inputs, "eigen": [bare]})] * 2)
 
 
 def test_the_slice_at_0_is_the_loss_and_accuracy_of_the_weights():

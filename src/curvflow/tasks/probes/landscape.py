@@ -40,6 +40,7 @@ from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.curves import Evaluation
 
 SETS = {"train": "", "test": "test_"}
+NAMES = {"eigenvectors": "eigenvector", "stored": "eigenvector"}
 
 
 def _params(member: Member) -> LandscapeParams:
@@ -87,8 +88,14 @@ def landscape(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _alike(member: Member) -> object:
-    kept = member.inputs.get("trajectory", ())
-    return same_problem(member), tuple(one["weights"].shape for one in kept)
+    kept = {"trajectory": "weights", "eigen": "eigenvectors"}
+    shapes = [
+        one[array].shape
+        for name, array in kept.items()
+        for one in member.inputs.get(name, ())
+        if array in one
+    ]
+    return same_problem(member), tuple(shapes)
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -207,7 +214,8 @@ def _model(
     member: Member, found: Directions, local: LocalModel, number: int
 ) -> dict[str, Array]:
     params = _params(member)
-    count, what = params.num_directions, params.directions.removesuffix("s")
+    count = params.num_directions
+    what = NAMES.get(params.directions, params.directions)
     epochs = [m["checkpoint"] for m in member.inputs.get("trajectory", ())]
     numbers = {
         "direction_norm": found.columns[number].norm(dim=0),

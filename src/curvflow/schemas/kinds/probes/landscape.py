@@ -7,11 +7,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.kind import Input, Kind
-from curvflow.schemas.nodes import Data, Landscape, Trajectory, Weights
+from curvflow.schemas.nodes import Data, Eigenvectors, Landscape, Trajectory, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
 
-Directions = Literal["eigenvectors", "random", "trajectory"]
+Directions = Literal["eigenvectors", "stored", "random", "trajectory"]
 
 
 class LandscapeParams(Params):
@@ -20,6 +20,7 @@ class LandscapeParams(Params):
     directions: Directions = Field(
         "eigenvectors",
         description="eigenvectors: unit ones of the Hessian, of largest magnitude; "
+        "stored: those of `eigen`, a probe.eigenvalues with eigenvectors: true; "
         "random: filters of the weights' norms; trajectory: principal directions of "
         "the checkpoints of `trajectory`, whose farthest is at step 1",
     )
@@ -64,6 +65,10 @@ class LandscapeParams(Params):
 
 def _follows_training(params: Any) -> bool:
     return bool(params.directions == "trajectory")
+
+
+def _takes_eigenvectors(params: Any) -> bool:
+    return bool(params.directions == "stored")
 
 
 def _line(name: str, description: str, units: str = "loss") -> Variable:
@@ -160,6 +165,7 @@ KIND = Kind(
         "weights": Input(Weights),
         "data": Input(Data, follows="weights"),
         "trajectory": Input(Trajectory, optional=True, wanted=_follows_training),
+        "eigen": Input(Eigenvectors, optional=True, wanted=_takes_eigenvectors),
     },
     varying=("seed",),
 )
