@@ -1,5 +1,8 @@
 """What Ritz data tell, against the measure of the very vectors."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -208,3 +211,19 @@ def test_what_is_read_does_not_depend_on_siblings():
     torch.testing.assert_close(
         functional(whole, torch.sin).mean[1], functional(alone, torch.sin).mean[0]
     )
+
+
+def test_the_readings_shown_in_the_docs_are_those_of_a_known_spectrum():
+    page = Path(__file__).parents[3] / "docs" / "spectrum.md"
+    (code,) = re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.M
+    )
+    shown: dict = {}
+    exec(code, shown)
+    values = np.linspace(0, 2, 50)
+    A = with_spectrum(values, seed=0)[None]
+    curve, squares, (low, high) = shown["readings"](A)
+    assert (curve.sum() * 4 / 199).item() == pytest.approx(1, abs=0.01)
+    assert squares.item() == pytest.approx((values**2).sum(), rel=0.3)
+    assert low < high
+    assert low.item() == pytest.approx(np.log(values + 0.1).sum(), abs=10)
