@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from scipy.sparse.linalg import eigsh
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader, TensorDataset
 
+from curvflow.errors import InputError
 from curvflow.tasks.numerics import (
     fisher,
     ggn,
@@ -156,3 +159,153 @@ def test_single_precision_takes_differentiable_routes_too(name):
     assert_equal(found.double(), H, rtol=1e-4)
     found = columns_of(ggn(module, F.cross_entropy, (x, y)))
     assert_equal(found.double(), G, rtol=1e-4)
+
+
+def small(outputs=3):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs)).double()
+
+
+def batch_of(samples=20, labels=True):
+    x = torch.randn(samples, 4, generator=torch.Generator().manual_seed(1)).double()
+    return x, torch.arange(samples) % 3 if labels else x[:, :3].sin()
+
+
+def operators(module, loss, data, **settings):
+    take = (module, loss, data)
+    return {
+        "hessian": hessian(*take, order="retained", **settings),
+        "residual": residual(*take, order="retained", **settings),
+        "ggn": ggn(*take, **settings),
+        "type-2": fisher(*take, kind="type-2", **settings),
+        "mc": fisher(*take, kind="mc", mc_samples=2, seed=3, **settings),
+        "empirical": fisher(*take, kind="empirical", **settings),
+        "covariance": gradient_covariance(*take, **settings),
+    }
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "mse", "sse"])
+def test_unequal_batches_are_weighted_by_their_sizes(loss):
+    x, y = batch_of(labels=loss == "cross_entropy")
+    module = small()
+    cut = [(x[rows], y[rows]) for rows in (slice(0, 3), slice(3, 14), slice(14, 20))]
+    loader = DataLoader(TensorDataset(x, y), batch_size=7)
+    whole = operators(module, loss, (x, y))
+    v = torch.randn(whole["ggn"].shape[0], 2).double()
+    for data in (cut, loader):
+        for name, operator in operators(module, loss, data).items():
+            assert_equal(operator @ v, whole[name] @ v)
+
+
+def test_dictionaries_are_taken_as_batches():
+    x, y = batch_of()
+    module, v = small(), torch.ones(43).double()
+    expected = operators(module, "cross_entropy", (x, y))
+    named = {"inputs": x, "targets": y}
+    for name, operator in operators(module, "cross_entropy", [named]).items():
+        assert_equal(operator @ v, expected[name] @ v)
+
+    def loss(outputs, batch):
+        return F.cross_entropy(outputs, batch["label"])
+
+    free = {"text": x, "label": y, "language": "none"}
+    take = (module, loss, free)
+    forward = {"forward": lambda module, batch: module(batch["text"])}
+    found = hessian(*take, order="retained", **forward)
+    assert_equal(found @ v, expected["hessian"] @ v)
+    found = fisher(*take, kind="empirical", **forward)
+    assert_equal(found @ v, expected["empirical"] @ v)
+    doubled = ggn(module, loss, [free, free], size_of=lambda batch: 7.0, **forward)
+    assert_equal(doubled @ v, expected["ggn"] @ v)
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        (nn.CrossEntropyLoss(), "cross_entropy"),
+        (nn.CrossEntropyLoss(reduction="none"), "cross_entropy"),
+        (F.cross_entropy, "cross_entropy"),
+        (nn.MSELoss(), "mse"),
+        (F.mse_loss, "mse"),
+    ],
+)
+def test_torch_s_own_losses_are_known_by_name(loss, name):
+    batch = batch_of(labels=name == "cross_entropy")
+    module, v = small(), torch.ones(43).double()
+    found, expected = operators(module, loss, batch), operators(module, name, batch)
+    for kind, operator in found.items():
+        assert_equal(operator @ v, expected[kind] @ v)
+
+
+def test_sampled_labels_are_fair():
+    module, batch = small(), batch_of()
+    v = torch.ones(43).double()
+    exact = v @ (ggn(module, "cross_entropy", batch) @ v)
+    drawn = torch.stack(
+        [
+            v @ (fisher(module, "cross_entropy", batch, kind="mc", seed=seed) @ v)
+            for seed in range(60)
+        ]
+    )
+    assert drawn.std() > 0
+    assert (drawn.mean() - exact).abs() < 5 * drawn.std() / 60**0.5
+
+
+def test_some_parameters_give_the_block_of_the_whole():
+    module, batch = small(), batch_of()
+    whole = hessian(module, "cross_entropy", batch, order="retained")
+    assert whole.sizes == {"0.weight": 20, "0.bias": 5, "2.weight": 15, "2.bias": 3}
+    H = columns_of(whole)
+    some = hessian(
+        module, "cross_entropy", batch, order="retained", params=["2.*", "0.bias"]
+    )
+    assert list(some.sizes) == ["0.bias", "2.weight", "2.bias"]
+    assert_equal(columns_of(some), H[20:, 20:])
+    assert_equal(columns_of(whole.block("2.*", "0.bias")), H[20:, 20:])
+    assert_equal(columns_of(whole.block("2.*").block("2.bias")), H[40:, 40:])
+    with pytest.raises(InputError, match=r"block: expected some of 0.weight, .*got 9"):
+        whole.block("9.*")
+    module[0].requires_grad_(False)
+    frozen = hessian(module, "cross_entropy", batch, order="retained")
+    assert_equal(columns_of(frozen), H[25:, 25:])
+
+
+def test_operators_serve_scipy_and_arithmetic():
+    module, batch = small(), batch_of()
+    found = operators(module, "cross_entropy", batch)
+    H, G = (columns_of(found[name]) for name in ("hessian", "ggn"))
+    assert_equal(columns_of(found["hessian"] - found["ggn"]), H - G)
+    assert_equal(columns_of(0.5 * (found["ggn"] * 2).shifted(0.1)), G + 0.05 * eye())
+    (top,) = eigsh(found["ggn"].to_scipy(), k=1, which="LA", return_eigenvectors=False)
+    assert top == pytest.approx(float(torch.linalg.eigvalsh(G)[-1]), rel=1e-8)
+    assert found["hessian"].dtype == torch.float64
+    assert found["hessian"].adjoint() is found["hessian"]
+
+
+def eye(size=43):
+    return torch.eye(size, dtype=torch.float64)
+
+
+def test_the_order_is_tried_once_and_told():
+    told = []
+    module, batch = small(), batch_of()
+    operator = hessian(module, "cross_entropy", batch, tell=told.append)
+    expected = hessian(module, "cross_entropy", batch, order="retained")
+    for _ in range(2):
+        assert_equal(operator @ eye()[:, :4], expected @ eye()[:, :4])
+    (trial,) = told
+    assert set(trial.seconds) == set(ORDERS)
+
+
+def test_a_module_is_left_as_it_was():
+    module, x, y = made("conv-norm-skip")
+    before = {name: t.clone() for name, t in module.state_dict().items()}
+    shared, z, labels = made("shared")
+    own = shared.first.weight
+    for one, data in ((module, (x, y)), (shared, (z, labels))):
+        operator = ggn(one, "cross_entropy", data)
+        operator @ torch.ones(operator.shape[0], dtype=torch.float64)
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert shared.first.weight is own
+    assert isinstance(shared.second.weight, nn.Parameter)

@@ -74,8 +74,11 @@ def output_hessian(
     """
 
     def at(outputs: Tensor) -> Product:
+        # Symmetric, so that the derivative back, which every loss has, will do.
+        _, pull, *_ = vjp(grad(loss), outputs)
+
         def inner(tangent: Tensor) -> Tensor:
-            product: Tensor = jvp(grad(loss), (outputs,), (tangent,))[1]
+            product: Tensor = pull(tangent)[0]
             return product
 
         return inner

@@ -55,7 +55,7 @@ def check(
             "DataLoader."
         )
     for cause, found in _causes(module, batches, compute, allow):
-        raise InputError(f"{found} To go on all the same, allow '{cause}'.")
+        raise InputError(f"{found} Or go on all the same: allow '{cause}'.")
 
 
 def _causes(

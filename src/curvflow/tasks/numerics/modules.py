@@ -16,6 +16,7 @@ from torch.func import grad
 from torch.utils._pytree import tree_map
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.batches import Batch
 from curvflow.tasks.numerics.combinations import BatchedSum, OuterProduct
 from curvflow.tasks.numerics.differentiable import differentiable
 from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots
@@ -35,7 +36,7 @@ from curvflow.tasks.numerics.orders import (
 )
 from curvflow.tasks.numerics.over_batches import Curvature, OverBatches, Prepare
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.numerics.subjects import Batch, Loss, Settings, Subject, subject
+from curvflow.tasks.numerics.subjects import Loss, Settings, Subject, subject
 
 # Samples that a trial of the orders is made on, where a batch can be cut.
 TRIAL_SAMPLES = 16
@@ -246,6 +247,8 @@ def _gauss_newton(of: Subject) -> Prepare:
 
 
 def _second_moment(of: Subject) -> Prepare:
+    _check_mean(of)
+
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Product:
         def losses(weights: Tensor) -> Tensor:
             return of.losses(of.outputs(weights, batch), batch)
@@ -256,6 +259,18 @@ def _second_moment(of: Subject) -> Prepare:
         return sandwich(losses, of.weights, shared)
 
     return prepare
+
+
+def _check_mean(of: Subject) -> None:
+    batch = next(of.batches())
+    with torch.no_grad(), differentiable():
+        outputs = of.outputs(of.weights, batch)
+        whole, mean = of.mean_loss(outputs, batch), of.losses(outputs, batch).mean()
+    if not torch.allclose(whole, mean, rtol=1e-4):
+        raise InputError(
+            f"loss: expected the mean of the samples' losses, {float(mean):.4g}, got "
+            f"{float(whole):.4g}. Take a loss without weights of classes."
+        )
 
 
 def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.batches import Batch, num_samples
 from curvflow.tasks.numerics.combinations import PrincipalBlock, block_index
 from curvflow.tasks.numerics.differentiable import differentiable
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.orders import Product
 from curvflow.tasks.numerics.single import Single
-from curvflow.tasks.numerics.subjects import Batch, Subject, num_samples
+from curvflow.tasks.numerics.subjects import Subject
 
 # From a batch, the number of its first sample, and the columns that will be multiplied,
 # to the product with the mean over the batch.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypedDict, cast
@@ -12,15 +11,14 @@ from typing import Any, TypedDict, cast
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn.modules.batchnorm import _NormBase
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.batches import Batch, num_samples, targets_of
+from curvflow.tasks.numerics.calm import calm
 from curvflow.tasks.numerics.guards import Cause, check
 from curvflow.tasks.numerics.losses import sample_losses
 
-# (inputs, targets), or a dictionary.
-Batch = Any
 Loss = Callable[[Tensor, Any], Tensor]
 
 
@@ -114,12 +112,19 @@ class Subject:
         }
         named = {alias: own[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
-        with calm(self.called, self.settings):
+        settings = self.settings
+        drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
+        with calm(self.called, settings.get("seed", 0) if drawing else None):
             # Tied by hand: tying breaks a module that is used under two names (2.13).
             outputs: Tensor = functional_call(
                 self.called, (named, buffers), (batch,), tie_weights=False
             )
         return outputs
+
+    def at(self, batch: Batch) -> Tensor:
+        """Return what the module computes of a batch, wherever that is."""
+        num_samples(batch)
+        return self.outputs(self.weights, tree_map(self._moved, batch))
 
     def mean_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss of a batch, a scalar."""
@@ -147,48 +152,6 @@ class Subject:
         return vmap(one, in_dims=(0, dims))(outputs, targets)
 
 
-@contextmanager
-def _without_mkldnn() -> Iterator[None]:
-    # torch's own flags() warns where there is no Intel GPU (2.13).
-    mkldnn: Any = torch.backends.mkldnn
-    (before, *_) = mkldnn.set_flags(_enabled=False, _fp32_precision=None)
-    try:
-        yield
-    finally:
-        mkldnn.set_flags(_enabled=before, _fp32_precision=None)
-
-
-@contextmanager
-def calm(module: nn.Module, settings: Settings) -> Iterator[None]:
-    """Keep a module from changing its statistics, and its draws from changing.
-
-    Args:
-        module: called within the block.
-        settings: whether dropout is allowed, and its seed.
-
-    Yields:
-        Nothing.
-    """
-    layers = list(module.modules())
-    tracking = [
-        layer
-        for layer in layers
-        if isinstance(layer, _NormBase) and layer.training and layer.track_running_stats
-    ]
-    with ExitStack() as stack:
-        if any(isinstance(layer, nn.RNNBase) for layer in layers):
-            # Fused kernels have no second or no forward derivatives.
-            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-            stack.enter_context(_without_mkldnn())
-        if {"dropout", "nondeterminism"} & set(settings.get("allow", ())):
-            stack.enter_context(torch.random.fork_rng())
-            torch.manual_seed(settings.get("seed", 0))
-        for layer in tracking:
-            layer.track_running_stats = False
-            stack.callback(setattr, layer, "track_running_stats", True)
-        yield
-
-
 def subject(
     module: nn.Module, loss: Loss | str, data: Any, settings: Settings
 ) -> Subject:
@@ -209,6 +172,8 @@ def subject(
     """
     named = _chosen(module, settings.get("params"))
     batches = [data] if isinstance(data, tuple | Mapping) else data
+    if isinstance(batches, list) and not batches:
+        raise InputError("data: expected batches, got an empty list. Pass some.")
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
     mean, name = _understood(loss)
@@ -223,12 +188,7 @@ def subject(
         batches,
         settings,
     )
-    check(
-        module,
-        batches,
-        lambda batch: found.outputs(found.weights, tree_map(found._moved, batch)),
-        settings.get("allow", ()),
-    )
+    check(module, batches, found.at, settings.get("allow", ()))
     return found
 
 
@@ -288,7 +248,11 @@ def _understood(loss: Loss | str) -> tuple[Loss, str | None]:
             "loss: expected the mean over a batch, got reduction='sum'. Take 'mean' or "
             "'none'; operators are of the mean loss."
         )
-    return loss, _NAMED.get(loss) or _name_of(loss)
+    name = _NAMED.get(loss) or _name_of(loss)
+    if name == "mse":
+        # torch's own has no second forward derivative (2.13).
+        return lambda f, y: (f - y).square(), name
+    return loss, name
 
 
 def _name_of(loss: Loss) -> str | None:
@@ -304,21 +268,3 @@ def _forward(module: nn.Module, batch: Batch) -> Tensor:
     if isinstance(batch, Mapping):
         return cast("Tensor", module(batch.get("inputs", batch)))
     return cast("Tensor", module(batch[0]))
-
-
-def targets_of(batch: Batch) -> Any:
-    """Return what the loss compares outputs with; of a dictionary without, all."""
-    if isinstance(batch, Mapping):
-        return batch.get("targets", batch)
-    return batch[1]
-
-
-def num_samples(batch: Batch) -> int:
-    """Return the length of a batch's first tensor."""
-    tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
-    if not tensors:
-        raise InputError(
-            f"data: expected tensors in a batch, got {type(batch).__name__}. Pass "
-            "(inputs, targets), a dictionary, a list of such, or a loader."
-        )
-    return len(tensors[0])

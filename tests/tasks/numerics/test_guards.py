@@ -1,0 +1,195 @@
+"""What is refused by name, with the remedy, and how it is let through."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics import fisher, ggn, hessian
+
+X = torch.linspace(-1, 1, 24).double().reshape(8, 3)
+Y = torch.arange(8) % 2
+SET = TensorDataset(X, Y)
+
+
+def net(*layers):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), *layers, nn.Linear(4, 2)).double()
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.linear(x + 0.1 * torch.randn_like(x))
+
+
+class Jittered(TensorDataset):
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        return x + torch.rand_like(x), y
+
+
+REFUSED = {
+    "shuffle": (net, DataLoader(SET, 4, shuffle=True), "RandomSampler", "shuffle=F"),
+    "subset": (
+        net,
+        DataLoader(SET, 4, sampler=SubsetRandomSampler(range(8))),
+        "SubsetRandomSampler",
+        "shuffle=False",
+    ),
+    "augmentation": (
+        net,
+        DataLoader(Jittered(X, Y), 4),
+        "another at the second",
+        "random augmentation",
+    ),
+    "dropout": (lambda: net(nn.Dropout(0.2)), (X, Y), "Dropout at '1'", "eval"),
+    "batch_norm": (
+        lambda: net(nn.BatchNorm1d(4)),
+        (X, Y),
+        "BatchNorm1d at '1' with the statistics of each batch",
+        "eval",
+    ),
+    "untracked": (
+        lambda: net(nn.BatchNorm1d(4, track_running_stats=False)).eval(),
+        (X, Y),
+        "BatchNorm1d at '1'",
+        "allow 'batch_norm'",
+    ),
+    "nondeterminism": (
+        lambda: Noisy().double(),
+        (X, Y),
+        "others at the second call",
+        "Remove what draws at random",
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", REFUSED)
+def test_each_cause_is_refused_by_its_name_with_a_remedy(cause):
+    make, data, name, remedy = REFUSED[cause]
+    with pytest.raises(InputError, match=f"expected .*{name}.*{remedy}") as refused:
+        hessian(make(), "cross_entropy", data)
+    # The name to allow is the one in brackets.
+    named = str(refused.value).split("(")[1].split(")")[0]
+    assert str(refused.value).endswith(f"allow '{named}'.")
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.LSTM(3, 4, 2, dropout=0.5), nn.MultiheadAttention(4, 2, dropout=0.1)]
+)
+def test_dropout_inside_a_layer_is_found(layer):
+    module = nn.ModuleDict({"inner": layer.double()})
+    name = type(layer).__name__
+    with pytest.raises(InputError, match=rf"dropout\).*{name} at 'inner' in training"):
+        ggn(module, "mse", (X, X), forward=lambda m, b: b[0])
+
+
+def test_batches_that_end_after_one_reading_are_refused():
+    with pytest.raises(InputError, match=r"data \(generator\).*Pass a list"):
+        ggn(net(), "mse", iter([(X, X)]), allow=["changing_data"])
+
+
+def test_what_is_allowed_must_be_a_cause():
+    with pytest.raises(InputError, match=r"allow: expected some of .*got luck"):
+        ggn(net(), "mse", (X, X), allow=["luck"])
+
+
+def test_a_shuffled_loader_that_is_allowed_changes_no_mean():
+    shuffled = DataLoader(SET, 3, shuffle=True)
+    found = ggn(net(), "cross_entropy", shuffled, allow=["shuffle", "changing_data"])
+    v = torch.ones(found.shape[0], dtype=torch.float64)
+    torch.testing.assert_close(found @ v, ggn(net(), "cross_entropy", (X, Y)) @ v)
+
+
+def test_dropout_that_is_allowed_keeps_its_mask():
+    module = net(nn.Dropout(0.5))
+    state = torch.random.get_rng_state()
+
+    def made(seed, order="forward_over_reverse"):
+        allow = ["dropout", "nondeterminism"]
+        return hessian(
+            module, "cross_entropy", (X, Y), allow=allow, seed=seed, order=order
+        )
+
+    v = torch.ones(made(0).shape[0], dtype=torch.float64)
+    torch.testing.assert_close(made(0) @ v, made(0, "retained") @ v)
+    columns = torch.stack([v, v], dim=1)
+    torch.testing.assert_close((made(0) @ columns)[:, 1], made(0) @ v)
+    assert not torch.allclose(made(0) @ v, made(1) @ v)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("order", ["forward_over_reverse", "retained"])
+def test_statistics_of_the_batch_are_derived_through_and_not_moved(order):
+    module = net(nn.BatchNorm1d(4), nn.Tanh())
+    before = {name: b.clone() for name, b in module.named_buffers()}
+    operator = hessian(
+        module, "cross_entropy", (X, Y), allow=["batch_norm"], order=order
+    )
+    found = operator @ torch.eye(operator.shape[0], dtype=torch.float64)
+    for name, buffer in module.named_buffers():
+        assert torch.equal(buffer, before[name]), name
+    loss = nn.functional.cross_entropy(module(X), Y)
+    slopes = torch.autograd.grad(loss, list(module.parameters()), create_graph=True)
+    rows = [
+        torch.cat(
+            [
+                g.flatten()
+                for g in torch.autograd.grad(
+                    entry,
+                    list(module.parameters()),
+                    retain_graph=True,
+                    materialize_grads=True,
+                )
+            ]
+        )
+        for entry in torch.cat([s.flatten() for s in slopes])
+    ]
+    torch.testing.assert_close(found, torch.stack(rows), rtol=0, atol=1e-12)
+    assert module.training
+    assert module[1].track_running_stats
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"params": ["2.*"]}, "params: expected names of parameters.*got 2"),
+        ({"loss": nn.MSELoss(reduction="sum")}, "loss: expected the mean over a batch"),
+        ({"data": []}, "data: expected batches"),
+        ({"data": [("a", "b")]}, "data: expected tensors in a batch"),
+    ],
+)
+def test_other_requests_are_refused(wrong, message):
+    take = {"loss": "cross_entropy", "data": (X, Y), **wrong}
+    with pytest.raises(InputError, match=message):
+        ggn(net(), take.pop("loss"), take.pop("data"), **take)
+
+
+def test_weights_that_are_not_finite_or_mixed_are_refused():
+    broken, mixed = net(), net()
+    with torch.no_grad():
+        broken[0].bias[0] = torch.nan
+    mixed[0].float()
+    with pytest.raises(InputError, match="module: expected finite parameters"):
+        ggn(broken, "cross_entropy", (X, Y))
+    with pytest.raises(InputError, match=r"of one precision on one device, got .*32"):
+        ggn(mixed, "cross_entropy", (X, Y))
+
+
+def test_a_loss_without_a_known_likelihood_has_no_fisher_matrix_of_its_labels():
+    smooth = nn.CrossEntropyLoss(label_smoothing=0.1)
+    with pytest.raises(InputError, match="known by name for mc, got CrossEntropyLoss"):
+        fisher(net(), smooth, (X, Y), kind="mc")
+    with pytest.raises(InputError, match="kind: expected type-2, mc or empirical"):
+        fisher(net(), smooth, (X, Y), kind="true")
+
+
+def test_a_loss_that_is_no_mean_of_its_samples_has_no_second_moment():
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]).double())
+    with pytest.raises(InputError, match="loss: expected the mean of the samples'"):
+        fisher(net(), weighted, (X[:7], Y[:7]), kind="empirical")
