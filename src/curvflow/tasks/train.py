@@ -216,7 +216,7 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
         "rule_state": state.numpy(),
     }
     if not params.rule.chooses_momentum:
-        del arrays["momentum"]
+        del arrays["chosen_momentum"]
     if fit.scales is not None:
         scales_CD = fit.scales.of(number).numpy()
         parts = scales_CD[:, :-2], scales_CD[:, -2], scales_CD[:, -1]

@@ -85,7 +85,7 @@ def test_it_is_the_largest_eigenvalue_of_the_dense_matrix(loss):
         found = outcome.arrays
         assert found["converged"], name
         assert found["sharpness"] == pytest.approx(largest, rel=1e-6), name
-        scaled = found["learning_rate"] * found["sharpness"]
+        scaled = found["rule_lr"] * found["sharpness"]
         assert found["edge"] == pytest.approx(scaled / found["stable_up_to"])
 
 

@@ -92,7 +92,7 @@ def test_with_the_rate_it_chose_it_steps_as_sgd_does():
     found = train_all(made)
     for outcome, nesterov in zip(found, (False, True), strict=True):
         chosen = {"lr": outcome.arrays["lr"][-1], "nesterov": nesterov}
-        chosen |= {"momentum": outcome.arrays["momentum"][-1], "rule": "sgd"}
+        chosen |= {"momentum": outcome.arrays["chosen_momentum"][-1], "rule": "sgd"}
         again = train_member(
             blobs(), model=LINEAR, rule=chosen, epochs=3, batch_size=10
         )
@@ -107,7 +107,7 @@ def test_rate_and_momentum_are_recorded_as_they_change():
     fields |= {"refresh_every": 2, "max_momentum": 0.4}
     made = train_member(blobs(), rule=fields, epochs=5, batch_size=10)
     outcome, _ = train_all([made, made])
-    rate, momentum = outcome.arrays["lr"], outcome.arrays["momentum"]
+    rate, momentum = outcome.arrays["lr"], outcome.arrays["chosen_momentum"]
     assert rate[:2].tolist() == [0.07, 0.07]
     assert momentum[:2].tolist() == [0.0, 0.0]
     assert rate[2] == rate[3] != 0.07

@@ -32,5 +32,5 @@ def test_the_result_is_the_mean_of_the_points_that_spectral_sgd_goes_through():
 def test_it_chooses_the_same_rates():
     plain = trained("spectral_sgd", 4)
     averaged = trained("spectral_swa", 4, start=2)
-    for name in ("lr", "momentum"):
+    for name in ("lr", "chosen_momentum"):
         np.testing.assert_allclose(averaged[name], plain[name], rtol=1e-9)

@@ -34,7 +34,7 @@ CURVES = (
 )
 
 # Beside them that of rules which choose it.
-RECORDED = (*CURVES, "momentum")
+RECORDED = (*CURVES, "chosen_momentum")
 
 # What is kept of a rule's preconditioner.
 PRECONDITIONER = ("preconditioner", "preconditioned_lr", "stable_up_to")
@@ -204,7 +204,7 @@ KIND = Kind(
         ),
         _curve("lr", "learning rate of the epoch that ends here"),
         Variable(
-            "momentum",
+            "chosen_momentum",
             "momentum of the epoch that ends here, of rules that choose it",
             ("epoch",),
             series=True,

@@ -167,7 +167,7 @@ def _outcome(number: int, found: Ritz, scales: _Scales, critical: Critical) -> O
             "sharpness": np.array(largest),
             "residual": np.array(value(found.residuals[:, 0])),
             "converged": np.array(is_known and bool(found.converged[number, 0])),
-            "learning_rate": np.array(rate),
+            "rule_lr": np.array(rate),
             "scaled_sharpness": np.array(rate * largest),
             "stable_up_to": np.array(bound),
             "edge": np.array(rate * largest / bound),

@@ -133,7 +133,7 @@ class Curves:
         for name, evaluation in self._sets.items():
             found[f"{name}_loss"], found[f"{name}_accuracy"] = evaluation(weights_MW)
         found |= {"update_norm": update_MD.norm(dim=1)}
-        found |= dict(zip(("lr", "momentum"), rates, strict=True))
+        found |= dict(zip(("lr", "chosen_momentum"), rates, strict=True))
         device = weights_MW.device
         return torch.stack([found[name].to(device, torch.float64) for name in RECORDED])
 

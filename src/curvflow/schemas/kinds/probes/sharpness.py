@@ -50,8 +50,8 @@ KIND = Kind(
         ),
         Variable("residual", "a bound on its error", units=UNITS),
         Variable("converged", "whether the residual is within tol", dtype="bool"),
-        Variable("learning_rate", "of the rule at this checkpoint"),
-        Variable("scaled_sharpness", "learning rate times sharpness"),
+        Variable("rule_lr", "learning rate of the rule at this checkpoint"),
+        Variable("scaled_sharpness", "rule_lr times sharpness"),
         Variable(
             "stable_up_to",
             "the scaled sharpness above which steps grow on a quadratic: 2 for plain "
