@@ -21,6 +21,11 @@ def draw(of, density=(), matrix=(), **params):
     return outcome.arrays
 
 
+def entropy(**coords):
+    arrays = {"grid": np.linspace(-1, 1, 5), "density": np.full(5, 0.5)}
+    return Density("maxent", "probe.maxent", coords, arrays, "")
+
+
 def integral(got, number):
     x, y = got["eigenvalue"][number], got["density"][number]
     there = np.isfinite(x)
@@ -28,16 +33,9 @@ def integral(got, number):
 
 
 def test_densities_of_every_source_have_the_integral_1():
-    maxent = Density(
-        "maxent",
-        "probe.maxent",
-        {},
-        {"grid": np.linspace(-1, 1, 5), "density": np.full(5, 0.5)},
-        "",
-    )
     got = draw(
         [ritz(W, 10, 2)],
-        [maxent],
+        [entropy()],
         [as_matrix(W)],
         compare=["eigenvalues", "diagonal"],
         overlay=SEMICIRCLE,
@@ -66,6 +64,14 @@ def test_each_label_has_a_curve_and_each_stage_too():
     assert got["curve"].tolist() == ["5", "10"]
     got = draw([ritz(W, 5, stage=s) for s in ("one", "other")])
     assert got["curve"].tolist() == ["one", "other"]
+
+
+def test_a_density_has_the_colour_of_its_label_if_it_has_one():
+    of = [ritz(W, m, m=m) for m in (5, 10)]
+    got = draw(of, [entropy()], label="m")
+    assert got["curve"].tolist() == ["5", "10", "maxent"]
+    got = draw(of, [entropy(m=10), entropy(m=15)], label="m")
+    assert got["curve"].tolist() == ["5", "10", "10, maxent", "15, maxent"]
 
 
 def test_the_atom_of_a_law_is_smoothed_and_told():

@@ -120,7 +120,7 @@ def _curves(
                 label = f"{name}, {what}".removeprefix(", ")
                 yield _smooth(label, what, number, matrix_points(node, what), width)
         yield _smooth(name or "Ritz values", "ritz", number, points, width)
-    for row in companies(found, params.label) if (found := _densities(member)) else ():
+    for row in _beside(member.inputs.get("density", ()), params.label):
         number = numbers.setdefault(row.label, len(numbers))
         for node in row.ok:
             label = f"{row.label}, {node.stage}".removeprefix(", ")
@@ -129,8 +129,10 @@ def _curves(
         yield _law(params.overlay, widest)
 
 
-def _densities(member: Member) -> Sequence[NodeData]:
-    return member.inputs.get("density", ())
+def _beside(nodes: Sequence[NodeData], label: str | None) -> list[Company]:
+    """Sort what is compared, which need not have the axis that is told apart."""
+    has_axis = any(label in node.coords for node in nodes)
+    return companies(nodes, label if has_axis else None) if nodes else []
 
 
 def kernel_width(points: Points, params: DensityFigureParams) -> float:
