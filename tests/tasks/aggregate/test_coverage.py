@@ -97,6 +97,13 @@ def test_intervals_that_are_given_are_taken():
     assert np.isnan(row["mean_z"])
 
 
+def test_errors_of_few_draws_have_wider_intervals_if_one_says_so():
+    of = [node({"seed": 0}, trace=1.0, trace_sem=0.1)]
+    truth = [node({}, "dense", trace=1.25)]
+    assert table(of, truth)["trace"]["coverage"] == 0
+    assert table(of, truth, draws=5)["trace"]["coverage"] == 1
+
+
 def test_a_truth_without_the_repeated_axis_serves_all():
     row = table(estimates(50), [node({}, "dense", exact=0.0)], truth_variable="exact")
     assert row["trace"]["count"] == 50

@@ -114,6 +114,12 @@ def test_stated_values_and_other_names_are_routes():
     assert arrays["consistent"]
 
 
+def test_errors_of_few_draws_are_wider_if_one_says_so():
+    of = [node("slq", trace=1.0, trace_sem=0.1), node("exact", trace=1.6)]
+    assert not checked(*of).arrays["consistent"]
+    assert checked(*of, draws={"slq": 4}).arrays["consistent"]
+
+
 def test_an_unknown_value_is_red():
     arrays = checked(
         node("a", trace=np.nan, trace_sem=0.1), node("b", trace=1.0)

@@ -49,6 +49,13 @@ def test_the_log_determinant_is_damped_and_told_where_there_is_none():
     assert not one.arrays["positive_definite"]
 
 
+def test_the_masses_near_and_below_zero_are_counted():
+    of = matrix(with_spectrum([-1.0, -0.05, 0.0, 0.02, 0.3, 2.0], 0))
+    (one,) = compute(KIND, [member(KIND, {"zero_width": 0.03}, matrix=of)])
+    assert one.arrays["zero_mass"] == pytest.approx(3 / 6)
+    assert one.arrays["negative_mass"] == pytest.approx(1 / 6)
+
+
 def test_what_is_too_large_is_refused_before_it_is_formed():
     with pytest.raises(InputError, match="dimension 44 or less, got 45"):
         compute(KIND, probes(KIND, "tanh-ce", 2, max_size=44))

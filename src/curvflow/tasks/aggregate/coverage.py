@@ -14,10 +14,6 @@ from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 
-# Variables that say how many draws a standard error comes from.
-COUNTS = ("num_draws", "num_runs", "num_probes")
-Point = frozenset[tuple[str, object]]
-
 
 @dataclass(frozen=True)
 class _Judged:
@@ -114,7 +110,7 @@ def _judged(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
         low, high = (node[f"{name}_{end}"].ravel() for end in ("low", "high"))
     elif f"{name}_sem" in node:
         sem = node[f"{name}_sem"].ravel()
-        half = _student(node, params.confidence) * sem
+        half = _student(node, params) * sem
         low, high = value - half, value + half
         has_error = sem > slack
         z[has_error] = ((value - exact) / np.where(has_error, sem, 1.0))[has_error]
@@ -128,10 +124,10 @@ def _judged(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
     return _Judged(np.where(known, z, np.nan), inside & known, known)
 
 
-def _student(node: NodeData, confidence: float) -> float:
-    draws = next((int(node[key]) for key in COUNTS if key in node), None)
+def _student(node: NodeData, params: CoverageParams) -> float:
+    draws = int(node["num_draws"]) if "num_draws" in node else params.draws
     freedom = 1e12 if draws is None else max(draws - 1, 1)
-    return float(stdtrit(freedom, (1 + confidence) / 2))
+    return float(stdtrit(freedom, (1 + params.confidence) / 2))
 
 
 def _table(

@@ -13,9 +13,6 @@ from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.agreement import Agreement, Route, agreement
 from curvflow.tasks.registry import Machine, computes_each
 
-# Variables that say how many draws a standard error comes from.
-COUNTS = ("num_draws", "num_runs", "num_probes")
-
 
 @computes_each("probe.crosscheck")
 def crosscheck(member: Member, machine: Machine) -> Outcome:
@@ -69,20 +66,17 @@ def _routes(nodes: Mapping[str, NodeData], params: CrosscheckParams) -> Iterator
     for stage, node in nodes.items():
         if stage not in summed:
             name = params.variables.get(stage, params.quantity)
-            yield _of_node(node, name)
+            yield _of_node(node, params)
             if f"layer_{name}" in node:
-                yield _of_layers(node, name)
+                yield _of_layers(node, params)
     for name, stages in params.sums.items():
-        parts = [
-            _of_node(nodes[s], params.variables.get(s, params.quantity)) for s in stages
-        ]
-        yield _sum(name, parts)
+        yield _sum(name, [_of_node(nodes[stage], params) for stage in stages])
     for name, stated in params.stated.items():
         yield Route(name, stated.value, stated.sem)
 
 
 def _check_names(nodes: Mapping[str, NodeData], params: CrosscheckParams) -> None:
-    for stages in (params.variables, *params.sums.values()):
+    for stages in (params.variables, params.draws, *params.sums.values()):
         for stage in stages:
             if stage not in nodes:
                 raise InputError(
@@ -91,7 +85,8 @@ def _check_names(nodes: Mapping[str, NodeData], params: CrosscheckParams) -> Non
                 )
 
 
-def _of_node(node: NodeData, name: str) -> Route:
+def _of_node(node: NodeData, params: CrosscheckParams) -> Route:
+    name = params.variables.get(node.stage, params.quantity)
     if name not in node or node[name].shape != ():
         numbers = [key for key, array in node.arrays.items() if array.shape == ()]
         raise InputError(
@@ -99,13 +94,16 @@ def _of_node(node: NodeData, name: str) -> Route:
             f"{nearest(name, numbers)}"
         )
     sem = float(node[f"{name}_sem"]) if f"{name}_sem" in node else 0.0
-    draws = next((int(node[key]) for key in COUNTS if key in node), None)
+    draws = params.draws.get(node.stage)
+    if "num_draws" in node:
+        draws = int(node["num_draws"])
     return Route(node.stage, float(node[name]), sem, draws if sem else None)
 
 
-def _of_layers(node: NodeData, name: str) -> Route:
+def _of_layers(node: NodeData, params: CrosscheckParams) -> Route:
     """Return the sum over layers: of the same draws, so of the same error."""
-    whole = _of_node(node, name)
+    whole = _of_node(node, params)
+    name = params.variables.get(node.stage, params.quantity)
     total = float(node[f"layer_{name}"].sum())
     return Route(f"{node.stage} by layer", total, whole.sem, whole.draws)
 

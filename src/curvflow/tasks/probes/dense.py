@@ -71,7 +71,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     values_MD = torch.linalg.eigvalsh((matrices_MDD + matrices_MDD.mT) / 2)
     eps = size**0.5 * float(torch.finfo(of.operator.dtype).eps)
     return [
-        _outcome(values_D, _params(member).damping, eps=eps)
+        _outcome(values_D, _params(member), eps=eps)
         for member, values_D in zip(members, values_MD, strict=True)
     ]
 
@@ -84,12 +84,13 @@ def _matrices(operator: BatchedOperator) -> Tensor:
     return torch.cat(products, dim=2)
 
 
-def _outcome(values_D: Tensor, damping: float, *, eps: float) -> Outcome:
+def _outcome(values_D: Tensor, params: DenseParams, *, eps: float) -> Outcome:
     size = len(values_D)
-    damped_D = values_D + damping
+    damped_D = values_D + params.damping
     is_positive = bool((damped_D > 0).all())
     logdet = damped_D.log().sum() if is_positive else torch.tensor(torch.nan).double()
-    rounding = eps * values_D.abs().max()
+    largest = values_D.abs().max()
+    rounding, zero = eps * largest, params.zero_width * largest
     return Outcome(
         {
             "eigenvalues": values_D.numpy(),
@@ -99,6 +100,8 @@ def _outcome(values_D: Tensor, damping: float, *, eps: float) -> Outcome:
             "greatest": values_D[-1].numpy(),
             "logdet": logdet.numpy(),
             "positive_definite": np.array(is_positive),
+            "zero_mass": (values_D.abs() <= zero).double().mean().numpy(),
+            "negative_mass": (values_D < -zero).double().mean().numpy(),
             "ritz_values": values_D[None].numpy(),
             "ritz_weights": np.full((1, size), 1 / size),
             "ritz_residuals": rounding.expand(1, size).numpy(),

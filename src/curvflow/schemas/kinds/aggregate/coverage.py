@@ -28,6 +28,12 @@ class CoverageParams(Params):
     confidence: float = Field(
         0.95, gt=0, lt=1, description="coverage that Student's intervals should have"
     )
+    draws: int | None = Field(
+        None,
+        ge=2,
+        description="how many draws the errors come from, for Student's interval of "
+        "stages that do not say so by num_draws; null takes the errors as known",
+    )
     rounding: float = Field(
         1e-9, ge=0, lt=1, description="relative error that counts as none"
     )

@@ -41,6 +41,11 @@ class CrosscheckParams(Params):
     stated: Mapping[str, Stated] = Field(
         default_factory=dict, description="further routes: a name, and value and sem"
     )
+    draws: Mapping[str, int] = Field(
+        default_factory=dict,
+        description="per stage how many draws its error comes from, where it does not "
+        "say so by num_draws; others' errors are taken as known",
+    )
     confidence: float = Field(
         0.999,
         gt=0,

@@ -19,6 +19,13 @@ class DenseParams(OperatorParams):
     damping: float = Field(
         0.0, ge=0, description="added to every eigenvalue, for the log-determinant"
     )
+    zero_width: float = Field(
+        1e-3,
+        gt=0,
+        lt=1,
+        description="magnitude up to which an eigenvalue counts as zero, relative to "
+        "the largest magnitude",
+    )
 
 
 def _ritz(name: str, description: str, units: str = "1") -> Variable:
@@ -45,6 +52,8 @@ KIND = Kind(
         Variable(
             "positive_definite", "whether all are positive with damping", dtype="bool"
         ),
+        Variable("zero_mass", "fraction of the eigenvalues that count as zero"),
+        Variable("negative_mass", "fraction below minus the threshold"),
         _ritz("ritz_values", "the eigenvalues, as a single run", UNITS),
         _ritz("ritz_weights", "1 / D each"),
         _ritz("ritz_residuals", "rounding of the decomposition", UNITS),
