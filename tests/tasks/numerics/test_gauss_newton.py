@@ -1,10 +1,16 @@
 """Gauss-Newton, Fisher and covariance matrices in a batch, against dense twins."""
 
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.func import jacrev
+from torch.nn.functional import one_hot
 
 from curvflow.errors import InputError
+from curvflow.schemas.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.initial import initial
 from curvflow.tasks.numerics import (
@@ -16,7 +22,7 @@ from curvflow.tasks.numerics import (
     stream,
 )
 from curvflow.tasks.problems import load_samples, pose
-from tests.tasks.toys import TANH_NET, blobs, waves
+from tests.tasks.toys import TANH_NET, as_data, blobs, waves
 
 CASES = [
     pytest.param(blobs(), "cross_entropy", id="cross_entropy"),
@@ -228,3 +234,60 @@ def test_the_memory_of_a_product_is_told_without_making_it():
         assert 8 * weights.numel() * 8 * 2 < eight < 16 * one
         cut = BatchedHessian(problem.losses, weights, x, y, batch_size=30)
         assert cut.product_bytes(8) < eight / 2
+
+
+def make_shared():
+    """One layer used twice, behind a convolution and a frozen batch norm."""
+    layer = nn.Linear(8, 8)
+    return nn.Sequential(
+        nn.Conv2d(3, 2, 3),
+        nn.BatchNorm2d(2),
+        nn.Tanh(),
+        nn.Flatten(),
+        layer,
+        nn.Tanh(),
+        layer,
+        nn.Linear(8, 3),
+    ).eval()
+
+
+NETS = {
+    "residual": {"kind": "preresnet", "depth": 8, "width": 0.125},
+    "shared": {"factory": "tests.tasks.numerics.test_gauss_newton:make_shared"},
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_networks_of_images_have_their_dense_twins(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 3, 4, 4))
+    data = as_data(dataset(x, np.arange(4) % 3, x[:0], np.zeros(0, dtype=int)))
+    problem, take, weights, x, y = posed(data, "cross_entropy", 2, NETS[name])
+    weights, fixed = problem.network.split(weights)
+    v = torch.randn(*weights.shape, 2, generator=stream(0, "t")).double()
+
+    def outputs(w, s):
+        return problem.network.outputs(torch.cat([w, s])[None], x)[0]
+
+    G, E, H = [], [], []
+    for w, s, u in zip(weights, fixed, v, strict=True):
+        J_NCD = jacrev(outputs)(w, s)
+        B_NCC = curvature_of("cross_entropy", outputs(w, s))
+        G.append(torch.einsum("nci,ncd,ndk->ik", J_NCD, B_NCC, J_NCD @ u))
+        scores = outputs(w, s).softmax(-1) - one_hot(y[0], 3)
+        rows = torch.einsum("nc,nci->ni", scores, J_NCD)
+        E.append(rows.T @ (rows @ u))
+        leaf = w.clone().requires_grad_()
+        total = problem.losses(torch.cat([leaf, s])[None], x, y).sum()
+        (slope,) = torch.autograd.grad(total, leaf, create_graph=True)
+        columns = [
+            torch.autograd.grad(slope, leaf, column, retain_graph=True)[0]
+            for column in u.T
+        ]
+        H.append(torch.stack(columns, dim=1))
+    G, E, H = (torch.stack(found) / 4 for found in (G, E, H))
+    made = partial(BatchedGaussNewton, *take, weights, x, y, fixed_MS=fixed)
+    assert_equal(made() @ v, G)
+    assert_equal(made(kind="empirical") @ v, E)
+    residual = BatchedResidual(*take, weights, x, y, fixed_MS=fixed)
+    assert_equal(residual @ v, H - G)

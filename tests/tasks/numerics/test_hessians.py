@@ -139,6 +139,22 @@ def test_the_fastest_order_is_told_once_and_kept_for_the_problem():
     assert again == [trial]
 
 
+def test_no_trace_is_tried_that_every_pass_would_repeat():
+    problem, weights, samples = posed(TANH_NET, blobs(), "cross_entropy")
+    told = []
+    operator = BatchedHessian(
+        problem.losses,
+        weights,
+        samples.inputs,
+        samples.targets,
+        batch_size=11,
+        order="auto",
+        tell=told.append,
+    )
+    operator @ weights
+    assert set(told[0].seconds) == set(ORDERS) - {"linearised"}
+
+
 def test_an_order_that_a_layer_lacks_is_passed_over():
     class NoForward(torch.autograd.Function):
         @staticmethod

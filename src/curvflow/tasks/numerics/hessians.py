@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.orders import (
-    ORDERS,
     Order,
     Trial,
+    candidates,
     fastest,
     hessian_product,
 )
@@ -101,15 +101,17 @@ class BatchedHessian(Averaged):
         rows = slice(part.rows.start, part.rows.start + TRIAL_SAMPLES)
         small = self._part(part.models, rows)
         loss, weights_MD = self.scalar(small), small.weights
+        keeps = self._is_one_pass()
+        orders = candidates(keeps=keeps)
         trial = fastest(
-            {o: partial(hessian_product, o, loss, weights_MD) for o in ORDERS},
+            {o: partial(hessian_product, o, loss, weights_MD) for o in orders},
             torch.ones_like(weights_MD).unsqueeze(-1).repeat(1, 1, columns),
-            keeps=self._is_one_pass(),
+            keeps=keeps,
             key=self._key,
         )
         if self._tell:
             self._tell(trial)
-        (order,) = (o for o in ORDERS if o == trial.order)
+        (order,) = (o for o in orders if o == trial.order)
         return order
 
 

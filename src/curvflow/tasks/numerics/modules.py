@@ -27,10 +27,10 @@ from curvflow.tasks.numerics.gauss_newton import (
     sandwich,
 )
 from curvflow.tasks.numerics.orders import (
-    ORDERS,
     Order,
     Product,
     Trial,
+    candidates,
     fastest,
     hessian_product,
 )
@@ -218,12 +218,13 @@ def _hessian_of(
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Product:
         if not chosen:
             small = scalar(_few(batch))
+            orders = candidates(keeps=of.has_one_batch)
             trial = fastest(
-                {o: partial(hessian_product, o, small, of.weights) for o in ORDERS},
+                {o: partial(hessian_product, o, small, of.weights) for o in orders},
                 torch.ones_like(columns),
                 keeps=of.has_one_batch,
             )
-            chosen.extend(o for o in ORDERS if o == trial.order)
+            chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
         return hessian_product(chosen[0], scalar(batch), of.weights)

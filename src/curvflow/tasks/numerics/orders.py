@@ -146,6 +146,16 @@ _PREPARE: dict[Order, Callable[[Scalar, Tensor], Product]] = {
 }
 
 
+def candidates(*, keeps: bool) -> list[Order]:
+    """Return the orders worth a trial.
+
+    Args:
+        keeps: whether preparation is done once for all blocks; a trace, which takes a
+            hundred products and more, is not worth it otherwise.
+    """
+    return [order for order in ORDERS if keeps or order != "linearised"]
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a trial of the orders has shown.
@@ -165,7 +175,7 @@ _trials: dict[Hashable, Trial] = {}
 
 
 def fastest(
-    candidates: Mapping[str, Callable[[], Product]],
+    prepared: Mapping[str, Callable[[], Product]],
     columns: Tensor,
     *,
     keeps: bool,
@@ -177,7 +187,7 @@ def fastest(
     process, such as loading kernels, does not.
 
     Args:
-        candidates: functions that prepare products, by order.
+        prepared: functions that prepare products, by order.
         columns: to multiply, (W, S).
         keeps: whether preparation is done once for all blocks, and so does not count.
         key: of the problem; a trial of the same key, device, precision and number of
@@ -189,11 +199,11 @@ def fastest(
     Raises:
         InputError: every order fails.
     """
-    seat = (key, columns.shape, columns.dtype, columns.device, tuple(candidates), keeps)
+    seat = (key, columns.shape, columns.dtype, columns.device, tuple(prepared), keeps)
     if key is not None and seat in _trials:
         return _trials[seat]
     seconds, failed = {}, {}
-    for order, prepare in candidates.items():
+    for order, prepare in prepared.items():
         try:
             seconds[order] = _timed(prepare, columns, keeps=keeps)
         # A module lacks a derivative or a rule, and says so in many ways.
