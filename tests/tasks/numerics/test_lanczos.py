@@ -174,6 +174,18 @@ def test_single_precision_products_lose_no_orthogonality():
     np.testing.assert_allclose(found.values[..., -2:], reference.values[..., -2:], 1e-6)
 
 
+def test_residuals_are_no_less_than_the_rounding_of_the_products():
+    A = dense([100.0, 10.0, *np.linspace(0, 1, 198)])
+    start = starts(1, 200, 1)
+    exact = torch.linalg.eigvalsh(A)[0]
+    for dtype in (torch.float32, torch.float64):
+        found = lanczos(BatchedDense(A.to(dtype)), start, num_steps=40)
+        error = (found.values[0, 0, -2:] - exact[-2:]).abs()
+        floor = torch.finfo(dtype).eps * 99
+        assert (found.residuals >= floor).all()
+        assert (error <= 2 * found.residuals[0, 0, -2:]).all()
+
+
 def test_runs_are_joined_in_order():
     A, start = random_symmetric(15, seed=3)[None], starts(1, 15, 3)
     whole = lanczos(BatchedDense(A), start, num_steps=5)

@@ -4,11 +4,14 @@ Letters of the shape suffixes: M models of a batch, D parameters, N samples, C o
 S random vectors or columns, K eigenpairs.
 """
 
-from curvflow.tasks.numerics.eigen import Ritz, block_power
+from curvflow.tasks.numerics.eigen import block_power
+from curvflow.tasks.numerics.eigenpairs import Ritz
 from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
 from curvflow.tasks.numerics.foreign import from_scipy
 from curvflow.tasks.numerics.gauss_newton import BatchedGaussNewton, BatchedResidual
 from curvflow.tasks.numerics.hessians import BatchedHessian, dense_hessian
+from curvflow.tasks.numerics.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.lobpcg import lobpcg
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.numerics.modules import (
     fisher,
@@ -30,6 +33,7 @@ from curvflow.tasks.numerics.paths import (
     path_norm,
 )
 from curvflow.tasks.numerics.precision import full_precision
+from curvflow.tasks.numerics.restarted import restarted_lanczos
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
 from curvflow.tasks.numerics.woodbury import damped_solve
@@ -44,6 +48,7 @@ __all__ = [
     "Estimate",
     "Operator",
     "Ritz",
+    "RitzData",
     "balanced",
     "block_power",
     "damped_solve",
@@ -60,8 +65,11 @@ __all__ = [
     "gradient_covariance",
     "group_norm",
     "hessian",
+    "lanczos",
+    "lobpcg",
     "path_norm",
     "residual",
+    "restarted_lanczos",
     "sample_losses",
     "stream",
     "trace_draws",

@@ -6,7 +6,7 @@ Letters beside those of the package: S starts, K steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ class RitzData:
         values: Ritz values, ascending, (M, S, K); NaN behind a breakdown.
         weights: squared first entries of the eigenvectors of the tridiagonal matrix,
             (M, S, K), of sum 1 over a run; 0 behind a breakdown.
-        residuals: ||A u - theta u|| of each Ritz vector u, (M, S, K), up to the
+        residuals: ||A u - theta u|| of each Ritz vector u, (M, S, K), no less than the
             rounding of the products; some eigenvalue lies within it; NaN behind a
             breakdown.
         steps: nodes, which are also the products made, (M, S).
@@ -115,7 +115,8 @@ def lanczos(
         v_MSD = torch.where(
             broken_MS.unsqueeze(2), 0.0, w_MSD / beta_MS.unsqueeze(2).clamp_min(1e-300)
         )
-    return _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
+    ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
+    return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
 
 
 def breakdown_tolerance(dtype: torch.dtype) -> float:
@@ -173,6 +174,12 @@ def _ritz(
         size,
         basis_MSKD.mT @ E_MSKK.to(basis_MSKD.device) if vectors else None,
     )
+
+
+def _with_rounding(ritz: RitzData, eps: float) -> RitzData:
+    """Add the rounding of the products to the residuals of the recurrence."""
+    largest_MS1 = ritz.values.abs().nan_to_num(nan=0.0).amax(2, keepdim=True)
+    return replace(ritz, residuals=torch.hypot(ritz.residuals, eps * largest_MS1))
 
 
 def _tridiagonal(alpha_MSK: Tensor, beta_MSK: Tensor, steps_MS: Tensor) -> Tensor:
