@@ -1,0 +1,108 @@
+"""Preconditioners kept with the weights."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from curvflow.errors import Stopped
+from curvflow.schemas.kinds.train import PRECONDITIONER, TrainParams
+from curvflow.schemas.nodes import Member, NodeData
+from curvflow.schemas.rules import all_rules
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.partials import Steps
+from tests.tasks.rules.examples import EXAMPLES
+from tests.tasks.toys import assert_declared, blobs, train_all, train_member
+
+RULES = [
+    {"rule": "adam", "lr": 0.01},
+    {"rule": "sgd", "lr": 0.1, "momentum": 0.9},
+    {"rule": "spectral_sgd", "max_momentum": 0.3},
+]
+
+
+def tile(epochs=4, **fields):
+    settings = {"keep_preconditioner": True, "checkpoints": {"every": 2}, **fields}
+    return [
+        train_member(blobs(), rule=rule, epochs=epochs, batch_size=10, **settings)
+        for rule in RULES
+    ]
+
+
+def assert_equal(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.arrays.keys() == other.arrays.keys()
+        for name in (*PRECONDITIONER, "weights", "lr"):
+            np.testing.assert_allclose(
+                one.arrays[name], other.arrays[name], rtol=1e-9, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("name", all_rules())
+def test_rules_that_promise_a_preconditioner_are_those_that_have_one(name):
+    module = import_module(f"curvflow.tasks.rules.{name}")
+    for fields in EXAMPLES[name]:
+        rule = all_rules()[name].model_validate({"rule": name, **fields})
+        assert rule.has_preconditioner == hasattr(module, "preconditioner")
+        assert rule.chooses_momentum == hasattr(module, "rates")
+
+
+def test_nothing_is_kept_that_was_not_asked_for():
+    plain, kept = train_all(tile(keep_preconditioner=False)), train_all(tile())
+    for bare, full in zip(plain, kept, strict=True):
+        assert_declared("train", full)
+        assert full.arrays.keys() - bare.arrays.keys() == set(PRECONDITIONER)
+        np.testing.assert_array_equal(bare.arrays["weights"], full.arrays["weights"])
+
+
+def test_it_is_kept_at_every_checkpoint_with_the_rate_in_force():
+    stepped = {"kind": "step", "at": [2], "factor": 0.5}
+    made = train_member(
+        blobs(),
+        rule=RULES[0] | {"schedule": stepped},
+        epochs=4,
+        keep_preconditioner=True,
+        checkpoints={"every": 1},
+    )
+    arrays = train_all([made, made])[0].arrays
+    np.testing.assert_allclose(
+        arrays["preconditioned_lr"], [0.01, 0.01, 0.01, 0.005, 0.005]
+    )
+    size = arrays["num_parameters"]
+    assert arrays["preconditioner"].shape == (5, size)
+    assert np.isnan(arrays["preconditioner"][0]).all()
+    assert (arrays["preconditioner"][1:] > 0).all()
+
+
+def test_longer_training_brings_the_earlier_ones_along():
+    short = train_all(tile(epochs=2))
+    longer = [
+        Member(
+            one.params,
+            one.inputs,
+            earlier=NodeData("fit", "train", {}, done.arrays, "e", done.status),
+        )
+        for one, done in zip(tile(), short, strict=True)
+    ]
+    assert_equal(train_all(longer), train_all(tile()))
+
+
+def test_training_that_was_stopped_goes_on_with_them():
+    compute, place = find("train").compute, Steps(stop=8)
+    with pytest.raises(Stopped):
+        compute(tile(), Machine(partial=place))
+    found = compute(tile(), Machine(partial=Steps(place.kept)))
+    assert_equal(found, compute(tile(), Machine()))
+
+
+@pytest.mark.parametrize("name", ["swa", "gadam", "ngd", "lanczos_newton"])
+def test_a_rule_without_one_is_refused(name):
+    with pytest.raises(ValueError, match=f"diagonal preconditioner.*got {name}"):
+        TrainParams.model_validate(
+            {
+                "model": {"kind": "linear"},
+                "rule": {"rule": name, **EXAMPLES[name][0]},
+                "epochs": 1,
+                "keep_preconditioner": True,
+            }
+        )
