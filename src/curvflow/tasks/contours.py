@@ -130,6 +130,8 @@ def _draw_plane(
     axes.plot(0, 0, "+", color="white", markersize=5)
     axes.set(aspect="equal", xlabel=str(node["along"][0]), ylabel=str(node["along"][1]))
     axes.set(xlim=(step[0], step[-1]), ylim=(step[0], step[-1]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(drawing.tick_steps(4))
     words = {"train": "training loss", "test": "test loss"}
     axes.set_title(words[name], size=7, pad=3)
     return drawn
