@@ -135,8 +135,12 @@ def test_every_operator_is_its_dense_twin(name):
     assert_equal(columns_of(gradient_covariance(*take)), E - torch.outer(g, g))
 
 
-@pytest.mark.parametrize("order", [o for o in ORDERS if o != "forward_over_reverse"])
-@pytest.mark.parametrize("name", NETS)
+# Traces take seconds, so of two nets only.
+OTHERS = [(name, o) for name in NETS for o in ("reverse_over_reverse", "retained")]
+OTHERS += [("conv-norm-skip", "linearised"), ("attention", "linearised")]
+
+
+@pytest.mark.parametrize(("name", "order"), OTHERS)
 def test_every_order_gives_the_same_hessian(name, order):
     module, x, y = made(name)
     v = torch.randn(sum(p.numel() for p in module.parameters()), 2).double()

@@ -1,0 +1,103 @@
+"""Memory told beforehand, against what is really alive."""
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.schemas.datasets import dataset
+from curvflow.schemas.models import parse_model
+from curvflow.tasks import problems
+from curvflow.tasks.numerics import BatchedHessian
+from curvflow.tasks.numerics.orders import ORDERS
+from curvflow.tasks.numerics.sizes import peak_bytes
+from curvflow.tasks.problems import held_bytes, load_samples, pose
+from tests.tasks.toys import TANH_NET, as_data, blobs
+
+MEGABYTE = 1_000_000
+
+
+def test_what_lives_at_once_is_counted_and_what_is_gone_is_not():
+    def compute():
+        first = torch.zeros(MEGABYTE, dtype=torch.int8)
+        first = first + 1  # two for a moment
+        for _ in range(3):
+            first + 1  # gone at once
+        view = first[10:]
+        return view.reshape(-1)
+
+    assert peak_bytes(compute) == 2 * MEGABYTE
+
+
+def test_what_a_graph_keeps_is_counted():
+    leaf = torch.ones(MEGABYTE // 8, dtype=torch.float64, requires_grad=True)
+
+    def compute(graph):
+        with torch.set_grad_enabled(graph):
+            out = leaf
+            for _ in range(5):
+                out = out.exp()
+        return out
+
+    assert peak_bytes(lambda: compute(graph=False)) == 2 * MEGABYTE
+    assert peak_bytes(lambda: compute(graph=True)) == 5 * MEGABYTE
+
+
+@pytest.mark.parametrize("order", [o for o in ORDERS if o != "linearised"])
+def test_the_estimate_is_what_the_product_takes(order):
+    data = blobs(200)
+    problem = pose(parse_model(TANH_NET), "cross_entropy", data)
+    samples = load_samples([data], "", "cpu", torch.float64)
+    weights = torch.ones(4, problem.network.num_parameters, dtype=torch.float64)
+
+    def made():
+        return BatchedHessian(
+            problem.losses,
+            weights,
+            samples.inputs,
+            samples.targets,
+            batch_size=64,
+            models_per_pass=2,
+            order=order,
+        )
+
+    def product():
+        return made() @ torch.ones(*weights.shape, 8, dtype=torch.float64)
+
+    assert made().product_bytes(8) == pytest.approx(peak_bytes(product), rel=0.02)
+
+
+def image_problem():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 1, 28, 28)), np.arange(40) % 10
+    data = as_data(dataset(x, y))
+    return pose(parse_model({"kind": "lenet5"}), "cross_entropy", data), data
+
+
+def test_a_member_is_charged_what_it_takes_among_two():
+    problem, data = image_problem()
+    rows = problem.rows_per_pass(4)
+    assert rows < 40
+    samples = load_samples([data], "", "cpu", torch.float64)
+    weights = 0.01 * torch.ones(2, problem.network.num_parameters, dtype=torch.float64)
+    operator = BatchedHessian(
+        problem.losses, weights, samples.inputs, samples.targets, batch_size=rows
+    )
+
+    def product():
+        return operator @ torch.ones(*weights.shape, 4, dtype=torch.float64)
+
+    charged = 2 * (problem.product_bytes(data, 4) - held_bytes(data, 8))
+    # Beside the product, the weights as loaded and as stacked.
+    taken = peak_bytes(product) + 2 * weights.nbytes
+    assert charged == pytest.approx(taken, rel=0.05)
+
+
+def test_a_network_that_wants_numbers_is_charged_by_its_activations(monkeypatch):
+    problem, data = image_problem()
+    counted = problem.product_bytes(data, 4)
+
+    def fails(*_):
+        raise RuntimeError("no numbers")
+
+    monkeypatch.setattr(problems, "_pass_bytes", fails)
+    assert counted / 3 < problem.product_bytes(data, 4) < 3 * counted
