@@ -196,8 +196,12 @@ def test_memory_counts_the_basis_of_lanczos():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_finds_the_same_eigenvalues():
-    members = probes(KIND, "tanh-ce", 3)
+@pytest.mark.parametrize(
+    ("method", "which"), [("power", "LM"), ("lanczos", "LM"), ("lobpcg", "LA")]
+)
+def test_a_gpu_finds_the_same_eigenvalues(method, which):
+    settings = {"method": method, "which": which, "oversampling": 2, "block": 2}
+    members = probes(KIND, "relu-ce", 3, **settings)
     on_gpu = find(KIND).compute(members, Machine("cuda:0"))
     for a, b in zip(on_gpu, compute(KIND, members), strict=True):
         np.testing.assert_allclose(

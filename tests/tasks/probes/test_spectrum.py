@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Matrix
 from curvflow.tasks.krylov import member_bytes
+from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum
 
@@ -119,3 +121,14 @@ def test_memory_counts_the_bases_of_the_runs_at_once():
         for runs in (4, 8)
     )
     assert many - few >= 4 * 45 * 45 * 8
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same_spectrum():
+    members = probes(KIND, "tanh-ce", 3, num_runs=3, num_steps=6)
+    on_gpu = find(KIND).compute(members, Machine("cuda:0"))
+    for a, b in zip(on_gpu, compute(KIND, members), strict=True):
+        np.testing.assert_allclose(
+            a.arrays["ritz_values"], b.arrays["ritz_values"], rtol=1e-8, atol=1e-12
+        )
