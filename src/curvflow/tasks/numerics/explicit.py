@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.kernels import KernelMatrix
@@ -12,7 +11,6 @@ from curvflow.tasks.numerics.operators import Dense, Operator
 from curvflow.tasks.numerics.sparse import Sparse
 
 
-@runtime_checkable
 class Explicit(Protocol):
     """A symmetric matrix known by its entries."""
 
@@ -67,10 +65,3 @@ def norm_bound(operator: Operator) -> float | None:
         sums = [float(rows.abs().sum(1).max()) for _, rows in operator.blocks()]
         return max(sums)
     return None
-
-
-def identity_products(operator: Operator) -> Tensor:
-    """Return the matrix of any operator, by D products, (D, D)."""
-    size = operator.shape[0]
-    eye = torch.eye(size, dtype=operator.dtype, device=operator.device)
-    return operator @ eye
