@@ -6,7 +6,7 @@ import torch
 
 from curvflow.tasks.numerics import BatchedDense, estimate
 from curvflow.tasks.numerics.ranges import new_directions
-from curvflow.tasks.numerics.sketched_traces import HutchPlusPlus, Probed, XTrace
+from curvflow.tasks.numerics.sketched_traces import Hutchinson, HutchPlusPlus, XTrace
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 METHODS = [HutchPlusPlus, XTrace]
@@ -15,8 +15,16 @@ SIZES = [12, 5, 13]
 DECAY = 1 / np.arange(1, 31) ** 1.5
 
 
-def probed(method, A_MDD, seeds, law="rademacher", *, counts=(12,), block=5):
-    found = method(BatchedDense(A_MDD), seeds, distribution=law, block=block)
+def probed(
+    method, A_MDD, seeds, law="rademacher", *, counts=(12,), block=5, sizes=None
+):
+    found = method(
+        BatchedDense(A_MDD),
+        seeds,
+        sizes=sizes or SIZES,
+        distribution=law,
+        block=block,
+    )
     for count in counts:
         found.grow(count)
     return found
@@ -32,7 +40,7 @@ def block_traces(A_MDD):
 @pytest.mark.parametrize("law", LAWS)
 def test_low_rank_is_exact_in_every_block_and_every_draw(method, law):
     A_MDD = torch.stack([with_spectrum([5, 3, -2, 1] + [0] * 26, s) for s in range(3)])
-    draws = probed(method, A_MDD, [0, 1, 2], law).draws(SIZES)
+    draws = probed(method, A_MDD, [0, 1, 2], law).draws()
     exact = block_traces(A_MDD).unsqueeze(2).expand_as(draws)
     torch.testing.assert_close(draws, exact, rtol=0, atol=1e-12)
 
@@ -42,7 +50,7 @@ def test_low_rank_is_exact_in_every_block_and_every_draw(method, law):
 def test_means_over_repetitions_are_the_traces_of_the_blocks(method, law):
     A_DD = with_spectrum(np.r_[DECAY[:-2], -0.5, -1.0], 4)
     A_MDD = A_DD.expand(300, -1, -1)
-    draws = probed(method, A_MDD, range(300), law, counts=(6,)).draws(SIZES)
+    draws = probed(method, A_MDD, range(300), law, counts=(6,)).draws()
     over = estimate(draws.mean(2).T)
     exact = block_traces(A_MDD)[0]
     assert ((over.mean - exact).abs() < 5 * over.sem).all()
@@ -53,7 +61,7 @@ def test_means_over_repetitions_are_the_traces_of_the_blocks(method, law):
 def test_stated_intervals_cover_the_trace(method, law):
     A_MDD = with_spectrum(DECAY, 1).expand(300, -1, -1)
     found = probed(method, A_MDD, range(300), law, counts=(16,))
-    whole = estimate(found.draws(SIZES).sum(1))
+    whole = estimate(found.draws().sum(1))
     student = 2.36 if method is HutchPlusPlus else 2.13
     within = (whole.mean - DECAY.sum()).abs() <= student * found.spread * whole.sem
     assert 0.9 <= within.double().mean() <= 0.985
@@ -64,10 +72,10 @@ def test_they_beat_plain_vectors_at_equal_products_where_eigenvalues_decay():
 
     def error(method, count):
         found = probed(method, A_MDD, range(100), counts=(count,))
-        means = found.draws([30]).sum(1).mean(1)
+        means = found.draws().sum(1).mean(1)
         return found.num_matvecs, (means - DECAY.sum()).square().mean().sqrt()
 
-    plain = error(Probed, 24)
+    plain = error(Hutchinson, 24)
     sketched, crossed = error(HutchPlusPlus, 16), error(XTrace, 12)
     assert plain[0] == sketched[0] == crossed[0] == 24
     assert sketched[1] < plain[1] / 3
@@ -80,9 +88,7 @@ def test_growing_wastes_no_product_and_ends_where_one_step_does(method):
     once = probed(method, A_MDD, [3], counts=(16,))
     slowly = probed(method, A_MDD, [3], counts=(4, 8, 16))
     assert once.num_matvecs == slowly.num_matvecs
-    torch.testing.assert_close(
-        once.draws(SIZES), slowly.draws(SIZES), rtol=1e-8, atol=1e-10
-    )
+    torch.testing.assert_close(once.draws(), slowly.draws(), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -90,19 +96,19 @@ def test_draws_depend_on_neither_siblings_nor_blocks(method):
     A_MDD = torch.stack([random_symmetric(30, seed) for seed in range(3)])
     together = probed(method, A_MDD, [0, 1, 2], block=12)
     apart = probed(method, A_MDD[1:2], [1], block=4)
-    expected = apart.draws(SIZES)
-    torch.testing.assert_close(together.draws(SIZES)[1:2], expected, atol=1e-9, rtol=0)
-    kept = together.select(torch.tensor([1, 1]))
-    kept.grow(16)
+    expected = apart.draws()
+    torch.testing.assert_close(together.draws()[1:2], expected, atol=1e-9, rtol=0)
+    together.select(torch.tensor([1, 1]))
+    together.grow(16)
     apart.grow(16)
-    for one in kept.draws(SIZES):
-        torch.testing.assert_close(one, apart.draws(SIZES)[0], atol=1e-9, rtol=0)
+    for one in together.draws():
+        torch.testing.assert_close(one, apart.draws()[0], atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_more_vectors_than_dimensions_are_exact(method):
     A_MDD = random_symmetric(4, 0)[None]
-    draws = probed(method, A_MDD, [0], counts=(12,)).draws([4])
+    draws = probed(method, A_MDD, [0], counts=(12,), sizes=[4]).draws()
     torch.testing.assert_close(
         draws, A_MDD[0].trace().expand_as(draws), rtol=1e-9, atol=1e-9
     )

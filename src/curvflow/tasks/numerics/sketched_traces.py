@@ -1,15 +1,17 @@
-"""Traces with the help of the range of the operator: Hutch++ and XTrace.
+"""Traces by random vectors: alone, and with the help of the range of the operator.
 
-Both find an orthonormal basis Q of the range of A times random vectors, take the trace
-there exactly and that of the rest by random vectors. With P = I - QQ^T the diagonal is
-that of 2 AQQ^T - QQ^TAQQ^T + PAP, so that every estimate splits into diagonal blocks.
-Letters beside those of the package: K columns of Q, L blocks of the dimension D.
+Hutch++ and XTrace find an orthonormal basis Q of the range of A times random vectors,
+take the trace there exactly and that of the rest by random vectors. With P = I - QQ^T
+the diagonal is that of 2 AQQ^T - QQ^TAQQ^T + PAP, so that every estimate splits into
+diagonal blocks. Letters beside those of the package: K columns of Q, L blocks of the
+dimension D.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,11 +22,9 @@ from curvflow.tasks.numerics.ranges import new_directions
 from curvflow.tasks.numerics.traces import random_vectors
 
 
-class Probed:
-    """Random vectors of M models and their images, which grow together."""
+class Probed(ABC):
+    """What the random vectors of M models told so far; more can be drawn."""
 
-    # Of which vectors of a stream the range is taken: every so many.
-    sketched_every = 1
     # Standard error of the mean relative to that of as many independent draws.
     spread = 1.0
 
@@ -33,6 +33,7 @@ class Probed:
         operator: BatchedOperator,
         seeds: Sequence[int],
         *,
+        sizes: Sequence[int],
         distribution: str,
         block: int,
     ) -> None:
@@ -41,26 +42,22 @@ class Probed:
         Args:
             operator: symmetric maps A of M models.
             seeds: seed of each model's vectors.
+            sizes: sizes of the L consecutive blocks, D in sum.
             distribution: `rademacher` or `gaussian`.
             block: vectors multiplied at once, bounding memory.
         """
-        models, size, _ = operator.shape
-        self.operator, self.seeds = operator, list(seeds)
+        self.operator, self.seeds, self.sizes = operator, list(seeds), list(sizes)
         self.distribution, self.block = distribution, block
-        empty = torch.zeros(
-            models, size, 0, dtype=torch.float64, device=operator.device
-        )
-        self.vectors_MDS = self.images_MDS = empty
-        self.num_matvecs = 0
+        self.count = self.num_matvecs = 0
 
     def grow(self, count: int) -> None:
-        """Draw and multiply vectors until there are `count` of them."""
-        rows = range(self.vectors_MDS.shape[2], count)
+        """Draw vectors until there are `count` of them."""
         size = self.operator.shape[1]
-        z_MDS = random_vectors(self.seeds, size, rows, self.distribution)
-        z_MDS = z_MDS.to(self.operator.device)
-        self.vectors_MDS = torch.cat([self.vectors_MDS, z_MDS], dim=2)
-        self.images_MDS = torch.cat([self.images_MDS, self.multiply(z_MDS)], dim=2)
+        for start in range(self.count, count, self.block):
+            rows = range(start, min(start + self.block, count))
+            z_MDS = random_vectors(self.seeds, size, rows, self.distribution)
+            self.take(z_MDS.to(self.operator.device))
+        self.count = count
 
     def multiply(self, columns_MDS: Tensor) -> Tensor:
         """Return the products with columns, some at a time, and count them."""
@@ -68,52 +65,92 @@ class Probed:
         parts = torch.split(columns_MDS, self.block, dim=2)
         return torch.cat([product(self.operator, part) for part in parts], dim=2)
 
-    def select(self, models: Tensor) -> Self:
+    def sums(self, terms_MDS: Tensor) -> Tensor:
+        """Return the sums over each block, (M, L, S)."""
+        parts = torch.split(terms_MDS, self.sizes, dim=1)
+        return torch.stack([part.sum(1) for part in parts], dim=1)
+
+    def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
         self.operator = self.operator.select(models)
         self.seeds = [self.seeds[m] for m in models.tolist()]
-        self.vectors_MDS = self.vectors_MDS[models]
-        self.images_MDS = self.images_MDS[models]
-        return self
 
-    def draws(self, sizes: Sequence[int]) -> Tensor:
-        """Return estimates of each diagonal block's trace, (M, L, S), float64.
+    @abstractmethod
+    def take(self, z_MDS: Tensor) -> None:
+        """Multiply further vectors."""
 
-        Args:
-            sizes: sizes of the L consecutive blocks, D in sum.
-        """
-        return _sums(self.vectors_MDS * self.images_MDS, sizes)
+    @abstractmethod
+    def draws(self) -> Tensor:
+        """Return estimates of each diagonal block's trace, (M, L, S), float64."""
+
+
+class Hutchinson(Probed):
+    """Each vector by itself; none is kept.
+
+    Reference:
+        Hutchinson (1989), doi:10.1080/03610918908812806.
+    """
+
+    def __init__(
+        self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
+    ) -> None:
+        super().__init__(operator, seeds, **given)
+        self.draws_MLS = torch.zeros(
+            (operator.shape[0], len(self.sizes), 0),
+            dtype=torch.float64,
+            device=operator.device,
+        )
+
+    def take(self, z_MDS: Tensor) -> None:
+        """Multiply further vectors."""
+        found = self.sums(z_MDS * self.multiply(z_MDS))
+        self.draws_MLS = torch.cat([self.draws_MLS, found], dim=2)
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        super().select(models)
+        self.draws_MLS = self.draws_MLS[models]
+
+    def draws(self) -> Tensor:
+        """Return z.Az over each block, (M, L, S)."""
+        return self.draws_MLS
 
 
 class _Sketched(Probed):
-    """Vectors with a basis of the range and its images."""
+    """Vectors, their images, a basis of the range and its images."""
+
+    # Of which vectors of a stream the range is taken: every so many.
+    sketched_every = 1
 
     def __init__(
-        self,
-        operator: BatchedOperator,
-        seeds: Sequence[int],
-        *,
-        distribution: str,
-        block: int,
+        self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
     ) -> None:
-        super().__init__(operator, seeds, distribution=distribution, block=block)
-        self.basis_MDK = self.basis_images_MDK = self.vectors_MDS
+        super().__init__(operator, seeds, **given)
+        empty = torch.zeros(
+            (*operator.shape[:2], 0), dtype=torch.float64, device=operator.device
+        )
+        self.vectors_MDS = self.images_MDS = empty
+        self.basis_MDK = self.basis_images_MDK = empty
 
     def grow(self, count: int) -> None:
-        begun = self.vectors_MDS.shape[2]
+        rows = torch.arange(self.count, count, device=self.operator.device)
         super().grow(count)
-        rows = torch.arange(begun, count)
-        sketched = rows[rows % self.sketched_every == 0].to(self.operator.device)
+        sketched = rows[rows % self.sketched_every == 0]
         added = new_directions(self.images_MDS[:, :, sketched], self.basis_MDK)
         images = self.multiply(added)
         self.basis_MDK = torch.cat([self.basis_MDK, added], dim=2)
         self.basis_images_MDK = torch.cat([self.basis_images_MDK, images], dim=2)
 
-    def select(self, models: Tensor) -> Self:
+    def take(self, z_MDS: Tensor) -> None:
+        self.vectors_MDS = torch.cat([self.vectors_MDS, z_MDS], dim=2)
+        self.images_MDS = torch.cat([self.images_MDS, self.multiply(z_MDS)], dim=2)
+
+    def select(self, models: Tensor) -> None:
         super().select(models)
+        self.vectors_MDS = self.vectors_MDS[models]
+        self.images_MDS = self.images_MDS[models]
         self.basis_MDK = self.basis_MDK[models]
         self.basis_images_MDK = self.basis_images_MDK[models]
-        return self
 
     def inner(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the diagonal of 2 AQQ^T - QQ^TAQQ^T, (M, D), Q^TAQ and QQ^TAQ."""
@@ -138,7 +175,7 @@ class HutchPlusPlus(_Sketched):
 
     sketched_every = 2
 
-    def draws(self, sizes: Sequence[int]) -> Tensor:
+    def draws(self) -> Tensor:
         """Return estimates of each diagonal block's trace, (M, L, S // 2)."""
         z_MDS, images_MDS = self.vectors_MDS[..., 1::2], self.images_MDS[..., 1::2]
         inside_MD, _, _ = self.inner()
@@ -146,7 +183,7 @@ class HutchPlusPlus(_Sketched):
         outside_MDS = z_MDS - self.basis_MDK @ q_MKS
         images_MDS = images_MDS - self.basis_images_MDK @ q_MKS
         images_MDS = images_MDS - self.basis_MDK @ (self.basis_MDK.mT @ images_MDS)
-        return _sums(inside_MD.unsqueeze(2) + outside_MDS * images_MDS, sizes)
+        return self.sums(inside_MD.unsqueeze(2) + outside_MDS * images_MDS)
 
 
 class XTrace(_Sketched):
@@ -165,7 +202,7 @@ class XTrace(_Sketched):
 
     spread = 2**0.5
 
-    def draws(self, sizes: Sequence[int]) -> Tensor:
+    def draws(self) -> Tensor:
         """Return the leave-one-out estimates of each block's trace, (M, L, S)."""
         Q, Z, z = self.basis_MDK, self.basis_images_MDK, self.vectors_MDS
         inside_MD, H_MKK, turned_MDK = self.inner()
@@ -181,7 +218,7 @@ class XTrace(_Sketched):
         images_MDS = images_MDS - Q @ (Q.mT @ images_MDS) + U * within_M1S
         scale_M1S = self._lengths(p_MDS, s_MKS)
         outside_MDS = scale_M1S * p_MDS * images_MDS
-        return _sums(inside_MD.unsqueeze(2) - less_MDS + outside_MDS, sizes)
+        return self.sums(inside_MD.unsqueeze(2) - less_MDS + outside_MDS)
 
     def _lengths(self, p_MDS: Tensor, s_MKS: Tensor) -> Tensor:
         """Return what brings Gaussian projections to their mean squared length."""
@@ -204,8 +241,3 @@ def _left_out(C_MKS: Tensor) -> Tensor:
     is_alone_MS = leverage_MS > 1 - 1e-6
     unit_MSK = inverse_MSK / norms_MS.clamp_min(1e-300).unsqueeze(2)
     return torch.where(is_alone_MS.unsqueeze(2), unit_MSK, 0.0).mT
-
-
-def _sums(terms_MDS: Tensor, sizes: Sequence[int]) -> Tensor:
-    parts = torch.split(terms_MDS, list(sizes), dim=1)
-    return torch.stack([part.sum(1) for part in parts], dim=1)

@@ -9,11 +9,16 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.sketched_traces import HutchPlusPlus, Probed, XTrace
+from curvflow.tasks.numerics.sketched_traces import (
+    Hutchinson,
+    HutchPlusPlus,
+    Probed,
+    XTrace,
+)
 from curvflow.tasks.numerics.traces import estimate
 
 METHODS: dict[str, type[Probed]] = {
-    "hutchinson": Probed,
+    "hutchinson": Hutchinson,
     "hutch++": HutchPlusPlus,
     "xtrace": XTrace,
 }
@@ -72,12 +77,14 @@ def traces(
     Returns:
         Per model its draws and its work.
     """
-    probed = METHODS[method](operator, seeds, distribution=distribution, block=block)
+    probed = METHODS[method](
+        operator, seeds, sizes=sizes, distribution=distribution, block=block
+    )
     found: dict[int, TraceDraws] = {}
     numbers = list(range(operator.shape[0]))
     for look in looks(num_probes, None if rel_sem is None else max_probes):
         probed.grow(look)
-        now = _summed_up(probed, sizes, rel_sem)
+        now = _summed_up(probed, rel_sem)
         found.update(zip(numbers, now, strict=True))
         going = [index for index, one in enumerate(now) if not one.reached]
         if not going or rel_sem is None:
@@ -90,10 +97,8 @@ def traces(
     return [found[number] for number in range(operator.shape[0])]
 
 
-def _summed_up(
-    probed: Probed, sizes: Sequence[int], rel_sem: float | None
-) -> list[TraceDraws]:
-    draws_MLS = probed.draws(sizes).cpu()
+def _summed_up(probed: Probed, rel_sem: float | None) -> list[TraceDraws]:
+    draws_MLS = probed.draws().cpu()
     whole, parts = estimate(draws_MLS.sum(1)), estimate(draws_MLS)
     sem_M = probed.spread * whole.sem
     reached_M = sem_M <= (torch.inf if rel_sem is None else rel_sem) * whole.mean.abs()
