@@ -15,6 +15,10 @@ from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.products import product
 
+# A vector that is left with less than this part of its length, once the basis is taken
+# off, holds rounding of that basis, and is made orthogonal again.
+SHRUNK = 0.1
+
 
 @dataclass(frozen=True)
 class RitzData:
@@ -88,7 +92,8 @@ def lanczos(
     Reference:
         Golub and Meurant (2010), Matrices, Moments and Quadrature, chapters 4 and 6.
         Granziol (2020), Algorithm 7, whose line 9 subtracts alpha v twice: here the
-        terms are taken off one after the other, and the basis twice.
+        terms are taken off one after the other, then what rounding has left of the
+        whole basis.
     """
     models, size, starts = start_MDS.shape
     limit = min(num_steps, size)
@@ -106,6 +111,9 @@ def lanczos(
         steps_MS += going_MS
         scale_MS = torch.maximum(scale_MS, w_MSD.norm(dim=2))
         alpha_MSK[:, :, step] = (w_MSD * v_MSD).sum(2)
+        w_MSD = w_MSD - alpha_MSK[:, :, step, None] * v_MSD
+        if step > 0:
+            w_MSD -= beta_MSK[:, :, step - 1, None] * basis_MSKD[:, :, step - 1]
         w_MSD = _orthogonal(w_MSD, basis_MSKD[:, :, : step + 1])
         beta_MS = w_MSD.norm(dim=2)
         beta_MSK[:, :, step] = beta_MS
@@ -139,11 +147,17 @@ def _normalised(start_MSD: Tensor) -> Tensor:
 
 
 def _orthogonal(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
-    """Take the basis off, twice, which is enough for full precision."""
-    for _ in range(2):
-        along_MSJ = (basis_MSJD @ w_MSD.unsqueeze(3)).squeeze(3)
-        w_MSD = w_MSD - (along_MSJ.unsqueeze(2) @ basis_MSJD).squeeze(2)
-    return w_MSD
+    """Take the basis off, and once more where that leaves little, hence rounding."""
+    once_MSD = _less(w_MSD, basis_MSJD)
+    shrunk_MS1 = (once_MSD.norm(dim=2) < SHRUNK * w_MSD.norm(dim=2)).unsqueeze(2)
+    if not shrunk_MS1.any():
+        return once_MSD
+    return torch.where(shrunk_MS1, _less(once_MSD, basis_MSJD), once_MSD)
+
+
+def _less(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
+    along_MSJ = (basis_MSJD @ w_MSD.unsqueeze(3)).squeeze(3)
+    return w_MSD - (along_MSJ.unsqueeze(2) @ basis_MSJD).squeeze(2)
 
 
 def _ritz(

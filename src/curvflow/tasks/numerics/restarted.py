@@ -1,6 +1,8 @@
 """Extreme eigenpairs by block Lanczos with thick restarts, batch of models.
 
-Letters beside those of the package: B columns of a block, P of the basis.
+Letters beside those of the package: B vectors of a block, P of the basis, R of the
+memory that it grows in. Vectors are rows here: products with a basis of columns take
+several times as long.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from curvflow.tasks.numerics.eigenpairs import (
     within_tolerance,
     zero_level,
 )
-from curvflow.tasks.numerics.lanczos import breakdown_tolerance
+from curvflow.tasks.numerics.lanczos import SHRUNK, breakdown_tolerance
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.products import product
 from curvflow.tasks.numerics.streams import stream
@@ -31,38 +33,50 @@ MARGIN = 0.9
 
 @dataclass(frozen=True)
 class _Space:
-    """A Krylov space of each model: A V = V H + W (last block of the identity).
+    """A Krylov space of each model: V A = H V + W (last block of the identity)'.
 
     Attributes:
-        V_MDP: orthonormal columns.
-        H_MPP: V'AV.
-        Q_MDB: orthonormal columns, orthogonal to V, to go on with.
-        R_MBB: of W = QR: ||R y|| is the residual of V y, y its last block.
+        rows: memory, (M, R, D): the basis, then the block to go on with.
+        H_MPP: VAV'.
+        R_MBB: of W' = Q'R, Q the block: ||R y|| is the residual of V'y, y its last
+            block.
         scale: the largest ||A q|| seen, (M,).
-        is_fresh: whether Q holds random columns, as an invariant subspace is found: the
+        reach: first vector of the basis that the product with the block is not, but for
+            rounding, orthogonal to.
+        is_fresh: whether Q holds random vectors, as an invariant subspace is found: the
             basis may lack copies of an eigenvalue, (M,).
     """
 
-    V_MDP: Tensor
+    rows: Tensor
     H_MPP: Tensor
-    Q_MDB: Tensor
     R_MBB: Tensor
     scale: Tensor
+    reach: int
     is_fresh: Tensor
 
     @property
     def length(self) -> int:
-        """Columns of the basis, P."""
-        return self.V_MDP.shape[2]
+        """Vectors of the basis, P."""
+        return self.H_MPP.shape[1]
+
+    @property
+    def basis(self) -> Tensor:
+        """Orthonormal basis V, (M, P, D)."""
+        return self.rows[:, : self.length]
+
+    @property
+    def block(self) -> Tensor:
+        """Orthonormal block Q, orthogonal to the basis, to go on with, (M, B, D)."""
+        return self.rows[:, self.length : self.length + self.R_MBB.shape[1]]
 
     def select(self, models: Tensor) -> _Space:
         """Return the spaces of some of the models."""
         return _Space(
-            self.V_MDP[models],
+            self.rows[models],
             self.H_MPP[models],
-            self.Q_MDB[models],
             self.R_MBB[models],
             self.scale[models],
+            self.reach,
             self.is_fresh[models],
         )
 
@@ -111,8 +125,9 @@ def restarted_lanczos(
     from them. Each model stops by itself, so what it returns does not depend on its
     siblings. A block of B finds an eigenvalue as often as it occurs, up to B times.
     Products are made in the operator's precision, all else in double precision; where
-    they are single, flags and residuals come from a last product with the pairs. An
-    operator no larger than the basis is multiplied with the identity.
+    they are single, residuals count their rounding, seen in a last product with all
+    pairs added up, or with each where that cannot tell that they are found. An operator
+    no larger than the basis is multiplied with the identity.
 
     Args:
         operator: symmetric maps A of M models.
@@ -141,7 +156,7 @@ def restarted_lanczos(
     whole, zero = operator, zero_level(size, operator.dtype)
     found = Ritz.empty(len(start_MDB), size, k, start_MDB)
     active = torch.arange(len(start_MDB), device=operator.device)
-    space, before = _begin(start_MDB), start_MDB.new_empty(len(start_MDB), 0)
+    space, before = _begin(start_MDB, most), start_MDB.new_empty(len(start_MDB), 0)
     for iteration in range(1, max_iterations + 1):
         space = _extended(operator, space, iteration)
         pairs = _pairs(space, which)
@@ -163,43 +178,69 @@ def restarted_lanczos(
     return found if whole.dtype == torch.float64 else _measured(whole, found, tol)
 
 
-def _begin(start_MDB: Tensor) -> _Space:
+def _begin(start_MDB: Tensor, most: int) -> _Space:
     models, size, block = start_MDB.shape
+    rows = start_MDB.new_empty(models, most + block, size)
+    rows[:, :block] = torch.linalg.qr(start_MDB).Q.mT
     return _Space(
-        start_MDB.new_zeros(models, size, 0),
+        rows,
         start_MDB.new_zeros(models, 0, 0),
-        torch.linalg.qr(start_MDB).Q,
         start_MDB.new_zeros(models, block, block),
         start_MDB.new_zeros(models),
+        0,
         torch.zeros(models, dtype=torch.bool, device=start_MDB.device),
     )
 
 
 def _extended(operator: BatchedOperator, space: _Space, iteration: int) -> _Space:
     """Multiply the block that goes on, and make it part of the basis."""
-    W_MDB = product(operator, space.Q_MDB)
-    V_MDP = torch.cat([space.V_MDP, space.Q_MDB], dim=2)
-    scale_M = torch.maximum(space.scale, W_MDB.norm(dim=1).amax(1))
-    across_MPB = V_MDP.mT @ W_MDB
-    before = space.length
-    H_MPP = V_MDP.new_zeros(len(V_MDP), V_MDP.shape[2], V_MDP.shape[2])
-    H_MPP[:, :before, :before] = space.H_MPP
-    H_MPP[:, :, before:] = across_MPB
-    H_MPP[:, before:] = across_MPB.mT
-    corner_MBB = across_MPB[:, before:]
-    H_MPP[:, before:, before:] = (corner_MBB + corner_MBB.mT) / 2
-    W_MDB = W_MDB - V_MDP @ across_MPB
-    W_MDB = W_MDB - V_MDP @ (V_MDP.mT @ W_MDB)
-    Q_MDB, R_MBB = torch.linalg.qr(W_MDB)
-    negligible_MB = R_MBB.diagonal(dim1=1, dim2=2).abs() <= (
+    W_MBD = product(operator, space.block.mT).mT
+    scale_M = torch.maximum(space.scale, W_MBD.norm(dim=2).amax(1))
+    V_MPD = space.rows[:, : space.length + W_MBD.shape[1]]
+    across_MBP = W_MBD.new_zeros(*W_MBD.shape[:2], V_MPD.shape[1])
+    # What the product has of the basis first, then what rounding has left of it.
+    for first in (space.reach, 0):
+        lengths_MB = W_MBD.norm(dim=2)
+        along_MBP = W_MBD @ V_MPD[:, first:].mT
+        W_MBD = torch.baddbmm(W_MBD, along_MBP, V_MPD[:, first:], alpha=-1)
+        across_MBP[:, :, first:] += along_MBP
+    Q_MDB, R_MBB = torch.linalg.qr(W_MBD.mT)
+    left_MB = R_MBB.diagonal(dim1=1, dim2=2).abs()
+    negligible_MB = left_MB <= (
         breakdown_tolerance(operator.dtype) * scale_M.unsqueeze(1)
     )
     if negligible_MB.any():
         Q_MDB = torch.where(negligible_MB.unsqueeze(1), _fresh(Q_MDB, iteration), Q_MDB)
-    # Of columns nearly dependent, QR raises what is left of the basis in them.
-    for _ in range(2):
-        Q_MDB = torch.linalg.qr(Q_MDB - V_MDP @ (V_MDP.mT @ Q_MDB)).Q
-    return _Space(V_MDP, H_MPP, Q_MDB, R_MBB, scale_M, negligible_MB.any(1))
+    shrunk_M = (negligible_MB | (left_MB < SHRUNK * lengths_MB)).any(1)
+    if shrunk_M.any():
+        # QR raises what is left of the basis in vectors nearly dependent.
+        again_MDB = _orthogonal(_orthogonal(Q_MDB, V_MPD), V_MPD)
+        Q_MDB = torch.where(shrunk_M[:, None, None], again_MDB, Q_MDB)
+    H_MPP = _bordered(space.H_MPP, across_MBP)
+    extended = _Space(
+        space.rows, H_MPP, R_MBB, scale_M, space.length, negligible_MB.any(1)
+    )
+    extended.block.copy_(Q_MDB.mT)
+    return extended
+
+
+def _bordered(H_MPP: Tensor, across_MBP: Tensor) -> Tensor:
+    """Return H with what a product with one more block adds to it."""
+    before, after = H_MPP.shape[1], across_MBP.shape[2]
+    bordered_MPP = H_MPP.new_empty(len(H_MPP), after, after)
+    bordered_MPP[:, :before, :before] = H_MPP
+    bordered_MPP[:, before:] = across_MBP
+    bordered_MPP[:, :, before:] = across_MBP.mT
+    corner_MBB = across_MBP[:, :, before:]
+    bordered_MPP[:, before:, before:] = (corner_MBB + corner_MBB.mT) / 2
+    return bordered_MPP
+
+
+def _orthogonal(Q_MDB: Tensor, V_MPD: Tensor) -> Tensor:
+    """Take the basis off columns, and make them orthonormal."""
+    left_MDB = Q_MDB - ((Q_MDB.mT @ V_MPD.mT) @ V_MPD).mT
+    columns: Tensor = torch.linalg.qr(left_MDB).Q
+    return columns
 
 
 def _fresh(like_MDB: Tensor, iteration: int) -> Tensor:
@@ -218,7 +259,7 @@ def _pairs(space: _Space, which: Which) -> _Pairs:
     turn = turn.gather(2, order.unsqueeze(1).expand_as(turn))
     last = turn[:, -space.R_MBB.shape[1] :]
     residuals: Tensor = (space.R_MBB.cpu() @ last).norm(dim=1)
-    device = space.V_MDP.device
+    device = space.rows.device
     return _Pairs(
         values.gather(1, order).to(device), turn.to(device), residuals.to(device)
     )
@@ -251,14 +292,12 @@ def _ends(
 
 def _restarted(space: _Space, pairs: _Pairs, kept: int) -> _Space:
     """Keep the best Ritz vectors alone; the next block ties them together."""
-    return _Space(
-        space.V_MDP @ pairs.turn[:, :, :kept],
-        torch.diag_embed(pairs.values[:, :kept]),
-        space.Q_MDB,
-        space.R_MBB,
-        space.scale,
-        space.is_fresh,
-    )
+    best_MPD = pairs.turn[:, :, :kept].mT @ space.basis
+    H_MPP = torch.diag_embed(pairs.values[:, :kept])
+    restarted = replace(space, H_MPP=H_MPP, reach=0)
+    restarted.block.copy_(space.block.clone())
+    restarted.basis.copy_(best_MPD)
+    return restarted
 
 
 def _keep(
@@ -273,7 +312,7 @@ def _keep(
     """Write down the pairs of the models that end; NaN for those they lack."""
     models, k = active[ends], found.values.shape[1]
     have = min(k, space.length)
-    vectors = space.V_MDP[ends] @ pairs.turn[ends][:, :, :have]
+    vectors = (pairs.turn[ends][:, :, :have].mT @ space.basis[ends]).mT
     for into, of in (
         (found.values, pairs.values[ends]),
         (found.residuals, pairs.residuals[ends]),
@@ -288,17 +327,33 @@ def _keep(
 
 
 def _measured(operator: BatchedOperator, found: Ritz, tol: float) -> Ritz:
-    """Take residuals and flags from a product with the pairs themselves."""
-    vectors = found.vectors.nan_to_num(nan=0.0)
-    images = product(operator, vectors)
-    residuals: Tensor = (images - vectors * found.values.unsqueeze(1)).norm(dim=1)
-    zero = zero_level(vectors.shape[1], operator.dtype)
+    """Count the rounding of products into residuals and flags."""
+    vectors_MDK = found.vectors.nan_to_num(nan=0.0)
+    values_MK = found.values.nan_to_num(nan=0.0)
+    models, _, k = vectors_MDK.shape
+    # The bounds hold but for the rounding, which is as good as independent of them.
+    signs = torch.randn(k, generator=stream(k, "signs"), dtype=torch.float64).sign()
+    mixed_MK1 = signs.to(vectors_MDK.device).expand(models, -1).unsqueeze(2)
+    image_MD1 = product(operator, vectors_MDK @ mixed_MK1)
+    gap_MD1 = image_MD1 - vectors_MDK @ (mixed_MK1 * values_MK.unsqueeze(2))
+    rounding_M1 = gap_MD1.norm(dim=1)
+    bounds: Tensor = torch.hypot(found.residuals, rounding_M1)
+    within = _within(operator, found, bounds, tol)
+    count_M = found.num_matvecs + 1
+    unsure_M = ~within.all(1)
+    if unsure_M.any():
+        images_MDK = product(operator, vectors_MDK)
+        each: Tensor = (images_MDK - vectors_MDK * values_MK.unsqueeze(1)).norm(dim=1)
+        each = each.masked_fill(found.values.isnan(), torch.nan)
+        bounds = torch.where(unsure_M.unsqueeze(1), each, bounds)
+        within = _within(operator, found, bounds, tol)
+        count_M = count_M + k * unsure_M
+    return replace(found, residuals=bounds, converged=within, num_matvecs=count_M)
+
+
+def _within(
+    operator: BatchedOperator, found: Ritz, residuals: Tensor, tol: float
+) -> Tensor:
     largest_M = found.values.nan_to_num(nan=0.0).abs().amax(1)
-    return replace(
-        found,
-        residuals=residuals,
-        converged=within_tolerance(
-            found.values, residuals, largest_M, tol=tol, zero=zero
-        ),
-        num_matvecs=found.num_matvecs + vectors.shape[2],
-    )
+    zero = zero_level(operator.shape[1], operator.dtype)
+    return within_tolerance(found.values, residuals, largest_M, tol=tol, zero=zero)
