@@ -63,15 +63,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, problem = _params(members[0]), described(members[0])
     count = len(members[0].one("data")["inputs"])
     used = params.num_samples or count
-    for field, asked in (("batch_size", params.batch_size), ("num_samples", used)):
-        if asked > count:
-            raise InputError(
-                f"{field}: expected at most the {count} samples, got {asked}. Lower it."
-            )
-    if count < 2:
-        raise InputError(
-            "data: expected two samples or more, got one. A variance needs two."
-        )
+    _refuse(params, count, used)
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
@@ -106,6 +98,18 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         )
         for number in range(len(members))
     ]
+
+
+def _refuse(params: GradientVarianceParams, count: int, used: int) -> None:
+    for field, asked in (("batch_size", params.batch_size), ("num_samples", used)):
+        if asked > count:
+            raise InputError(
+                f"{field}: expected at most the {count} samples, got {asked}. Lower it."
+            )
+    if count < 2:
+        raise InputError(
+            "data: expected two samples or more, got one. A variance needs two."
+        )
 
 
 def _rows(seed: int, count: int, used: int) -> Tensor:
