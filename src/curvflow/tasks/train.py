@@ -12,14 +12,9 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.kinds.train import (
-    FINAL,
-    PRECONDITIONER,
-    TrainParams,
-    kept_epochs,
-    recorded_epochs,
-)
+from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
 from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.schemas.trained import FINAL, PRECONDITIONER
 from curvflow.tasks.initial import initial
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.problems import (

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.sharpness import SharpnessParams
-from curvflow.schemas.kinds.train import PRECONDITIONER
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.trained import PRECONDITIONER
 from curvflow.tasks.curvature import (
     batched_hessian,
     described,

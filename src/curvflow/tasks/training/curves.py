@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.train import RECORDED
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.trained import RECORDED
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.training.norms import norms

@@ -8,8 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.train import KIND, PRECONDITIONER, TrainParams
+from curvflow.schemas.kinds.train import KIND, TrainParams
 from curvflow.schemas.nodes import Member, NodeData
+from curvflow.schemas.trained import PRECONDITIONER
 from curvflow.tasks.problems import Problem
 from curvflow.tasks.training.fit import Fit
 

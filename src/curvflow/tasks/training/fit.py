@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.train import RECORDED
+from curvflow.schemas.trained import RECORDED
 from curvflow.tasks.layers import MOMENTUM
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.steps import Step
