@@ -27,10 +27,10 @@ from curvflow.tasks.numerics.gauss_newton import (
     sandwich,
 )
 from curvflow.tasks.numerics.orders import (
+    TRIED,
     Order,
     Product,
     Trial,
-    candidates,
     fastest,
     hessian_product,
 )
@@ -38,8 +38,9 @@ from curvflow.tasks.numerics.over_batches import Curvature, OverBatches, Prepare
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.numerics.subjects import Loss, Settings, Subject, subject
 
-# Samples that a trial of the orders is made on, where a batch can be cut.
-TRIAL_SAMPLES = 16
+# What a trial of the orders is made on: samples at most, where a batch can be cut, the
+# part of it that they are, and columns. A trial must cost less than it saves.
+TRIAL_SAMPLES, TRIAL_PART, TRIAL_COLUMNS = 16, 8, 4
 
 
 def hessian(
@@ -218,13 +219,12 @@ def _hessian_of(
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Product:
         if not chosen:
             small = scalar(_few(batch))
-            orders = candidates(keeps=of.has_one_batch)
             trial = fastest(
-                {o: partial(hessian_product, o, small, of.weights) for o in orders},
-                torch.ones_like(columns),
+                {o: partial(hessian_product, o, small, of.weights) for o in TRIED},
+                torch.ones_like(columns[:, :TRIAL_COLUMNS]),
                 keeps=of.has_one_batch,
             )
-            chosen.extend(o for o in orders if o == trial.order)
+            chosen.extend(o for o in TRIED if o == trial.order)
             if tell:
                 tell(trial)
         return hessian_product(chosen[0], scalar(batch), of.weights)
@@ -236,7 +236,12 @@ def _few(batch: Batch) -> Batch:
     tensors = isinstance(batch, tuple | list) and all(
         isinstance(part, Tensor) for part in batch
     )
-    return tree_map(lambda t: t[:TRIAL_SAMPLES], batch) if tensors else batch
+    return tree_map(lambda t: t[: _few_of(len(t))], batch) if tensors else batch
+
+
+def _few_of(samples: int) -> int:
+    # Two at least: a batch norm has no variance of one.
+    return max(2, min(TRIAL_SAMPLES, samples // TRIAL_PART))
 
 
 def _gauss_newton(of: Subject) -> Prepare:

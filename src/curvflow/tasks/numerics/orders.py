@@ -29,6 +29,8 @@ Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
 ]
 ORDERS: tuple[Order, ...] = get_args(Order)
+# Those that a trial takes: a trace takes longer than a good many products.
+TRIED: tuple[Order, ...] = tuple(order for order in ORDERS if order != "linearised")
 Scalar = Callable[[Tensor], Tensor]
 Product = Callable[[Tensor], Tensor]
 Made = TypeVar("Made", bound=Product)
@@ -110,7 +112,7 @@ def _graph(loss: Scalar, weights: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         (slope,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
         # A slope that is constant has no graph; this gives it one.
-        return slope + 0 * leaf, leaf
+        return (slope if slope.requires_grad else slope + 0 * leaf), leaf
 
 
 def _reverse_over_reverse(loss: Scalar, weights: Tensor) -> Product:
@@ -144,16 +146,6 @@ _PREPARE: dict[Order, Callable[[Scalar, Tensor], Product]] = {
     "retained": _retained,
     "linearised": _linearised,
 }
-
-
-def candidates(*, keeps: bool) -> list[Order]:
-    """Return the orders worth a trial.
-
-    Args:
-        keeps: whether preparation is done once for all blocks; a trace, which takes a
-            hundred products and more, is not worth it otherwise.
-    """
-    return [order for order in ORDERS if keeps or order != "linearised"]
 
 
 @dataclass(frozen=True)

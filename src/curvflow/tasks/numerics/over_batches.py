@@ -45,10 +45,10 @@ class OverBatches:
                 if is_one:
                     self._kept = product
                 size = self._subject.size_of(batch)
-                total_DS += size * product(columns_DS)
+                total_DS.add_(product(columns_DS), alpha=size)
                 weight += size
                 first += num_samples(batch)
-        return (total_DS / weight).unsqueeze(0)
+        return total_DS.div_(weight).unsqueeze(0)
 
     def select(self, models: Tensor) -> OverBatches:
         """Return the operator itself, of the one model there is."""

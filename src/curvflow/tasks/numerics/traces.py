@@ -58,7 +58,8 @@ def random_vectors(
     drawn = {seed: _draw(seed, size, rows, distribution) for seed in set(seeds)}
     if len(drawn) == 1:
         return drawn[seeds[0]].expand(len(seeds), -1, -1)
-    return torch.stack([drawn[seed] for seed in seeds])
+    # Vectors lie whole in memory, as products take them.
+    return torch.stack([drawn[seed].T for seed in seeds]).mT
 
 
 def _draw(seed: int, size: int, rows: range, distribution: str) -> Tensor:
