@@ -298,7 +298,7 @@ def test_the_order_is_tried_once_and_told():
     for _ in range(2):
         assert_equal(operator @ eye()[:, :4], expected @ eye()[:, :4])
     (trial,) = told
-    assert set(trial.seconds) == set(ORDERS)
+    assert set(trial.seconds) == set(ORDERS) - {"linearised"}
 
 
 def test_a_module_is_left_as_it_was():

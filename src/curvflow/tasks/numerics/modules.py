@@ -59,7 +59,8 @@ def hessian(
         loss: of outputs and targets: the mean over a batch, or of each sample; or
             `cross_entropy`, `mse` or `sse`.
         data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader.
-        order: of differentiation; `auto` tries all on a few samples.
+        order: of differentiation; `auto` tries those without a trace on a few
+            samples.
         tell: called with the trial that `auto` has made.
         **settings: see `Settings`.
 
