@@ -45,3 +45,42 @@ def test_a_machine_says_what_last_bits_depend_on():
     one = machine_for("cpu", 3)
     assert (one.device, one.threads) == ("cpu", 3)
     assert one.hardware
+
+
+def test_what_is_larger_than_the_machine_is_refused_before_it_starts(
+    store, monkeypatch
+):
+    def compute(members, machine):
+        raise AssertionError("begun")
+
+    real = registry.find("toy.fit")
+    huge = replace(real, compute=compute, member_bytes=lambda member: 3_000_000_000)
+    monkeypatch.setitem(registry._implementations, "toy.fit", huge)
+    one = MemberJob("key", FitParams(), {"data": []}, {})
+    machine = replace(machine_for("cpu", 1), memory=2_000_000_000)
+    job = TileJob("toy.fit", [one, one], [])
+    for found, width in outcomes(store, job, machine, Partials(store, Stopping())):
+        assert width == 1
+        assert str(found) == (
+            "memory: expected at most the 2 GB of cpu for a node of toy.fit, got an "
+            "estimate of 3 GB. Lower what it grows with, such as num_steps or "
+            "num_samples, take float32, or another machine."
+        )
+
+
+def test_memory_that_is_not_known_refuses_nothing(store, monkeypatch):
+    real = registry.find("toy.fit")
+    huge = replace(real, member_bytes=lambda member: 10**18, compute=_nothing)
+    monkeypatch.setitem(registry._implementations, "toy.fit", huge)
+    job = TileJob("toy.fit", [MemberJob("key", FitParams(), {"data": []}, {})], [])
+    unknown = replace(machine_for("cpu", 1), memory=0)
+    ((found, _),) = outcomes(store, job, unknown, Partials(store, Stopping()))
+    assert "expected 2 outcomes, got 0" in str(found)
+
+
+def _nothing(members, machine):
+    return []
+
+
+def test_a_machine_knows_its_memory():
+    assert machine_for("cpu", 1).memory > 1 << 28

@@ -119,6 +119,27 @@ def outcomes(
     return [one for part in jobs for one in outcomes(store, part, machine, partials)]
 
 
+def estimated(kind: Kind, member: Member) -> tuple[int, int]:
+    """Return the estimated bytes of a member, and how many of them its data take."""
+    found = find(kind.name)
+    return found.member_bytes(member), found.data_bytes(member)
+
+
+def _check_fits(kind: Kind, member: Member, machine: Machine) -> None:
+    """Refuse before it starts what is larger than the machine, alone in its tile."""
+    try:
+        needed, _ = estimated(kind, member)
+    except Exception:  # the computation runs into it as well, and tells
+        return
+    if machine.memory and needed > machine.memory:
+        has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
+        raise InputError(
+            f"memory: expected at most the {has} of {machine.device} for a node of "
+            f"{kind.name}, got an estimate of {wants}. Lower what it grows with, such "
+            "as num_steps or num_samples, take float32, or another machine."
+        )
+
+
 def _outcomes(
     job: TileJob, members: Sequence[Member], machine: Machine, partials: Partials
 ) -> list[tuple[Outcome | BaseException, int]]:
@@ -126,6 +147,8 @@ def _outcomes(
     keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
 
     def together(some: Sequence[Member]) -> list[Outcome]:
+        if kind.vectorised:
+            _check_fits(kind, some[0], machine)
         whole = padded(some) if kind.vectorised else some
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from curvflow.flows.compute import load
+from curvflow.flows.compute import estimated, load
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.jobs import TileJob, tile_job
@@ -12,7 +12,6 @@ from curvflow.flows.plan import Plan
 from curvflow.flows.tiles import NODE_BY_NODE_WIDTH, width_for
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
-from curvflow.tasks.registry import find
 
 
 class Orders:
@@ -67,8 +66,7 @@ class Orders:
             return NODE_BY_NODE_WIDTH
         try:
             (member,) = load(self._store, node.kind, self.job([node]).members)
-            found = find(node.kind.name)
-            whole, data = found.member_bytes(member), found.data_bytes(member)
+            whole, data = estimated(node.kind, member)
         # Whatever is wrong with a member, or a model of the user's own, its tile will
         # run into it as well, and tell.
         except Exception:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 
@@ -32,10 +34,28 @@ def machine_for(device: str, threads: int, compiler: str = "none") -> Machine:
             "Use --device cpu, or install a CUDA build of PyTorch."
         )
     if has_cuda and device != "cpu":
-        name = torch.cuda.get_device_name(0)
-        return Machine("cuda:0", hardware=name, threads=threads, compiler=compiler)
-    instructions = torch.backends.cpu.get_cpu_capability()
-    return Machine("cpu", hardware=instructions, threads=threads, compiler=compiler)
+        found = torch.cuda.get_device_properties(0)
+        where, hardware, memory = "cuda:0", found.name, found.total_memory
+    else:
+        where, hardware = "cpu", torch.backends.cpu.get_cpu_capability()
+        memory = _main_memory()
+    return Machine(
+        where, hardware=hardware, threads=threads, compiler=compiler, memory=memory
+    )
+
+
+def _main_memory() -> int:
+    """Return the bytes of main memory, or those that this group of processes may use.
+
+    0 where the system does not tell.
+    """
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+    with suppress(OSError, ValueError):  # no such file, or the word `max`
+        whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return whole
 
 
 @contextmanager

@@ -71,6 +71,7 @@ class Machine:
         threads: how many PyTorch uses on the CPU; last bits depend on it, too.
         compiler: mode of torch.compile for training; `none` computes call by call.
         partial: where the tile keeps what it has so far.
+        memory: bytes that the device has; 0 if that is not known.
     """
 
     device: str = "cpu"
@@ -78,6 +79,7 @@ class Machine:
     hardware: str = ""
     threads: int = 1
     compiler: str = "none"
+    memory: int = 0
 
 
 TileFunction = Callable[[Sequence[Member], Machine], list[Outcome]]
