@@ -88,3 +88,13 @@ def test_a_rule_added_to_a_finished_study_is_all_that_is_computed(tmp_path):
         first["fit"]["final_train_loss"].values,
         second["fit"]["final_train_loss"].sel(rule=["sgd", "metric"]).values,
     )
+
+
+@pytest.mark.images
+def test_products_alone_find_the_eigenvalues_of_the_dense_matrix(tmp_path):
+    results = smoke("power-method", tmp_path)
+    assert results.run.failures == []
+    exact = results["exact"]["eigenvalues"].values
+    for name in ("power", "lanczos"):
+        assert results[name]["converged"].values.all()
+        np.testing.assert_allclose(results[name]["eigenvalues"], exact, rtol=1e-9)
