@@ -80,6 +80,53 @@ def test_only_the_rest_counts_where_a_shorter_result_is_gone_on_from(continuing,
     assert found.seconds == pytest.approx(6 * 8.0)
 
 
+@pytest.fixture
+def a_second_an_epoch(store, monkeypatch):
+    """Let training have taken a second for every epoch computed, where it is known."""
+    index = store.index
+
+    def slow(as_of=None):
+        found = index(as_of)
+        for table in (found.rows, found.receipts):
+            for place, receipt in table.items():
+                seconds = float(receipt.covered or 1)
+                table[place] = replace(receipt, seconds=seconds)
+        return found
+
+    monkeypatch.setattr(store, "index", slow)
+    return store
+
+
+def test_continued_training_is_counted_by_the_epochs_it_computed(
+    continuing, a_second_an_epoch
+):
+    run(a_second_an_epoch)
+    run(a_second_an_epoch, "stages.fit.epochs=40")
+    text = STUDY[: STUDY.index("  last:")]
+    found = told(a_second_an_epoch, "stages.fit.epochs=80", "axes.seed=4", text=text)
+    assert found.seconds == pytest.approx(6 * 40 + 2 * 80)
+
+
+def test_receipts_that_know_their_epochs_are_asked_before_others(
+    continuing, a_second_an_epoch, monkeypatch
+):
+    run(a_second_an_epoch)
+    run(a_second_an_epoch, "stages.fit.epochs=40")
+    index = a_second_an_epoch.index
+
+    def forgetful(as_of=None):
+        found = index(as_of)
+        for key, receipt in found.rows.items():
+            if receipt.covered == 36:
+                found.rows[key] = replace(receipt, seconds=99.0, covered=None)
+        return found
+
+    monkeypatch.setattr(a_second_an_epoch, "index", forgetful)
+    text = STUDY[: STUDY.index("  last:")]
+    found = told(a_second_an_epoch, "stages.fit.epochs=80", text=text)
+    assert found.seconds == pytest.approx(6 * 40)
+
+
 def test_what_is_saved_is_what_the_results_once_took(timed):
     o = opened(timed)
     plan = make_plan(o.study, o.store, o.files)

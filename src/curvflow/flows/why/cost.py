@@ -155,15 +155,19 @@ class Costs:
         alike = [receipt for receipt in receipts if _device(receipt) == device]
         nodes = self._by_address(kind)
         found: dict[Hashable, list[float]] = defaultdict(list)
+        known: dict[Hashable, list[float]] = defaultdict(list)
         for receipt in alike:
-            rate = receipt.seconds / _units(kind, receipt.params)
+            units = receipt.covered or _units(kind, receipt.params)
             form = _static(kind, receipt.params)
             node = nodes.get((receipt.stage, frozenset(receipt.coords.items())))
+            labels: list[Hashable] = [form, ""]
             if node is not None and self._form(node) == form:
-                found[self._signature(node)].append(rate)
-            found[form].append(rate)
-            found[""].append(rate)
-        return {label: median(rates) for label, rates in found.items()}
+                labels.append(self._signature(node))
+            for label in labels:
+                for rates in (found, known) if receipt.covered else (found,):
+                    rates[label].append(receipt.seconds / units)
+        # Where units are not told, continued training looks faster than it is.
+        return {label: median(rates) for label, rates in {**found, **known}.items()}
 
     def _by_address(self, kind: Kind) -> Mapping[Address, Node]:
         return {
