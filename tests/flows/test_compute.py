@@ -7,6 +7,7 @@ import pytest
 
 from curvflow.flows.compute import outcomes
 from curvflow.flows.jobs import MemberJob, TileJob
+from curvflow.flows.memory import main_memory
 from curvflow.flows.partials import Partials
 from curvflow.flows.stopping import Stopping
 from curvflow.tasks import registry
@@ -83,4 +84,4 @@ def _nothing(members, machine):
 
 
 def test_a_machine_knows_its_memory():
-    assert machine_for("cpu", 1).memory > 1 << 28
+    assert machine_for("cpu", 1, main_memory=main_memory()).memory > 1 << 28

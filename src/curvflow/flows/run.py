@@ -17,6 +17,7 @@ from curvflow.flows.code.drift import find_drifts
 from curvflow.flows.code.imported import bring_in
 from curvflow.flows.code.settle import Answer, refuse, settle
 from curvflow.flows.files import SourceFiles
+from curvflow.flows.memory import main_memory
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.partials import Partials
 from curvflow.flows.plan import Plan, make_plan
@@ -221,7 +222,9 @@ def _ready(
     # Loaded here because a run without news saves the second that torch takes.
     from curvflow.tasks.machine import machine_for, threads
 
-    machine = machine_for(options.device, options.num_threads, options.compiler)
+    machine = machine_for(
+        options.device, options.num_threads, options.compiler, main_memory()
+    )
     bring_in_code(plan)
     return machine, threads(options.num_threads)
 

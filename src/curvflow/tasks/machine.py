@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 import torch
 
@@ -13,13 +11,16 @@ from curvflow.errors import RequestError
 from curvflow.tasks.registry import Machine
 
 
-def machine_for(device: str, threads: int, compiler: str = "none") -> Machine:
+def machine_for(
+    device: str, threads: int, compiler: str = "none", main_memory: int = 0
+) -> Machine:
     """Turn what was asked for into a device that is there.
 
     Args:
         device: `auto`, `cpu` or `cuda`; `auto` takes a GPU if there is one.
         threads: how many PyTorch is going to use on the CPU.
         compiler: mode of torch.compile, or `none`.
+        main_memory: bytes that the CPU has; 0 if that is not known.
 
     Returns:
         The machine to compute on.
@@ -38,24 +39,10 @@ def machine_for(device: str, threads: int, compiler: str = "none") -> Machine:
         where, hardware, memory = "cuda:0", found.name, found.total_memory
     else:
         where, hardware = "cpu", torch.backends.cpu.get_cpu_capability()
-        memory = _main_memory()
+        memory = main_memory
     return Machine(
         where, hardware=hardware, threads=threads, compiler=compiler, memory=memory
     )
-
-
-def _main_memory() -> int:
-    """Return the bytes of main memory, or those that this group of processes may use.
-
-    0 where the system does not tell.
-    """
-    try:
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 0
-    with suppress(OSError, ValueError):  # no such file, or the word `max`
-        whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return whole
 
 
 @contextmanager
