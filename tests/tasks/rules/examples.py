@@ -23,7 +23,7 @@ EXAMPLES = {
     ],
     "lanczos_newton": [
         {"damping": 1.0, "num_steps": 3},
-        {"lr": 0.5, "damping": 0.5, "num_steps": 2, "start": "random"},
+        {"lr": 0.5, "damping": 5.0, "num_steps": 2, "start": "random"},
         {"num_steps": 3, "matrix": "hessian", "damping_follows_lr": False},
     ],
     "lookahead": [
