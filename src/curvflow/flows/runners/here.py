@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from types import TracebackType
 
+from curvflow.flows.memory import main_memory
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.options import RunOptions
@@ -61,7 +62,7 @@ class Here:
 
             options = self._options
             self._machine = machine_for(
-                options.device, options.num_threads, options.compiler
+                options.device, options.num_threads, options.compiler, main_memory()
             )
             self._stack.enter_context(threads(options.num_threads))
         return self._machine
