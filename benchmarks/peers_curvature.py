@@ -1,0 +1,418 @@
+"""Hessians of three networks through curvflow and its peers: trace, spectrum, top ten.
+
+    python -m benchmarks.peers_curvature [--quick] [--turns N] [--threads N]
+        [--nets mlp,lenet,resnet18] [--tasks trace,spectrum,top] [--device cpu|cuda]
+
+Asked of each: the trace by 20 Rademacher vectors; a spectrum by one Lanczos run of 100
+steps; the ten eigenvalues of largest magnitude to a relative error of 1e-3. The same
+network, loss, images and precision, float32, one process, one number of threads; the
+systems take turns, so that other load on the machine hits all alike, and the median of
+the turns counts, on a CPU of the seconds of the process. Every answer is compared with curvflow's own in double precision, and
+one outside 5 standard errors or 1 % is marked. Times are also given in gradient
+equivalents: the time of a product over that of one gradient, whose floor is about 2.
+Peers are installed beforehand, by requirements-peers-curvature.txt; what is missing or
+fails is listed with the reason. Prints a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from curvflow.flows.originals.originals import originals
+from curvflow.schemas.images import ImageParams
+from curvflow.schemas.kinds import find_kind
+from curvflow.tasks.numerics.lanczos import lanczos
+from curvflow.tasks.numerics.modules import hessian
+from curvflow.tasks.numerics.restarted import restarted_lanczos
+from curvflow.tasks.numerics.traces import random_vectors
+
+PROBES, STEPS, TOP, TOL = 20, 100, 10, 1e-3
+BLOCK = 16
+TASKS = ("trace", "spectrum", "top")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and the batch its loss is averaged over."""
+
+    name: str
+    module: nn.Module
+    inputs: Tensor
+    targets: Tensor
+    steps: int = STEPS
+
+    @property
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets."""
+        return self.inputs, self.targets
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return sum(p.numel() for p in self.module.parameters())
+
+
+def lenet() -> nn.Module:
+    """LeNet-5 with rectified linear units, for one channel of 28 by 28."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()),
+        nn.Linear(84, 10),
+    )
+
+
+def mlp() -> nn.Module:
+    """A network 784-256-256-10 with hyperbolic tangents."""
+    return nn.Sequential(
+        *(nn.Flatten(), nn.Linear(784, 256), nn.Tanh()),
+        *(nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 10)),
+    )
+
+
+class Skip(nn.Module):
+    """Two convolutions beside a shortcut, with batch norms."""
+
+    def __init__(self, come: int, go: int, stride: int) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            *(nn.Conv2d(come, go, 3, stride, 1, bias=False), nn.BatchNorm2d(go)),
+            nn.ReLU(),
+            *(nn.Conv2d(go, go, 3, 1, 1, bias=False), nn.BatchNorm2d(go)),
+        )
+        self.shortcut = nn.Sequential()
+        if stride > 1:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(come, go, 1, stride, bias=False), nn.BatchNorm2d(go)
+            )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the sum of both."""
+        return nn.functional.relu(self.path(inputs) + self.shortcut(inputs))
+
+
+def resnet18() -> nn.Module:
+    """ResNet-18 of He et al. (2015), as for large images, with ten classes."""
+    widths = ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
+    return nn.Sequential(
+        *(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()),
+        nn.MaxPool2d(3, 2, 1),
+        *(s for i, o, n in widths for s in (Skip(i, o, n), Skip(o, o, 1))),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)),
+    )
+
+
+def images(count: int) -> tuple[Tensor, Tensor]:
+    """Return images of MNIST and their labels."""
+    arrays = originals(
+        cast("ImageParams", find_kind("data.mnist").params()), Path.cwd()
+    )
+    inputs = torch.as_tensor(arrays["inputs"][:count], dtype=torch.float32) / 255
+    return inputs.reshape(count, 1, 28, 28), torch.as_tensor(arrays["targets"][:count])
+
+
+def cases(names: list[str], *, quick: bool, device: str) -> list[Case]:
+    """Build the networks asked for, trained a little so that they have a spectrum."""
+    sizes = {"mlp": 1024, "lenet": 256, "resnet18": 16}
+    steps = {"resnet18": 25}
+    found = []
+    for name in names:
+        torch.manual_seed(0)
+        count = sizes[name] // (4 if quick else 1)
+        inputs, targets = images(count)
+        if name == "resnet18":
+            inputs = nn.functional.interpolate(inputs, 32).repeat(1, 3, 1, 1)
+        module = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18}[name]().to(device)
+        inputs, targets = inputs.to(device), targets.long().to(device)
+        _train(module, inputs, targets)
+        asked = 5 if quick else steps.get(name, STEPS)
+        found.append(Case(name, module.eval(), inputs, targets, asked))
+    return found
+
+
+def _train(module: nn.Module, inputs: Tensor, targets: Tensor) -> None:
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(20):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+    module.zero_grad()
+
+
+System = Callable[[Case, str], Any]
+
+
+def curvflow(case: Case, task: str) -> Any:
+    """Answer by blocks of columns and one retained graph or trace."""
+    operator = hessian(case.module, nn.functional.cross_entropy, case.batch)
+    batched = operator.batched
+    if task == "trace":
+        z_MDS = random_vectors([0], case.size, range(PROBES), "rademacher")
+        z_DS = z_MDS[0].to(operator.device, operator.dtype)
+        parts = [(b * (operator @ b)).sum(0) for b in z_DS.split(BLOCK, dim=1)]
+        return torch.cat(parts).double().mean().item()
+    if task == "spectrum":
+        start = torch.randn(1, case.size, 1, generator=torch.Generator().manual_seed(0))
+        found = lanczos(batched, start.to(operator.device), num_steps=case.steps)
+        return found.values[0, 0].cpu().numpy()
+    start = torch.randn(1, case.size, 1, generator=torch.Generator().manual_seed(0))
+    pairs = restarted_lanczos(
+        batched, start.double(), k=TOP, tol=TOL, max_iterations=1000
+    )
+    return pairs.values[0].cpu().numpy()
+
+
+def pyhessian(case: Case, task: str) -> Any:
+    """Answer by PyHessian, which keeps one graph of the gradient."""
+    device = "cuda" if case.inputs.is_cuda else "cpu"
+    # Its spectrum calls what torch no longer has, and is given it for symmetric ones.
+    cast("Any", torch).eig = _symmetric_eig
+    of = import_module("pyhessian").hessian(
+        case.module,
+        nn.CrossEntropyLoss(),
+        data=case.batch,
+        cuda=device == "cuda",
+    )
+    try:
+        if task == "trace":
+            return float(np.mean(of.trace(maxIter=PROBES, tol=0.0)))
+        if task == "spectrum":
+            values, _ = of.density(iter=case.steps, n_v=1)
+            return np.sort(np.real(values[0]))
+        return np.array(of.eigenvalues(maxIter=100, tol=TOL, top_n=TOP)[0])
+    finally:
+        case.module.zero_grad()
+
+
+def _symmetric_eig(matrix: Tensor, eigenvectors: bool) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eigh(matrix)
+    assert eigenvectors
+    return torch.stack([values, torch.zeros_like(values)], dim=1), vectors
+
+
+def curvlinops(case: Case, task: str) -> Any:
+    """Answer by curvlinops, forward over reverse."""
+    library = import_module("curvlinops")
+    params = [p for p in case.module.parameters() if p.requires_grad]
+    of = library.HessianLinearOperator(
+        case.module,
+        nn.CrossEntropyLoss(),
+        params,
+        [case.batch],
+        check_deterministic=False,
+    )
+    from scipy.sparse.linalg import eigsh
+
+    if task == "trace":
+        return float(library.hutchinson_trace(of, num_matvecs=PROBES))
+    if task == "spectrum":
+        # Its spectrum is ARPACK's, of as many vectors as there are steps.
+        spectrum = import_module("curvlinops.papyan2020traces.spectrum")
+        values, _ = spectrum.fast_lanczos(of, case.steps)
+        return np.sort(np.asarray(values))
+    return eigsh(of.to_scipy(), k=TOP, tol=TOL, return_eigenvectors=False)
+
+
+def eigenthings(case: Case, task: str) -> Any:
+    """Answer by hessian-eigenthings, one vector at a time."""
+    library = import_module("hessian_eigenthings")
+    algorithms = import_module("hessian_eigenthings.algorithms")
+    of = import_module("hessian_eigenthings.operators").HessianOperator(
+        case.module,
+        [case.batch],
+        lambda module, batch: nn.functional.cross_entropy(module(batch[0]), batch[1]),
+    )
+    if task == "trace":
+        found = library.trace(of, num_matvecs=PROBES, method="hutchinson", seed=0)
+        return float(found.estimate)
+    if task == "spectrum":
+        found = algorithms.spectral_density(
+            of, num_runs=1, lanczos_steps=case.steps, seed=0
+        )
+        return found.raw_eigenvalues[0].double().cpu().numpy()
+    # It makes as many steps as it is told, found or not: the fewest tens that find all
+    # are looked for before, in a turn that does not count.
+    asked = {"k": TOP, "tol": TOL, "seed": 0, "reorthogonalize": True}
+    if case.name in _enough:
+        found = library.lanczos(of, max_iter=_enough[case.name], **asked)
+    else:
+        for steps in range(2 * TOP, 20 * TOP, TOP):
+            found = library.lanczos(of, max_iter=steps, **asked)
+            if found.converged.all():
+                break
+        _enough[case.name] = steps
+    return found.eigenvalues.cpu().numpy()
+
+
+# Steps that hessian-eigenthings needs, by network.
+_enough: dict[str, int] = {}
+
+
+SYSTEMS: Mapping[str, System] = {
+    "curvflow": curvflow,
+    "PyHessian": pyhessian,
+    "curvlinops": curvlinops,
+    "hessian-eigenthings": eigenthings,
+}
+
+
+def truth(case: Case) -> dict[str, Any]:
+    """Return what answers are compared with, in double precision."""
+    module = case.module.double()
+    batch = (case.inputs.double(), case.targets)
+    operator = hessian(module, nn.functional.cross_entropy, batch)
+    start = torch.randn(1, case.size, 4, generator=torch.Generator().manual_seed(1))
+    pairs = restarted_lanczos(
+        operator.batched, start.double(), k=TOP, tol=1e-5, max_iterations=1000
+    )
+    z_DS = random_vectors([1], case.size, range(2 * BLOCK), "rademacher")[0]
+    draws = torch.cat([(b * (operator @ b)).sum(0) for b in z_DS.split(BLOCK, dim=1)])
+    case.module.float()
+    spread = draws.std().item()
+    return {
+        "top": pairs.values[0].numpy(),
+        "trace": draws.mean().item(),
+        "trace_sem": spread * math.sqrt(1 / len(draws) + 1 / PROBES),
+    }
+
+
+def is_right(task: str, answer: Any, expected: dict[str, Any]) -> bool:
+    """Tell whether an answer is what it should be, within its errors."""
+    if task == "trace":
+        gap = abs(answer - expected["trace"])
+        return bool(gap <= 5 * expected["trace_sem"])
+    top = np.abs(expected["top"])
+    if task == "spectrum":
+        return bool(abs(np.max(np.abs(answer)) / top[0] - 1) < 0.01)
+    found = np.sort(np.abs(answer))[::-1]
+    return bool(np.allclose(found, np.sort(top)[::-1], rtol=0.01))
+
+
+def gradient_seconds(case: Case) -> float:
+    """Return the least time of five gradients."""
+    params = list(case.module.parameters())
+    times = []
+    for _ in range(5):
+        begun = _now(case)
+        loss = nn.functional.cross_entropy(case.module(case.inputs), case.targets)
+        torch.autograd.grad(loss, params)
+        times.append(_now(case) - begun)
+    return min(times)
+
+
+def product_seconds(case: Case) -> float:
+    """Return the least time per product of three blocks of 16."""
+    operator = hessian(case.module, nn.functional.cross_entropy, case.batch)
+    columns = torch.randn(case.size, BLOCK).to(case.inputs.device)
+    _ = operator @ columns
+    times = []
+    for _ in range(3):
+        begun = _now(case)
+        _ = operator @ columns
+        times.append(_now(case) - begun)
+    return min(times) / BLOCK
+
+
+def _is_there(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def _now(case: Case) -> float:
+    """Return seconds: on a CPU those of this process, which other load is not in."""
+    if case.inputs.is_cuda:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
+
+
+def measure(case: Case, task: str, turns: int) -> dict[str, tuple[float, Any] | str]:
+    """Return of each system the median time and the last answer, or why it failed."""
+    times: dict[str, list[float]] = {name: [] for name in SYSTEMS}
+    answers: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+    if task == "top" and _is_there("hessian_eigenthings"):
+        eigenthings(case, task)
+    for _ in range(turns):
+        for name, system in SYSTEMS.items():
+            if name in failed:
+                continue
+            begun = _now(case)
+            try:
+                answers[name] = system(case, task)
+            except Exception as error:  # a peer may fail in any way; it is listed
+                failed[name] = f"{type(error).__name__}: {str(error)[:120]}"
+                continue
+            times[name].append(_now(case) - begun)
+    return {
+        name: failed.get(name) or (statistics.median(times[name]), answers[name])
+        for name in SYSTEMS
+    }
+
+
+def report(case: Case, tasks: list[str], turns: int) -> None:
+    """Measure one network and print its rows."""
+    expected = truth(case)
+    gradient, product = gradient_seconds(case), product_seconds(case)
+    print(
+        f"\n{case.name}: {case.size} parameters, {len(case.inputs)} images; a gradient "
+        f"{1e3 * gradient:.1f} ms, a product in blocks of {BLOCK} "
+        f"{product / gradient:.2f} gradients\n",
+        flush=True,
+    )
+    for task in tasks:
+        found = measure(case, task, turns)
+        own = found["curvflow"]
+        cells = []
+        for name, result in found.items():
+            if isinstance(result, str):
+                cells.append("failed")
+                print(f"- {name}, {task}: {result}")
+                continue
+            seconds, answer = result
+            ratio = "" if isinstance(own, str) else f", {seconds / own[0]:.2f} x"
+            wrong = "" if is_right(task, answer, expected) else " (off)"
+            cells.append(f"{seconds:.3g} s{ratio}{wrong}")
+        print(f"| {case.name} | {task} | {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    """Read the options and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="show that it works")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--nets", default="mlp,lenet,resnet18")
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.filterwarnings("ignore")
+    on = (
+        torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
+    )
+    print(f"PyTorch {torch.__version__}, {on}, {options.threads} threads")
+    print(f"| network | task | {' | '.join(SYSTEMS)} |")
+    print("|---" * (2 + len(SYSTEMS)) + "|")
+    for case in cases(
+        options.nets.split(","), quick=options.quick, device=options.device
+    ):
+        report(case, options.tasks.split(","), 1 if options.quick else options.turns)
+
+
+if __name__ == "__main__":
+    main()
