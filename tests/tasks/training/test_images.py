@@ -9,8 +9,8 @@ from torch import nn
 
 from curvflow.errors import InputError, Stopped
 from curvflow.schemas.datasets import dataset
-from curvflow.schemas.kinds.train import KIND
 from curvflow.schemas.nodes import NodeData
+from curvflow.schemas.trained import CURVES
 from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.train import member_bytes
@@ -67,7 +67,7 @@ def tile(model, epochs=3, rules=(SGD, ADAM), **settings):
     ]
 
 
-PARTS = [name for name in KIND.continues.parts if not KIND.output(name).optional]
+PARTS = ("epoch", *CURVES, "checkpoint", "weights", "network", "rule_state")
 
 
 def assert_close(found, expected, rtol=1e-8):
