@@ -70,32 +70,31 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
     rows_Mn = torch.stack([_rows(_params(m).seed, count, used) for m in members])
     taken = samples.taken(rows_Mn.to(samples.device))
-    layout = problem.network.layout
     found = gradient_variance(
         problem.losses,
         weights_MD,
         taken.inputs,
         taken.targets,
-        sizes=layout.sizes,
+        sizes=problem.network.layout.sizes,
         num_samples=count,
         fixed_MS=statistics_MS,
         samples_per_pass=_samples_per_pass(weights_MD.shape[1]),
     )
     variance_M = found.layer_variance.sum(1)
-    batch_M = batch_variance(variance_M, params.batch_size, count)
+    measured = {
+        "gradient_variance": variance_M,
+        "gradient_variance_sem": found.sem,
+        "batch_gradient_variance": batch_variance(variance_M, params.batch_size, count),
+        "gradient_squared_norm": found.squared_norm,
+        "noise_scale": variance_M / found.squared_norm,
+        "layer_gradient_variance": found.layer_variance,
+    }
+    shared = {
+        "layer": np.array(problem.network.layout.names),
+        "num_samples_used": np.array(used, dtype=np.int64),
+    }
     return [
-        Outcome(
-            {
-                "gradient_variance": variance_M[number].numpy(),
-                "gradient_variance_sem": found.sem[number].numpy(),
-                "batch_gradient_variance": batch_M[number].numpy(),
-                "gradient_squared_norm": found.squared_norm[number].numpy(),
-                "noise_scale": (variance_M / found.squared_norm)[number].numpy(),
-                "layer": np.array(layout.names),
-                "layer_gradient_variance": found.layer_variance[number].numpy(),
-                "num_samples_used": np.array(used, dtype=np.int64),
-            }
-        )
+        Outcome(shared | {name: a[number].numpy() for name, a in measured.items()})
         for number in range(len(members))
     ]
 
