@@ -13,6 +13,7 @@ from curvflow.tasks.numerics.hessians import BatchedHessian, dense_hessian
 from curvflow.tasks.numerics.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.lobpcg import lobpcg
 from curvflow.tasks.numerics.losses import sample_losses
+from curvflow.tasks.numerics.maxent import MaxEnt, maxent
 from curvflow.tasks.numerics.modules import (
     fisher,
     ggn,
@@ -20,6 +21,7 @@ from curvflow.tasks.numerics.modules import (
     hessian,
     residual,
 )
+from curvflow.tasks.numerics.moments import moment_draws
 from curvflow.tasks.numerics.operators import (
     BatchedDense,
     BatchedOperator,
@@ -35,7 +37,14 @@ from curvflow.tasks.numerics.paths import (
 from curvflow.tasks.numerics.precision import full_precision
 from curvflow.tasks.numerics.restarted import restarted_lanczos
 from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.trace_stopping import TraceDraws, traces
 from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
+from curvflow.tasks.numerics.variances import (
+    CurvatureDraws,
+    GradientVariance,
+    curvature_variances,
+    gradient_variance,
+)
 from curvflow.tasks.numerics.woodbury import damped_solve
 
 __all__ = [
@@ -44,13 +53,18 @@ __all__ = [
     "BatchedHessian",
     "BatchedOperator",
     "BatchedResidual",
+    "CurvatureDraws",
     "Dense",
     "Estimate",
+    "GradientVariance",
+    "MaxEnt",
     "Operator",
     "Ritz",
     "RitzData",
+    "TraceDraws",
     "balanced",
     "block_power",
+    "curvature_variances",
     "damped_solve",
     "dense_gammas",
     "dense_hessian",
@@ -63,14 +77,18 @@ __all__ = [
     "full_precision",
     "ggn",
     "gradient_covariance",
+    "gradient_variance",
     "group_norm",
     "hessian",
     "lanczos",
     "lobpcg",
+    "maxent",
+    "moment_draws",
     "path_norm",
     "residual",
     "restarted_lanczos",
     "sample_losses",
     "stream",
     "trace_draws",
+    "traces",
 ]
