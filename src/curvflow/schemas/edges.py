@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NoReturn
 
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
@@ -76,11 +77,7 @@ def resolve_inputs(
         elif declared.optional or _replaced(draft, name):
             continue
         else:
-            names = (name, *declared.unless)
-            edges = [draft.kind.inputs[one].edge.__name__ for one in names]
-            message = f"expected a stage that returns {' or '.join(edges)}, got none"
-            hint = _candidates(draft, names, drafts)
-            raise document.complain(("stages", draft.name, name), message, hint)
+            _refuse_missing(document, draft, name, drafts)
         _check_edge(document, draft, name, inputs[name], drafts)
     return inputs
 
@@ -96,11 +93,29 @@ def _replaced(draft: Draft, name: str) -> str | None:
     return None
 
 
+def _refuse_missing(
+    document: Document, draft: Draft, name: str, drafts: Mapping[str, Draft]
+) -> NoReturn:
+    names = (name, *draft.kind.inputs[name].unless)
+    if len(names) == 1:
+        edge = draft.kind.inputs[name].edge.__name__
+        message = f"expected a stage that returns {edge}, got none"
+        hint = _candidates(draft, name, drafts)
+        raise document.complain(("stages", draft.name, name), message, hint)
+    found = [(one, _producers(draft, one, drafts)) for one in names]
+    listed = [f"'{one}: {stages[0]}'" for one, stages in found if stages]
+    message = f"expected one of {', '.join(map(repr, names))}, got none"
+    hint = f"Add {' or '.join(listed)}." if listed else "No stage returns what fits."
+    raise document.complain(("stages", draft.name), message, hint, key=True)
+
+
 def _check_alone(document: Document, draft: Draft, name: str) -> None:
     if other := _replaced(draft, name):
         message = f"expected no '{name}' beside '{other}', got both"
         path = ("stages", draft.name, name)
-        raise document.complain(path, message, "Remove one of them.", key=True)
+        follows = draft.kind.inputs[name].follows
+        hint = f"Remove '{name}'." if follows else "Remove one of them."
+        raise document.complain(path, message, hint, key=True)
 
 
 def _followed(
@@ -134,16 +149,16 @@ def _check_edge(
                 f"expected a stage that returns {edge.__name__}, got '{producer}', "
                 f"whose kind {kind.name} returns {kind.returns.__name__}"
             )
-            hint = _candidates(draft, (name,), drafts)
+            hint = _candidates(draft, name, drafts)
             raise document.complain(path, message, hint)
 
 
-def _candidates(draft: Draft, names: Sequence[str], drafts: Mapping[str, Draft]) -> str:
-    edges = [draft.kind.inputs[name].edge for name in names]
-    others = [other for other in drafts.values() if other.name != draft.name]
-    found = [
-        f"'{other.name}'"
-        for other in others
-        if any(fits(edge, other.kind) for edge in edges)
-    ]
+def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
+    found = [f"'{other}'" for other in _producers(draft, name, drafts)]
     return f"Of these there are: {', '.join(found)}." if found else "There is none."
+
+
+def _producers(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> list[str]:
+    edge = draft.kind.inputs[name].edge
+    others = [other for other in drafts.values() if other.name != draft.name]
+    return [other.name for other in others if fits(edge, other.kind)]

@@ -28,6 +28,9 @@ class Input:
         optional: may be left out.
         wanted: of one that may be left out, from the parameters to whether it is
             needed; without that it is too much.
+        settles: parameters that have no say beside it, and so keep their defaults.
+        keeps: a flag that the stage taken must have set, if it has such a parameter,
+            for its result to hold what is taken.
     """
 
     edge: type[NodeData]
@@ -36,6 +39,8 @@ class Input:
     unless: tuple[str, ...] = ()
     optional: bool = False
     wanted: Callable[[Any], bool] | None = None
+    settles: tuple[str, ...] = ()
+    keeps: str = ""
 
 
 @dataclass(frozen=True)

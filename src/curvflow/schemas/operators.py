@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -65,17 +66,33 @@ class OperatorParams(Params):
     )
 
 
+_OF_WEIGHTS = ("operator", "layers", "mc_samples", "order")
+
 # One of these is enough: weights, with the data they were trained on, or a matrix.
 OPERATOR_INPUTS = {
     "weights": Input(Weights, unless=("matrix",)),
     "data": Input(Data, follows="weights"),
-    "matrix": Input(Matrix, unless=("weights",)),
+    "matrix": Input(Matrix, unless=("weights",), settles=_OF_WEIGHTS),
 }
 
 # The same, or what a probe.spectrum has stored of the operator.
 OPERATOR_OR_RITZ_INPUTS = {
     "weights": Input(Weights, unless=("matrix", "ritz")),
     "data": Input(Data, follows="weights"),
-    "matrix": Input(Matrix, unless=("weights", "ritz")),
-    "ritz": Input(Ritz, unless=("weights", "matrix")),
+    "matrix": Input(Matrix, unless=("weights", "ritz"), settles=_OF_WEIGHTS),
+    "ritz": Input(Ritz, unless=("weights", "matrix"), settles=_OF_WEIGHTS),
 }
+
+
+def ritz_inputs(*settled: str) -> dict[str, Input]:
+    """Return the same inputs for a kind with parameters that Ritz data leave no say.
+
+    Args:
+        settled: these parameters, beside those of the operator.
+
+    Returns:
+        The inputs by name.
+    """
+    ritz = OPERATOR_OR_RITZ_INPUTS["ritz"]
+    stored = replace(ritz, settles=(*ritz.settles, *settled))
+    return {**OPERATOR_OR_RITZ_INPUTS, "ritz": stored}

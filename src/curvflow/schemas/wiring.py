@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from curvflow.errors import nearest
+from curvflow.schemas.agreement import check_agreement
 from curvflow.schemas.axes import Axis
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
@@ -69,7 +70,7 @@ def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -
     for labels in stage.template.samples():
         stage.params(labels)
     taken = {dim for producer in producers for dim in producer.dims}
-    _check_wanted(stage)
+    check_agreement(stage, producers)
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)
@@ -77,22 +78,6 @@ def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
     _check_collisions(stage, dims)
     return replace(stage, dims=dims, reduced=_in_order(axes, taken & named))
-
-
-def _check_wanted(stage: Stage) -> None:
-    for name, declared in stage.kind.inputs.items():
-        if declared.wanted is None:
-            continue
-        points = stage.template.samples()
-        is_wanted = any(declared.wanted(stage.params(labels)) for labels in points)
-        edge, given = declared.edge.__name__, stage.inputs.get(name, ())
-        if is_wanted and not given:
-            message = f"expected a stage that returns {edge}, got none"
-            raise stage.complain((name,), message, "The parameters ask for it.")
-        if given and not is_wanted:
-            message = f"expected no stage that returns {edge}, got '{given[0]}'"
-            hint = "Remove it, or set the parameters that need it."
-            raise stage.complain((name,), message, hint)
 
 
 def _check_collisions(stage: Stage, dims: tuple[str, ...]) -> None:

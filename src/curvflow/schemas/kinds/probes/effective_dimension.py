@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.krylov import LanczosParams
 from curvflow.schemas.nodes import Numbers
-from curvflow.schemas.operators import OPERATOR_OR_RITZ_INPUTS, UNITS
+from curvflow.schemas.operators import UNITS, ritz_inputs
 from curvflow.schemas.variables import Variable
 
 
@@ -57,6 +57,6 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs=OPERATOR_OR_RITZ_INPUTS,
+    inputs=ritz_inputs("num_runs", "num_steps", "distribution"),
     varying=("seed",),
 )

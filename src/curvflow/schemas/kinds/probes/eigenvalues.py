@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.operators import (
-    OPERATOR_OR_RITZ_INPUTS,
     UNITS,
     OperatorParams,
+    ritz_inputs,
 )
 from curvflow.schemas.params import Neutral
 from curvflow.schemas.variables import Variable
@@ -92,6 +92,6 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs=OPERATOR_OR_RITZ_INPUTS,
+    inputs=ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
     varying=("seed",),
 )

@@ -165,7 +165,12 @@ KIND = Kind(
         "weights": Input(Weights),
         "data": Input(Data, follows="weights"),
         "trajectory": Input(Trajectory, optional=True, wanted=_follows_training),
-        "eigen": Input(Eigenvectors, optional=True, wanted=_takes_eigenvectors),
+        "eigen": Input(
+            Eigenvectors,
+            optional=True,
+            wanted=_takes_eigenvectors,
+            keeps="eigenvectors",
+        ),
     },
     varying=("seed",),
 )

@@ -79,6 +79,9 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs={"weights": Input(Preconditioned), "data": Input(Data, follows="weights")},
+    inputs={
+        "weights": Input(Preconditioned, keeps="keep_preconditioner"),
+        "data": Input(Data, follows="weights"),
+    },
     varying=("seed",),
 )

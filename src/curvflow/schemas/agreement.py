@@ -1,0 +1,86 @@
+"""Whether parameters and inputs of a stage agree: none is asked for in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from curvflow.schemas.draft import parameter_names
+from curvflow.schemas.nodes import Weights
+from curvflow.schemas.stage import Stage
+from curvflow.schemas.written import shown
+
+
+def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
+    """Check parameters against inputs, and inputs against their producers' parameters.
+
+    Args:
+        stage: its inputs resolved.
+        producers: the stages taken.
+
+    Raises:
+        StudyError: an input is asked for and not given, or given in vain; a parameter
+            has no say beside an input; a producer keeps less than is taken; or epochs
+            are chosen of no weights.
+    """
+    _check_epochs(stage)
+    _check_wanted(stage)
+    named = {producer.name: producer for producer in producers}
+    for name, taken in stage.inputs.items():
+        for one in taken:
+            _check_settled(stage, name, named[one])
+            _check_kept(stage, name, named[one])
+
+
+def _check_epochs(stage: Stage) -> None:
+    inputs = stage.kind.inputs
+    if not stage.at.adds_epoch or any(
+        issubclass(inputs[name].edge, Weights) for name in stage.inputs
+    ):
+        return
+    given = " and ".join(f"'{name}'" for name in stage.inputs)
+    message = f"expected weights to choose the epochs of, got {given}"
+    raise stage.complain(("at",), message, "Remove 'at'.", key=True)
+
+
+def _check_wanted(stage: Stage) -> None:
+    for name, declared in stage.kind.inputs.items():
+        if declared.wanted is None:
+            continue
+        points = stage.template.samples()
+        is_wanted = any(declared.wanted(stage.params(labels)) for labels in points)
+        edge, given = declared.edge.__name__, stage.inputs.get(name, ())
+        if is_wanted and not given:
+            message = f"expected a stage that returns {edge}, got none"
+            raise stage.complain((name,), message, "The parameters ask for it.")
+        if given and not is_wanted:
+            message = f"expected no stage that returns {edge}, got '{given[0]}'"
+            hint = "Remove it, or set the parameters that need it."
+            raise stage.complain((name,), message, hint)
+
+
+def _check_settled(stage: Stage, name: str, producer: Stage) -> None:
+    fields = stage.kind.params.model_fields
+    settled = [one for one in stage.kind.inputs[name].settles if one in fields]
+    for labels in stage.template.samples():
+        params = stage.params(labels)
+        for one in settled:
+            value = getattr(params, one)
+            if value == fields[one].default:
+                continue
+            message = f"expected no '{one}' beside '{name}', got {shown(value)}"
+            hint = "Remove it."
+            if one in parameter_names(producer.kind):
+                hint = f"Remove it, or give it to '{producer.name}'."
+            raise stage.complain((one,), message, hint, labels=labels)
+
+
+def _check_kept(stage: Stage, name: str, producer: Stage) -> None:
+    if not (keeps := stage.kind.inputs[name].keeps):
+        return
+    if keeps not in parameter_names(producer.kind):
+        return
+    points = producer.template.samples()
+    if not all(getattr(producer.params(labels), keeps) for labels in points):
+        message = f"expected a stage with {keeps}: true, got '{producer.name}' without"
+        hint = f"Give '{producer.name}' {keeps}: true."
+        raise stage.complain((name,), message, hint)
