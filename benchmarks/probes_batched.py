@@ -29,11 +29,13 @@ PROBES: dict[str, dict[str, Any]] = {
     "probe.eigenvalues": {"method": "lanczos", "k": 3, "tol": 1e-6},
     "probe.spectrum": {"num_runs": 1, "num_steps": 30},
 }
-SMALL = {
+SMALL: dict[str, tuple[str, dict[str, Any], list[int]]] = {
     "2-12-1, XOR, 4 samples": ("data.xor", {}, [12]),
     "64-16-10, digits, 50 samples": ("data.digits", {}, [16]),
 }
-LARGE = {"64-128-128-10, digits, 50 samples": ("data.digits", {}, [128, 128])}
+LARGE: dict[str, tuple[str, dict[str, Any], list[int]]] = {
+    "64-128-128-10, digits, 50 samples": ("data.digits", {}, [128, 128])
+}
 SAMPLES = 50
 MACHINE = Machine()
 
