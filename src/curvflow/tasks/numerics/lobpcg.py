@@ -5,6 +5,8 @@ Letters beside those of the package: B columns of a block, Q of the basis (X, P,
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
@@ -63,20 +65,20 @@ def lobpcg(
     size, block = start_MDB.shape[1:]
     if size < 4 * block:
         return all_pairs(operator, k=k, which=which, tol=tol)
-    found = Ritz.empty(len(start_MDB), size, k, start_MDB.to(operator.device).double())
-    active = torch.arange(len(start_MDB), device=operator.device)
+    start_MDB = start_MDB.to(operator.device).double()
+    found = Ritz.empty(len(start_MDB), size, k, start_MDB)
+    basis = _Basis.of(operator, start_MDB)
     zero = zero_level(size, operator.dtype)
-    S_MDQ = torch.linalg.qr(start_MDB.to(operator.device).double()).Q
-    AS_MDQ = product(operator, S_MDQ)
-    largest_M = AS_MDQ.norm(dim=1).amax(1)
     for iteration in range(1, max_iterations + 1):
-        values_MB, S_MDQ, AS_MDQ = _improved(S_MDQ, AS_MDQ, block, which)
-        X_MDB, AX_MDB = S_MDQ[..., :block], AS_MDQ[..., :block]
-        R_MDB = AX_MDB - X_MDB * values_MB.unsqueeze(1)
+        values_MB, basis = basis.improved(block, which)
+        R_MDB = basis.residuals(values_MB)
         residuals = R_MDB.norm(dim=1)
-        within = within_tolerance(values_MB, residuals, largest_M, tol=tol, zero=zero)
+        within = within_tolerance(
+            values_MB, residuals, basis.largest, tol=tol, zero=zero
+        )
+        active = basis.active
         found.values[active] = values_MB[:, :k]
-        found.vectors[active] = X_MDB[..., :k]
+        found.vectors[active] = basis.S_MDQ[..., :k]
         found.residuals[active] = residuals[:, :k]
         found.converged[active] = within[:, :k]
         found.iterations[active] = iteration
@@ -86,15 +88,67 @@ def lobpcg(
             break
         if not going.all():
             kept = at_least_two(going.nonzero().squeeze(1))
-            active, operator = active[kept], operator.select(kept)
-            S_MDQ, AS_MDQ, R_MDB = S_MDQ[kept], AS_MDQ[kept], R_MDB[kept]
-            largest_M = largest_M[kept]
-        R_MDB = _directions(R_MDB, S_MDQ)
-        AR_MDB = product(operator, R_MDB)
-        largest_M = torch.maximum(largest_M, AR_MDB.norm(dim=1).amax(1))
-        S_MDQ = torch.cat([S_MDQ, R_MDB], dim=2)
-        AS_MDQ = torch.cat([AS_MDQ, AR_MDB], dim=2)
+            basis, R_MDB = basis.select(kept), R_MDB[kept]
+        basis = basis.widened(R_MDB)
     return found
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """The columns searched for those models that go on.
+
+    Attributes:
+        operator: their maps.
+        active: their numbers among all models.
+        S_MDQ: orthonormal columns.
+        AS_MDQ: the images of these.
+        largest: length of the longest image so far.
+    """
+
+    operator: BatchedOperator
+    active: Tensor
+    S_MDQ: Tensor
+    AS_MDQ: Tensor
+    largest: Tensor
+
+    @classmethod
+    def of(cls, operator: BatchedOperator, start_MDB: Tensor) -> _Basis:
+        S_MDQ = torch.linalg.qr(start_MDB).Q
+        AS_MDQ = product(operator, S_MDQ)
+        active = torch.arange(len(S_MDQ), device=S_MDQ.device)
+        return cls(operator, active, S_MDQ, AS_MDQ, AS_MDQ.norm(dim=1).amax(1))
+
+    def improved(self, block: int, which: Which) -> tuple[Tensor, _Basis]:
+        """Return Ritz values, and (X, P) of what is kept."""
+        values_MB, S_MDQ, AS_MDQ = _improved(self.S_MDQ, self.AS_MDQ, block, which)
+        return values_MB, replace(self, S_MDQ=S_MDQ, AS_MDQ=AS_MDQ)
+
+    def residuals(self, values_MB: Tensor) -> Tensor:
+        """Return AX - X theta of the first columns."""
+        block = values_MB.shape[1]
+        X_MDB, AX_MDB = self.S_MDQ[..., :block], self.AS_MDQ[..., :block]
+        return AX_MDB - X_MDB * values_MB.unsqueeze(1)
+
+    def select(self, kept: Tensor) -> _Basis:
+        """Return the columns of some of the models."""
+        return _Basis(
+            self.operator.select(kept),
+            self.active[kept],
+            self.S_MDQ[kept],
+            self.AS_MDQ[kept],
+            self.largest[kept],
+        )
+
+    def widened(self, R_MDB: Tensor) -> _Basis:
+        """Return the basis with the directions of residuals."""
+        R_MDB = _directions(R_MDB, self.S_MDQ)
+        AR_MDB = product(self.operator, R_MDB)
+        return replace(
+            self,
+            S_MDQ=torch.cat([self.S_MDQ, R_MDB], dim=2),
+            AS_MDQ=torch.cat([self.AS_MDQ, AR_MDB], dim=2),
+            largest=torch.maximum(self.largest, AR_MDB.norm(dim=1).amax(1)),
+        )
 
 
 def _improved(
