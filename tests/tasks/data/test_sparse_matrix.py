@@ -54,6 +54,12 @@ def test_the_laplacian_of_a_grid_has_the_eigenvalues_of_sines(grid):
     np.testing.assert_allclose((operator @ identity).numpy(), dense(node), atol=1e-13)
 
 
+@pytest.mark.parametrize("entry", [np.nan, np.inf], ids=str)
+def test_entries_that_are_not_finite_are_refused(entry):
+    with pytest.raises(InputError, match="path: expected finite entries, got NaN or"):
+        read(market(np.array([[1.0, 2], [2, entry]]), symmetry="general"))
+
+
 def test_a_matrix_that_is_not_symmetric_is_refused():
     with pytest.raises(InputError, match="path: expected a symmetric matrix"):
         read(market(np.array([[1.0, 2], [3, 4]]), symmetry="general"))

@@ -30,7 +30,8 @@ def sparse_matrix(member: Member, machine: Machine) -> Outcome:
         The compressed rows.
 
     Raises:
-        InputError: the file cannot be read, or its matrix is not symmetric.
+        InputError: the file cannot be read, or its matrix is not symmetric or not
+            finite.
     """
     from scipy import sparse
 
@@ -72,6 +73,9 @@ def _read(member: Member) -> Any:
         raise InputError(
             f"path: expected a MatrixMarket file, got one that breaks off ({error})"
         ) from error
+    if not np.isfinite(found.data).all():
+        # NaN compares as symmetric, too.
+        raise InputError("path: expected finite entries, got NaN or infinity")
     gap = abs(found - found.T).max()
     if gap > 1e-12 * abs(found).max():
         raise InputError(
