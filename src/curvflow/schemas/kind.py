@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
+
+# Kinds of the stages taken, by input and stage.
+Taken = Mapping[str, Mapping[str, "Kind"]]
+# Where a wrong name is written in a stage, what is wrong with it, and what to do.
+Misnomer = tuple[tuple[str | int, ...], str, str]
 
 # The axis that a figure has of the stages taken, beside those of the study.
 STAGE = "stage"
@@ -82,6 +87,9 @@ class Kind:
         checkpoints: epochs at which a kind that returns Weights keeps them.
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.
+        misnamed: from the parameters and the kinds taken, by input and stage, to names
+            that these do not have: where it is written, `expected ..., got ...`, and
+            what to do.
         vectorised: computes its tile in one program; else node by node.
         accelerated: runs on a GPU where there is one.
         home: `module:name` of a user's kind, told apart from others of its name.
@@ -105,6 +113,7 @@ class Kind:
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
+    misnamed: Callable[[Any, Taken], Iterable[Misnomer]] | None = None
     vectorised: bool = True
     accelerated: bool = False
     home: str = ""

@@ -14,6 +14,7 @@ from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.edges import resolve_inputs
 from curvflow.schemas.kind import STAGE
+from curvflow.schemas.named import check_named
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import Path, shown
 
@@ -74,6 +75,7 @@ def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)
+    check_named(stage, producers)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
     _check_collisions(stage, dims)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
-from curvflow.schemas.kind import Input, Kind
+from curvflow.errors import nearest
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Params
@@ -43,6 +46,14 @@ def _column(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity",))
 
 
+def _misnamed(params: CoverageParams, taken: Taken) -> Iterator[Misnomer]:
+    known = {v.name for kind in taken["of"].values() for v in kind.outputs}
+    for name in params.quantities:
+        if name not in known:
+            message = f"expected variables of the stages taken, got '{name}'"
+            yield ("quantities",), message, nearest(name, known)
+
+
 KIND = Kind(
     name="aggregate.coverage",
     version=1,
@@ -72,5 +83,6 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True), "truth": Input(Numbers, many=True)},
     reduces=("repetitions",),
+    misnamed=_misnamed,
     vectorised=False,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 from pydantic import Field
 
-from curvflow.schemas.kind import Input, Kind
+from curvflow.errors import nearest
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Names, Params
 from curvflow.schemas.variables import Variable
@@ -41,7 +43,7 @@ class CrosscheckParams(Params):
     stated: Mapping[str, Stated] = Field(
         default_factory=dict, description="further routes: a name, and value and sem"
     )
-    draws: Mapping[str, int] = Field(
+    draws: Mapping[str, Annotated[int, Field(ge=2)]] = Field(
         default_factory=dict,
         description="per stage how many draws its error comes from, where it does not "
         "say so by num_draws; others' errors are taken as known",
@@ -58,6 +60,32 @@ class CrosscheckParams(Params):
         lt=1,
         description="relative error of every route beside the stated one",
     )
+
+
+def _misnamed(params: CrosscheckParams, taken: Taken) -> Iterator[Misnomer]:
+    kinds = taken["of"]
+    named: list[tuple[tuple[str | int, ...], str]] = [
+        *((("variables", stage), stage) for stage in params.variables),
+        *((("draws", stage), stage) for stage in params.draws),
+    ]
+    for route, stages in params.sums.items():
+        named += [(("sums", route, at), stage) for at, stage in enumerate(stages)]
+    for path, stage in named:
+        if stage not in kinds:
+            yield path, f"expected a stage taken, got '{stage}'", nearest(stage, kinds)
+    for stage, kind in kinds.items():
+        name = params.variables.get(stage, params.quantity)
+        numbers = [variable.name for variable in kind.outputs if not variable.dims]
+        if name not in numbers:
+            is_own = stage in params.variables
+            message = f"expected a single number of {stage}, got '{name}'"
+            path = ("variables", stage) if is_own else ("quantity",)
+            yield path, message, nearest(name, numbers)
+    for route in [*params.sums, *params.stated]:
+        if route in kinds or (route in params.sums and route in params.stated):
+            field = "stated" if route in params.stated else "sums"
+            message = f"expected another name than that of a route, got '{route}'"
+            yield (field, route), message, "Rename it."
 
 
 KIND = Kind(
@@ -95,5 +123,6 @@ KIND = Kind(
         ),
     ),
     inputs={"of": Input(Numbers, many=True)},
+    misnamed=_misnamed,
     vectorised=False,
 )
