@@ -52,9 +52,13 @@ def test_a_crosscheck_names_what_is_not_there(line, place, message):
     assert str(caught.value).startswith(f"study.yaml:{place}: ")
 
 
-def test_coverage_of_an_unknown_quantity_is_refused():
-    with pytest.raises(StudyError, match=r"got 'trase'\. Did you mean 'trace'"):
-        loaded("aggregate.coverage", f"{COVER}, quantities: trase")
+@pytest.mark.parametrize(
+    ("name", "meant"), [("trase", "trace"), ("trace_draws", "trace_sem")]
+)
+def test_coverage_of_what_is_not_told_is_refused(name, meant):
+    message = rf"got '{name}'\. Did you mean '{meant}'"
+    with pytest.raises(StudyError, match=message):
+        loaded("aggregate.coverage", f"{COVER}, quantities: {name}")
 
 
 def test_names_that_are_there_are_taken():

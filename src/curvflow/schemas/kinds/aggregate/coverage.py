@@ -47,7 +47,7 @@ def _column(name: str, description: str) -> Variable:
 
 
 def _misnamed(params: CoverageParams, taken: Taken) -> Iterator[Misnomer]:
-    known = {v.name for kind in taken["of"].values() for v in kind.outputs}
+    known = {v.name for kind in taken["of"].values() for v in kind.chosen()}
     for name in params.quantities:
         if name not in known:
             message = f"expected variables of the stages taken, got '{name}'"
