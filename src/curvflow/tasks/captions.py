@@ -111,11 +111,10 @@ def left_out(of: Sequence[Group]) -> list[str]:
     Returns:
         Sentences; none if nothing is left out.
     """
-    diverged = [
-        f"{group.label} ".lstrip() + f"({group.diverged} of {group.nodes})"
-        for group in of
-        if group.diverged
+    shares = [
+        (one.label, f"{one.diverged} of {one.nodes}") for one in of if one.diverged
     ]
+    diverged = [f"{label} ({share})" if label else share for label, share in shares]
     sentences = [f"Diverged, left out: {', '.join(diverged)}."] if diverged else []
     if nonfinite := sum(group.nonfinite() for group in of):
         sentences.append(f"Not finite, left out: {counted(nonfinite, 'value')}.")

@@ -92,6 +92,9 @@ def test_diverged_nodes_are_in_no_curve():
     assert "Diverged, left out: 6 (1 of 1)." in str(got["caption"])
     nothing = draw(of[1:])
     assert nothing["density"].shape == (0, 0)
+    caption = str(nothing["caption"])
+    assert caption.startswith("Ritz values of no Lanczos runs, smoothed")
+    assert caption.endswith("Diverged, left out: 1 of 1.")
 
 
 def test_the_same_input_gives_the_same_bytes():

@@ -196,7 +196,7 @@ def _caption(
     params: DensityFigureParams,
 ) -> str:
     ok = [node for row in rows for node in row.ok]
-    what = runs_sentence(ok) if ok else "No Lanczos runs"
+    what = runs_sentence(ok) if ok else "no Lanczos runs"
     kernel = f"width {params.kappa or KAPPA:g} of their range"
     if params.sigma is not None:
         kernel = f"width {params.sigma:g}"

@@ -143,7 +143,7 @@ def _caption(
     nodes: Sequence[NodeData], panels: Sequence[Panel], params: StemFigureParams
 ) -> str:
     ok = [node for panel in panels for node in panel.company.ok]
-    what = runs_sentence(ok) if ok else "No Lanczos runs"
+    what = runs_sentence(ok) if ok else "no Lanczos runs"
     text = f"Ritz values and weights of {what}{whereabouts(nodes, params.label)}"
     notes = [f"{text}."]
     if params.compare:
