@@ -102,10 +102,10 @@ def measure(name: str, what: str) -> dict[str, float]:
 
 
 def main() -> None:
-    whats = sys.argv[1:] or ["forward_over_reverse", "reverse_over_reverse", "ggn"]
+    asked = sys.argv[1:] or ["forward_over_reverse", "reverse_over_reverse", "ggn"]
     print(f"{'net':12} {'what':22} {'estimate':>9} {'peak':>9} ratio")
     for name in NETS:
-        for what in whats:
+        for what in asked:
             # Large blocks go back to the system as soon as they are free.
             found = subprocess.run(
                 [sys.executable, __file__, "--one", name, what],

@@ -181,7 +181,7 @@ def _outcome(
         covariance = mean_covariance(draws_SK)
     else:
         covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
-    sems = covariance.diagonal().clamp_min(0).sqrt()
+    errors = covariance.diagonal().clamp_min(0).sqrt()
     shift, scale = 0.0, 1.0
     if params.basis == "chebyshev":
         shift, scale = support_2.mean().item(), (support_2[1] - support_2[0]).item() / 2
@@ -189,14 +189,14 @@ def _outcome(
         {
             "order": np.arange(orders, dtype=np.int64),
             "moments": means.numpy(),
-            "moments_sem": sems.numpy(),
+            "moments_sem": errors.numpy(),
             "moments_covariance": covariance.numpy(),
             "moment_draws": draws_SK.numpy(),
             "num_draws": np.array(count, dtype=np.int64),
             "basis": np.array(params.basis),
             "support": support_2.numpy(),
             "trace": (size * (shift + scale * means[1])).numpy(),
-            "trace_sem": (size * scale * sems[1]).numpy(),
+            "trace_sem": (size * scale * errors[1]).numpy(),
             "size": np.array(size, dtype=np.int64),
             "num_matvecs": np.array(products, dtype=np.int64),
         }
