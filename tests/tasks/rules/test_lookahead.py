@@ -23,7 +23,10 @@ from tests.tasks.toys import RELU_NET, blobs
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 SIZE = pose(parse_model(RELU_NET), "auto", blobs()).network.num_parameters
-OUTSIDE = {"gadam", "gadam_auto", "gadamx", "lookahead", "swa", "torch_optimizer"}
+OUTSIDE = {
+    *("gadam", "gadam_auto", "gadamx", "lookahead", "swa", "torch_optimizer"),
+    *("spectral_sgd", "spectral_swa"),  # whose rate is told of the rule itself alone
+}
 INNERS = {
     "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.5),
     "adam": partial(torch.optim.Adam, lr=0.05),

@@ -13,6 +13,7 @@ from curvflow.schemas.rules.adamw import AdamW
 from curvflow.schemas.rules.l2 import L2
 from curvflow.schemas.rules.l2_stopped import L2Stopped
 from curvflow.schemas.rules.l2_stopped_selective import L2StoppedSelective
+from curvflow.schemas.rules.lanczos_newton import LanczosNewton
 from curvflow.schemas.rules.metric import Metric
 from curvflow.schemas.rules.ngd import Ngd
 from curvflow.schemas.rules.ngd_online import NgdOnline
@@ -22,10 +23,12 @@ from curvflow.schemas.rules.rmsprop import RmsProp
 from curvflow.schemas.rules.selective_l2 import SelectiveL2
 from curvflow.schemas.rules.sgd import Sgd
 
-# Whatever steps, and gives no other weights than those it steps from.
-Moving = Adagrad | Adam | AdamW | Padam | RmsProp | Sgd | PathSgd | Ngd | NgdOnline
+# Whatever steps, and gives no other weights than those it steps from, at a rate that is
+# given.
+Moving = Adagrad | Adam | AdamW | Padam | RmsProp | Sgd | PathSgd
+Curved = LanczosNewton | Ngd | NgdOnline
 Regularised = L2 | L2Stopped | L2StoppedSelective | Metric | SelectiveL2
-Inner = Annotated[Moving | Regularised, Field(discriminator="rule")]
+Inner = Annotated[Moving | Curved | Regularised, Field(discriminator="rule")]
 
 
 class Lookahead(Rule):
