@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Against tests that hang, not a measure of anything.
-PATIENCE = 120
+PATIENCE = 300
 BIN = Path(sys.executable).parent
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 SETTINGS = {
@@ -62,7 +62,7 @@ class Server:
 
     def _answer(self, request):
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return (json.loads(answer.read() or b"null"),)
         except urllib.error.HTTPError as error:
             if error.code == 503:  # its database is busy: ask again, as its clients do
