@@ -52,6 +52,9 @@ MODELS = [
     {"kind": "vgg", "depth": 11},
     {"kind": "vgg", "stages": [[2, 3], [4]], "width": 0.5},
     {"kind": "preresnet", "depth": 8},
+    {"kind": "quadratic_well", "eigenvalues": [2.0, 1.0]},
+    {"kind": "normal_crossing", "powers": [[1, 2]]},
+    {"kind": "deep_linear", "hidden": [3]},
     {"factory": "a:b"},
 ]
 

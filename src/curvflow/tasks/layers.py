@@ -32,8 +32,12 @@ def dense(passage: Passage, name: str, x_MNI: Tensor) -> Tensor:
     bias_MO = passage.tensors.get(f"{name}.bias")
     x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
     if bias_MO is None:
-        return torch.bmm(x_MNI, weight_MIO)
-    return torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+        y_MNO = torch.bmm(x_MNI, weight_MIO)
+    else:
+        y_MNO = torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+    if passage.seen is not None:
+        passage.seen.append((name, x_MNI, y_MNO))
+    return y_MNO
 
 
 def activate(passage: Passage, activation: Activation, x: Tensor) -> Tensor:

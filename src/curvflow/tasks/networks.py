@@ -113,6 +113,23 @@ class Network:
         parameters_MD, statistics_MS = self.split(weights_MW)
         return self.forward(self._passage(parameters_MD, statistics_MS), inputs)
 
+    def outputs_seen(
+        self, weights_MW: Tensor, inputs: Tensor
+    ) -> tuple[Tensor, list[tuple[str, Tensor, Tensor]]]:
+        """Return the outputs, as `outputs` does, and what dense layers see.
+
+        Args:
+            weights_MW: parameters and statistics, (M, D + S).
+            inputs: shape (M or 1, N, ...).
+
+        Returns:
+            Outputs, and of each dense layer its name, inputs (M, N, in) and outputs
+            (M, N, out), in the order passed.
+        """
+        passage = self._passage(*self.split(weights_MW))
+        passage.seen = []
+        return self.forward(passage, inputs), passage.seen
+
     def training_outputs(
         self,
         parameters_MD: Tensor,

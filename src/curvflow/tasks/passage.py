@@ -20,12 +20,15 @@ class Passage:
             its own stream; None when not in training.
         power: p, where weights are |w|^p and ones go in to count paths: activations
             pass on what they get, averages weigh by (1/m)^p, a maximum becomes a sum.
+        seen: inputs (M, N, in) and outputs (M, N, out) of each dense layer by name, put
+            here by the layers; None where nobody wants them.
         updated: statistics after this passage, put here by layers in training.
     """
 
     tensors: Mapping[str, Tensor]
     draw: Callable[[tuple[int, ...]], Tensor] | None = None
     power: float | None = None
+    seen: list[tuple[str, Tensor, Tensor]] | None = None
     updated: dict[str, Tensor] = field(default_factory=dict)
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from curvflow.schemas.models import model_name, parse_model
@@ -45,6 +46,29 @@ class ZeroLast(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.pad(x, (0, 1))
+
+
+class Well(nn.Module):
+    """A weight per eigenvalue 0.5, 2 and 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (self.weight.new_tensor([0.5, 2.0, 3.0]) / 2).sqrt() * self.weight
+
+
+class Crossing(nn.Module):
+    """Outputs a b^2, c^3 and d."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(4, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b, c, d = self.weight
+        return x * torch.stack([a * b**2, c**3, d])
 
 
 class Residual(nn.Module):
@@ -127,6 +151,21 @@ RESIDUAL = {"kind": "preresnet", "depth": 8, "width": 0.125}
 DENSE_END = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
 
 EXAMPLES = {
+    "quadratic_well": Example(
+        {"kind": "quadratic_well", "eigenvalues": [0.5, 2.0, 3.0]}, (1,), 3, Well
+    ),
+    "normal_crossing": Example(
+        {"kind": "normal_crossing", "powers": [[1, 2], [3], [1]]}, (1,), 3, Crossing
+    ),
+    "deep_linear": Example(
+        {"kind": "deep_linear", "hidden": [3, 2]},
+        (2, 2),
+        3,
+        sequential(
+            nn.Flatten(), nn.Linear(4, 3, bias=False), nn.Linear(3, 2, bias=False),
+            nn.Linear(2, 3, bias=False),
+        ),
+    ),
     "mlp": Example(
         {"kind": "mlp", "hidden": [4, 3], "activation": "tanh"},
         (2, 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PositiveInt
@@ -39,3 +40,19 @@ class Model(Params):
     init: Init | None = Field(
         Glorot(glorot=1.0), description="law of the initial weights"
     )
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the parameter tensors; none if only building it tells."""
+        return ()
+
+
+def weights_of(layers: Iterable[str], *, bias: bool = True) -> tuple[str, ...]:
+    """Return the names of the tensors of layers.
+
+    Args:
+        layers: their names, in order.
+        bias: whether they have one.
+    """
+    kinds = ("weight", "bias") if bias else ("weight",)
+    return tuple(f"{layer}.{kind}" for layer in layers for kind in kinds)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model, Pooling
+from curvflow.schemas.models._base import Activation, Model, Pooling, weights_of
 
 
 class Lenet5(Model):
@@ -23,6 +23,11 @@ class Lenet5(Model):
     dropout: float = Field(
         0.0, ge=0, lt=1, description="share of dense hidden units left out at each step"
     )
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the parameter tensors."""
+        return weights_of(("conv1", "conv2", "dense1", "dense2", "dense3"))
 
 
 MODEL = Lenet5

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Model
+from curvflow.schemas.models._base import Model, weights_of
 
 
 class Linear(Model):
@@ -14,6 +14,11 @@ class Linear(Model):
 
     kind: Literal["linear"] = "linear"
     bias: bool = Field(True, description="whether the layer has a bias")
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the parameter tensors."""
+        return weights_of(["layer1"], bias=self.bias)
 
 
 MODEL = Linear

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Model
+from curvflow.schemas.models._base import Model, weights_of
 
 
 class Logistic(Model):
@@ -19,6 +19,11 @@ class Logistic(Model):
 
     kind: Literal["logistic"] = "logistic"
     bias: bool = Field(True, description="whether the other classes have a bias")
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the parameter tensors."""
+        return weights_of(["layer1"], bias=self.bias)
 
 
 MODEL = Logistic

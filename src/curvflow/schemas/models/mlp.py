@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model, Widths
+from curvflow.schemas.models._base import Activation, Model, Widths, weights_of
 
 
 class Mlp(Model):
@@ -24,6 +24,13 @@ class Mlp(Model):
     dropout: float = Field(
         0.0, ge=0, lt=1, description="share of hidden units left out at each step"
     )
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the parameter tensors."""
+        return weights_of(
+            (f"layer{n}" for n in range(1, len(self.hidden) + 2)), bias=self.bias
+        )
 
 
 MODEL = Mlp
