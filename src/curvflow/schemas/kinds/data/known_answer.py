@@ -1,0 +1,66 @@
+"""Declaration of `data.known_answer`."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.known_answers import KnownAnswerParams, known
+from curvflow.schemas.models.deep_linear import DeepLinear
+from curvflow.schemas.nodes import Data
+
+
+class KnownAnswerDataParams(KnownAnswerParams):
+    """The model whose truth is sampled, and how."""
+
+    inputs: int | None = Field(
+        None, ge=1, description="of deep_linear: inputs of a sample; null for others"
+    )
+    outputs: int | None = Field(
+        None, ge=1, description="of deep_linear: outputs of a sample; null for others"
+    )
+    num_samples: int | None = Field(
+        None,
+        ge=2,
+        description="training samples, with noise; null takes the whole population "
+        "without noise, whose mean loss is the exact one",
+    )
+    noise: float = Field(
+        1.0,
+        ge=0,
+        description="standard deviation of what is added to the targets of samples",
+    )
+    seed: int = Field(0, ge=0, description="seed of the samples and their noise")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        model = known(self)
+        sizes = [self.inputs, self.outputs]
+        if not isinstance(model, DeepLinear):
+            if sizes != [None, None]:
+                raise ValueError(
+                    f"expected inputs and outputs with deep_linear alone, got them "
+                    f"with {model.kind}. Remove them."
+                )
+            return self
+        if self.inputs is None or self.outputs is None:
+            raise ValueError("expected inputs and outputs with deep_linear, got null")
+        if self.rank > (least := min(self.inputs, self.outputs, *model.hidden)):
+            raise ValueError(
+                f"expected a rank of at most {least}, the least width, got {self.rank}"
+            )
+        return self
+
+
+KIND = Kind(
+    name="data.known_answer",
+    version=1,
+    summary="Inputs and true targets of a model whose learning coefficient is known.",
+    params=KnownAnswerDataParams,
+    returns=Data,
+    outputs=OUTPUTS,
+    varying=("seed",),
+)

@@ -1,0 +1,1 @@
+"""Declarations of weights that no training of a study gave."""

@@ -1,0 +1,66 @@
+"""Models and truths of which the learning coefficient is known."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from curvflow.schemas.models import ModelSpec, model_name
+from curvflow.schemas.models.deep_linear import DeepLinear
+from curvflow.schemas.models.mlp import Mlp
+from curvflow.schemas.models.normal_crossing import NormalCrossing
+from curvflow.schemas.models.quadratic_well import QuadraticWell
+from curvflow.schemas.params import Params
+
+Known = DeepLinear | Mlp | NormalCrossing | QuadraticWell
+
+
+class KnownAnswerParams(Params):
+    """A model, and the rank of the truth."""
+
+    model: ModelSpec = Field(
+        description="deep_linear, quadratic_well, normal_crossing, or an mlp of one "
+        "layer of tanh units without biases"
+    )
+    rank: int = Field(
+        0,
+        ge=0,
+        description="r, of the matrix that is true of deep_linear, whose first r "
+        "diagonal entries are 1, all others 0; of other models 0 is true",
+    )
+
+
+def known(params: KnownAnswerParams) -> Known:
+    """Return the model, of which the answer is known.
+
+    Args:
+        params: model and rank.
+
+    Returns:
+        The specification.
+
+    Raises:
+        ValueError: no answer is known of it, or only that for rank 0.
+    """
+    model = params.model
+    if not isinstance(model, Known) or not _is_known(model):
+        raise ValueError(
+            "expected deep_linear, quadratic_well, normal_crossing, or an mlp with one "
+            "hidden layer, activation tanh and bias false, and without dropout and "
+            f"linear layers, got {_told(model)}"
+        )
+    if params.rank and not isinstance(model, DeepLinear):
+        raise ValueError(
+            f"expected rank 0 with {model.kind}, of which 0 is true, got {params.rank}"
+        )
+    return model
+
+
+def _is_known(model: Known) -> bool:
+    if not isinstance(model, Mlp):
+        return True
+    is_plain = not (model.bias or model.dropout or model.linear_layers)
+    return is_plain and model.activation == "tanh" and len(model.hidden) == 1
+
+
+def _told(model: object) -> str:
+    return "another mlp" if isinstance(model, Mlp) else str(model_name(model))

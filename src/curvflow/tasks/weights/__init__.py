@@ -1,0 +1,1 @@
+"""Weights that no training of a study gave."""
