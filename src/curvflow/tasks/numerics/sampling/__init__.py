@@ -1,0 +1,1 @@
+"""Samplers of localised tempered posteriors, all chains in one batched program."""

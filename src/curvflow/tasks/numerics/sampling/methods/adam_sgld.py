@@ -1,0 +1,54 @@
+"""Langevin dynamics with the preconditioner and the momentum of Adam."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.sampling.now import Now
+from curvflow.tasks.numerics.sampling.posteriors import Posterior
+
+# Of the mean gradient: Adam's beta_1.
+MOMENTUM = 0.9
+
+
+def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
+    """Return mean gradient and mean square (C, D), and how many went in, (C, 1)."""
+    zeros_CD = torch.zeros_like(weights_CD)
+    return {
+        "mean": zeros_CD,
+        "square": zeros_CD.clone(),
+        "count": zeros_CD[:, :1].clone(),
+        "squares": zeros_CD[:, :1].clone(),
+    }
+
+
+def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
+    """Take one step: w <- w - (lr / 2) G (nbeta m + gamma (w - w*)) + sqrt(lr G) z.
+
+    G = 1 / (sqrt(v) + damping); m and v are the running means of g and g^2, without the
+    bias of their start at 0, and g is the gradient of the mean loss. v rests after the
+    burn-in. m lags by some ten steps: the walk is right as the steps become small.
+
+    Returns:
+        The mean losses seen where the step began, (C,), and None.
+
+    Reference:
+        Kingma and Ba (2015), arXiv:1412.6980, algorithm 1, for m and v; Li et al.
+        (2016), arXiv:1512.07666, for the step.
+    """
+    weights_CD, decay = state["weights"], now.steps.decay
+    losses_C, gradients_CD = now.gradients(weights_CD)
+    mean_CD = state["mean"].lerp_(gradients_CD, 1 - MOMENTUM)
+    state["count"] += 1
+    if now.is_adapting:
+        state["square"].mul_(decay)
+        state["square"].addcmul_(gradients_CD, gradients_CD, value=1 - decay)
+        state["squares"] += 1
+    mean_CD = mean_CD / (1 - MOMENTUM ** state["count"])
+    drift_CD = now.drift_of(weights_CD, mean_CD)
+    square_CD = state["square"] / (1 - decay ** state["squares"])
+    scale_CD = square_CD.sqrt_().add_(now.steps.damping).reciprocal_()
+    now.descend(weights_CD, drift_CD.mul_(scale_CD))
+    weights_CD.addcmul_(scale_CD.mul_(now.lr).sqrt_(), now.noise)
+    return losses_C, None

@@ -1,0 +1,39 @@
+"""Langevin dynamics preconditioned as RMSProp scales its steps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.sampling.now import Now
+from curvflow.tasks.numerics.sampling.posteriors import Posterior
+
+
+def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
+    """Return the mean square of the gradient, 0 at first, (C, D)."""
+    return {"square": torch.zeros_like(weights_CD)}
+
+
+def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
+    """Take one step: w <- w - (lr / 2) G grad U(w) + sqrt(lr G) z.
+
+    G = 1 / (sqrt(v) + damping), with v <- decay v + (1 - decay) g^2 and g the gradient
+    of the mean loss. While v changes with the weights, the walk is biased by the
+    derivative of G, which is left out; so v rests after the burn-in.
+
+    Returns:
+        The mean losses seen where the step began, (C,), and None.
+
+    Reference:
+        Li et al. (2016), arXiv:1512.07666, algorithm 1, without its Gamma.
+    """
+    weights_CD, square_CD = state["weights"], state["square"]
+    losses_C, gradients_CD = now.gradients(weights_CD)
+    if now.is_adapting:
+        decay = now.steps.decay
+        square_CD.mul_(decay).addcmul_(gradients_CD, gradients_CD, value=1 - decay)
+    drift_CD = now.drift_of(weights_CD, gradients_CD)
+    scale_CD = square_CD.sqrt().add_(now.steps.damping).reciprocal_()
+    now.descend(weights_CD, drift_CD.mul_(scale_CD))
+    weights_CD.addcmul_(scale_CD.mul_(now.lr).sqrt_(), now.noise)
+    return losses_C, None

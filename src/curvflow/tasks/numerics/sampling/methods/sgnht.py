@@ -1,0 +1,45 @@
+"""Stochastic gradient Nose-Hoover thermostat."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.sampling.now import Now
+from curvflow.tasks.numerics.sampling.posteriors import Posterior
+
+
+def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
+    """Return velocities (C, D) and what the friction exceeds its setting by, (C, 1)."""
+    return {
+        "velocity": torch.zeros_like(weights_CD),
+        "excess": torch.zeros_like(weights_CD[:, :1]),
+    }
+
+
+def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
+    """Take one step of sghmc; its friction a answers to the heat of velocities.
+
+    a <- a + a_0^2 ((2 - a_0) v.v / (lr D) - 1): too hot, as by the noise of batches,
+    and the friction rises. lr / (2 - a_0) is what sghmc gives v^2 without such noise.
+    The factor, one over the thermostat's inertia, makes it answer within the 1 / a_0
+    steps in which friction acts, whatever the scale of the weights.
+
+    Returns:
+        The mean losses seen where the step began, (C,), and None.
+
+    Reference:
+        Ding et al. (2014), Advances in NIPS 27, algorithm 2, with inertia
+        lr / (2 a_0^2) in place of 1, and the localisation in the potential.
+    """
+    losses_C, drift_CD = now.drift(state["weights"])
+    friction, velocity_CD = now.steps.friction, state["velocity"]
+    velocity_CD.mul_(1 - friction - state["excess"])
+    now.descend(velocity_CD, drift_CD)
+    velocity_CD.addcmul_(now.root, now.noise, value=math.sqrt(friction))
+    state["weights"].add_(velocity_CD)
+    heat_C1 = torch.linalg.vecdot(velocity_CD, velocity_CD)[:, None] * (2 - friction)
+    state["excess"] += friction**2 * (heat_C1 / (now.lr * now.num_free) - 1)
+    return losses_C, None

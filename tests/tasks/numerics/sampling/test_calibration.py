@@ -1,0 +1,150 @@
+"""Settings that closed forms of a quadratic give."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics.lanczos import RitzData
+from curvflow.tasks.numerics.sampling.calibration import (
+    HEATING,
+    HELD,
+    HELD_SINGULAR,
+    LEAST_BURNIN,
+    MARGIN,
+    Scales,
+    batch_for,
+    burnin_for,
+    curvature_met,
+    localization_for,
+    lr_for,
+    plateau,
+    predicted,
+    scales,
+)
+
+H = torch.tensor([4.0, 2.0, 1.0, 0.5, 0.0], dtype=torch.float64)
+
+
+def numbers(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def exactly(values):
+    """All eigenvalues, as a single run."""
+    size = len(values)
+    weights = torch.full((1, 1, size), 1 / size, dtype=torch.float64)
+    ascending = values.sort().values[None, None]
+    steps = torch.tensor([[size]])
+    return RitzData(ascending, weights, torch.zeros_like(weights), steps, size)
+
+
+@dataclass(frozen=True)
+class Powers:
+    """The loss sum h |w|^p / p, over no data."""
+
+    h: torch.Tensor
+    p: int = 2
+    num_samples: int = 1
+
+    def values(self, weights_CD, rows_CB):
+        return (self.h * weights_CD.abs() ** self.p).sum(1) / self.p
+
+
+def met(losses, nbeta, chains=400):
+    generator = torch.Generator().manual_seed(0)
+    shape = (chains, len(losses.h))
+    drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+    directions = drawn / drawn.norm(dim=1, keepdim=True)
+    nbeta_C = torch.full((chains,), nbeta, dtype=torch.float64)
+    return float(curvature_met(losses, 0 * drawn, directions, nbeta_C, chains))
+
+
+def test_the_prediction_is_the_closed_form_of_a_walk_on_a_quadratic():
+    nbeta, gamma, lr = 50.0, 3.0, 0.004
+    c = nbeta * H + gamma
+    plain = predicted(exactly(H), numbers(nbeta), numbers(gamma)).mean
+    assert plain == pytest.approx(float((nbeta * H / c).sum() / 2), rel=1e-12)
+    moved = predicted(exactly(H), numbers(nbeta), numbers(gamma), numbers(lr)).mean
+    law = (nbeta * H / c / (1 - lr * c / 4)).sum() / 2
+    assert moved == pytest.approx(float(law), rel=1e-12)
+    unstable = predicted(exactly(H), numbers(nbeta), numbers(gamma), numbers(0.1)).mean
+    assert torch.isinf(unstable)
+
+
+def test_negative_eigenvalues_count_as_zero_and_a_flat_posterior_has_none():
+    h = torch.cat([H, numbers(-3.0)])
+    found = predicted(exactly(h), numbers(10.0), numbers(1.0)).mean
+    assert found == pytest.approx(float((10 * H / (10 * H + 1)).sum() / 2))
+    assert predicted(exactly(0 * H), numbers(10.0), numbers(0.0)).mean == 0
+
+
+def test_the_curvature_met_is_the_mean_eigenvalue_of_a_quadratic():
+    assert met(Powers(H), 1e3) == pytest.approx(float(H.mean()), rel=0.1)
+
+
+def test_a_quartic_meets_more_curvature_at_higher_temperature():
+    cold, hot = (met(Powers(H, 4), nbeta) for nbeta in (1e6, 1e4))
+    # Its reach is nbeta^-1/4, its curvature the square of that.
+    assert hot / cold == pytest.approx(10, rel=0.1)
+
+
+def test_scales_leave_out_what_is_flat():
+    found = scales(exactly(torch.cat([H, numbers(-0.1, 1e-9)])), numbers(1.0))
+    assert (found.largest, found.smallest, found.typical) == (4.0, -0.1, 1.0)
+    nothing = scales(exactly(0 * H), numbers(0.3))
+    assert (nothing.largest, nothing.smallest, nothing.typical) == (0.3, 0.0, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Scales(numbers(2.0), numbers(0.0), numbers(1.0)), HELD_SINGULAR * 1e3),
+        (Scales(numbers(2e-6), numbers(0.0), numbers(1e-6)), HELD * 1.0),
+        (Scales(numbers(2.0), numbers(-0.5), numbers(1.0)), MARGIN * 0.5e6),
+    ],
+)
+def test_the_hold_is_weak_but_where_curvature_is_negative(found, expected):
+    hold = localization_for(found, numbers(1e6), steps_bw_draws=10**6, is_exact=True)
+    assert hold == pytest.approx(expected)
+
+
+def test_a_batch_heats_no_more_than_it_may():
+    nbeta, gamma = numbers(500.0), numbers(5.0)
+    h = H[:4]
+    found = Scales(h.max()[None], numbers(0.0), h.median()[None])
+    lr = lr_for(found, nbeta, gamma, is_exact=False)
+    # Of a well-specified model the variance of gradients is the Hessian.
+    regular = predicted(exactly(h), nbeta, gamma).mean
+    batch = batch_for(lr, nbeta, h.sum()[None], regular)
+    heat = lr * nbeta**2 * h / (4 * batch)
+    share = nbeta * h / (nbeta * h + gamma)
+    assert float((share * heat).sum() / share.sum()) <= HEATING * (1 + 1e-9)
+
+
+def test_the_burn_in_waits_for_typical_and_for_singular_directions():
+    steep = Scales(numbers(100.0), numbers(0.0), numbers(0.1))
+    singular = Scales(numbers(1.0), numbers(0.0), numbers(1.0))
+    calm = Scales(numbers(1e-3), numbers(0.0), numbers(1e-3))
+    for found, nbeta, steps in (
+        (steep, 1.0, 10_000),
+        (singular, 1e6, 10_000),
+        (calm, 1.0, LEAST_BURNIN),
+    ):
+        told = burnin_for(found, numbers(nbeta), is_exact=True, most=10**6)
+        assert int(told) == steps
+
+
+@pytest.mark.parametrize(
+    ("estimates", "chosen", "on"),
+    [
+        ([1.0, 1.0, 1.0, 1.0, 1.0], 2, [1, 1, 1, 1, 1]),
+        ([2.0, 1.0, 1.04, 1.0, 3.0], 2, [0, 1, 1, 1, 0]),
+        # Agreement beyond a disagreement is no plateau.
+        ([1.0, 2.0, 1.0, 1.0, 1.0], 2, [0, 0, 1, 1, 1]),
+        ([1.0, 1.0, torch.nan, 1.0, 1.0], 2, [0, 0, 0, 0, 0]),
+    ],
+)
+def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
+    found = plateau(numbers(*estimates), numbers(*5 * [0.01]), chosen)
+    assert found.tolist() == [bool(one) for one in on]

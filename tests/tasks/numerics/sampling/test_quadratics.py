@@ -1,0 +1,114 @@
+"""Samplers against what theory says of them on quadratic losses.
+
+Chains are independent, so that the spread of their means gives the standard error. Of
+six parameters none may be 4 of it off: by chance one case in 2600 is.
+"""
+
+import pytest
+import torch
+
+from tests.tasks.numerics.sampling.bowls import (
+    NBETA,
+    about_zero,
+    bowl,
+    curvatures,
+    walk,
+    z_scores,
+)
+
+LONG = {"num_draws": 40, "num_burnin_steps": 200, "num_steps_bw_draws": 5}
+
+
+def squares(method, losses, stiffness, num_chains=500, **how):
+    drawn = walk(about_zero(losses, num_chains), method, stiffness, **LONG | how)
+    return drawn, drawn.weights.square()
+
+
+@pytest.mark.parametrize("stiffness", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_sgld_spreads_as_steps_and_batches_heat_it(stiffness, batch_size):
+    losses = bowl(spread=1.0)
+    drawn, squares_CKD = squares("sgld", losses, stiffness, batch_size=batch_size)
+    c_D, lr = curvatures(losses), stiffness / curvatures(losses).max()
+    heat = 1 if batch_size is None else 1 + lr * NBETA**2 / (4 * batch_size)
+    expected_D = heat / (c_D * (1 - lr * c_D / 4))
+    assert (z_scores(squares_CKD, expected_D) < 4).all()
+    coefficient_CK = NBETA * (drawn.losses - losses.offsets_N.mean())
+    expected = NBETA / 2 * (losses.h_D * expected_D).sum()
+    assert z_scores(coefficient_CK[..., None], expected) < 4
+
+
+@pytest.mark.parametrize("stiffness", [0.5, 2.0])
+def test_mala_is_exact_whatever_its_steps(stiffness):
+    losses = bowl(minimum=0.3)
+    drawn, _ = squares("mala", losses, stiffness, num_steps_bw_draws=10)
+    c_D = curvatures(losses)
+    mean_D = NBETA * losses.h_D * 0.3 / c_D
+    assert (z_scores(drawn.weights, mean_D) < 4).all()
+    assert (z_scores((drawn.weights - mean_D).square(), 1 / c_D) < 4).all()
+
+
+@pytest.mark.parametrize("friction", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_sghmc_spreads_as_its_linear_recursion(friction, batch_size):
+    losses = bowl(spread=0.3)
+    _, squares_CKD = squares(
+        "sghmc", losses, 0.5, friction=friction, batch_size=batch_size
+    )
+    c_D, lr = curvatures(losses), 0.5 / curvatures(losses).max()
+    kick = friction * lr
+    if batch_size is not None:
+        kick += (lr * NBETA / 2 * 0.3) ** 2 / batch_size
+    expected_D = torch.stack([_of_recursion(lr * c / 2, friction, kick) for c in c_D])
+    assert (z_scores(squares_CKD, expected_D) < 4).all()
+
+
+def _of_recursion(pull, friction, kick):
+    """Stationary variance of w + v, v = (1 - a) v - pull w + noise, by Lyapunov."""
+    keep = 1 - friction
+    A = torch.tensor([[1 - pull, keep], [-pull, keep]], dtype=torch.float64)
+    Q = torch.full((4,), float(kick), dtype=torch.float64)
+    system = torch.eye(4, dtype=torch.float64) - torch.kron(A, A)
+    return torch.linalg.solve(system, Q)[0]
+
+
+def test_sgnht_finds_the_temperature_that_batches_raise():
+    losses = bowl(spread=0.5)
+    long = {"num_burnin_steps": 1000, "batch_size": 4}
+    _, cool_CKD = squares("sgnht", losses, 0.1, friction=0.05, **long)
+    _, hot_CKD = squares("sghmc", losses, 0.1, friction=0.05, **long)
+    c_D = curvatures(losses)
+    assert (c_D * hot_CKD.mean((0, 1)) - 1).min() > 0.3
+    assert (c_D * cool_CKD.mean((0, 1)) - 1).abs().max() < 0.08
+
+
+def test_sgnht_is_right_for_small_steps():
+    losses = bowl()
+    _, squares_CKD = squares("sgnht", losses, 0.05, num_burnin_steps=500)
+    assert (z_scores(squares_CKD, 1 / curvatures(losses)) < 4).all()
+
+
+def test_rmsprop_that_rests_spreads_as_scaled_steps_do():
+    losses, stiffness = bowl(), 0.2
+    drawn, squares_CKD = squares("rmsprop_sgld", losses, stiffness, damping=1.0)
+    c_D, lr = curvatures(losses), stiffness / curvatures(losses).max()
+    scale_CD = 1 / (drawn.state["square"].sqrt() + 1.0)
+    scaled_CKD = squares_CKD * (c_D * (1 - lr * scale_CD * c_D / 4))[:, None]
+    assert (z_scores(scaled_CKD, 1.0) < 4).all()
+
+
+def test_adam_is_right_for_small_steps():
+    losses = bowl()
+    _, squares_CKD = squares(
+        "adam_sgld", losses, 0.01, damping=1.0, num_burnin_steps=1500
+    )
+    assert (z_scores(squares_CKD, 1 / curvatures(losses)) < 4).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sgld_diverges_where_its_steps_exceed_four_over_the_curvature(dtype):
+    posterior = about_zero(bowl(dtype=dtype), 3)
+    stable = walk(posterior, "sgld", 3.6, num_draws=500)
+    unstable = walk(posterior, "sgld", 8.0, num_draws=500)
+    assert (stable.failed_at == -1).all()
+    assert (unstable.failed_at > 0).all()

@@ -1,0 +1,190 @@
+"""What all samplers have in common."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics.sampling import methods
+from curvflow.tasks.numerics.sampling.sample import sample
+from curvflow.tasks.numerics.sampling.steps import Steps, Stream
+from tests.tasks.numerics.sampling.bowls import (
+    METHODS,
+    about_zero,
+    bowl,
+    walk,
+)
+
+FIELDS = ("losses", "batch_losses", "distances", "weights")
+
+
+def taking(method):
+    return {} if method == "mala" else {"batch_size": 8}
+
+
+def test_every_file_is_a_method_with_tests():
+    assert sorted(methods.METHODS) == METHODS
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("early", [10, 100, 128])
+def test_going_on_gives_the_draws_of_a_longer_walk(method, early):
+    posterior = about_zero(bowl(), 3)
+    how = {"num_burnin_steps": 20, "num_steps_bw_draws": 2, **taking(method)}
+    how |= {"measure_acceptance": True, "adapt": method == "mala"}
+    once = walk(posterior, method, num_draws=150, **how)
+    first = walk(posterior, method, num_draws=early, **how)
+    kept = {name: tensor.double() for name, tensor in first.state.items()}
+    then = walk(posterior, method, num_draws=150, earlier=kept, **how)
+    for name in FIELDS:
+        parts = torch.cat([getattr(first, name), getattr(then, name)], 1)
+        assert torch.equal(parts, getattr(once, name)), name
+    assert torch.equal(then.acceptance, once.acceptance)
+    assert first.state.keys() == once.state.keys()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chain_does_not_see_its_siblings(method):
+    losses = bowl()
+    together = walk(about_zero(losses, 5), method, num_draws=150, **taking(method))
+    alone = walk(
+        about_zero(losses, 1), method, num_draws=150, first=3, **taking(method)
+    )
+    for name in FIELDS:
+        torch.testing.assert_close(
+            getattr(alone, name)[0], getattr(together, name)[3], rtol=1e-12, atol=1e-14
+        )
+    assert not torch.allclose(together.weights[3], together.weights[4])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chain_that_fails_leaves_its_siblings_alone(method):
+    posterior = about_zero(bowl(), 3)
+    broken = posterior.nbeta.clone()
+    broken[1] = float("nan")
+    failing = replace(posterior, nbeta=broken)
+    how = {"num_draws": 150, **taking(method)}
+    fine, hurt = walk(posterior, method, **how), walk(failing, method, **how)
+    # The first step ends where no number is; mala stays where it was instead.
+    assert hurt.failed_at.tolist() == [-1, -1 if method == "mala" else 1, -1]
+    assert hurt.losses[1, 0].isfinite()
+    assert hurt.losses[1, 1:].isnan().all() or method == "mala"
+    for name in FIELDS:
+        assert torch.equal(getattr(hurt, name)[[0, 2]], getattr(fine, name)[[0, 2]])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chain_whose_loss_is_not_finite_fails_at_once(method):
+    posterior = about_zero(bowl(), 2)
+    posterior.centre[1, 2] = float("inf")
+    drawn = walk(posterior, method, num_draws=5)
+    assert drawn.failed_at.tolist() == [-1, 0]
+    assert drawn.losses[1].isnan().all()
+
+
+def test_a_loss_over_all_data_that_is_not_finite_is_a_failure():
+    losses = bowl()
+    losses.offsets_N[7] = float("inf")
+    drawn = walk(about_zero(losses, 2), "sgld", num_draws=5, batch_size=1)
+    assert (drawn.failed_at == 0).all()
+    assert drawn.losses.isnan().all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parameters_that_are_not_free_never_move(method):
+    free = torch.tensor([True, False, True, True, False, False])
+    posterior = about_zero(bowl(minimum=1.0), 2, free=free)
+    posterior.centre[:] = 0.25
+    drawn = walk(posterior, method, **taking(method))
+    assert (drawn.weights[..., ~free] == 0.25).all()
+    assert (drawn.weights[:, -1][:, free] != 0.25).all()
+
+
+def test_control_variates_are_unbiased_and_less_noisy_than_batches():
+    posterior = about_zero(bowl(spread=0.5), 200)
+    how = {"num_burnin_steps": 50, "batch_size": 4, "num_draws": 20}
+    full = walk(posterior, "sgld", **how)
+    error = {
+        name: (walk(posterior, "sgld", at_draws=name, **how).losses - full.losses)
+        for name in ("control_variate", "batch")
+    }
+    for error_CK in error.values():
+        sem = error_CK.mean(1).std() / len(error_CK) ** 0.5
+        assert abs(error_CK.mean()) < 4 * sem
+    assert error["control_variate"].var() < 0.6 * error["batch"].var()
+
+
+@pytest.mark.parametrize("at_draws", ["full", "control_variate", "batch"])
+def test_with_all_data_each_step_the_loss_is_full_however_it_is_asked(at_draws):
+    drawn = walk(about_zero(bowl(), 2), "sgld", at_draws=at_draws)
+    assert torch.equal(drawn.losses, drawn.batch_losses)
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "passes"),
+    [
+        ("sgld", {"at_draws": "batch", "batch_size": 16}, 60 / 4),
+        ("sgld", {"at_draws": "full", "batch_size": 16}, 60 / 4 + 20 / 3),
+        (
+            "sgld",
+            {"at_draws": "control_variate", "batch_size": 16},
+            60 / 4 + (1 + 20 / 4) / 3,
+        ),
+        ("sgld", {"measure_acceptance": True}, 60 + 2 * 8),
+        ("mala", {}, 61),
+    ],
+)
+def test_work_is_counted_in_gradients_over_all_data(method, how, passes):
+    how = {"num_draws": 20, "num_steps_bw_draws": 3, **how}
+    drawn = walk(about_zero(bowl(), 2), method, **how)
+    assert drawn.passes.tolist() == pytest.approx([passes] * 2, rel=1e-12)
+
+
+def test_mala_adapts_in_the_burn_in_and_then_rests():
+    posterior = about_zero(bowl(), 20)
+    how = {"adapt": True, "num_burnin_steps": 500}
+    drawn = walk(posterior, "mala", 0.01, num_draws=300, **how)
+    assert drawn.acceptance.mean().item() == pytest.approx(0.574, abs=0.04)
+    sooner = walk(posterior, "mala", 0.01, num_draws=1, **how)
+    assert torch.equal(sooner.state["lr"], drawn.state["lr"])
+
+
+def test_acceptance_of_sgld_falls_with_its_steps():
+    posterior = about_zero(bowl(), 50)
+    how = {"num_draws": 200, "measure_acceptance": True}
+    small, large = (walk(posterior, "sgld", s, **how) for s in (0.01, 2.0))
+    exact = walk(posterior, "mala", 0.2, num_draws=600, num_burnin_steps=50)
+    near = walk(posterior, "sgld", 0.2, num_draws=200, measure_acceptance=True)
+    assert small.acceptance.mean() > 0.98
+    assert large.acceptance.mean() < 0.8
+    assert near.acceptance.mean().item() == pytest.approx(
+        exact.acceptance.mean().item(), abs=0.02
+    )
+    assert walk(posterior, "sgld").acceptance.isnan().all()
+
+
+def test_progress_is_told_to_the_end():
+    posterior, told = about_zero(bowl(), 1), []
+    steps = Steps("sgld", torch.tensor([1e-3]), num_draws=300)
+    sample(posterior, steps, [Stream(0, 0)], progress=lambda *now: told.append(now))
+    assert told == [(128, 300), (256, 300), (300, 300)]
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "message"),
+    [
+        ("mala", {"batch_size": 4}, "takes all the data"),
+        ("sgld", {"batch_size": 65}, "expected 1 to 64"),
+        ("sgld", {"adapt": True}, "accepts every step"),
+        ("hmc", {}, "expected one of adam_sgld, mala"),
+    ],
+)
+def test_what_a_method_cannot_do_is_refused(method, how, message):
+    with pytest.raises(ValueError, match=message):
+        walk(about_zero(bowl(), 1), method, **how)
+
+
+def test_a_stream_is_needed_for_each_chain():
+    posterior = about_zero(bowl(), 2)
+    with pytest.raises(ValueError, match="expected 2"):
+        sample(posterior, Steps("sgld", posterior.nbeta, 1), [Stream(0, 0)])

@@ -1,0 +1,93 @@
+"""One step in the units of others, and what chance gives it."""
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics.sampling.chances import draw_block
+from curvflow.tasks.numerics.sampling.now import Now
+from curvflow.tasks.numerics.sampling.steps import Steps, Stream
+from tests.tasks.numerics.sampling.bowls import GAMMA, NBETA, about_zero, bowl, walk
+
+LIKE = torch.zeros(2, 6, dtype=torch.float64)
+STREAMS = [Stream(0, 0), Stream(0, 1)]
+
+
+def given(streams=STREAMS, like=LIKE, batch_size=8):
+    return draw_block(0, streams, like, num_samples=64, batch_size=batch_size)
+
+
+def one_step():
+    """Weights before and after a step, its gradient, noise, rows and lr."""
+    losses = bowl(minimum=1.0)
+    posterior = about_zero(losses, 2)
+    drawn = walk(posterior, "sgld", num_draws=3, batch_size=8)
+    chances, before_CD = given(), drawn.weights[:, 1]
+    rows_CB = chances.rows[:, 1]
+    _, gradient_CD = losses.gradients(before_CD, rows_CB)
+    lr = 0.2 / (NBETA * 1.5 + GAMMA)
+    moved_CD = drawn.weights[:, 2] - before_CD
+    return losses, before_CD, moved_CD, gradient_CD, chances.noise[:, 1], rows_CB, lr
+
+
+def test_a_step_is_that_of_devinterp():
+    _, w_CD, moved_CD, gradient_CD, noise_CD, _, lr = one_step()
+    dw_CD = gradient_CD * NBETA + GAMMA * w_CD
+    torch.testing.assert_close(moved_CD, -0.5 * lr * dw_CD + lr**0.5 * noise_CD)
+
+
+def test_a_step_is_that_of_posteriors():
+    """lr' = lr nbeta / 2, T = 1 / nbeta, prior of precision gamma / nbeta."""
+    _, w_CD, moved_CD, gradient_CD, noise_CD, _, lr = one_step()
+    rate, temperature = lr * NBETA / 2, 1 / NBETA
+    log_posterior_CD = -gradient_CD - GAMMA / NBETA * w_CD
+    step_CD = rate * log_posterior_CD + (2 * rate * temperature) ** 0.5 * noise_CD
+    torch.testing.assert_close(moved_CD, step_CD)
+
+
+def test_a_step_is_that_of_saghir():
+    """Saghir et al., equation 21, with its 1 / m and noise of variance epsilon."""
+    losses, w_CD, moved_CD, _, noise_CD, rows_CB, lr = one_step()
+    log_p_CD = -(losses.slopes_ND[rows_CB] + losses.h_D * w_CD[:, None]).sum(1)
+    drift_CD = NBETA / rows_CB.shape[1] * log_p_CD + GAMMA * (0 - w_CD)
+    torch.testing.assert_close(moved_CD, lr / 2 * drift_CD + lr**0.5 * noise_CD)
+
+
+@pytest.mark.parametrize("method", ["sghmc", "sgnht"])
+def test_at_full_friction_a_first_step_is_that_of_sgld(method):
+    posterior = about_zero(bowl(), 2)
+    drawn = walk(posterior, method, num_draws=2, friction=1.0)
+    plain = walk(posterior, "sgld", num_draws=2)
+    torch.testing.assert_close(drawn.weights, plain.weights)
+
+
+def test_chances_depend_on_the_stream_alone():
+    both, second = given(), given(STREAMS[1:], LIKE[1:])
+    for name in ("noise", "rows", "coins"):
+        assert torch.equal(getattr(both, name)[1:], getattr(second, name))
+        assert not torch.equal(getattr(both, name)[:1], getattr(second, name))
+    assert not torch.equal(given([Stream(1, 0)], LIKE[:1]).noise, both.noise[:1])
+
+
+def test_both_precisions_see_the_same_noise():
+    single = given(like=LIKE.float())
+    assert torch.equal(single.noise.double(), given().noise)
+
+
+def test_batches_are_drawn_uniformly_with_replacement():
+    rows_CTB = given(batch_size=64).rows
+    counts = torch.bincount(rows_CTB.flatten(), minlength=64).double()
+    expected = rows_CTB.numel() / 64
+    assert ((counts - expected).abs() < 5 * expected**0.5).all()
+    distinct = torch.tensor([len(rows_B.unique()) for rows_B in rows_CTB[0]])
+    assert distinct.double().mean().item() == pytest.approx(
+        64 * (1 - (63 / 64) ** 64), abs=1.5
+    )
+
+
+def test_drift_of_a_step_is_the_posteriors():
+    posterior = about_zero(bowl(), 2, free=torch.tensor([True] * 5 + [False]))
+    weights_CD, gradients_CD = torch.randn(2, 2, 6, dtype=torch.float64)
+    drift_CD = Now(posterior, Steps("sgld", posterior.nbeta, 1)).drift_of(
+        weights_CD, gradients_CD
+    )
+    torch.testing.assert_close(drift_CD, posterior.drift(weights_CD, gradients_CD))

@@ -1,0 +1,183 @@
+"""Verdicts on chains of a known kind: good ones, and each way to be bad."""
+
+import math
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
+from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.numerics.sampling.verdicts import judge
+
+CHAINS, SIZE, NBETA, INIT_LOSS, LOCALIZATION = 4, 10, 1000.0, 0.3, 1.0
+CURVATURES = torch.linspace(0.1, 1, SIZE, dtype=torch.float64)
+FINE = torch.full((CHAINS,), -1)
+
+
+def quadratic(seed, draws=500, rho=0.6, start=None):
+    """Chains in a bowl: each weight an AR(1) of the posterior's variance.
+
+    Returns losses and distances, (CHAINS, draws).
+    """
+    torch.manual_seed(seed)
+    spread = (NBETA * CURVATURES + LOCALIZATION).rsqrt()
+    noise = torch.randn(draws, CHAINS, SIZE, dtype=torch.float64) * spread
+    weights = [noise[0] if start is None else torch.full_like(noise[0], start)]
+    for drawn in noise[1:]:
+        weights.append(rho * weights[-1] + math.sqrt(1 - rho**2) * drawn)
+    weights = torch.stack(weights, 1)
+    return INIT_LOSS + weights.square() @ CURVATURES / 2, weights.norm(dim=2)
+
+
+def verdict(losses, distances, acceptance=0.6, failed_at=FINE, **others):
+    accepted = torch.as_tensor(acceptance, dtype=torch.float64).expand(len(losses))
+    settings = {"localization": LOCALIZATION, "num_parameters": SIZE} | others
+    return judge(
+        losses, INIT_LOSS, NBETA, settings.pop("localization"), distances, accepted,
+        failed_at, **settings,
+    )  # fmt: skip
+
+
+def test_good_chains_are_converged_nearly_always():
+    names = [verdict(*quadratic(seed)).name for seed in range(200)]
+    assert names.count("converged") >= 190, names
+
+
+def test_the_estimate_is_within_its_error_of_half_the_effective_dimension():
+    heat = NBETA * CURVATURES
+    truth = float((heat / (heat + LOCALIZATION)).sum()) / 2
+    z = []
+    for seed in range(100):
+        found = summarise(quadratic(seed)[0], INIT_LOSS, NBETA, FINE)
+        assert found.llc_mean == pytest.approx(float(found.llc_per_chain.mean()))
+        z.append((found.llc_mean - truth) / found.llc_sem)
+    assert abs(sum(z)) / 10 < 4
+    assert torch.tensor(z).std() == pytest.approx(1, abs=0.25)
+
+
+def test_a_failed_chain_is_counted_and_not_averaged():
+    losses, distances = quadratic(0)
+    spoilt = losses.clone()
+    spoilt[2, 300:] = torch.nan
+    failed_at = torch.tensor([-1, -1, 1700, -1])
+    found = verdict(spoilt, distances, failed_at=failed_at)
+    assert found.name == "failed"
+    assert found.reason.startswith(
+        "1 of 4 chains left the finite numbers, at step 1700"
+    )
+    summary = summarise(spoilt, INIT_LOSS, NBETA, failed_at)
+    others = summarise(losses[[0, 1, 3]], INIT_LOSS, NBETA, FINE[:3])
+    assert summary.num_failed == 1
+    assert summary.llc_mean == others.llc_mean
+    assert summary.llc_sem == others.llc_sem
+    assert summary.llc_per_chain.isnan().tolist() == [False, False, True, False]
+
+
+def test_without_a_chain_left_there_is_no_estimate():
+    losses, distances = quadratic(0, draws=20)
+    failed_at = torch.zeros(CHAINS, dtype=torch.int64)
+    assert verdict(losses, distances, failed_at=failed_at).name == "failed"
+    found = summarise(losses, INIT_LOSS, NBETA, failed_at)
+    assert found.num_failed == CHAINS
+    assert math.isnan(found.llc_mean)
+    assert found.llc_per_chain.isnan().all()
+
+
+def test_a_nan_that_nobody_reported_is_a_failure_too():
+    losses, distances = quadratic(0)
+    losses[1, -1] = torch.inf
+    assert verdict(losses, distances).name == "failed"
+
+
+def test_losses_below_that_of_the_weights_are_negative():
+    losses, distances = quadratic(1)
+    found = verdict(losses - 0.02, distances)
+    assert found.name == "negative"
+    assert "which are no local minimum" in found.reason
+
+
+def test_one_chain_that_finds_a_lower_basin_is_enough():
+    losses, distances = quadratic(2)
+    losses[3] -= 0.02
+    assert verdict(losses, distances).name == "negative"
+
+
+def test_a_flat_loss_is_not_negative_by_rounding():
+    losses = torch.full((CHAINS, 100), INIT_LOSS, dtype=torch.float64) - 1e-7
+    found = verdict(losses, torch.ones_like(losses))
+    assert found.name == "converged"
+
+
+def test_a_chain_far_beyond_the_localisation_has_escaped():
+    losses, distances = quadratic(3)
+    distances[1] += 6 * math.sqrt(SIZE / LOCALIZATION)
+    found = verdict(losses, distances)
+    assert found.name == "escaped"
+    assert "beyond the 3.16 that localization alone" in found.reason
+
+
+def test_a_plateau_far_above_that_of_a_minimum_has_escaped():
+    losses, distances = quadratic(4)
+    found = verdict(losses + 0.03, distances)
+    assert found.name == "escaped"
+    assert "above the 10 parameters" in found.reason
+
+
+def test_a_chain_that_leaves_faster_than_a_random_walk_has_escaped():
+    losses, distances = quadratic(5)
+    leaving = torch.linspace(0, 1, 500, dtype=torch.float64) ** 4
+    losses[0] += 0.05 * leaving
+    distances[0] += 2 * leaving
+    found = verdict(losses, distances, localization=0.0)
+    assert found.name == "escaped"
+    assert "faster than a random walk" in found.reason
+
+
+def test_spreading_along_equal_losses_is_told_and_allowed():
+    losses, distances = quadratic(6)
+    walk = torch.linspace(0, 1, 500, dtype=torch.float64).sqrt()
+    found = verdict(losses, distances + walk)
+    assert found.name == "converged"
+    assert "spread along losses alike" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("chains", "why"),
+    [
+        ({"rho": 0.6, "draws": 30}, "R-hat|independent ones"),
+        ({"rho": 0.99}, "R-hat|independent ones"),
+        ({"rho": 0.97, "start": 0.0}, "R-hat|rises|independent ones"),
+        ({"rho": 0.9, "start": 0.4}, "falls|independent ones"),
+    ],
+)
+def test_chains_too_short_too_slow_or_not_burnt_in_drift(chains, why):
+    found = verdict(*quadratic(7, **chains))
+    assert found.name == "drifting"
+    assert any(word in found.reason for word in why.split("|"))
+
+
+def test_chains_at_different_levels_drift():
+    losses, distances = quadratic(8)
+    found = verdict(losses + 0.0008 * torch.arange(CHAINS)[:, None], distances)
+    assert found.name == "drifting"
+    assert "R-hat" in found.reason
+
+
+@pytest.mark.parametrize("spoilt", [{"acceptance": 0.05}, {"bias": 0.08}])
+def test_steps_too_large_are_named(spoilt):
+    found = verdict(*quadratic(9), **spoilt)
+    assert found.name == "step too large"
+    assert "Lower lr" in found.reason
+
+
+def test_acceptance_that_was_not_measured_does_not_matter():
+    assert verdict(*quadratic(0), acceptance=torch.nan).name == "converged"
+
+
+@pytest.mark.parametrize("step", [0.05, 0.2])
+def test_bias_by_acceptance_is_that_of_equal_curvatures(step):
+    # epsilon c = step in each of many directions: s^2 = d step^3 / 16, excess step / 4.
+    size = 50
+    s = math.sqrt(size * step**3 / 16)
+    acceptance = math.erfc(s / 2 / math.sqrt(2))  # 2 Phi(-s / 2)
+    assert bias_of_steps(acceptance, size / 2) == pytest.approx(step / 4, rel=1e-6)
