@@ -41,7 +41,7 @@ def dense_stack(problem, weights_MD, samples):
 
 
 @pytest.mark.parametrize(("model", "data", "loss"), CASES)
-@pytest.mark.parametrize("order", [o for o in ORDERS if o != "linearised"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_columns_of_the_identity_give_the_dense_hessian(model, data, loss, order):
     problem, weights, samples = posed(model, data, loss)
     x, y = samples.inputs, samples.targets
@@ -130,7 +130,7 @@ def test_the_fastest_order_is_told_once_and_kept_for_the_problem():
     for _ in range(2):
         torch.testing.assert_close(operator @ weights, expected, rtol=0, atol=1e-14)
     (trial,) = told
-    assert set(trial.seconds) == set(ORDERS) - {"linearised"}
+    assert set(trial.seconds) == {"reverse_over_reverse", "linearised"}
     assert trial.order == min(trial.seconds, key=trial.seconds.get)
     other = BatchedHessian(
         problem.losses, weights, x, y, order="auto", key="xor", tell=again.append
@@ -158,7 +158,7 @@ def test_an_order_that_a_layer_lacks_is_passed_over():
     x = torch.ones(1, 3, dtype=torch.float64)
     operator = BatchedHessian(losses, weights, x, x, order="auto", tell=told.append)
     torch.testing.assert_close(operator @ torch.ones_like(weights), 6 * weights)
-    assert set(told[0].failed) >= {"forward_over_reverse"}
+    assert set(told[0].failed) == {"linearised"}
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -5,6 +5,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, estimate, trace_draws
+from curvflow.tasks.numerics.traces import random_vectors
 from tests.tasks.toys import random_symmetric
 
 LAWS = ["rademacher", "gaussian"]
@@ -68,3 +69,11 @@ def test_more_probes_continue_the_same_draws():
 def test_products_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match="products, got NaN or infinity"):
         draw(torch.full((1, 3, 3), torch.inf).double(), [0], "rademacher")
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_vectors_are_the_same_in_single_precision(law):
+    double = random_vectors([3], 50, range(2), law)
+    single = random_vectors([3], 50, range(2), law, torch.float32)
+    assert single.dtype == torch.float32
+    assert torch.equal(single, double.float())

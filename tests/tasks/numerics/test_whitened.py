@@ -75,6 +75,18 @@ def test_nystrom_finds_the_leading_eigenvalues_from_below(blocks):
     assert low.min() > -1e-10
 
 
+@pytest.mark.parametrize("enough", [1e-2, 1e-4])
+def test_nystrom_grows_until_what_is_left_is_small(enough):
+    A = matrices()
+    start = torch.randn(3, 40, 3, dtype=torch.float64)
+    vectors, values = nystrom(BatchedDense(A), start, num_blocks=13, enough=enough)
+    left = A - (vectors * values.unsqueeze(1)) @ vectors.mT
+    assert torch.linalg.eigvalsh(left).max() < enough
+    # What is above takes as many columns; a block too many tells that it is enough.
+    above = int((torch.linalg.eigvalsh(A[0]) > enough).sum())
+    assert above <= vectors.shape[2] <= above + 12
+
+
 def low_rank(A, rank=12) -> LowRank:
     start = torch.randn(len(A), A.shape[1], rank, dtype=torch.float64)
     vectors, values = nystrom(BatchedDense(A), start, num_blocks=1)

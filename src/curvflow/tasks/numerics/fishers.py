@@ -8,12 +8,14 @@ in each output for sse, C/2 for mse, which is the mean over C outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
+
+from curvflow.tasks.numerics.rows import OuterLayer, OuterRows
 
 FisherForm = Literal["sampled", "empirical", "exact"]
 
@@ -145,3 +147,57 @@ def fisher_rows(
         )
         rows[:, :, draw] = gradient.view(models, samples, size)
     return rows.flatten(1, 2)
+
+
+def outer_rows(
+    outputs_seen: Callable[
+        [Tensor, Tensor], tuple[Tensor, Sequence[tuple[str, Tensor, Tensor]]]
+    ],
+    places: Mapping[str, int],
+    weights_MD: Tensor,
+    inputs: Tensor,
+    roots: Callable[[Tensor], Tensor],
+) -> OuterRows | None:
+    """Return the rows S J of each sample by the layers' inputs and deltas.
+
+    Args:
+        outputs_seen: from weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N,
+            C), and name, inputs and outputs of each dense layer; the samples must not
+            meet in it.
+        places: of each parameter tensor in the weights, by name.
+        weights_MD: of the models.
+        inputs: shape (M or 1, N, ...).
+        roots: from outputs (M, N, C) to S, (M, N, R, C).
+
+    Returns:
+        The rows; None if parameters are in anything but dense layers used once.
+
+    Reference:
+        Goodfellow (2015), arXiv:1510.01799, for gradients of samples by outer products.
+    """
+    weights_MD = weights_MD.detach().requires_grad_()
+    found_MNC, seen = outputs_seen(weights_MD, inputs)
+    used = [f"{name}.{part}" for name, *_ in seen for part in ("weight", "bias")]
+    if sorted(name for name in used if name in places) != sorted(places):
+        return None
+    roots_MNRC = roots(found_MNC.detach())
+    outputs = [y_MNO for _, _, y_MNO in seen]
+    number = roots_MNRC.shape[2]
+    deltas = [
+        torch.autograd.grad(
+            found_MNC, outputs, roots_MNRC[:, :, draw], retain_graph=draw + 1 < number
+        )
+        for draw in range(number)
+    ]
+    layers = [
+        OuterLayer(
+            torch.stack(per_draw, dim=2).flatten(1, 2).double(),
+            x_MNI.detach().double(),
+            places[f"{name}.weight"],
+            places.get(f"{name}.bias"),
+        )
+        for (name, x_MNI, _), per_draw in zip(
+            seen, zip(*deltas, strict=True), strict=True
+        )
+    ]
+    return OuterRows(layers, weights_MD.shape[1])

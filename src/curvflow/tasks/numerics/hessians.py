@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.orders import (
-    TRIED,
     Order,
     Trial,
     fastest,
     hessian_product,
+    tried,
 )
 from curvflow.tasks.numerics.passes import Averaged, Part, Product
 
@@ -58,9 +58,8 @@ class BatchedHessian(Averaged):
                 such as the running statistics of a batch norm.
             batch_size: samples per pass, bounding memory; the mean stays exact.
             models_per_pass: models per pass; None for all.
-            order: of differentiation; `auto` takes the fastest of those that
-                need no trace. The orders agree up to rounding, so what must have equal
-                bits names one.
+            order: of differentiation; `auto` takes the fastest. The orders agree up to
+                rounding, so what must have equal bits names one.
             key: of the problem, for trials to be made once per process.
             tell: called with the trial that `auto` has made.
         """
@@ -102,15 +101,16 @@ class BatchedHessian(Averaged):
         rows = slice(part.rows.start, part.rows.start + TRIAL_SAMPLES)
         small = self._part(part.models, rows)
         loss, weights_MD = self.scalar(small), small.weights
+        orders = tried(keeps=self._is_one_pass(), columns=columns)
         trial = fastest(
-            {o: partial(hessian_product, o, loss, weights_MD) for o in TRIED},
+            {o: partial(hessian_product, o, loss, weights_MD) for o in orders},
             torch.ones_like(weights_MD).unsqueeze(-1).repeat(1, 1, columns),
             keeps=self._is_one_pass(),
             key=self._key,
         )
         if self._tell:
             self._tell(trial)
-        (order,) = (o for o in TRIED if o == trial.order)
+        (order,) = (o for o in orders if o == trial.order)
         return order
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.products import product
+from curvflow.tasks.numerics.products import lengths, measured_product
 
 # A vector that is left with less than this part of its length, once the basis is taken
 # off, holds rounding of that basis, and is made orthogonal again.
@@ -36,8 +36,8 @@ class RitzData:
             breakdown.
         steps: nodes, which are also the products made, (M, S).
         size: D.
-        vectors: Ritz vectors as columns, (M, S, D, K), on the operator's device; 0
-            behind a breakdown; None if not asked for.
+        vectors: Ritz vectors as columns, (M, S, D, K), on the operator's device and
+            made in its precision; 0 behind a breakdown; None if not asked for.
     """
 
     values: Tensor
@@ -73,9 +73,10 @@ def lanczos(
 ) -> RitzData:
     """Run Lanczos with full re-orthogonalisation from every start.
 
-    Products are made in the operator's precision, all else in double precision. Each
-    start has a Krylov space of its own, so no result depends on its siblings. Memory
-    is (M, S, K, D) numbers of 8 bytes.
+    Products are made, and the basis is held, in the operator's precision; its inner
+    products with a product and the small matrices are in double precision. Each start
+    has a Krylov space of its own, so no result depends on its siblings. Memory is
+    (M, S, K, D) numbers of the operator's precision.
 
     Args:
         operator: symmetric maps A of M models.
@@ -97,32 +98,35 @@ def lanczos(
     """
     models, size, starts = start_MDS.shape
     limit = min(num_steps, size)
+    held, exact = operator.dtype, torch.float64
     basis_MSKD = torch.zeros(
-        models, starts, limit, size, dtype=torch.float64, device=operator.device
+        models, starts, limit, size, dtype=held, device=operator.device
     )
-    alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit)
-    v_MSD = _normalised(start_MDS.to(operator.device).double().mT)
-    scale_MS = v_MSD.new_zeros(models, starts)
+    alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
+    v_MSD = _normalised(start_MDS.to(operator.device).double().mT).to(held)
+    scale_MS = alpha_MSK.new_zeros(models, starts)
     steps_MS = torch.zeros_like(scale_MS, dtype=torch.int64)
     for step in range(limit):
         basis_MSKD[:, :, step] = v_MSD
         going_MS = (v_MSD != 0).any(2)
-        w_MSD = product(operator, v_MSD.mT).mT
+        image_MDS, lengths_MS = measured_product(operator, v_MSD.mT)
+        w_MSD = image_MDS.mT
         steps_MS += going_MS
-        scale_MS = torch.maximum(scale_MS, w_MSD.norm(dim=2))
-        alpha_MSK[:, :, step] = (w_MSD * v_MSD).sum(2)
-        w_MSD = w_MSD - alpha_MSK[:, :, step, None] * v_MSD
+        scale_MS = torch.maximum(scale_MS, lengths_MS)
+        alpha_MSK[:, :, step] = (w_MSD * v_MSD).sum(2, dtype=exact)
+        w_MSD = w_MSD - alpha_MSK[:, :, step, None].to(held) * v_MSD
         if step > 0:
-            w_MSD -= beta_MSK[:, :, step - 1, None] * basis_MSKD[:, :, step - 1]
+            before_MSD = basis_MSKD[:, :, step - 1]
+            w_MSD -= beta_MSK[:, :, step - 1, None].to(held) * before_MSD
         w_MSD = _orthogonal(w_MSD, basis_MSKD[:, :, : step + 1])
-        beta_MS = w_MSD.norm(dim=2)
+        beta_MS = lengths(w_MSD, dim=2)
         beta_MSK[:, :, step] = beta_MS
-        broken_MS = beta_MS <= breakdown_tolerance(operator.dtype) * scale_MS
+        broken_MS = beta_MS <= breakdown_tolerance(held) * scale_MS
         if broken_MS.all():
             break
-        v_MSD = torch.where(
-            broken_MS.unsqueeze(2), 0.0, w_MSD / beta_MS.unsqueeze(2).clamp_min(1e-300)
-        )
+        # A broken one is small in single precision, too, and not taken.
+        by_MS1 = beta_MS.masked_fill(broken_MS, 1.0).unsqueeze(2).to(held)
+        v_MSD = torch.where(broken_MS.unsqueeze(2), 0.0, w_MSD / by_MS1)
     ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
     return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
 
@@ -149,7 +153,8 @@ def _normalised(start_MSD: Tensor) -> Tensor:
 def _orthogonal(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
     """Take the basis off, and once more where that leaves little, hence rounding."""
     once_MSD = _less(w_MSD, basis_MSJD)
-    shrunk_MS1 = (once_MSD.norm(dim=2) < SHRUNK * w_MSD.norm(dim=2)).unsqueeze(2)
+    left_MS, was_MS = lengths(once_MSD, dim=2), lengths(w_MSD, dim=2)
+    shrunk_MS1 = (left_MS < SHRUNK * was_MS).unsqueeze(2)
     if not shrunk_MS1.any():
         return once_MSD
     return torch.where(shrunk_MS1, _less(once_MSD, basis_MSJD), once_MSD)
@@ -186,7 +191,7 @@ def _ritz(
         residuals_MSK.masked_fill(absent_MSK, torch.nan),
         steps_MS,
         size,
-        basis_MSKD.mT @ E_MSKK.to(basis_MSKD.device) if vectors else None,
+        (basis_MSKD.mT @ E_MSKK.to(basis_MSKD)).double() if vectors else None,
     )
 
 

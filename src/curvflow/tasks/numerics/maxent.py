@@ -135,11 +135,7 @@ def maxent(
         search fails, and normalisation is kept exactly by the logarithm.
     """
     errors_K = torch.zeros_like(moments_K) if errors_K is None else errors_K
-    if not (torch.isfinite(moments_K).all() and torch.isfinite(errors_K).all()):
-        raise InputError(
-            "moments: expected finite numbers, got NaN or infinity. Take a support "
-            "that holds the spectrum, or fewer moments."
-        )
+    check_finite(moments_K, errors_K)
     asked_K = errors_K.clamp_min(floor)
     F_GK = polynomials(basis, prior.nodes, len(moments_K) + 1, support)[:, 1:]
     path = _Path(prior.masses.log(), F_GK, moments_K, tol, max_iterations)
@@ -159,6 +155,23 @@ def maxent(
         iterations,
         at_last and residual <= tol,
     )
+
+
+def check_finite(moments_K: Tensor, errors_K: Tensor) -> None:
+    """Refuse moments that are no numbers.
+
+    Args:
+        moments_K: of the orders 1 .. K.
+        errors_K: their standard errors.
+
+    Raises:
+        InputError: a moment or an error is not finite.
+    """
+    if not (torch.isfinite(moments_K).all() and torch.isfinite(errors_K).all()):
+        raise InputError(
+            "moments: expected finite numbers, got NaN or infinity. Take a support "
+            "that holds the spectrum, or fewer moments."
+        )
 
 
 @dataclass(frozen=True)

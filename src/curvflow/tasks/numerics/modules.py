@@ -6,14 +6,15 @@ decay. See docs/operators.md for what is taken, and what is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.func import grad
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.batches import Batch
@@ -27,12 +28,12 @@ from curvflow.tasks.numerics.gauss_newton import (
     sandwich,
 )
 from curvflow.tasks.numerics.orders import (
-    TRIED,
     Order,
     Product,
     Trial,
     fastest,
     hessian_product,
+    tried,
 )
 from curvflow.tasks.numerics.over_batches import Curvature, OverBatches, Prepare
 from curvflow.tasks.numerics.streams import stream
@@ -68,7 +69,9 @@ def hessian(
         The operator, (D, D).
     """
     of = subject(module, loss, data, settings)
-    return _curvature(of, _hessian_of(of, _loss_of(of), order, tell))
+    return _curvature(
+        of, _hessian_of(of, _loss_of(of), order, tell, _key("hessian", module, loss))
+    )
 
 
 def residual(
@@ -101,7 +104,9 @@ def residual(
         slopes = grad(lambda f: of.mean_loss(f, batch))(found)
         return lambda weights: (slopes * of.outputs(weights, batch)).sum()
 
-    return _curvature(of, _hessian_of(of, weighted, order, tell))
+    return _curvature(
+        of, _hessian_of(of, weighted, order, tell, _key("residual", module, loss))
+    )
 
 
 def ggn(
@@ -214,18 +219,22 @@ def _hessian_of(
     scalar: Callable[[Batch], Callable[[Tensor], Tensor]],
     order: Order | Literal["auto"],
     tell: Callable[[Trial], None] | None,
+    key: Hashable,
 ) -> Prepare:
     chosen: list[Order] = [] if order == "auto" else [order]
 
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Product:
         if not chosen:
-            small = scalar(_few(batch))
+            few, some = _few(batch), torch.ones_like(columns[:, :TRIAL_COLUMNS])
+            small, keeps = scalar(few), of.has_one_batch
+            orders = tried(keeps=keeps, columns=some.shape[1])
             trial = fastest(
-                {o: partial(hessian_product, o, small, of.weights) for o in TRIED},
-                torch.ones_like(columns[:, :TRIAL_COLUMNS]),
-                keeps=of.has_one_batch,
+                {o: partial(hessian_product, o, small, of.weights) for o in orders},
+                some,
+                keeps=keeps,
+                key=(key, of.names, _shapes(few)),
             )
-            chosen.extend(o for o in TRIED if o == trial.order)
+            chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
         return hessian_product(chosen[0], scalar(batch), of.weights)
@@ -233,11 +242,22 @@ def _hessian_of(
     return prepare
 
 
+def _key(what: str, module: nn.Module, loss: Loss | str) -> Hashable:
+    # Of one module, and not held: others of its class may take other ways.
+    name = loss if isinstance(loss, str) else getattr(loss, "__qualname__", type(loss))
+    return what, weakref.ref(module), module.training, name
+
+
 def _few(batch: Batch) -> Batch:
     tensors = isinstance(batch, tuple | list) and all(
         isinstance(part, Tensor) for part in batch
     )
     return tree_map(lambda t: t[: _few_of(len(t))], batch) if tensors else batch
+
+
+def _shapes(batch: Batch) -> Hashable:
+    leaves = tree_leaves(batch)
+    return tuple(leaf.shape for leaf in leaves if isinstance(leaf, Tensor))
 
 
 def _few_of(samples: int) -> int:

@@ -11,7 +11,11 @@ from curvflow.tasks.numerics.ranges import new_directions
 
 
 def nystrom(
-    operator: BatchedOperator, start_MDb: Tensor, *, num_blocks: int
+    operator: BatchedOperator,
+    start_MDb: Tensor,
+    *,
+    num_blocks: int,
+    enough: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Approximate A by A Q (Q^T A Q)^-1 Q^T A, Q a block Krylov basis.
 
@@ -21,7 +25,9 @@ def nystrom(
     Args:
         operator: positive semi-definite maps A of M models.
         start_MDb: first block, random.
-        num_blocks: p.
+        num_blocks: p, at most.
+        enough: a block in whose directions no model's A exceeds it is the last: most of
+            what the blocks before it lack lies in them.
 
     Returns:
         Eigenvectors as columns (M, D, k), k = b p, and eigenvalues (M, k), descending,
@@ -36,11 +42,19 @@ def nystrom(
     Y_MDk = product(operator, Q_MDk)
     newest_MDb = Y_MDk
     for _ in range(num_blocks - 1):
+        if enough is not None and _largest(Q_MDk, newest_MDb) <= enough:
+            break
         more_MDb = new_directions(newest_MDb, Q_MDk)
         newest_MDb = product(operator, more_MDb)
         Q_MDk = torch.cat([Q_MDk, more_MDb], dim=2)
         Y_MDk = torch.cat([Y_MDk, newest_MDb], dim=2)
     return _factorised(Q_MDk, Y_MDk)
+
+
+def _largest(Q_MDk: Tensor, newest_MDb: Tensor) -> float:
+    """Return the largest Ritz value, of any model, in the newest block's directions."""
+    block_MDb = Q_MDk[:, :, -newest_MDb.shape[2] :]
+    return float(torch.linalg.eigvalsh(block_MDb.mT @ newest_MDb).max())
 
 
 def _factorised(Q_MDk: Tensor, Y_MDk: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ shape W, prepares what does not depend on the columns, and multiplies columns (W
 - `reverse_over_reverse`: one graph of the gradient is kept; columns one by one. Least
   memory, and it needs neither forward derivatives nor rules for batches.
 - `retained`: the same graph, and all columns at once as batched cotangents.
-- `linearised`: all columns at once, traced, and what no column enters computed once.
+- `linearised`: forward over reverse, recorded; what no column enters is computed once.
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.func import grad, jvp, vmap
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.tapes import Tape, record
 
 Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
 ]
 ORDERS: tuple[Order, ...] = get_args(Order)
-# Those that a trial takes: a trace takes longer than a good many products.
-TRIED: tuple[Order, ...] = tuple(order for order in ORDERS if order != "linearised")
 Scalar = Callable[[Tensor], Tensor]
 Product = Callable[[Tensor], Tensor]
-Made = TypeVar("Made", bound=Product)
 
 # The first forward derivative makes torch load rules that it compiles by its own
 # torch.jit.script, which it calls deprecated (seen in 2.13).
@@ -56,6 +54,20 @@ def hessian_product(order: Order, loss: Scalar, weights: Tensor) -> Product:
     return _PREPARE[order](loss, weights)
 
 
+def tried(*, keeps: bool, columns: int) -> tuple[Order, ...]:
+    """Return the orders that may be fastest.
+
+    Args:
+        keeps: whether preparation is done once for all blocks. Then a record is forward
+            over reverse without what no column enters; else it costs more.
+        columns: of a block; one is no batch of cotangents.
+    """
+    if not keeps:
+        return "forward_over_reverse", "reverse_over_reverse", "retained"
+    batched: tuple[Order, ...] = ("retained",) if columns > 1 else ()
+    return "reverse_over_reverse", *batched, "linearised"
+
+
 def columnwise(along: Product) -> Product:
     """Return a map of one vector, shape W, as a map of columns, (W, S)."""
     # In front, for torch 2.13 breaks elsewhere if products do not depend on columns.
@@ -65,7 +77,7 @@ def columnwise(along: Product) -> Product:
 
 
 def _rows(columns: Tensor) -> Tensor:
-    # Contiguous, for a traced graph has views that not all strides allow.
+    # Contiguous, for what is recorded has views that not all strides allow.
     return columns.movedim(-1, 0).contiguous()
 
 
@@ -83,28 +95,16 @@ def _forward_over_reverse(loss: Scalar, weights: Tensor) -> Product:
 
 def _linearised(loss: Scalar, weights: Tensor) -> Product:
     along = vmap(_derivative(loss, weights), randomness="same")
-    traced: dict[torch.Size, Callable[[Tensor], Tensor]] = {}
+    tapes: dict[torch.Size, Tape] = {}
 
     def product(columns: Tensor) -> Tensor:
         rows = _rows(columns)
-        if rows.shape not in traced:
-            traced[rows.shape] = _folded(along, rows)
-        return traced[rows.shape](rows).movedim(0, -1)
+        if rows.shape in tapes:
+            return tapes[rows.shape](rows).movedim(0, -1)
+        tapes[rows.shape], found = record(along, rows)
+        return found.movedim(0, -1)
 
     return product
-
-
-def _folded(function: Product, like: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return a function traced, with what its argument does not enter computed."""
-    # torch.func.linearize does so for one vector; the views that it traces for one do
-    # not all apply to many (2.13).
-    from torch.fx.experimental.const_fold import split_const_subgraphs
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with warnings.catch_warnings():
-        # Constants of the traced graph have no module to live in, torch says.
-        warnings.filterwarnings("ignore", "Attempted to insert a get_attr Node")
-        return split_const_subgraphs(make_fx(function)(like))
 
 
 def _graph(loss: Scalar, weights: Tensor) -> tuple[Tensor, Tensor]:

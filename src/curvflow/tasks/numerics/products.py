@@ -1,8 +1,9 @@
-"""Products whose results are checked and held in double precision."""
+"""Products whose results are checked."""
 
 from __future__ import annotations
 
-from torch import Tensor, isfinite
+import torch
+from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import BatchedOperator
@@ -21,10 +22,38 @@ def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
     Raises:
         InputError: a product holds NaN or infinity.
     """
-    images_MDS = (operator @ columns_MDS.to(operator.dtype)).double()
-    if not isfinite(images_MDS).all():
+    images_MDS, _ = measured_product(operator, columns_MDS)
+    return images_MDS.double()
+
+
+def measured_product(
+    operator: BatchedOperator, columns_MDS: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Multiply in the precision of the operator, and return the lengths as well.
+
+    Args:
+        operator: maps of M models.
+        columns_MDS: what to multiply, (M, D, S).
+
+    Returns:
+        The products, (M, D, S), in the operator's precision, and their lengths, (M, S),
+        float64.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+    """
+    images_MDS = operator @ columns_MDS.to(operator.dtype)
+    # A length is finite where every entry is, and is wanted anyway.
+    lengths_MS = lengths(images_MDS, dim=1)
+    if not torch.isfinite(lengths_MS).all():
         raise InputError(
             "operator: expected finite products, got NaN or infinity. Take curvature "
             "where the loss is finite, or products in double precision."
         )
-    return images_MDS
+    return images_MDS, lengths_MS
+
+
+def lengths(vectors: Tensor, *, dim: int) -> Tensor:
+    """Return the Euclidean lengths of vectors of any precision, added up in float64."""
+    found: Tensor = torch.linalg.vector_norm(vectors, dim=dim, dtype=torch.float64)
+    return found

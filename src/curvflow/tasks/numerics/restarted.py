@@ -23,7 +23,7 @@ from curvflow.tasks.numerics.eigenpairs import (
 )
 from curvflow.tasks.numerics.lanczos import SHRUNK, breakdown_tolerance
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.products import product
+from curvflow.tasks.numerics.products import lengths, measured_product, product
 from curvflow.tasks.numerics.streams import stream
 
 # Of the tolerance what the bound from the recurrence must keep to, so that the residual
@@ -124,10 +124,11 @@ def restarted_lanczos(
     When the basis is full, its best Ritz vectors are kept and the recurrence goes on
     from them. Each model stops by itself, so what it returns does not depend on its
     siblings. A block of B finds an eigenvalue as often as it occurs, up to B times.
-    Products are made in the operator's precision, all else in double precision; where
-    they are single, residuals count their rounding, seen in a last product with all
-    pairs added up, or with each where that cannot tell that they are found. An operator
-    no larger than the basis is multiplied with the identity.
+    Products are made, and the basis is held, in the operator's precision, the small
+    matrices in double precision; where it is single, residuals count the rounding, seen
+    in a last product with all pairs added up, or with each where that cannot tell that
+    they are found. An operator no larger than the basis is multiplied with the
+    identity.
 
     Args:
         operator: symmetric maps A of M models.
@@ -156,7 +157,8 @@ def restarted_lanczos(
     whole, zero = operator, zero_level(size, operator.dtype)
     found = Ritz.empty(len(start_MDB), size, k, start_MDB)
     active = torch.arange(len(start_MDB), device=operator.device)
-    space, before = _begin(start_MDB, most), start_MDB.new_empty(len(start_MDB), 0)
+    space = _begin(start_MDB, most, operator.dtype)
+    before = start_MDB.new_empty(len(start_MDB), 0)
     for iteration in range(1, max_iterations + 1):
         space = _extended(operator, space, iteration)
         pairs = _pairs(space, which)
@@ -178,9 +180,9 @@ def restarted_lanczos(
     return found if whole.dtype == torch.float64 else _measured(whole, found, tol)
 
 
-def _begin(start_MDB: Tensor, most: int) -> _Space:
+def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
     models, size, block = start_MDB.shape
-    rows = start_MDB.new_empty(models, most + block, size)
+    rows = start_MDB.new_empty(models, most + block, size, dtype=dtype)
     rows[:, :block] = torch.linalg.qr(start_MDB).Q.mT
     return _Space(
         rows,
@@ -194,17 +196,19 @@ def _begin(start_MDB: Tensor, most: int) -> _Space:
 
 def _extended(operator: BatchedOperator, space: _Space, iteration: int) -> _Space:
     """Multiply the block that goes on, and make it part of the basis."""
-    W_MBD = product(operator, space.block.mT).mT
-    scale_M = torch.maximum(space.scale, W_MBD.norm(dim=2).amax(1))
+    image_MDB, lengths_MB = measured_product(operator, space.block.mT)
+    W_MBD = image_MDB.mT
+    scale_M = torch.maximum(space.scale, lengths_MB.amax(1))
     V_MPD = space.rows[:, : space.length + W_MBD.shape[1]]
-    across_MBP = W_MBD.new_zeros(*W_MBD.shape[:2], V_MPD.shape[1])
+    across_MBP = scale_M.new_zeros(*W_MBD.shape[:2], V_MPD.shape[1])
     # What the product has of the basis first, then what rounding has left of it.
     for first in (space.reach, 0):
-        lengths_MB = W_MBD.norm(dim=2)
+        lengths_MB = lengths(W_MBD, dim=2)
         along_MBP = W_MBD @ V_MPD[:, first:].mT
         W_MBD = torch.baddbmm(W_MBD, along_MBP, V_MPD[:, first:], alpha=-1)
         across_MBP[:, :, first:] += along_MBP
     Q_MDB, R_MBB = torch.linalg.qr(W_MBD.mT)
+    R_MBB = R_MBB.double()
     left_MB = R_MBB.diagonal(dim1=1, dim2=2).abs()
     negligible_MB = left_MB <= (
         breakdown_tolerance(operator.dtype) * scale_M.unsqueeze(1)
@@ -249,7 +253,7 @@ def _fresh(like_MDB: Tensor, iteration: int) -> Tensor:
     generator = stream(iteration, "invariant subspace")
     drawn = torch.randn(size, block, generator=generator, dtype=torch.float64)
     fresh: Tensor = drawn / drawn.norm(dim=0)
-    return fresh.to(like_MDB.device)
+    return fresh.to(like_MDB)
 
 
 def _pairs(space: _Space, which: Which) -> _Pairs:
@@ -292,7 +296,7 @@ def _ends(
 
 def _restarted(space: _Space, pairs: _Pairs, kept: int) -> _Space:
     """Keep the best Ritz vectors alone; the next block ties them together."""
-    best_MPD = pairs.turn[:, :, :kept].mT @ space.basis
+    best_MPD = pairs.turn[:, :, :kept].mT.to(space.rows) @ space.basis
     H_MPP = torch.diag_embed(pairs.values[:, :kept])
     restarted = replace(space, H_MPP=H_MPP, reach=0)
     restarted.block.copy_(space.block.clone())
@@ -312,7 +316,8 @@ def _keep(
     """Write down the pairs of the models that end; NaN for those they lack."""
     models, k = active[ends], found.values.shape[1]
     have = min(k, space.length)
-    vectors = (pairs.turn[ends][:, :, :have].mT @ space.basis[ends]).mT
+    turn = pairs.turn[ends][:, :, :have].mT.to(space.rows)
+    vectors = (turn @ space.basis[ends]).mT.double()
     for into, of in (
         (found.values, pairs.values[ends]),
         (found.residuals, pairs.residuals[ends]),

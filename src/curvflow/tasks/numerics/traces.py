@@ -39,7 +39,11 @@ def estimate(draws: Tensor) -> Estimate:
 
 
 def random_vectors(
-    seeds: Sequence[int], size: int, rows: range, distribution: str
+    seeds: Sequence[int],
+    size: int,
+    rows: range,
+    distribution: str,
+    dtype: torch.dtype = torch.float64,
 ) -> Tensor:
     """Draw vectors of independent entries with mean 0 and variance 1.
 
@@ -51,23 +55,28 @@ def random_vectors(
         size: entries per vector, D.
         rows: which vectors of each stream, S of them.
         distribution: `rademacher` or `gaussian`.
+        dtype: of the vectors, which are the same in each but for rounding.
 
     Returns:
-        Columns (M, D, S), float64, on the CPU.
+        Columns (M, D, S), on the CPU.
     """
-    drawn = {seed: _draw(seed, size, rows, distribution) for seed in set(seeds)}
+    drawn = {seed: _draw(seed, size, rows, distribution, dtype) for seed in set(seeds)}
     if len(drawn) == 1:
         return drawn[seeds[0]].expand(len(seeds), -1, -1)
     # Vectors lie whole in memory, as products take them.
     return torch.stack([drawn[seed].T for seed in seeds]).mT
 
 
-def _draw(seed: int, size: int, rows: range, distribution: str) -> Tensor:
-    vectors = torch.empty(len(rows), size, dtype=torch.float64)
+def _draw(
+    seed: int, size: int, rows: range, distribution: str, dtype: torch.dtype
+) -> Tensor:
+    vectors = torch.empty(len(rows), size, dtype=dtype)
     for vector, row in zip(vectors, rows, strict=True):
         generator = stream(seed, f"probe:{distribution}:{row}")
         if distribution == "gaussian":
-            vector.normal_(generator=generator)
+            # Other numbers are drawn in another precision.
+            drawn = torch.empty(size, dtype=torch.float64).normal_(generator=generator)
+            vector.copy_(drawn)
         else:
             vector.bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
     return vectors.T
@@ -105,8 +114,9 @@ def trace_draws(
     draws = []
     for start in range(0, num_probes, block):
         rows = range(start, min(start + block, num_probes))
-        z_MDS = random_vectors(seeds, operator.shape[1], rows, distribution)
-        z_MDS = z_MDS.to(operator.device, operator.dtype)
+        z_MDS = random_vectors(
+            seeds, operator.shape[1], rows, distribution, operator.dtype
+        ).to(operator.device)
         terms_MDS = (z_MDS * (operator @ z_MDS)).double()
         parts = torch.split(terms_MDS, list(sizes), dim=1)
         draws.append(torch.stack([part.sum(1) for part in parts], dim=1))

@@ -5,14 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from curvflow.tasks.numerics.rows import Rows
+
+# Where the solution is shorter than v / kappa by more than this, as much of the
+# difference that it is of v and G'u is lost to rounding, and is computed once more.
+CANCELLED = 1e4
+
 
 def damped_solve(
-    rows_MRD: Tensor, vectors_MD: Tensor, alpha_M1: Tensor, least_M1: Tensor
+    rows: Rows, vectors_MD: Tensor, alpha_M1: Tensor, least_M1: Tensor
 ) -> Tensor:
     """Return (F + kappa I)^-1 v for F = G'G, kappa = alpha / D max(tr F, least).
 
     Args:
-        rows_MRD: rows of G.
+        rows: those of G.
         vectors_MD: v of each model.
         alpha_M1: damping as a multiple of the mean eigenvalue, above zero.
         least_M1: bound of the trace from below.
@@ -24,23 +30,23 @@ def damped_solve(
     Reference:
         Woodbury's identity: kappa (F + kappa I)^-1 v = v - G'(GG' + kappa I)^-1 G v.
     """
-    rows_MRD, vectors_MD = rows_MRD.double(), vectors_MD.double()
-    gram_MRR = rows_MRD @ rows_MRD.mT
+    vectors_MD = vectors_MD.double()
+    gram_MRR = rows.gram()
     trace_M1 = gram_MRR.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
-    kappa_M1 = alpha_M1 / rows_MRD.shape[2] * torch.maximum(trace_M1, least_M1)
+    kappa_M1 = alpha_M1 / rows.size * torch.maximum(trace_M1, least_M1)
     # Without checks, which would end the models beside one that has diverged.
-    damped_MRR = gram_MRR + torch.diag_embed(kappa_M1.expand(-1, rows_MRD.shape[1]))
+    damped_MRR = gram_MRR + torch.diag_embed(kappa_M1.expand(-1, gram_MRR.shape[1]))
     factor_MRR, info_M = torch.linalg.cholesky_ex(damped_MRR)
 
-    def times_rows(within_MR1: Tensor) -> Tensor:
-        return (rows_MRD.mT @ within_MR1).squeeze(2)
-
     def solved(v_MD: Tensor) -> Tensor:
-        within_MR1 = torch.cholesky_solve(rows_MRD @ v_MD.unsqueeze(2), factor_MRR)
-        return (v_MD - times_rows(within_MR1)) / kappa_M1
+        within_MR1 = torch.cholesky_solve(rows.times(v_MD).unsqueeze(2), factor_MRR)
+        return (v_MD - rows.combined(within_MR1.squeeze(2))) / kappa_M1
 
     found_MD = solved(vectors_MD)
-    # Once more for what is left: little damping leaves little of the difference.
-    product_MD = times_rows(rows_MRD @ found_MD.unsqueeze(2)) + kappa_M1 * found_MD
-    found_MD = found_MD + solved(vectors_MD - product_MD)
+    short_M1 = kappa_M1 * found_MD.norm(dim=1, keepdim=True) * CANCELLED
+    is_cancelled_M1 = short_M1 < vectors_MD.norm(dim=1, keepdim=True)
+    if is_cancelled_M1.any():
+        product_MD = rows.combined(rows.times(found_MD)) + kappa_M1 * found_MD
+        better_MD = found_MD + solved(vectors_MD - product_MD)
+        found_MD = torch.where(is_cancelled_M1, better_MD, found_MD)
     return found_MD.masked_fill(info_M.unsqueeze(1) > 0, torch.nan)
