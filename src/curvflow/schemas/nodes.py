@@ -187,6 +187,36 @@ class Density(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")
 
 
+class Draws(NodeData):
+    """What chains drew from the tempered posterior about weights.
+
+    `loss_trace` (chain, draw) over all `num_samples`, `init_loss` at the weights,
+    `nbeta` and `localization` of the posterior, `num_parameters` that moved; a chain
+    that failed has `failed_at` (chain,) of 0 or more and NaN behind that step. If its
+    settings were found by a sweep, `trial_*` (trial,) and `predicted` tell of it.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "loss_trace",
+        "init_loss",
+        "nbeta",
+        "localization",
+        "num_samples",
+        "num_parameters",
+        "failed_at",
+        "llc_mean",
+        "llc_sem",
+        "verdict",
+        "lr",
+        "trial_parameter",
+        "trial_value",
+        "trial_llc",
+        "trial_sem",
+        "trial_in_plateau",
+        "predicted",
+    )
+
+
 class Table(NodeData):
     """Statistics of other results, with the dimension `quantity`."""
 

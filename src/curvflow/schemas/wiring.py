@@ -19,8 +19,9 @@ from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import Path, shown
 
 EPOCH = "epoch"
-# Averages over an axis, so every stage taken must have it; others may have it or not.
-_OVER = "over"
+# Axes that every stage taken must have, since their nodes are averaged or compared
+# along them; those of other parameters may be of some only.
+_OF_ALL = ("over", "along", "within")
 
 
 def connect(
@@ -75,6 +76,7 @@ def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)
+    _check_labels(stage, axes)
     check_named(stage, producers)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
@@ -130,7 +132,7 @@ def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
                 message = f"expected an axis that no parameter names, got '{axis}'"
                 hint = f"Remove ${{{axis}}} from this stage."
                 raise stage.complain(path, message, hint)
-            if name == _OVER:
+            if name in _OF_ALL:
                 _check_everywhere(stage, producers, path, axis)
             else:
                 _check_somewhere(stage, producers, path, axis)
@@ -187,3 +189,15 @@ def _check_selected(stage: Stage, producers: list[Stage]) -> None:
             if variable not in known:
                 message = f"expected a variable of the stages taken, got '{variable}'"
                 raise stage.complain(path, message, nearest(variable, known))
+
+
+def _check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
+    for name, named_by in stage.kind.labels.items():
+        for labels in stage.template.samples():
+            params = stage.params(labels)
+            axis, label = getattr(params, named_by), getattr(params, name)
+            # Which epochs there are shows when the nodes are laid out.
+            if axis in axes and label not in axes[axis].labels:
+                message = f"expected a label of axis '{axis}', got {shown(label)}"
+                hint = nearest(str(label), map(str, axes[axis].labels))
+                raise stage.complain((name,), message, hint, labels=labels)

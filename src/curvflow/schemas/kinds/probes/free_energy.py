@@ -1,0 +1,58 @@
+"""Declaration of `probe.free_energy`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Draws, Numbers, Ritz
+from curvflow.schemas.params import Params
+from curvflow.schemas.temperatures import not_localised
+from curvflow.schemas.variables import Variable
+
+
+class FreeEnergyParams(Params):
+    """The prior of Laplace's approximation."""
+
+    prior_precision: float | None = Field(
+        None,
+        gt=0,
+        description="of a normal prior about the weights, 1 / its variance; null takes "
+        "the localization of the draws, which is the prior of their wbic",
+    )
+
+
+def _nats(name: str, description: str, **more: Any) -> Variable:
+    return Variable(name, description, units="nat", **more)
+
+
+KIND = Kind(
+    name="probe.free_energy",
+    version=1,
+    summary="Free energies of a model: WBIC, Laplace, BIC and Watanabe's form.",
+    params=FreeEnergyParams,
+    returns=Numbers,
+    outputs=(
+        _nats("training_loss", "n L at the weights, which each of them begins with"),
+        _nats("watanabe", "n L + llc ln n; wbic, if that is the temperature"),
+        _nats("watanabe_sem", "standard error, of the draws"),
+        _nats("wbic", "n E L; lacking unless nbeta is n / ln n", optional=True),
+        _nats("wbic_sem", "standard error, of the draws", optional=True),
+        _nats(
+            "laplace",
+            "n L + log det(1 + n H / prior_precision) / 2: minus the log evidence of "
+            "the quadratic loss with the prior; negative eigenvalues count as zero",
+        ),
+        _nats("laplace_sem", "standard error over the runs; 0 of all eigenvalues"),
+        _nats("bic", "n L + d / 2 ln n"),
+        Variable("prior_precision", "of the prior", units="1 / parameter^2"),
+        Variable("negative_mass", "fraction of the eigenvalues below zero"),
+        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
+        Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
+    ),
+    inputs={"draws": Input(Draws, lacking=not_localised), "ritz": Input(Ritz)},
+    vectorised=False,
+)

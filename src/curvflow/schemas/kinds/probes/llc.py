@@ -1,0 +1,206 @@
+"""Declaration of `probe.llc`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from curvflow.schemas.kind import Continues, Input, Kind
+from curvflow.schemas.nodes import Data, Draws, Weights
+from curvflow.schemas.operators import unknown_layers
+from curvflow.schemas.params import Names, Params
+from curvflow.schemas.variables import Variable
+
+Method = Literal["mala", "sgld", "rmsprop_sgld", "adam_sgld", "sghmc", "sgnht"]
+
+# What calibration finds where it is not given.
+FOUND = ("sampling_method", "lr", "localization", "num_burnin_steps")
+
+
+class LlcParams(Params):
+    """The posterior about the weights, the sampler, and how long it draws."""
+
+    nbeta: PositiveFloat | Literal["auto", "devinterp"] = Field(
+        "auto",
+        description="inverse temperature n beta; auto is n / ln n, n the number of "
+        "samples; devinterp is b / ln b, b the batch size, as that package takes it",
+    )
+    calibrate: Literal["auto", "none"] = Field(
+        "auto",
+        description="auto finds sampling_method, lr, localization, batch_size and "
+        "num_burnin_steps, those that are null, from the measured spectrum and "
+        "gradient variance; none wants them given",
+    )
+    sampling_method: Method | None = Field(
+        None, description="the sampler; null as calibrate says"
+    )
+    lr: float | None = Field(
+        None, gt=0, description="its step, epsilon: drift lr / 2, noise of variance lr"
+    )
+    localization: float | None = Field(
+        None, ge=0, description="gamma: how strongly the chains are held to the weights"
+    )
+    batch_size: int | None = Field(
+        None, ge=1, description="samples per step; null takes all, or as calibrated"
+    )
+    num_chains: int = Field(4, ge=2, description="chains, each with its own stream")
+    num_draws: int = Field(500, ge=8, description="draws kept of each chain")
+    num_burnin_steps: int | None = Field(
+        None, ge=0, description="steps before the first draw"
+    )
+    num_steps_bw_draws: int = Field(1, ge=1, description="steps from draw to draw")
+    at_draws: Literal["full", "control_variate", "batch"] = Field(
+        "full",
+        description="the loss at a draw: full, over all the data; control_variate, "
+        "over the batch, less that batch's loss at the weights, plus their full loss; "
+        "batch, over the batch as devinterp takes it",
+    )
+    layers: Names | None = Field(
+        None,
+        min_length=1,
+        description="parameter tensors, by name or pattern such as layer1.*, that "
+        "move; null moves all",
+    )
+    friction: float = Field(
+        0.1, gt=0, le=1, description="of sghmc and sgnht: what a step takes of momentum"
+    )
+    decay: float = Field(
+        0.99, gt=0, lt=1, description="of rmsprop_sgld and adam_sgld: moving averages"
+    )
+    damping: float = Field(
+        0.1, gt=0, description="of the same: added to the root of the second moment"
+    )
+    keep_draws: bool = Field(False, description="keep the weights of every draw")
+    seed: int = Field(0, ge=0, description="seed of all that is drawn")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of losses, gradients and steps"
+    )
+
+    @model_validator(mode="after")
+    def _takes_batches(self) -> LlcParams:
+        if self.sampling_method == "mala" and self.batch_size is not None:
+            raise ValueError(
+                "expected no batch_size with sampling_method mala, which takes all the "
+                f"data, got {self.batch_size}. Remove it, or take sgld."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _is_told(self) -> LlcParams:
+        lacking = [name for name in FOUND if getattr(self, name) is None]
+        if self.calibrate == "none" and lacking:
+            raise ValueError(
+                f"expected {', '.join(lacking)} with calibrate none, got null. "
+                "Give them, or leave calibrate at auto."
+            )
+        return self
+
+
+def _may_continue(shorter: LlcParams, longer: LlcParams) -> bool:
+    alike = longer.model_copy(update={"num_draws": shorter.num_draws}) == shorter
+    return alike and shorter.num_draws < longer.num_draws
+
+
+CHAIN, DRAW, TRIAL = ("chain",), ("chain", "draw"), ("trial",)
+
+KIND = Kind(
+    name="probe.llc",
+    version=1,
+    summary="Local learning coefficient by sampling, with the state of its chains.",
+    params=LlcParams,
+    returns=Draws,
+    outputs=(
+        Variable("llc_mean", "nbeta (E L - L(w*)), over the chains that did not fail"),
+        Variable("llc_std", "standard deviation between the chains' estimates"),
+        Variable("llc_sem", "standard error, of autocorrelated draws (mcse)"),
+        Variable("llc_per_chain", "the estimate of each chain", CHAIN),
+        Variable("r_hat", "rank-normalised split R-hat of the losses"),
+        Variable("ess_bulk", "effective number of draws for the mean"),
+        Variable("ess_tail", "the same for the 5 and 95 % quantiles"),
+        Variable("verdict", "converged, or what is wrong", dtype="str"),
+        Variable("reason", "why, in words, with numbers", dtype="str"),
+        Variable("num_failed", "chains that left the finite numbers", dtype="int64"),
+        Variable("acceptance", "of the step as a Metropolis proposal, mean"),
+        Variable("distance", "mean distance of the last draws from the weights"),
+        Variable("init_loss", "mean loss at the weights, all data", units="loss"),
+        Variable("nbeta", "inverse temperature"),
+        Variable("localization", "gamma"),
+        Variable("lr", "step"),
+        Variable("batch_size", "samples per step", dtype="int64"),
+        Variable("sampling_method", "sampler", dtype="str"),
+        Variable("num_burnin_steps", "steps before the first draw", dtype="int64"),
+        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable("num_parameters", "parameters that move, d", dtype="int64"),
+        Variable(
+            "gradient_equivalents",
+            "work: gradients over all data, of all chains, calibration included",
+        ),
+        Variable("calibration_equivalents", "the part of it that calibration took"),
+        Variable(
+            "loss_trace", "mean loss at the draws", DRAW, units="loss", series=True
+        ),
+        Variable(
+            "batch_loss_trace",
+            "loss of the step's batch",
+            DRAW,
+            units="loss",
+            series=True,
+        ),
+        Variable("distance_trace", "distance from the weights", DRAW, series=True),
+        Variable(
+            "failed_at", "step at which a chain failed; -1 if not", CHAIN, "int64"
+        ),
+        Variable("trial_parameter", "what a trial varied", TRIAL, "str", optional=True),
+        Variable("trial_value", "its value", TRIAL, optional=True),
+        Variable("trial_llc", "estimate of the trial", TRIAL, optional=True),
+        Variable("trial_sem", "its standard error", TRIAL, optional=True),
+        Variable("trial_acceptance", "its acceptance", TRIAL, optional=True),
+        Variable("trial_in_plateau", "on the plateau", TRIAL, "bool", optional=True),
+        Variable(
+            "predicted",
+            "half the effective dimension, of the measured spectrum: what "
+            "the coefficient would be if the minimum were regular",
+            optional=True,
+        ),
+        Variable(
+            "predicted_sem",
+            "standard error of predicted, over random vectors",
+            optional=True,
+        ),
+        Variable(
+            "predicted_bias",
+            "what finite steps and batches are predicted to add to the coefficient, "
+            "relative; NaN if not calibrated",
+        ),
+        Variable(
+            "largest_eigenvalue",
+            "of the Hessian, or mean curvature met where that is larger",
+            optional=True,
+        ),
+        Variable("smallest_eigenvalue", "of the Hessian, as calibrated", optional=True),
+        Variable(
+            "draws",
+            "weights of every draw",
+            ("chain", "draw", "parameter"),
+            bulk=True,
+            optional=True,
+        ),
+        Variable(
+            "chain_state",
+            "where the chains go on from",
+            ("chain", "entry"),
+            bulk=True,
+        ),
+        Variable(
+            "chain_state_form", "the shapes of its parts, JSON", dtype="str", bulk=True
+        ),
+    ),
+    accelerated=True,
+    inputs={
+        "weights": Input(Weights, lacking=unknown_layers),
+        "data": Input(Data, follows="weights"),
+    },
+    varying=("seed", "nbeta", "lr", "localization"),
+    continues=Continues("num_draws", _may_continue),
+)

@@ -1,0 +1,52 @@
+"""Declaration of `probe.llc_regular`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Draws, Numbers, Ritz
+from curvflow.schemas.params import Params
+from curvflow.schemas.temperatures import not_localised
+from curvflow.schemas.variables import Variable
+
+
+class LlcRegularParams(Params):
+    """There is nothing to choose: the draws settle it."""
+
+
+KIND = Kind(
+    name="probe.llc_regular",
+    version=1,
+    summary="What the Hessian explains of a learning coefficient, and what not.",
+    params=LlcRegularParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "llc_regular",
+            "half the effective dimension of the Hessian at localization / nbeta: what "
+            "llc would be of a quadratic loss; negative eigenvalues count as zero",
+        ),
+        Variable(
+            "llc_regular_sem", "standard error over the runs; 0 of all eigenvalues"
+        ),
+        Variable("llc_mean", "as probe.llc measured it"),
+        Variable("llc_sem", "its standard error"),
+        Variable("llc_singular", "llc_mean - llc_regular: what is not quadratic"),
+        Variable("llc_singular_sem", "standard error, of both"),
+        Variable("z", "llc_singular in standard errors"),
+        Variable(
+            "prior_precision",
+            "localization / nbeta, which eigenvalues are compared with",
+            units="loss / parameter^2",
+        ),
+        Variable("negative_mass", "fraction of the eigenvalues below zero"),
+        Variable(
+            "unheld_mass",
+            "fraction below -prior_precision: directions that localization does not "
+            "hold, along which a quadratic loss would have no posterior",
+        ),
+        Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
+        Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
+    ),
+    inputs={"draws": Input(Draws, lacking=not_localised), "ritz": Input(Ritz)},
+    vectorised=False,
+)

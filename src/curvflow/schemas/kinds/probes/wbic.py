@@ -1,0 +1,35 @@
+"""Declaration of `probe.wbic`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Draws, Numbers
+from curvflow.schemas.params import Params
+from curvflow.schemas.temperatures import not_at_wbic
+from curvflow.schemas.variables import Variable
+
+
+class WbicParams(Params):
+    """There is nothing to choose: the draws settle it."""
+
+
+KIND = Kind(
+    name="probe.wbic",
+    version=1,
+    summary="Widely applicable Bayesian information criterion, n E L at 1 / ln n.",
+    params=WbicParams,
+    returns=Numbers,
+    outputs=(
+        Variable("wbic", "n E L, over the chains that did not fail", units="nat"),
+        Variable("wbic_sem", "standard error, of autocorrelated draws", units="nat"),
+        Variable(
+            "wbic_per_chain", "of each; NaN if it failed", ("chain",), units="nat"
+        ),
+        Variable("training_loss", "n L at the weights", units="nat"),
+        Variable("penalty", "wbic - training_loss, which is llc ln n", units="nat"),
+        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
+    ),
+    inputs={"draws": Input(Draws, lacking=not_at_wbic)},
+    vectorised=False,
+)

@@ -1,0 +1,232 @@
+"""Settings of the chains of a tile, found by measuring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from curvflow.schemas.kinds.probes.llc import LlcParams
+from curvflow.schemas.nodes import Member
+from curvflow.schemas.operators import OperatorParams
+from curvflow.tasks.chains import Ground, params_of
+from curvflow.tasks.curvature import described
+from curvflow.tasks.numerics.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.sampling import calibration
+from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.traces import Estimate, random_vectors
+from curvflow.tasks.numerics.variances import gradient_variance
+from curvflow.tasks.operators import subject
+from curvflow.tasks.settings import EXACT, Setting, nbeta_of
+from curvflow.tasks.trial_walks import confirmed
+
+# Up to so many samples a step over all the data is taken to be affordable.
+FULL_DATA = 4096
+
+# Lanczos runs of the calibration, and their steps.
+RUNS, STEPS = 8, 30
+
+# Samples whose gradients are compared, most.
+COMPARED = 256
+
+# Numbers that their gradients may hold in one pass for one member.
+PASS_NUMBERS = 1 << 20
+
+# Steps of burn-in, most.
+MOST_BURNIN = 4096
+
+# The step of these is that of sgld at the same curvature, times the damping: their
+# preconditioner is at most 1 / damping.
+DAMPED = ("rmsprop_sgld", "adam_sgld")
+
+
+@dataclass(frozen=True)
+class _Measured:
+    ritz: RitzData
+    scales: calibration.Scales
+    nbeta: Tensor  # (M,)
+    variance: Tensor  # of single samples' gradients, (M,); 0 where none is needed
+
+
+def calibrated(ground: Ground) -> list[Setting]:
+    """Find for every member what its parameters leave open.
+
+    Args:
+        ground: the members, their weights and data.
+
+    Returns:
+        Settings with all that was measured and tried.
+
+    Raises:
+        InputError: weights or products hold NaN or infinity.
+    """
+    params = [params_of(member) for member in ground.members]
+    count = ground.samples.count
+    affordable = params[0].batch_size is None and count <= FULL_DATA
+    method = params[0].sampling_method or (EXACT if affordable else "sgld")
+    nbeta_M = _tensor(nbeta_of(one, count) for one in params)
+    ritz = _spectrum(ground)
+    measured = _Measured(
+        ritz,
+        calibration.scales(ritz, _met(ground, nbeta_M)),
+        nbeta_M,
+        torch.zeros_like(nbeta_M) if method == EXACT else _variance(ground),
+    )
+    chosen = _chosen(params, measured, method)
+    return confirmed(
+        ground,
+        [
+            _setting(ground, measured, chosen, method, number)
+            for number in range(len(params))
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Settings of all members, each (M,)."""
+
+    localization: Tensor
+    lr: Tensor
+    num_burnin_steps: Tensor
+    batch_size: Tensor  # the smallest that heats no more than it may
+    regular: Estimate  # what the coefficient is if the minima are regular
+    raised: Tensor  # excess by finite steps, relative
+
+
+def _chosen(params: Sequence[LlcParams], measured: _Measured, method: str) -> _Chosen:
+    found, nbeta_M, ritz = measured.scales, measured.nbeta, measured.ritz
+    is_exact = method == EXACT
+    gamma_M = _unless_given(
+        [one.localization for one in params],
+        calibration.localization_for(
+            found,
+            nbeta_M,
+            steps_bw_draws=params[0].num_steps_bw_draws,
+            is_exact=is_exact,
+        ),
+    )
+    lr_M = calibration.lr_for(found, nbeta_M, gamma_M, is_exact=is_exact)
+    lr_M = lr_M * (params[0].damping if method in DAMPED else 1)
+    lr_M = _unless_given([one.lr for one in params], lr_M)
+    regular = calibration.predicted(ritz, nbeta_M, gamma_M)
+    raised_M = torch.zeros_like(lr_M)
+    if not is_exact:
+        moved = calibration.predicted(ritz, nbeta_M, gamma_M, lr_M)
+        raised_M = moved.mean / regular.mean - 1
+    return _Chosen(
+        gamma_M,
+        lr_M,
+        calibration.burnin_for(found, nbeta_M, is_exact=is_exact, most=MOST_BURNIN),
+        calibration.batch_for(lr_M, nbeta_M, measured.variance, regular.mean),
+        regular,
+        raised_M,
+    )
+
+
+def _setting(
+    ground: Ground, measured: _Measured, chosen: _Chosen, method: str, number: int
+) -> Setting:
+    """Return the setting of one member."""
+    params = params_of(ground.members[number])
+    batch_size, smallest = params.batch_size, float(chosen.batch_size[number])
+    if batch_size is None and method != EXACT:
+        batch_size = _rounded(smallest, ground.samples.count)
+    heat = calibration.HEATING * smallest / (batch_size or math.inf)
+    return Setting(
+        method,
+        float(measured.nbeta[number]),
+        float(chosen.lr[number]),
+        float(chosen.localization[number]),
+        batch_size,
+        _burnin(params, int(chosen.num_burnin_steps[number])),
+        float(chosen.raised[number]) + heat,
+        {
+            "predicted": chosen.regular.mean[number].numpy(),
+            "predicted_sem": chosen.regular.sem[number].numpy(),
+            "largest_eigenvalue": measured.scales.largest[number].numpy(),
+            "smallest_eigenvalue": measured.scales.smallest[number].numpy(),
+        },
+        _work(measured, number),
+    )
+
+
+def _burnin(params: LlcParams, steps: int) -> int:
+    """Round up to a power of 2, so that members can walk together."""
+    if params.num_burnin_steps is not None:
+        return params.num_burnin_steps
+    return 1 << (steps - 1).bit_length()
+
+
+def _rounded(batch_size: float, num_samples: int) -> int | None:
+    """Round up to a power of 2 from 32 on; all data where it is near to that."""
+    size = max(32, 1 << math.ceil(math.log2(max(1.0, batch_size))))
+    return size if 2 * size <= num_samples else None
+
+
+def _work(measured: _Measured, number: int) -> float:
+    """Count a product with the Hessian as two gradients, a loss as a third of one."""
+    products = 2 * int(measured.ritz.steps[number].sum())
+    return products + 10 * RUNS / 3 + float(measured.variance[number] > 0)
+
+
+def _unless_given(values: Sequence[float | None], found_M: Tensor) -> Tensor:
+    chosen = zip(values, found_M.tolist(), strict=True)
+    return _tensor(one if value is None else value for value, one in chosen)
+
+
+def _tensor(values: Iterable[float]) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.float64)
+
+
+def _spectrum(ground: Ground) -> RitzData:
+    """Run Lanczos on the Hessian of what moves."""
+    seen = [_as_probed(member) for member in ground.members]
+    of = subject(seen, ground.machine, columns=RUNS)
+    seeds = [params_of(member).seed for member in ground.members]
+    start = random_vectors(seeds, of.operator.shape[1], range(RUNS), "rademacher")
+    return lanczos(of.operator, start, num_steps=STEPS)
+
+
+def _as_probed(member: Member) -> Member:
+    params = params_of(member)
+    operator = OperatorParams(layers=params.layers, seed=params.seed)
+    return replace(member, params=operator)
+
+
+def _met(ground: Ground, nbeta_M: Tensor) -> Tensor:
+    owner_C = torch.arange(len(ground.members)).repeat_interleave(RUNS)
+    return calibration.curvature_met(
+        ground.losses(owner_C.to(ground.weights.device)),
+        ground.weights[owner_C],
+        ground.directions(owner_C.tolist()),
+        nbeta_M[owner_C],
+        RUNS,
+    )
+
+
+def _variance(ground: Ground) -> Tensor:
+    """Measure how much the gradients of single samples differ, (M,)."""
+    problem, count = described(ground.members[0]), ground.samples.count
+    used = min(COMPARED, count)
+    rows_Mn = torch.stack(
+        [
+            torch.randperm(count, generator=stream(params_of(one).seed, "compared"))
+            for one in ground.members
+        ]
+    )[:, :used]
+    taken = ground.samples.taken(rows_Mn.to(ground.weights.device))
+    found = gradient_variance(
+        problem.losses,
+        ground.weights,
+        taken.inputs,
+        taken.targets,
+        sizes=problem.network.layout.sizes,
+        num_samples=count,
+        fixed_MS=ground.statistics,
+        samples_per_pass=max(1, min(64, PASS_NUMBERS // ground.weights.shape[1])),
+    )
+    return found.layer_variance.sum(1).cpu().double()

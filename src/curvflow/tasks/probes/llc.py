@@ -1,0 +1,279 @@
+"""Local learning coefficient by sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.llc import LlcParams
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks.calibrated import calibrated
+from curvflow.tasks.chain_states import packed, unpacked
+from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of
+from curvflow.tasks.curvature import described, same_problem
+from curvflow.tasks.numerics.sampling.chances import block_length
+from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
+from curvflow.tasks.numerics.sampling.posteriors import Draws
+from curvflow.tasks.numerics.sampling.steps import Steps
+from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.numerics.sampling.verdicts import Verdict, judge
+from curvflow.tasks.problems import grouped, probed_bytes
+from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.sampled import PASS_BYTES
+from curvflow.tasks.settings import EXACT, Setting, given, stored
+
+# What the statistics of the draws tell as single numbers.
+SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
+
+# Vectors of the parameters' size that a chain holds beside its noise.
+VECTORS = 12
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: its chains, what they leave, data."""
+    params, size = params_of(member), described(member).network.num_parameters
+    numbers = params.num_chains * size * (block_length(size) + VECTORS)
+    if params.keep_draws:
+        numbers += 2 * params.num_chains * params.num_draws * size
+    return 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
+
+
+@computes("probe.llc", member_bytes=member_bytes, data_bytes=probed_bytes)
+def llc(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Estimate nbeta (E L(w) - L(w*)) under the posterior about the weights.
+
+    Args:
+        members: `weights` and `data`, and parameters that differ in seed, nbeta, lr and
+            localization.
+        machine: where to compute.
+
+    Returns:
+        Per member the coefficient with its standard error, the state of its chains and
+        a verdict; diverged if no chain stayed finite.
+
+    Raises:
+        InputError: weights or products hold NaN or infinity, `layers` names no tensor,
+            or a batch is larger than the data.
+
+    Reference:
+        Lau et al. (2023), arXiv:2308.12108, equation 20. Watanabe (2013), JMLR 14, for
+        nbeta = n / ln n.
+    """
+    return grouped(members, _alike, partial(_together, machine=machine))
+
+
+def _alike(member: Member) -> object:
+    return same_problem(member), _draws_before(member)
+
+
+def _earlier(member: Member) -> NodeData | None:
+    """Return the stored draws to go on from, if there are any."""
+    earlier = member.earlier
+    return earlier if earlier is not None and earlier.status == "ok" else None
+
+
+def _draws_before(member: Member) -> int:
+    earlier = _earlier(member)
+    return 0 if earlier is None else int(earlier["loss_trace"].shape[1])
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    place = ground(members, machine)
+    settings = _settings(place)
+    outcomes: dict[int, Outcome] = {}
+    for numbers in by_key(
+        [(one.method, one.batch_size, one.num_burnin_steps) for one in settings]
+    ):
+        chosen = [settings[number] for number in numbers]
+        outcomes.update(zip(numbers, _sampled(place, numbers, chosen), strict=True))
+    return [outcomes[number] for number in range(len(members))]
+
+
+def _settings(place: Ground) -> list[Setting]:
+    count = place.samples.count
+    params = params_of(place.members[0])
+    _refuse(params, count)
+    before = [_earlier(member) for member in place.members]
+    if before[0] is not None:
+        return [stored(one, count) for one in before if one is not None]
+    if params.calibrate == "none":
+        return [given(member, count) for member in place.members]
+    return calibrated(place)
+
+
+def _refuse(params: LlcParams, count: int) -> None:
+    if count < 3 and not isinstance(params.nbeta, float):
+        raise InputError(
+            f"nbeta: expected a number with {count} samples, got {params.nbeta}, which "
+            "is n / ln n of three or more. Give it."
+        )
+    if params.batch_size is not None and params.batch_size > count:
+        raise InputError(
+            f"batch_size: expected at most the {count} samples, got "
+            f"{params.batch_size}. Lower it."
+        )
+
+
+@dataclass(frozen=True)
+class _Walked:
+    """The chains of one member with all their draws, earlier ones included."""
+
+    traces: dict[str, Tensor]  # (C, K)
+    acceptance: Tensor  # (C,)
+    failed_at: Tensor  # (C,)
+    passes: float
+    lr: float
+    state: dict[str, Tensor]
+    weights: Tensor | None  # (C, K, D)
+
+
+def _walked(found: Draws, chains: slice, earlier: NodeData | None) -> _Walked:
+    """Take one member's part of what was drawn, behind what was drawn before."""
+    traces = {
+        "loss_trace": found.losses,
+        "batch_loss_trace": found.batch_losses,
+        "distance_trace": found.distances,
+    }
+    own = {name: trace[chains].cpu().double() for name, trace in traces.items()}
+    weights = None if found.weights is None else found.weights[chains].cpu().double()
+    if earlier is not None:
+        own = {
+            name: torch.cat([torch.tensor(earlier[name]), trace], dim=1)
+            for name, trace in own.items()
+        }
+        if weights is not None:
+            weights = torch.cat([torch.tensor(earlier["draws"]), weights], dim=1)
+    state = {name: tensor[chains] for name, tensor in found.state.items()}
+    return _Walked(
+        own,
+        found.acceptance[chains].cpu().double(),
+        found.failed_at[chains].cpu(),
+        float(found.passes[chains].sum()),
+        float(state["lr"].double().mean()),
+        state,
+        weights,
+    )
+
+
+def _sampled(
+    place: Ground, numbers: Sequence[int], settings: Sequence[Setting]
+) -> list[Outcome]:
+    members = [place.members[number] for number in numbers]
+    params, before = params_of(members[0]), [_earlier(one) for one in members]
+    walkers = [
+        Walkers(number, one.nbeta, one.localization, one.lr)
+        for number, one in zip(numbers, settings, strict=True)
+    ]
+    lr_W = torch.tensor([one.lr for one in walkers], dtype=torch.float64)
+    chains = params.num_chains
+    found = place.walk(
+        walkers,
+        chains,
+        _steps(params, settings[0], lr_W.repeat_interleave(chains)),
+        unpacked([one for one in before if one is not None]) if before[0] else None,
+    )
+    first_M = place.first_losses()
+    return [
+        _outcome(
+            place,
+            setting,
+            float(first_M[number]),
+            _walked(found, slice(row * chains, (row + 1) * chains), before[row]),
+        )
+        for row, (number, setting) in enumerate(zip(numbers, settings, strict=True))
+    ]
+
+
+def _steps(params: LlcParams, setting: Setting, lr_C: Tensor) -> Steps:
+    return Steps(
+        setting.method,
+        lr_C,
+        num_draws=params.num_draws,
+        num_burnin_steps=setting.num_burnin_steps,
+        num_steps_bw_draws=params.num_steps_bw_draws,
+        batch_size=setting.batch_size,
+        at_draws=params.at_draws,
+        friction=params.friction,
+        decay=params.decay,
+        damping=params.damping,
+        keep_draws=params.keep_draws,
+    )
+
+
+def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> Outcome:
+    found = summarise(
+        walked.traces["loss_trace"], first, setting.nbeta, walked.failed_at
+    )
+    verdict = _judged(place, setting, first, walked, found.llc_mean)
+    arrays: dict[str, Array] = {
+        **{name: np.array(getattr(found, name)) for name in SUMMARISED},
+        **_told(place, setting, first, walked),
+        **{name: trace_CK.numpy() for name, trace_CK in walked.traces.items()},
+        **setting.told,
+        **packed(walked.state),
+        "llc_per_chain": found.llc_per_chain.numpy(),
+        "failed_at": walked.failed_at.numpy(),
+        "num_failed": np.array(found.num_failed, dtype=np.int64),
+        "verdict": np.array(verdict.name),
+        "reason": np.array(verdict.reason),
+    }
+    if walked.weights is not None:
+        arrays["draws"] = walked.weights.numpy()
+    if found.num_failed == len(walked.failed_at):
+        return Outcome(arrays, "diverged", verdict.reason)
+    return Outcome(arrays)
+
+
+def _judged(
+    place: Ground, setting: Setting, first: float, walked: _Walked, llc: float
+) -> Verdict:
+    bias = setting.bias
+    if bias is None and setting.method != EXACT:
+        bias = bias_of_steps(float(walked.acceptance.mean()), llc)
+    return judge(
+        walked.traces["loss_trace"],
+        first,
+        setting.nbeta,
+        setting.localization,
+        walked.traces["distance_trace"],
+        walked.acceptance,
+        walked.failed_at,
+        place.num_free,
+        bias=0.0 if bias is None or math.isnan(bias) else bias,
+    )
+
+
+def _told(
+    place: Ground, setting: Setting, first: float, walked: _Walked
+) -> dict[str, Array]:
+    """Return the setting, and what the walk took."""
+    count = place.samples.count
+    numbers = {
+        "acceptance": float(walked.acceptance.mean()),
+        "distance": float(walked.traces["distance_trace"][:, -1].nanmean()),
+        "init_loss": first,
+        "nbeta": setting.nbeta,
+        "localization": setting.localization,
+        "lr": walked.lr,
+        "predicted_bias": math.nan if setting.bias is None else setting.bias,
+        "gradient_equivalents": walked.passes + setting.work,
+        "calibration_equivalents": setting.work,
+    }
+    counts = {
+        "batch_size": setting.batch_size or count,
+        "num_burnin_steps": setting.num_burnin_steps,
+        "num_samples": count,
+        "num_parameters": place.num_free,
+    }
+    return {
+        **{name: np.array(value, dtype=np.float64) for name, value in numbers.items()},
+        **{name: np.array(value, dtype=np.int64) for name, value in counts.items()},
+        "sampling_method": np.array(setting.method),
+    }

@@ -1,0 +1,101 @@
+"""How the chains of one member walk: as parameters say, or as was found before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from curvflow.schemas.kinds.probes.llc import LlcParams
+from curvflow.schemas.nodes import Array, Member, NodeData
+from curvflow.tasks.chains import params_of
+
+# The method that accepts or rejects, and so is exact over all the data.
+EXACT = "mala"
+
+# What a calibration tells beside the setting, as outputs of the kind.
+TOLD = (
+    "predicted",
+    "predicted_sem",
+    "largest_eigenvalue",
+    "smallest_eigenvalue",
+    "trial_parameter",
+    "trial_value",
+    "trial_llc",
+    "trial_sem",
+    "trial_acceptance",
+    "trial_in_plateau",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the chains of one member walk.
+
+    Attributes:
+        method: the sampler.
+        nbeta: inverse temperature.
+        lr: step.
+        localization: gamma.
+        batch_size: samples per step; None for all.
+        num_burnin_steps: steps before the first draw.
+        bias: excess that finite steps and batches are predicted to cause, relative;
+            None if nothing was measured.
+        told: what was measured and tried, as outputs of the kind.
+        work: gradients over all data that finding it took.
+    """
+
+    method: str
+    nbeta: float
+    lr: float
+    localization: float
+    batch_size: int | None
+    num_burnin_steps: int
+    bias: float | None = None
+    told: Mapping[str, Array] = field(default_factory=dict)
+    work: float = 0.0
+
+
+def nbeta_of(params: LlcParams, num_samples: int) -> float:
+    """Return the inverse temperature that parameters ask for.
+
+    Args:
+        params: its number or name.
+        num_samples: n.
+    """
+    if isinstance(params.nbeta, float):
+        return params.nbeta
+    count = num_samples
+    if params.nbeta == "devinterp":
+        count = params.batch_size or num_samples
+    return count / math.log(count)
+
+
+def given(member: Member, num_samples: int) -> Setting:
+    """Return the setting that parameters give in full."""
+    params = params_of(member)
+    return Setting(
+        params.sampling_method or "",
+        nbeta_of(params, num_samples),
+        params.lr or 0.0,
+        params.localization or 0.0,
+        params.batch_size,
+        params.num_burnin_steps or 0,
+    )
+
+
+def stored(earlier: NodeData, num_samples: int) -> Setting:
+    """Return the setting under which earlier draws were made."""
+    batch_size = int(earlier["batch_size"])
+    bias = float(earlier["predicted_bias"])
+    return Setting(
+        str(earlier["sampling_method"].item()),
+        float(earlier["nbeta"]),
+        float(earlier["lr"]),
+        float(earlier["localization"]),
+        batch_size if batch_size < num_samples else None,
+        int(earlier["num_burnin_steps"]),
+        None if math.isnan(bias) else bias,
+        {name: earlier[name] for name in TOLD if name in earlier},
+        float(earlier["calibration_equivalents"]),
+    )

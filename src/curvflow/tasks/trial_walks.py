@@ -1,0 +1,163 @@
+"""A short sweep about the settings of chains, before they are walked by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.tasks.chains import Ground, Walkers, by_key, params_of
+from curvflow.tasks.numerics.sampling import calibration
+from curvflow.tasks.numerics.sampling.posteriors import Draws
+from curvflow.tasks.numerics.sampling.steps import Steps
+from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.settings import EXACT, Setting
+
+# Chains and draws of each trial, and what it multiplies.
+TRIAL_CHAINS, TRIAL_DRAWS = 2, 60
+SWEEPS = {
+    "localization": [10**-1, 10**-0.5, 1.0, 10**0.5, 10],
+    "lr": [1 / 4, 1 / 2, 1.0, 2.0, 4.0],
+}
+CHOSEN = 2
+
+
+def confirmed(ground: Ground, settings: Sequence[Setting]) -> list[Setting]:
+    """Sweep about the settings, and take the step that it ends at.
+
+    Args:
+        ground: the members.
+        settings: of each of them, of one method.
+
+    Returns:
+        The settings with what was tried; a step that was given stays.
+    """
+    varied = "localization" if settings[0].method == EXACT else "lr"
+    together = by_key([(one.batch_size, one.num_burnin_steps) for one in settings])
+    found = list(settings)
+    for numbers in together:
+        trials = _trials(ground, [settings[n] for n in numbers], numbers, varied)
+        for number, trial in zip(numbers, trials, strict=True):
+            told = _told(settings[number], trial, varied)
+            if params_of(ground.members[number]).lr is not None:
+                told = replace(told, lr=settings[number].lr, bias=settings[number].bias)
+            found[number] = told
+    return found
+
+
+@dataclass(frozen=True)
+class _Trials:
+    values: Tensor  # (T,)
+    estimates: Tensor
+    errors: Tensor
+    acceptance: Tensor
+    steps: Tensor  # adapted, if the method adapts, of each chain, (T, C)
+    work: float
+
+
+def _trials(
+    ground: Ground, settings: Sequence[Setting], numbers: Sequence[int], varied: str
+) -> list[_Trials]:
+    """Sample every member's sweep, all in one program."""
+    walkers = [
+        walker
+        for number, one in zip(numbers, settings, strict=True)
+        for walker in _walkers(ground, number, one, varied)
+    ]
+    found = ground.walk(walkers, TRIAL_CHAINS, _steps(ground, settings[0], walkers))
+    first_M, count = ground.first_losses(), len(SWEEPS[varied])
+    return [
+        _summarised(
+            found,
+            walkers[row * count : (row + 1) * count],
+            row * count * TRIAL_CHAINS,
+            float(first_M[number]),
+            varied,
+        )
+        for row, number in enumerate(numbers)
+    ]
+
+
+def _walkers(
+    ground: Ground, number: int, setting: Setting, varied: str
+) -> list[Walkers]:
+    """Return the trials of one member, on chains that its draws do not use."""
+    first = params_of(ground.members[0]).num_chains
+    plain = Walkers(number, setting.nbeta, setting.localization, setting.lr)
+    return [
+        replace(
+            plain,
+            first=first + TRIAL_CHAINS * trial,
+            **{varied: factor * getattr(setting, varied)},
+        )
+        for trial, factor in enumerate(SWEEPS[varied])
+    ]
+
+
+def _steps(ground: Ground, setting: Setting, walkers: Sequence[Walkers]) -> Steps:
+    lr_W = torch.tensor([one.lr for one in walkers], dtype=torch.float64)
+    return Steps(
+        setting.method,
+        lr_W.repeat_interleave(TRIAL_CHAINS),
+        num_draws=TRIAL_DRAWS,
+        num_burnin_steps=setting.num_burnin_steps,
+        num_steps_bw_draws=params_of(ground.members[0]).num_steps_bw_draws,
+        batch_size=setting.batch_size,
+        adapt=setting.method == EXACT,
+    )
+
+
+def _summarised(
+    found: Draws, walkers: Sequence[Walkers], start: int, first: float, varied: str
+) -> _Trials:
+    """Return what the trials of one member say, whose chains begin at `start`."""
+    shape = (len(walkers), TRIAL_CHAINS)
+    own = slice(start, start + len(walkers) * TRIAL_CHAINS)
+    losses = found.losses[own].cpu().double().view(*shape, -1)
+    failed = found.failed_at[own].cpu().view(shape)
+    summaries = [
+        summarise(losses[trial], first, one.nbeta, failed[trial])
+        for trial, one in enumerate(walkers)
+    ]
+
+    def each(values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    return _Trials(
+        each([getattr(one, varied) for one in walkers]),
+        each([one.llc_mean for one in summaries]),
+        each([one.llc_sem for one in summaries]),
+        found.acceptance[own].cpu().double().view(shape).mean(1),
+        found.state["lr"][own].cpu().double().view(shape),
+        float(found.passes[own].sum()),
+    )
+
+
+def _told(setting: Setting, trials: _Trials, varied: str) -> Setting:
+    """Set down the sweep, and the step that it ends at."""
+    chosen = CHOSEN
+    on_T = calibration.plateau(trials.estimates, trials.errors, chosen)
+    while varied == "lr" and chosen > 0 and not on_T[chosen - 1]:
+        chosen -= 1
+        on_T = calibration.plateau(trials.estimates, trials.errors, chosen)
+    told = {
+        "trial_parameter": np.array([varied] * len(on_T)),
+        "trial_value": trials.values.numpy(),
+        "trial_llc": trials.estimates.numpy(),
+        "trial_sem": trials.errors.numpy(),
+        "trial_acceptance": trials.acceptance.numpy(),
+        "trial_in_plateau": on_T.numpy(),
+    }
+    setting = replace(
+        setting, told={**setting.told, **told}, work=setting.work + trials.work
+    )
+    if varied == "localization":
+        # A chain may adapt near the weights to a step too large for where it goes.
+        return replace(setting, lr=float(trials.steps[: chosen + 1].min()))
+    # The excess that steps and batches cause grows as the step.
+    smaller = SWEEPS[varied][chosen]
+    bias = (setting.bias or 0.0) * smaller
+    return replace(setting, lr=setting.lr * smaller, bias=bias)

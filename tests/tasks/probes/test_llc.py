@@ -1,0 +1,180 @@
+"""The local learning coefficient of networks, calibrated or as it is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.schemas.datasets import dataset
+from curvflow.schemas.models import parse_model
+from curvflow.schemas.nodes import NodeData, Weights
+from curvflow.tasks import calibrated
+from curvflow.tasks.probes.llc import member_bytes
+from curvflow.tasks.problems import pose
+from tests.tasks.probes.checks import probes
+from tests.tasks.toys import as_data, assert_declared, compute, member
+
+KIND = "probe.llc"
+GIVEN = {
+    "calibrate": "none",
+    "sampling_method": "sgld",
+    "lr": 1e-4,
+    "localization": 1.0,
+    "num_burnin_steps": 0,
+    "num_draws": 12,
+}
+
+
+def well(eigenvalues, num_samples=64, **params):
+    """Linear regression at its minimum, whose Hessian has these eigenvalues."""
+    size = len(eigenvalues)
+    q = np.linalg.qr(np.random.default_rng(0).normal(size=(num_samples, size)))[0]
+    inputs = q * np.sqrt(num_samples * np.asarray(eigenvalues) / 2)
+    data = as_data(dataset(inputs, np.zeros((num_samples, 1))), f"well{eigenvalues}")
+    problem = pose(parse_model({"kind": "linear", "bias": False}), "mse", data)
+    arrays = {"weights": np.zeros(size), "network": np.array(problem.text)}
+    weights = Weights("fit", "train", {}, arrays, "w")
+    return member(KIND, params, weights=weights, data=data)
+
+
+def regular(eigenvalues, arrays):
+    steep = float(arrays["nbeta"]) * np.asarray(eigenvalues)
+    return (steep / (steep + float(arrays["localization"]))).sum() / 2
+
+
+def continued(longer, outcome):
+    earlier = NodeData("llc", KIND, {}, outcome.arrays, "d", outcome.status)
+    return replace(longer, earlier=earlier)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"sampling_method": "sgld", "num_steps_bw_draws": 16}]
+)
+def test_a_regular_minimum_has_half_its_effective_dimension(settings):
+    eigenvalues = [5.0, 2.0, 1.0, 0.3]
+    members = [
+        well(eigenvalues, nbeta=200.0, num_draws=400, seed=seed, **settings)
+        for seed in range(3)
+    ]
+    for outcome in compute(KIND, members):
+        assert_declared(KIND, outcome)
+        found, truth = outcome.arrays, regular(eigenvalues, outcome.arrays)
+        assert found["predicted"] == pytest.approx(truth, rel=1e-6)
+        excess = 0.07 * truth if settings else 0.0
+        assert abs(found["llc_mean"] - truth) < 4 * found["llc_sem"] + excess
+        assert found["verdict"] == "converged", found["reason"]
+        assert found["trial_in_plateau"][2]
+        assert found["largest_eigenvalue"] == pytest.approx(5.0, rel=1e-6)
+        assert (found["sampling_method"] == "mala") == (not settings)
+
+
+def test_calibration_takes_batches_of_large_data_and_bounds_what_they_add(monkeypatch):
+    monkeypatch.setattr(calibrated, "FULL_DATA", 100)
+    eigenvalues = [3.0, 1.0]
+    (one,) = probes(KIND, "tanh-mse", 1, num_draws=8)
+    big = well(eigenvalues, num_samples=4000, nbeta=50.0, num_draws=8)
+    (outcome,) = compute(KIND, [big])
+    assert outcome.arrays["sampling_method"] == "sgld"
+    # The residuals are zero, and so is the variance of the gradients: the least batch.
+    assert outcome.arrays["batch_size"] == 32
+    (small,) = compute(KIND, [one])
+    assert small.arrays["sampling_method"] == "mala"
+
+
+def test_a_member_does_not_depend_on_its_siblings():
+    members = probes(KIND, "tanh-ce", 3, num_draws=10, num_chains=2)
+    whole = compute(KIND, members)
+    for one, expected in zip(compute(KIND, members[:2]), whole, strict=False):
+        for name in ("llc_mean", "loss_trace", "trial_llc", "lr"):
+            np.testing.assert_allclose(
+                one.arrays[name], expected.arrays[name], rtol=1e-7
+            )
+
+
+@pytest.mark.parametrize("settings", [{"num_chains": 2}, GIVEN])
+def test_more_draws_go_on_from_fewer_bit_for_bit(settings):
+    few = {**settings, "num_draws": 12, "keep_draws": True}
+    shorter = compute(KIND, probes(KIND, "tanh-ce", 2, **few))
+    longer = probes(KIND, "tanh-ce", 2, **few | {"num_draws": 30})
+    expected = compute(KIND, longer)
+    going_on = [continued(m, o) for m, o in zip(longer, shorter, strict=True)]
+    for one, other in zip(compute(KIND, going_on), expected, strict=True):
+        assert one.arrays["loss_trace"].shape[1] == 30
+        for name, array in other.arrays.items():
+            np.testing.assert_array_equal(one.arrays[name], array, err_msg=name)
+        assert_declared(KIND, one)
+
+
+def test_only_named_tensors_move():
+    (one,) = probes(KIND, "tanh-ce", 1, num_draws=8, layers=["*.bias"], keep_draws=True)
+    (outcome,) = compute(KIND, [one])
+    start = one.one("weights")["weights"]
+    moved = (outcome.arrays["draws"] != start).any((0, 1))
+    assert moved.sum() == outcome.arrays["num_parameters"] < len(start)
+
+
+def test_chains_that_fail_are_counted_and_judged():
+    steep = well([4.0, 1.0], nbeta=100.0, **GIVEN | {"lr": 1e9, "num_draws": 60})
+    (outcome,) = compute(KIND, [steep])
+    assert outcome.status == "diverged"
+    assert "4 of 4 chains left the finite numbers" in outcome.reason
+    assert outcome.arrays["num_failed"] == 4
+    assert np.isnan(outcome.arrays["llc_mean"])
+
+
+def test_a_point_that_is_no_minimum_is_called_negative():
+    one = well([4.0, 1.0], nbeta=2000.0, num_draws=100)
+    weights = one.one("weights")
+    moved = {**weights.arrays, "weights": np.ones(2)}
+    away = replace(
+        one, inputs={**one.inputs, "weights": [replace(weights, arrays=moved)]}
+    )
+    (outcome,) = compute(KIND, [away])
+    assert outcome.arrays["verdict"] == "negative"
+    assert outcome.arrays["llc_mean"] < 0
+
+
+def test_the_temperature_is_that_of_the_data_or_of_the_batch():
+    names = {"auto": 30 / np.log(30), "devinterp": 5 / np.log(5), 7.0: 7.0}
+    for nbeta, expected in names.items():
+        (one,) = probes(KIND, "tanh-ce", 1, **GIVEN | {"nbeta": nbeta, "batch_size": 5})
+        (outcome,) = compute(KIND, [one])
+        assert outcome.arrays["nbeta"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"batch_size": 31}, "batch_size: expected at most the 30 samples"),
+        ({"layers": ["no.*"]}, "layers: expected one of"),
+    ],
+)
+def test_what_does_not_fit_is_refused(params, message):
+    with pytest.raises(InputError, match=message):
+        compute(KIND, probes(KIND, "tanh-ce", 1, **GIVEN | params))
+
+
+def test_the_exact_sampler_takes_no_batches():
+    with pytest.raises(ValueError, match="expected no batch_size with sampling_method"):
+        member(KIND, {"sampling_method": "mala", "batch_size": 5})
+
+
+def test_what_calibration_does_not_find_must_be_given():
+    with pytest.raises(ValueError, match=r"expected sampling_method, .* got null"):
+        member(KIND, {"calibrate": "none"})
+
+
+def test_memory_counts_the_draws_that_are_kept():
+    (plain,) = probes(KIND, "tanh-ce", 1)
+    (kept,) = probes(KIND, "tanh-ce", 1, keep_draws=True)
+    size = len(plain.one("weights")["weights"])
+    assert member_bytes(kept) - member_bytes(plain) == 8 * 2 * 4 * 500 * size
+
+
+def test_float32_samples_the_same_posterior():
+    (one,) = compute(
+        KIND, [well([5.0, 1.0], nbeta=100.0, num_draws=300, dtype="float32")]
+    )
+    truth = regular([5.0, 1.0], one.arrays)
+    assert abs(one.arrays["llc_mean"] - truth) < 4 * one.arrays["llc_sem"]
