@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -95,6 +97,19 @@ def test_diverged_nodes_are_in_no_curve():
     caption = str(nothing["caption"])
     assert caption.startswith("Ritz values of no Lanczos runs, smoothed")
     assert caption.endswith("Diverged, left out: 1 of 1.")
+
+
+def test_what_a_density_has_beyond_the_ritz_values_is_told():
+    arrays = {
+        "ritz_values": np.array([[-0.5, 0.5]]),
+        "ritz_weights": np.array([[0.5, 0.5]]),
+    }
+    node = replace(ritz(W, 2), arrays=arrays)
+    fine = {"grid": np.linspace(-1, 1, 2001), "density": np.full(2001, 0.5)}
+    flat = replace(entropy(), arrays=fine)
+    caption = str(draw([node], [flat], kappa=0.1)["caption"])
+    assert "Beyond the Ritz values by 2 widths: 0.3 of the density" in caption
+    assert "Beyond" not in str(draw([node])["caption"])
 
 
 def test_the_same_input_gives_the_same_bytes():

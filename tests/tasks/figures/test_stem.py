@@ -1,11 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from pydantic import ValidationError
 
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Member
+from curvflow.tasks.figures import stem
 from curvflow.tasks.registry import Machine, find
+from curvflow.tasks.spectra import ritz_points
 from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
 
 W = wigner(40)
@@ -25,7 +30,7 @@ def test_stems_are_the_ritz_values_and_their_weights():
     np.testing.assert_array_equal(got["weight"], node["ritz_weights"][0])
     assert set(got["source"].tolist()) == {"ritz"}
     assert str(got["caption"]).startswith(
-        "Ritz values and weights of 1 Lanczos run of 6 steps."
+        "Ritz values of 1 Lanczos run of 6 steps, and their weights."
     )
 
 
@@ -58,6 +63,31 @@ def test_histograms_stand_behind_the_stems_of_their_matrix():
 def test_weights_below_the_axis_are_told():
     got = draw([ritz(W, 6)], floor=0.9)
     assert "Below the axis: 6 weights of less than 0.9." in str(got["caption"])
+
+
+@pytest.mark.parametrize(
+    ("weights", "marks"),
+    [
+        ([0.3, 0.4, 0.3], []),
+        ([0.6, 0.4, 1e-9], [3.0]),
+        ([1e-9, 0.4, 0.6], [1.0]),
+        ([1e-9, 1.0, 1e-9], [1.0, 3.0]),
+        ([0.5, 1e-9, 0.5], []),
+    ],
+)
+def test_ends_of_too_little_weight_are_marked_and_told(weights, marks):
+    arrays = {
+        "ritz_values": np.array([[1.0, 2.0, 3.0]]),
+        "ritz_weights": np.array([weights]),
+    }
+    points = ritz_points([replace(ritz(W, 3), arrays=arrays)])
+    axes = Figure().add_subplot()
+    stem._draw_stems(axes, points, 1e-6)
+    drawn = [line for line in axes.lines if line.get_marker() == "^"]
+    assert [list(line.get_xdata()) for line in drawn] == ([marks] if marks else [])
+    assert all((line.get_ydata() == 1e-6).all() for line in drawn)
+    caption = str(draw([replace(ritz(W, 3), arrays=arrays)])["caption"])
+    assert ("Open triangles" in caption) == bool(marks)
 
 
 def test_diverged_nodes_have_an_empty_panel_and_are_told():

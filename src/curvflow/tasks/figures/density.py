@@ -29,6 +29,7 @@ from curvflow.tasks.spectra import (
 WIDTH, HEIGHT = 120.0, 66.0  # mm
 KAPPA = 0.01
 REACH = 5.0  # widths of the kernel beyond the last point
+NEAR = 2.0  # widths within which a density may be that of the last Ritz value
 GRID = (1001, 20001)  # points of a curve: at least, and at most
 PER_WIDTH = 10  # points wanted within a width of the kernel
 STYLES: dict[str, dict[str, Any]] = {
@@ -196,19 +197,40 @@ def _caption(
     params: DensityFigureParams,
 ) -> str:
     ok = [node for row in rows for node in row.ok]
-    what = runs_sentence(ok) if ok else "no Lanczos runs"
     kernel = f"width {params.kappa or KAPPA:g} of their range"
     if params.sigma is not None:
         kernel = f"width {params.sigma:g}"
-    text = f"Ritz values of {what}, smoothed by Gaussians of {kernel}"
+    text = f"{runs_sentence(ok)}, smoothed by Gaussians of {kernel}"
     notes = [f"{text}{whereabouts(nodes, params.label)}."]
     if params.overlay and atom(params.overlay):
         notes.append("What the law has at 0 is smoothed by the same Gaussian.")
+    notes += _beyond(curves)
     if params.log_y and curves:
         notes.append(
             f"Not shown: below {captions.short(params.floor)} of the greatest."
         )
     return " ".join([*notes, *captions.left_out(rows)])
+
+
+def _beyond(curves: Sequence[Curve]) -> list[str]:
+    # Of a few moments a density may rise steeply at the ends of its support, to a peak
+    # that is high on a logarithmic axis and next to empty.
+    shown = [curve for curve in curves if curve.source == "ritz"]
+    grids = [curve for curve in curves if curve.source == "density"]
+    if not shown or not grids:
+        return []
+    inwards = REACH - NEAR
+    low = min(curve.x[0] + inwards * curve.width for curve in shown)
+    high = max(curve.x[-1] - inwards * curve.width for curve in shown)
+    shares = [
+        np.trapezoid(np.where((c.x < low) | (c.x > high), c.y, 0), c.x)
+        / np.trapezoid(c.y, c.x)
+        for c in grids
+    ]
+    share = captions.short(float(f"{max(shares):.1g}"))
+    of = "at most " if len(grids) > 1 else ""
+    what = "each density on a grid" if len(grids) > 1 else "the density on a grid"
+    return [f"Beyond the Ritz values by {NEAR:g} widths: {of}{share} of {what}."]
 
 
 def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> None:

@@ -38,6 +38,16 @@ STEM: dict[str, Any] = {
     "marker": "o",
     "markersize": 2.2,
 }
+# An end of the spectrum whose weight is below the axis.
+FAINT: dict[str, Any] = {
+    "color": COLOURS["ritz"],
+    "linestyle": "",
+    "marker": "^",
+    "markersize": 4.5,
+    "markerfacecolor": "none",
+    "markeredgewidth": 0.8,
+    "clip_on": False,
+}
 
 
 @dataclass(frozen=True)
@@ -143,21 +153,36 @@ def _caption(
     nodes: Sequence[NodeData], panels: Sequence[Panel], params: StemFigureParams
 ) -> str:
     ok = [node for panel in panels for node in panel.company.ok]
-    what = runs_sentence(ok) if ok else "no Lanczos runs"
-    text = f"Ritz values and weights of {what}{whereabouts(nodes, params.label)}"
-    notes = [f"{text}."]
+    where = whereabouts(nodes, params.label)
+    notes = [f"{runs_sentence(ok)}, and their weights{where}."]
     if params.compare:
         notes.append(
             f"Histograms: shares in {params.bins} bins over the range of the panel."
         )
-    weights = [panel.points["ritz"].weights for panel in panels if panel.points]
-    low = sum(int((own < params.floor).sum()) for own in weights)
-    if params.log_y and low:
-        word = captions.counted(low, "weight")
-        notes.append(
-            f"Below the axis: {word} of less than {captions.short(params.floor)}."
-        )
+    drawn = [panel.points["ritz"] for panel in panels if panel.points]
+    if params.log_y:
+        notes += _below(drawn, params.floor)
     return " ".join([*notes, *captions.left_out([p.company for p in panels])])
+
+
+def _below(drawn: Sequence[Points], floor: float) -> list[str]:
+    # The ends of a spectrum often weigh little, and are what is asked for most.
+    low = sum(int((points.weights < floor).sum()) for points in drawn)
+    if not low:
+        return []
+    word = captions.counted(low, "weight")
+    notes = [f"Below the axis: {word} of less than {captions.short(floor)}."]
+    if any(len(_faint_ends(points, floor)) for points in drawn):
+        notes.append(
+            "Open triangles: the least or greatest value, of a weight below the axis."
+        )
+    return notes
+
+
+def _faint_ends(points: Points, floor: float) -> Array:
+    """Return the least and the greatest value, where their weights are below."""
+    ends = [0, -1] if len(points.values) > 1 else [0]
+    return np.array([points.values[at] for at in ends if points.weights[at] < floor])
 
 
 def _draw(
@@ -201,6 +226,9 @@ def _draw_stems(axes: Axes, points: Points, bottom: float) -> None:
     at, weights = points.values[shown], points.weights[shown]
     axes.vlines(at, bottom, weights, color=STEM["color"], linewidth=STEM["linewidth"])
     axes.plot(at, weights, **{**STEM, "linestyle": ""})
+    faint = _faint_ends(points, bottom)
+    if len(faint):
+        axes.plot(faint, np.full(len(faint), bottom), **FAINT)
 
 
 def _handle(source: str) -> Line2D | Patch:

@@ -1,0 +1,57 @@
+"""Declaration of `figure.chains`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Draws, Figure
+from curvflow.schemas.variables import Variable
+
+
+class ChainsFigureParams(FigureParams):
+    """Which draws have a row of panels."""
+
+    label: str | None = Field(None, description="axis whose labels have a row each")
+
+
+def _point(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("point",), units=units, series=True)
+
+
+def _trial(name: str, description: str, dtype: str = "float64") -> Variable:
+    return Variable(name, description, ("trial",), dtype=dtype, series=True)
+
+
+KIND = Kind(
+    name="figure.chains",
+    version=1,
+    summary="Losses of chains, the estimate as draws are added, and the sweep.",
+    params=ChainsFigureParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("label", "row of each point", ("point",), dtype="str", series=True),
+        Variable(
+            "source",
+            "what it is: chain and its number, or running for the estimate",
+            ("point",),
+            dtype="str",
+            series=True,
+        ),
+        _point("draw", "number of the draw, or of draws so far", "draw"),
+        _point("value", "loss, or estimate", "as source"),
+        _point("sem", "standard error of the estimate; NaN of a loss"),
+        _trial("trial_label", "row of each trial of a sweep", "str"),
+        _trial("trial_parameter", "what it varied", "str"),
+        _trial("trial_value", "its value"),
+        _trial("trial_llc", "its estimate"),
+        _trial("trial_sem", "standard error of that"),
+        _trial("trial_in_plateau", "whether it is on the plateau", "bool"),
+        _trial("predicted", "the coefficient if the minimum were regular"),
+    ),
+    inputs={"of": Input(Draws, many=True)},
+    reduces=("over", "label"),
+    vectorised=False,
+)

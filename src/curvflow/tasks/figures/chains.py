@@ -1,0 +1,222 @@
+"""Traces of chains, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from curvflow.schemas.kinds.figures.chains import ChainsFigureParams
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks import captions, drawing, sweeps
+from curvflow.tasks.companies import Company, companies, whereabouts
+from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.registry import Machine, computes_each
+
+WIDTHS = {2: 150.0, 3: 180.0}  # mm, by the panels of a row
+HEIGHT = 46.0  # mm, of a row
+RUNNING = 24  # numbers of draws at which the estimate is told
+MOST = 400  # draws of a chain that are drawn, at equal distances
+INIT_LOSS: dict[str, Any] = {
+    "color": "black",
+    "linestyle": (0, (4, 2)),
+    "linewidth": 0.8,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The draws of one label.
+
+    Attributes:
+        company: the nodes of the label; the first that did not diverge is drawn.
+        counts: numbers of draws, (R,).
+        llc: estimate from so many draws of each chain, (R,).
+        sem: its standard error, (R,).
+    """
+
+    company: Company
+    counts: Array
+    llc: Array
+    sem: Array
+
+    @property
+    def draws(self) -> NodeData | None:
+        """The draws, if there are any."""
+        return self.company.ok[0] if self.company.ok else None
+
+    @property
+    def swept(self) -> NodeData | None:
+        """The draws, if a sweep found their settings."""
+        draws = self.draws
+        return draws if draws is not None and "trial_value" in draws else None
+
+
+@computes_each("figure.chains")
+def figure_chains(member: Member, machine: Machine) -> Outcome:
+    """Draw the losses of chains, the estimate as draws are added, and the sweep.
+
+    Args:
+        member: draws in `of`.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: there is no such label.
+    """
+    params = member.params
+    assert isinstance(params, ChainsFigureParams)
+    nodes = member.inputs["of"]
+    rows = [_row(company) for company in companies(nodes, params.label)]
+    caption = _caption(nodes, rows, params)
+    columns = 3 if _swept(rows) else 2
+    with drawing.quiet_style():
+        height = params.height or HEIGHT * len(rows)
+        figure = drawing.sheet(params.width or WIDTHS[columns], height)
+        for number, row in enumerate(rows):
+            panels = [
+                figure.add_subplot(len(rows), columns, columns * number + side)
+                for side in range(1, columns + 1)
+            ]
+            _draw_losses(panels[0], row, params)
+            _draw_running(panels[1], row)
+            for panel in panels[2:]:
+                sweeps.draw(panel, row.swept)
+            if number < len(rows) - 1:
+                for panel in panels[:2]:
+                    panel.set_xlabel("")
+        lines = [INIT_LOSS, sweeps.REGULAR, sweeps.TAKEN][: 2 * columns - 3]
+        drawing.compose(
+            figure,
+            title=params.title,
+            caption=caption,
+            handles=[Line2D([], [], **line) for line in lines],
+            labels=["loss at the weights", "if regular", "value taken"][: len(lines)],
+        )
+        files = drawing.pictures(figure)
+    return Outcome(
+        {
+            **files,
+            "caption": np.array(caption),
+            **_numbers(rows),
+            **sweeps.numbers(_swept(rows)),
+        }
+    )
+
+
+def _row(company: Company) -> Row:
+    if not company.ok:
+        return Row(company, *(np.zeros(0) for _ in range(3)))
+    draws = company.ok[0]
+    losses = torch.as_tensor(draws["loss_trace"], dtype=torch.float64)
+    counts = np.unique(np.linspace(8, losses.shape[1], RUNNING).astype(np.int64))
+    failed_at = torch.as_tensor(draws["failed_at"])
+    init_loss, nbeta = float(draws["init_loss"]), float(draws["nbeta"])
+    found = [
+        summarise(losses[:, :count], init_loss, nbeta, failed_at) for count in counts
+    ]
+    llc = np.array([one.llc_mean for one in found])
+    return Row(company, counts, llc, np.array([one.llc_sem for one in found]))
+
+
+def _kept(draws: NodeData) -> tuple[Array, Array]:
+    """Return numbers of the draws that are drawn, (K,), and their losses, (C, K)."""
+    losses = draws["loss_trace"]
+    count = losses.shape[1]
+    at = np.unique(np.linspace(0, count - 1, min(count, MOST)).astype(np.int64))
+    return at + 1, losses[:, at]
+
+
+def _numbers(rows: Sequence[Row]) -> dict[str, Array]:
+    table: list[tuple[str, str, Array, Array, Array]] = []
+    for row in rows:
+        if row.draws is None:
+            continue
+        label, (at, losses) = str(row.company.label), _kept(row.draws)
+        table += [
+            (label, f"chain {chain}", at, loss, np.full(len(at), np.nan))
+            for chain, loss in enumerate(losses)
+        ]
+        table.append((label, "running", row.counts, row.llc, row.sem))
+    counts = [len(at) for _, _, at, _, _ in table]
+    names = {"draw": 2, "value": 3, "sem": 4}
+    empty = np.zeros(0)
+    return {
+        "label": np.repeat(np.array([one[0] for one in table], str), counts),
+        "source": np.repeat(np.array([one[1] for one in table], str), counts),
+        **{
+            name: np.concatenate([empty, *(one[place] for one in table)])
+            for name, place in names.items()
+        },
+    }
+
+
+def _swept(rows: Sequence[Row]) -> list[tuple[str, NodeData]]:
+    return [
+        (str(row.company.label), draws)
+        for row in rows
+        if (draws := row.swept) is not None
+    ]
+
+
+def _caption(
+    nodes: Sequence[NodeData], rows: Sequence[Row], params: ChainsFigureParams
+) -> str:
+    drawn = [row.draws for row in rows if row.draws is not None]
+    chains = sorted({len(draws["loss_trace"]) for draws in drawn})
+    where = whereabouts(drawn, params.label)
+    many = " or ".join(map(str, chains))
+    swept = [draws for _, draws in _swept(rows)]
+    notes = [
+        f"Left: losses of {many} chains after the burn-in{where}. "
+        f"{'Middle' if swept else 'Right'}: the estimate from the draws so far, band: "
+        "-+ 2 standard errors (mcse)."
+    ]
+    if swept:
+        notes.append(sweeps.told(swept))
+    verdicts = [
+        f"{row.company.label}: {draws['verdict']}".removeprefix(": ")
+        for row in rows
+        if (draws := row.draws) is not None
+    ]
+    if verdicts:
+        notes.append(f"Verdict: {'; '.join(verdicts)}.")
+    more = sum(len(row.company.ok) - 1 for row in rows if row.company.ok)
+    if more:
+        notes.append(f"Not drawn: {captions.counted(more, 'further node')}.")
+    return " ".join([*notes, *captions.left_out([row.company for row in rows])])
+
+
+def _draw_losses(axes: Axes, row: Row, params: ChainsFigureParams) -> None:
+    axes.grid(visible=True, axis="y")
+    axes.set_xlabel("draw")
+    axes.set_ylabel("loss")
+    if row.company.label:
+        name = f"{params.label} = " if params.label else ""
+        axes.set_title(drawing.literal(f"{name}{row.company.label}"), size=7, pad=3)
+    if row.draws is None:
+        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        return
+    at, losses = _kept(row.draws)
+    for chain, loss in enumerate(losses):
+        axes.plot(at, loss, color=drawing.colour(chain), linewidth=0.5, alpha=0.8)
+    axes.axhline(float(row.draws["init_loss"]), **INIT_LOSS)
+
+
+def _draw_running(axes: Axes, row: Row) -> None:
+    axes.grid(visible=True, axis="y")
+    axes.set_xlabel("draws of each chain")
+    axes.set_ylabel("learning coefficient")
+    if row.draws is None:
+        return
+    colour = drawing.PALETTE[0]
+    low, high = row.llc - 2 * row.sem, row.llc + 2 * row.sem
+    axes.fill_between(row.counts, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(row.counts, row.llc, color=colour, linewidth=1.2)

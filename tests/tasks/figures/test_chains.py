@@ -1,0 +1,91 @@
+"""Traces of chains as a figure."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Member
+from curvflow.tasks import drawing, sweeps
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.probes.drawn_nodes import bowl
+
+KIND = "figure.chains"
+
+
+def draw(of, **params):
+    checked = find_kind(KIND).params(**params)
+    (outcome,) = find(KIND).compute([Member(checked, {"of": of})], Machine())
+    return outcome.arrays
+
+
+def test_traces_are_the_losses_and_the_estimate_ends_where_the_probe_does():
+    draws = bowl(count=300)
+    got = draw([draws])
+    for chain, losses in enumerate(draws["loss_trace"]):
+        own = got["source"] == f"chain {chain}"
+        np.testing.assert_array_equal(got["value"][own], losses)
+    running = got["source"] == "running"
+    assert got["draw"][running][-1] == 300
+    assert got["value"][running][-1] == pytest.approx(float(draws["llc_mean"]))
+    assert got["sem"][running][-1] == pytest.approx(float(draws["llc_sem"]))
+    assert str(got["caption"]).startswith("Left: losses of 4 chains after the burn-in")
+    assert "Verdict: converged." in str(got["caption"])
+
+
+def test_labels_have_a_row_each_and_diverged_ones_are_told():
+    of = [replace(bowl(seed, count=40), coords={"seed": seed}) for seed in (0, 1)]
+    of[1] = replace(of[1], status="diverged", arrays={})
+    got = draw(of, label="seed")
+    assert set(got["label"].tolist()) == {"0"}
+    assert "Diverged, left out: 1 (1 of 1)." in str(got["caption"])
+
+
+def test_a_failed_chain_is_drawn_as_far_as_it_went():
+    got = draw([bowl(count=40, failed=(1,))])
+    assert np.isnan(got["value"][got["source"] == "chain 1"][20:]).all()
+    assert np.isfinite(got["value"][got["source"] == "running"]).all()
+
+
+def swept(draws, parameter="localization", taken=2, **tried):
+    factor = np.array([0.1, 0.3, 1.0, 3.0, 10.0])
+    sweep = {
+        "trial_parameter": np.array([parameter] * 5),
+        "trial_value": factor * float(draws["localization"]),
+        "trial_llc": np.array([2.9, 2.8, 2.7, 2.5, 1.9]),
+        "trial_sem": np.full(5, 0.1),
+        "trial_in_plateau": np.arange(5) <= taken,
+        "predicted": np.array(2.6),
+    }
+    return replace(draws, arrays=draws.arrays | sweep | tried)
+
+
+def test_the_sweep_is_told_trial_by_trial_and_only_where_there_was_one():
+    of = [swept(bowl(count=40)), bowl(1, count=40)]
+    got = draw(
+        [replace(one, coords={"seed": n}) for n, one in enumerate(of)], label="seed"
+    )
+    assert got["trial_label"].tolist() == ["0"] * 5
+    for name in ("parameter", "value", "llc", "sem", "in_plateau"):
+        np.testing.assert_array_equal(got[f"trial_{name}"], of[0][f"trial_{name}"])
+    assert got["predicted"].tolist() == [2.6] * 5
+    assert "Right: short trials that varied localization" in str(got["caption"])
+    without = draw([of[1]])
+    assert len(without["trial_value"]) == 0
+    assert "trials" not in str(without["caption"])
+
+
+@pytest.mark.parametrize("parameter", ["localization", "lr"])
+@pytest.mark.parametrize("on", [[0, 0, 1, 0, 0], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
+def test_a_line_marks_the_value_that_was_taken(parameter, on):
+    draws = swept(bowl(count=40), parameter, trial_in_plateau=np.array(on, bool))
+    axes = drawing.sheet(60, 40).add_subplot()
+    sweeps.draw(axes, draws)
+    (line,) = (one for one in axes.lines if one.get_color() == sweeps.TAKEN["color"])
+    assert line.get_xdata()[0] == draws[parameter]
+    filled, hollow = (container[0] for container in axes.containers)
+    np.testing.assert_array_equal(
+        filled.get_ydata(), draws["trial_llc"][np.array(on) > 0]
+    )
+    assert len(hollow.get_ydata()) == 5 - sum(on)
