@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from curvflow.errors import CurvflowError as CurvflowError
     from curvflow.flows.api import open as open
     from curvflow.flows.api import run as run
+    from curvflow.flows.foreign import read_devinterp as read_devinterp
     from curvflow.flows.results import Results as Results
     from curvflow.schemas.nodes import Data as Data
     from curvflow.schemas.nodes import Numbers as Numbers
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.options import RunOptions as RunOptions
     from curvflow.schemas.params import Params as Params
     from curvflow.schemas.variables import Variable as Variable
+    from curvflow.stores.arviz import to_arviz as to_arviz
     from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.1.0"
@@ -33,6 +35,9 @@ _HOMES = {
     "open": "curvflow.flows.api",
     "Results": "curvflow.flows.results",
     "RunOptions": "curvflow.schemas.options",
+    # draws of others, and for others
+    "read_devinterp": "curvflow.flows.foreign",
+    "to_arviz": "curvflow.stores.arviz",
     # kinds of one's own
     "stage": "curvflow.tasks.stage",
     "Data": "curvflow.schemas.nodes",
