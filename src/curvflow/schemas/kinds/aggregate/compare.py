@@ -1,0 +1,109 @@
+"""Declaration of `aggregate.compare`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.nodes import Label, Numbers, Table
+from curvflow.schemas.params import Names, Params
+from curvflow.schemas.variables import Variable
+
+UNITS = "as the quantity"
+
+
+class CompareParams(Params):
+    """What is compared with what, and over which repetitions."""
+
+    along: str = Field(description="axis whose labels are compared")
+    baseline: Label = Field(description="its label that the others are compared with")
+    over: OneOrMoreNames = Field(
+        min_length=1, description="axes of the repetitions, such as seeds"
+    )
+    within: Names = Field(
+        (), description="axes at whose labels comparisons are made apart, a row each"
+    )
+    quantities: OneOrMoreNames | None = Field(
+        None, description="variables; null takes all numbers that tables hold"
+    )
+    paired: bool = Field(
+        True,
+        description="whether repetitions of equal labels belong together; without it "
+        "means are compared by Welch's test",
+    )
+    confidence: float = Field(0.95, gt=0, lt=1, description="coverage of the intervals")
+    bootstrap: Literal["bca", "percentile"] = Field(
+        "bca",
+        description="interval by resampling: bias-corrected and accelerated, or not",
+    )
+    num_resamples: int = Field(9999, ge=100, description="samples of the bootstrap")
+    seed: int = Field(0, ge=0, description="seed of the bootstrap")
+
+
+def _column(name: str, description: str, units: str = UNITS) -> Variable:
+    return Variable(name, description, ("quantity",), units=units)
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",), dtype="int64")
+
+
+def _text(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",), dtype="str")
+
+
+KIND = Kind(
+    name="aggregate.compare",
+    version=1,
+    summary="Differences of quantities from a baseline, with intervals and tests.",
+    params=CompareParams,
+    returns=Table,
+    outputs=(
+        _text(
+            "quantity",
+            "variable, as in aggregate.summary, and behind it the two labels and those "
+            "of `within`",
+        ),
+        _text("units", "units of the quantity"),
+        _text("label", "label compared"),
+        _column("mean", "mean of the differences, label less baseline"),
+        _column("sd", "their standard deviation, n - 1; NaN if not paired"),
+        _column("sem", "standard error of the mean difference"),
+        _column("low", "lower limit of Student's interval, of Welch's if not paired"),
+        _column("high", "upper limit of it"),
+        _column("bootstrap_low", "lower limit of the interval by resampling"),
+        _column("bootstrap_high", "upper limit of it"),
+        _column("label_mean", "mean of the label's values"),
+        _column("baseline_mean", "mean of the baseline's values"),
+        _column("p_t", "two-sided p of the t-test that the means are equal", "1"),
+        _column(
+            "p_rank",
+            "two-sided p of Wilcoxon's signed ranks; of Mann and Whitney's ranks if "
+            "not paired",
+            "1",
+        ),
+        _column("p_t_holm", "p_t, corrected by Holm for all rows of the table", "1"),
+        _column("p_rank_holm", "p_rank, corrected alike", "1"),
+        _column(
+            "effect",
+            "mean difference over the standard deviation of differences, Cohen's d_z; "
+            "if not paired, over the root of the mean variance",
+            "1",
+        ),
+        _column("hedges_g", "effect, corrected for the bias of few repetitions", "1"),
+        _count("count", "pairs, or values of the label, that are compared"),
+        _count("baseline_count", "the same of the baseline"),
+        _count("above", "pairs whose difference is above 0; -1 if not paired"),
+        _count("diverged", "pairs, or nodes, left out because one diverged"),
+        _count("nonfinite", "left out because of NaN or infinity"),
+        _count("missing", "left out because one side has no such value"),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("along", "over", "within"),
+    labels={"baseline": "along"},
+    selects=("quantities",),
+    vectorised=False,
+)

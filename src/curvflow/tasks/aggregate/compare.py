@@ -1,0 +1,206 @@
+"""Differences of measured quantities from a baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import cast
+
+import numpy as np
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds.aggregate.compare import CompareParams
+from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
+from curvflow.tasks.differences import (
+    Difference,
+    Resampling,
+    bootstrap_interval,
+    holm,
+    paired_difference,
+    unpaired_difference,
+)
+from curvflow.tasks.elements import chosen, matrix
+from curvflow.tasks.measurements import Measured, measured
+from curvflow.tasks.registry import Machine, computes_each
+
+Place = tuple[Label, ...]
+
+
+@computes_each("aggregate.compare")
+def compare(member: Member, machine: Machine) -> Outcome:
+    """Compare every label of an axis with a baseline, quantity by quantity.
+
+    Args:
+        member: the nodes of one or several stages, each quantity using those of its own
+            stage; nodes are paired where their labels of `over` agree.
+        machine: not used.
+
+    Returns:
+        One row per quantity, label and point of `within`, each column of shape
+        (quantity,).
+
+    Raises:
+        InputError: a quantity asked for is no number of the stages given, or no node
+            has the baseline.
+    """
+    params = cast("CompareParams", member.params)
+    taken = chosen(list(measured(member.inputs["of"])), params.quantities)
+    several = Counter(one.variable.name for one in taken)
+    rows = [
+        row
+        for one in taken
+        for row in _rows(
+            one, params, f"{one.stage}." if several[one.variable.name] > 1 else ""
+        )
+    ]
+    table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    for name in ("p_t", "p_rank"):
+        table[f"{name}_holm"] = holm(table[name])
+    return Outcome(table)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One element of a variable at the repetitions of one label.
+
+    Attributes:
+        there: values by place in `over`; those absent are not here.
+        diverged: places whose node diverged.
+        nodes: all places that have a node.
+    """
+
+    there: Mapping[Place, float]
+    diverged: frozenset[Place]
+    nodes: frozenset[Place]
+
+
+class _Sides:
+    """The elements of one variable, sorted by label and by place in `within`."""
+
+    def __init__(self, one: Measured, params: CompareParams) -> None:
+        self.names, self._values_NE, self._present_NE = matrix(one)
+        self._row = {id(node): row for row, node in enumerate(one.ok)}
+        self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
+        for node in one.nodes:
+            side = node.coords[params.along], _place(node, params.within)
+            self._nodes.setdefault(side, {})[_place(node, params.over)] = node
+
+    @property
+    def labels(self) -> list[Label]:
+        return list(dict.fromkeys(label for label, _ in self._nodes))
+
+    @property
+    def groups(self) -> list[Place]:
+        return list(dict.fromkeys(group for _, group in self._nodes))
+
+    def of(self, label: Label, group: Place, column: int) -> _Side:
+        nodes = self._nodes.get((label, group), {})
+        rows = {place: self._row.get(id(node)) for place, node in nodes.items()}
+        there = {
+            place: float(self._values_NE[row, column])
+            for place, row in rows.items()
+            if row is not None and self._present_NE[row, column]
+        }
+        diverged = frozenset(place for place, row in rows.items() if row is None)
+        return _Side(there, diverged, frozenset(nodes))
+
+
+def _place(node: NodeData, axes: Sequence[str]) -> Place:
+    return tuple(node.coords[axis] for axis in axes)
+
+
+def _rows(
+    one: Measured, params: CompareParams, prefix: str
+) -> Iterator[dict[str, object]]:
+    sides, baseline = _Sides(one, params), params.baseline
+    if baseline not in sides.labels:
+        raise InputError(
+            f"baseline: expected a label of {params.along}, got '{baseline}'. "
+            f"{nearest(str(baseline), map(str, sides.labels))}"
+        )
+    others = [label for label in sides.labels if label != baseline]
+    for column, name in enumerate(sides.names):
+        for group, label in product(sides.groups, others):
+            where = zip(params.within, group, strict=True)
+            behind = "".join(f", {axis}={at}" for axis, at in where)
+            side, base = (sides.of(x, group, column) for x in (label, baseline))
+            yield {
+                "quantity": f"{prefix}{name}: {label} - {baseline}{behind}",
+                "units": one.variable.units,
+                "label": str(label),
+                **_row(side, base, params),
+            }
+
+
+def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object]:
+    how = Resampling(params.bootstrap, params.num_resamples, params.seed)
+    samples: tuple[Array, ...]
+    if params.paired:
+        first_N, second_N, left_out = _pairs(one, baseline)
+        samples = (first_N - second_N,)
+        found = paired_difference(samples[0], params.confidence)
+        above = int((samples[0] > 0).sum())
+    else:
+        (first_N, one_out), (second_N, other_out) = map(_alone, (one, baseline))
+        samples, left_out, above = (first_N, second_N), one_out + other_out, -1
+        found = unpaired_difference(*samples, params.confidence)
+    low, high = bootstrap_interval(samples, params.confidence, how)
+    return {
+        **_statistics(found),
+        "bootstrap_low": low,
+        "bootstrap_high": high,
+        "label_mean": first_N.mean() if len(first_N) else np.nan,
+        "baseline_mean": second_N.mean() if len(second_N) else np.nan,
+        "count": len(first_N),
+        "baseline_count": len(second_N),
+        "above": above,
+        **{name: left_out[name] for name in ("diverged", "nonfinite", "missing")},
+    }
+
+
+def _statistics(found: Difference) -> dict[str, object]:
+    return {
+        "mean": found.mean,
+        "sd": found.sd,
+        "sem": found.sem,
+        "low": found.limits[0],
+        "high": found.limits[1],
+        "p_t": found.p_t,
+        "p_rank": found.p_rank,
+        "effect": found.effect,
+        "hedges_g": found.hedges_g,
+    }
+
+
+def _pairs(one: _Side, other: _Side) -> tuple[Array, Array, Counter[str]]:
+    """Return the values of both at common places, and why others are left out."""
+    left_out: Counter[str] = Counter()
+    kept = []
+    # Sorted, so that no bit depends on the order of the nodes.
+    for place in sorted(one.nodes | other.nodes, key=repr):
+        pair = [side.there[place] for side in (one, other) if place in side.there]
+        if place in one.diverged | other.diverged:
+            left_out["diverged"] += 1
+        elif len(pair) < 2:
+            left_out["missing"] += 1
+        elif not np.isfinite(pair).all():
+            left_out["nonfinite"] += 1
+        else:
+            kept.append(pair)
+    first_N, second_N = np.array(kept, dtype=np.float64).reshape(-1, 2).T
+    return first_N, second_N, left_out
+
+
+def _alone(side: _Side) -> tuple[Array, Counter[str]]:
+    ordered = [side.there[place] for place in sorted(side.there, key=repr)]
+    values_N = np.array(ordered, dtype=np.float64)
+    finite = np.isfinite(values_N)
+    lacking = len(side.nodes) - len(side.diverged) - len(values_N)
+    left_out = Counter(
+        diverged=len(side.diverged),
+        nonfinite=int((~finite).sum()),
+        missing=lacking,
+    )
+    return values_N[finite], left_out

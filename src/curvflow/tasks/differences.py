@@ -1,0 +1,194 @@
+"""Differences of means, paired or not: intervals, tests and sizes of effects."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from curvflow.schemas.nodes import Array
+from curvflow.tasks.statistics import statistics
+
+Limits = tuple[float, float]
+NOWHERE: Limits = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How an interval is found by the bootstrap."""
+
+    kind: Literal["bca", "percentile"]
+    num_resamples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of two means; NaN where there are too few values or no spread.
+
+    Attributes:
+        mean: first less second.
+        sd: standard deviation of paired differences; NaN if not paired.
+        sem: standard error of the mean.
+        limits: of Student's interval; Welch's if not paired.
+        p_t: two-sided p of Student's or Welch's test.
+        p_rank: of Wilcoxon's signed ranks, or of Mann and Whitney's.
+        effect: standardised mean difference.
+        freedom: degrees of freedom of the standard deviation that it is divided by.
+    """
+
+    mean: float
+    sd: float = math.nan
+    sem: float = math.nan
+    limits: Limits = NOWHERE
+    p_t: float = math.nan
+    p_rank: float = math.nan
+    effect: float = math.nan
+    freedom: int = 0
+
+    @property
+    def hedges_g(self) -> float:
+        """The effect times Hedges' exact correction for few values."""
+        half = self.freedom / 2
+        if half <= 0.5:
+            return math.nan
+        log_j = math.lgamma(half) - math.lgamma(half - 0.5) - 0.5 * math.log(half)
+        return self.effect * math.exp(log_j)
+
+
+def paired_difference(differences_N: Array, confidence: float) -> Difference:
+    """Summarise finite differences of pairs.
+
+    Args:
+        differences_N: first less second of each pair, (N,), N may be 0.
+        confidence: coverage of the interval.
+
+    Returns:
+        Mean, interval, tests of no difference, and Cohen's d_z = mean / sd.
+
+    Reference:
+        Student (1908), doi:10.1093/biomet/6.1.1; Wilcoxon (1945), doi:10.2307/3001968;
+        Cohen (1988), Statistical Power Analysis, section 2.3.5, for d_z; Hedges (1981),
+        doi:10.3102/10769986006002107, for the correction.
+    """
+    found = statistics(differences_N)
+    mean, sd, sem = (float(x) for x in (found.mean, found.sd, found.sem))
+    low, high = found.interval(confidence)
+    limits = float(low), float(high)
+    if not sd > 0:  # no test without spread
+        return Difference(mean, sd, sem, limits)
+    return Difference(
+        mean,
+        sd,
+        sem,
+        limits,
+        float(stats.ttest_1samp(differences_N, 0).pvalue),
+        float(stats.wilcoxon(differences_N).pvalue),
+        mean / sd,
+        len(differences_N) - 1,
+    )
+
+
+def unpaired_difference(
+    first_N: Array, second_N: Array, confidence: float
+) -> Difference:
+    """Compare the means of two samples of finite values, of unlike variances.
+
+    Args:
+        first_N: one sample, shape (N,).
+        second_N: the other, of as many values or not.
+        confidence: coverage of the interval.
+
+    Returns:
+        Difference, Welch's interval and test, Mann and Whitney's test, and Cohen's d
+        with the mean of the two variances.
+
+    Reference:
+        Welch (1947), doi:10.1093/biomet/34.1-2.28; Mann and Whitney (1947),
+        doi:10.1214/aoms/1177730491; Cohen (1988), section 2.3.2, for unequal variances.
+    """
+    one, other = statistics(first_N), statistics(second_N)
+    mean = float(one.mean - other.mean)
+    spread = float(np.sqrt((one.sd**2 + other.sd**2) / 2))
+    sem = float(np.hypot(one.sem, other.sem))
+    if not spread > 0:
+        return Difference(mean, sem=sem, limits=(mean - sem, mean + sem))
+    welch = stats.ttest_ind(first_N, second_N, equal_var=False)
+    low, high = welch.confidence_interval(confidence)
+    ranks = stats.mannwhitneyu(first_N, second_N)
+    return Difference(
+        mean,
+        sem=sem,
+        limits=(float(low), float(high)),
+        p_t=float(welch.pvalue),
+        p_rank=float(ranks.pvalue),
+        effect=mean / spread,
+        freedom=len(first_N) + len(second_N) - 2,
+    )
+
+
+def bootstrap_interval(
+    samples: tuple[Array, ...], confidence: float, how: Resampling
+) -> Limits:
+    """Return an interval for the mean of one sample, or the difference of two means.
+
+    Args:
+        samples: one or two samples of finite values.
+        confidence: its coverage.
+        how: kind, number of samples and seed.
+
+    Returns:
+        Its limits; both the mean where values have no spread, NaN of fewer than two.
+
+    Reference:
+        Efron (1987), doi:10.2307/2289144.
+    """
+    if min(map(len, samples)) < 2:
+        return NOWHERE
+    mean = float(_mean(*samples, axis=0))
+    if all(np.ptp(sample) == 0 for sample in samples):
+        return mean, mean
+    with warnings.catch_warnings():  # NaN says as much
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        found = stats.bootstrap(
+            samples,
+            _mean,
+            n_resamples=how.num_resamples,
+            confidence_level=confidence,
+            method="BCa" if how.kind == "bca" else "percentile",
+            vectorized=True,
+            random_state=np.random.default_rng(how.seed),
+        )
+    low, high = found.confidence_interval
+    return float(low), float(high)
+
+
+def _mean(*samples: Array, axis: int = -1) -> Array:
+    first, *others = (np.asarray(sample.mean(axis=axis)) for sample in samples)
+    mean: Array = first - others[0] if others else first
+    return mean
+
+
+def holm(p_R: Array) -> Array:
+    """Correct p-values for their number, by Holm's step-down.
+
+    Args:
+        p_R: shape (R,); NaN are no tests and stay.
+
+    Returns:
+        Corrected p-values, at most 1; those below a level hold its family-wise error.
+
+    Reference:
+        Holm (1979), Scandinavian Journal of Statistics 6(2).
+    """
+    corrected_R = np.full(p_R.shape, np.nan)
+    tested = np.flatnonzero(~np.isnan(p_R))
+    order = tested[np.argsort(p_R[tested], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    stepped = np.maximum.accumulate(factors * p_R[order])
+    corrected_R[order] = np.minimum(stepped, 1)
+    return corrected_R
