@@ -17,23 +17,23 @@ class At:
     Attributes:
         choice: how they are chosen.
         every: multiples of this, where `choice` is `every`.
-        epochs: these, as written, where `choice` is `listed`.
+        epochs: these, as written, where `choice` is `listed`; of `one` the only one.
     """
 
-    choice: Literal["final", "all", "every", "listed"] = "final"
+    choice: Literal["final", "one", "all", "every", "listed"] = "final"
     every: int = 1
     epochs: tuple[int, ...] = ()
 
     @property
     def adds_epoch(self) -> bool:
         """Whether results get the dimension `epoch`."""
-        return self.choice != "final"
+        return self.choice not in ("final", "one")
 
     def select(self, checkpoints: Sequence[int]) -> tuple[int, ...]:
         """Return those checkpoints that are chosen, ascending."""
         if self.choice == "final":
             return (checkpoints[-1],)
-        if self.choice == "listed":
+        if self.choice in ("one", "listed"):
             return tuple(sorted(set(self.epochs) & set(checkpoints)))
         return tuple(epoch for epoch in checkpoints if epoch % self.every == 0)
 
@@ -49,7 +49,8 @@ def read_at(document: Document, path: Path) -> At:
         The choice, `final` if nothing is written.
 
     Raises:
-        StudyError: it is not `final`, `all`, `{every: n}` or a list of epochs.
+        StudyError: it is not `final`, `all`, an epoch, `{every: n}` or a list of
+            epochs.
     """
     item = document.at(path)
     if item is None or item.value == "final":
@@ -57,6 +58,8 @@ def read_at(document: Document, path: Path) -> At:
     if item.value == "all":
         return At("all")
     value = item.plain()
+    if type(value) is int:
+        return At("one", epochs=(_integer(document, path, 0),))
     if isinstance(value, dict) and set(value) == {"every"}:
         return At("every", every=_integer(document, (*path, "every"), 1))
     if isinstance(value, list) and value:
@@ -67,9 +70,8 @@ def read_at(document: Document, path: Path) -> At:
                 message = f"expected each epoch once, got {epoch} a second time"
                 raise document.complain(steps[index], message, "Remove one of them.")
         return At("listed", epochs=epochs)
-    what = "'final', 'all', {every: n} or a list of epochs"
-    hint = f"Write [{value}]." if type(value) is int else ""
-    raise document.complain(path, f"expected {what}, got {shown(value)}", hint)
+    what = "'final', 'all', an epoch, {every: n} or a list of epochs"
+    raise document.complain(path, f"expected {what}, got {shown(value)}")
 
 
 def _integer(document: Document, path: Path, least: int) -> int:

@@ -21,8 +21,8 @@ CURVES = (
     "lr",
 )
 
-# Beside them that of rules which choose it.
-RECORDED = (*CURVES, "chosen_momentum")
+# Beside them that of rules which choose it, and one that is asked for.
+RECORDED = (*CURVES, "chosen_momentum", "step_norm")
 
 # What is kept of a rule's preconditioner.
 PRECONDITIONER = ("preconditioner", "preconditioned_lr", "stable_up_to")
@@ -77,6 +77,15 @@ OUTPUTS = (
         series=True,
         optional=True,
     ),
+    Variable(
+        "step_norm",
+        "mean over the steps of the epoch that ends here of the norm of the change "
+        "over the learning rate: of sgd that of the gradients; with record_step_norms",
+        ("epoch",),
+        units="mixed",
+        series=True,
+        optional=True,
+    ),
     Variable("final_train_loss", "training loss at the end", units="loss"),
     Variable("final_validation_loss", "validation loss at the end", units="loss"),
     Variable("final_test_loss", "test loss at the end", units="loss"),
@@ -105,6 +114,20 @@ OUTPUTS = (
         "epoch at which divergence was seen; -1 if none",
         dtype="int64",
         units="epoch",
+    ),
+    Variable(
+        "reached",
+        "whether the training loss of `until` was reached",
+        dtype="bool",
+        optional=True,
+    ),
+    Variable(
+        "reached_epoch",
+        "first epoch at which it was, whose weights and values stand from there on; -1 "
+        "if it was not",
+        dtype="int64",
+        units="epoch",
+        optional=True,
     ),
     Variable("num_parameters", "number of parameters, D", dtype="int64"),
     Variable(

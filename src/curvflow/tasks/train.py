@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.errors import InputError
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
-from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.schemas.trained import FINAL, PRECONDITIONER
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.schemas.trained import FINAL, PRECONDITIONER, RECORDED
 from curvflow.tasks.initial import initial
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.problems import (
@@ -26,6 +27,7 @@ from curvflow.tasks.problems import (
     pose,
 )
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.arrivals import Arrivals
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.checkpoints import Checkpoints
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
@@ -34,6 +36,7 @@ from curvflow.tasks.training.earlier import end_of, go_on
 from curvflow.tasks.training.fit import Fit
 from curvflow.tasks.training.kept import Kept
 from curvflow.tasks.training.passes import CPU_PASS_BYTES
+from curvflow.tasks.training.step_norms import StepNorms
 from curvflow.tasks.training.updates import Updates, kinship
 from curvflow.tasks.training.validation import set_apart
 
@@ -71,6 +74,8 @@ def member_bytes(member: Member) -> int:
     copied = item * data["inputs"].size if is_copied else 0
     copies = 4 if params.keep_preconditioner else 2
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
+    if params.until is not None:  # each is kept as it was when it arrived
+        kept += weights // 2
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
     own = weights + activations // 2 + copied + kept + scratch
@@ -88,11 +93,11 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Train one network per member.
 
     The initial weights and the data order come from the member's seed alone, so that
-    rules with equal seeds are compared in pairs. Members that bring the result of
-    shorter training go on from its end.
+    rules with equal seeds are compared in pairs; weights given stand in for the initial
+    ones. Members that bring the result of shorter training go on from its end.
 
     Args:
-        members: `data`, and parameters that differ in seed and rule.
+        members: `data`, maybe `weights`, and parameters that differ in seed and rule.
         machine: where to compute, and where to keep what there is so far.
 
     Returns:
@@ -121,7 +126,7 @@ def _train_together(
     if not kept.follow(_name(members), fit) and end_of(members[0], fit.problem):
         go_on(fit, members)
     fit.run(kept.after_step)
-    states = fit.updates.vectors(fit.weights)
+    states = fit.states()
     outcomes = {
         number: _outcome(fit, row, _params(members[row]), states[row])
         for row, number in enumerate(order)
@@ -131,7 +136,15 @@ def _train_together(
 
 def _name(members: Sequence[Member]) -> str:
     """Return what is equal only for equal trainings of equal members."""
-    return sha256([[m.params.model_dump_json(), m.one("data").digest] for m in members])
+    return sha256(
+        [
+            [
+                m.params.model_dump_json(),
+                *(n.digest for i in m.inputs.values() for n in i),
+            ]
+            for m in members
+        ]
+    )
 
 
 def _fit(members: Sequence[Member], machine: Machine) -> Fit:
@@ -156,27 +169,43 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         },
         len(members),
     )
+    updates = Updates([_params(m).rule for m in members], weights_MD, problem)
+    scales = _scales(params, weights_MD)
     return Fit(
         problem,
         weights_MD,
         statistics_MS,
         seeds,
-        Updates([_params(m).rule for m in members], weights_MD, problem),
+        updates,
         Batches(training, seeds, params.batch_size, drop_last=params.drop_last),
         curves,
         Checkpoints(kept_epochs(params), weights_MW),
         Divergence(len(members), weights_MD.device, params.diverged_above),
-        _scales(params, weights_MD),
+        None if scales is None else Checkpoints(kept_epochs(params), scales),
+        _arrivals(params, weights_MW, updates.vectors(weights_MD), scales),
+        StepNorms(weights_MD) if params.record_step_norms else None,
         machine.compiler,
     )
 
 
-def _scales(params: TrainParams, weights_MD: Tensor) -> Checkpoints | None:
+def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:
+    """Return a tensor like the scales that are kept, if they are."""
     if not params.keep_preconditioner:
         return None
     # Behind P its rate and its bound.
-    like_MD = weights_MD.new_empty(len(weights_MD), weights_MD.shape[1] + 2)
-    return Checkpoints(kept_epochs(params), like_MD)
+    return weights_MD.new_empty(len(weights_MD), weights_MD.shape[1] + 2)
+
+
+def _arrivals(
+    params: TrainParams,
+    weights_MW: Tensor,
+    states: Sequence[Tensor],
+    scales: Tensor | None,
+) -> Arrivals | None:
+    if params.until is None:
+        return None
+    values = torch.empty(len(RECORDED), len(weights_MW), dtype=torch.float64)
+    return Arrivals(params.until.train_loss, values, weights_MW, states, scales)
 
 
 def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
@@ -184,8 +213,27 @@ def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
     for member in members:
         params = _params(member)
         init = params.rule.init or params.model.init
-        drawn.append(initial(problem.network, stream(params.seed, "init"), init))
+        if "weights" in member.inputs:
+            drawn.append(_trained(problem, member.one("weights")))
+        else:
+            drawn.append(initial(problem.network, stream(params.seed, "init"), init))
     return torch.stack(drawn)
+
+
+def _trained(problem: Problem, weights: NodeData) -> Tensor:
+    """Return the weights of a training to begin with.
+
+    Raises:
+        InputError: they are another network's.
+    """
+    theirs, own = (json.loads(str(t)) for t in (weights["network"], problem.text))
+    for part in ("model", "input_shape", "parameters"):
+        if theirs[part] != own[part]:
+            raise InputError(
+                f"weights: expected a network with the {part} {own[part]}, got "
+                f"{theirs[part]}. Train it from there with the same model."
+            )
+    return torch.tensor(weights["weights"], dtype=torch.float64)
 
 
 def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outcome:
@@ -196,7 +244,9 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     measured = fit.curves.of(number)
     final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}
     network = fit.problem.network
-    trained = params.epochs if diverged < 0 else diverged
+    reached = -1 if fit.arrivals is None else int(fit.arrivals.epoch_M[number])
+    trained = max(diverged, reached)
+    trained = trained if trained >= 0 else params.epochs
     arrays: dict[str, Array] = {
         "epoch": np.array(fit.curves.epochs, dtype=np.int64),
         **measured,
@@ -212,6 +262,11 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     }
     if not params.rule.chooses_momentum:
         del arrays["chosen_momentum"]
+    if not params.record_step_norms:
+        del arrays["step_norm"]
+    if fit.arrivals is not None:
+        arrays["reached"] = np.array(reached >= 0)
+        arrays["reached_epoch"] = np.array(reached, dtype=np.int64)
     if fit.scales is not None:
         scales_CD = fit.scales.of(number).numpy()
         parts = scales_CD[:, :-2], scales_CD[:, -2], scales_CD[:, -1]

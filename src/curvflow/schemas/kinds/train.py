@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from curvflow.schemas.initial import FanIn
 from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.models import ModelSpec, model_name
-from curvflow.schemas.nodes import Data, Preconditioned
+from curvflow.schemas.nodes import Data, Preconditioned, Weights
 from curvflow.schemas.params import Neutral, Params
 from curvflow.schemas.rules import RuleSpec
+from curvflow.schemas.rules._averages import Averaging
 from curvflow.schemas.trained import OUTPUTS, PRECONDITIONER, RECORDED
 
 Loss = Literal["auto", "cross_entropy", "mse", "sse"]
@@ -21,6 +22,14 @@ class Checkpoints(Params):
     """Which weights are kept beside the final ones."""
 
     every: int = Field(ge=1, description="keep epochs 0, every, 2 every, ...")
+
+
+class Until(Params):
+    """When a model's training stops before its last epoch."""
+
+    train_loss: float = Field(
+        gt=0, description="loss over all training data that is low enough"
+    )
 
 
 class TrainParams(Params):
@@ -69,6 +78,11 @@ class TrainParams(Params):
         description="keep with the weights how the rule scales its steps, as "
         "probe.sharpness takes it",
     )
+    until: Annotated[Until | None, Neutral(None)] = Field(
+        None,
+        description="stop each model at the first epoch that is low enough: weights "
+        "and values of later epochs are then those; null trains all epochs",
+    )
     diverged_above: float | None = Field(
         1e4,
         gt=1,
@@ -78,6 +92,9 @@ class TrainParams(Params):
     )
     record_every: int = Field(
         1, ge=1, description="epochs between points of the curves; 0 and last included"
+    )
+    record_step_norms: Annotated[bool, Neutral(False)] = Field(
+        False, description="record the curve step_norm, the mean length of the steps"
     )
 
     @model_validator(mode="after")
@@ -89,14 +106,27 @@ class TrainParams(Params):
             )
         return self
 
-    @model_validator(mode="after")
-    def _has_a_preconditioner_to_keep(self) -> Self:
-        if self.keep_preconditioner and not self.rule.has_preconditioner:
+    @field_validator("epochs")
+    @classmethod
+    def _has_epochs_to_average(cls, epochs: int, known: ValidationInfo) -> int:
+        rule = known.data.get("rule")
+        if isinstance(rule, Averaging) and rule.start > epochs:
             raise ValueError(
-                "expected a rule with a diagonal preconditioner for "
-                f"keep_preconditioner, got {self.rule.rule}"
+                f"expected at least the {rule.start} after which {rule.rule} begins to "
+                f"average, got {epochs}. Raise it, or lower start of the rule."
             )
-        return self
+        return epochs
+
+    @field_validator("keep_preconditioner")
+    @classmethod
+    def _has_a_preconditioner_to_keep(cls, keeps: bool, known: ValidationInfo) -> bool:
+        rule = known.data.get("rule")
+        if keeps and rule is not None and not rule.has_preconditioner:
+            raise ValueError(
+                f"expected a rule with a diagonal preconditioner, got {rule.rule}. "
+                "Remove it, or take another rule."
+            )
+        return keeps
 
     @model_validator(mode="after")
     def _has_units_to_unbalance(self) -> Self:
@@ -140,7 +170,10 @@ KIND = Kind(
     returns=Preconditioned,
     outputs=OUTPUTS,
     accelerated=True,
-    inputs={"data": Input(Data)},
+    inputs={
+        "weights": Input(Weights, optional=True),
+        "data": Input(Data, follows="weights"),
+    },
     varying=("seed", "rule", "model.init"),
     checkpoints=kept_epochs,
     loads={
@@ -159,6 +192,7 @@ KIND = Kind(
             "weights",
             "network",
             "rule_state",
+            "reached_epoch",
             *PRECONDITIONER,
         ),
     ),

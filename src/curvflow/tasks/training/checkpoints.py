@@ -40,6 +40,11 @@ class Checkpoints:
             if epoch in self._row:
                 self._weights_CMD[self._row[epoch], model] = weights_D
 
+    def hold(self, model: int, epoch: int, weights_D: Tensor) -> None:
+        """Give one model's weights at an epoch to it and all after it."""
+        later = [row for row, one in enumerate(self.epochs) if one >= epoch]
+        self._weights_CMD[later, model] = weights_D.to(self._weights_CMD)
+
     def of(self, model: int) -> Tensor:
         """Return one model's weights, (C, D), in float64."""
         return self._weights_CMD[:, model].to(torch.float64, copy=True)

@@ -117,7 +117,12 @@ class Curves:
         return epoch in self._row
 
     def measure(
-        self, weights_MW: Tensor, *, update_MD: Tensor, rates: tuple[Tensor, Tensor]
+        self,
+        weights_MW: Tensor,
+        *,
+        update_MD: Tensor,
+        rates: tuple[Tensor, Tensor],
+        step_norm_M: Tensor | None = None,
     ) -> Tensor:
         """Evaluate the models.
 
@@ -125,6 +130,7 @@ class Curves:
             weights_MW: parameters and statistics of the result so far.
             update_MD: change of the weights over the last epoch.
             rates: learning rates and momenta of that epoch, (M,) each.
+            step_norm_M: mean length of its steps, if that is recorded.
 
         Returns:
             The values of `RECORDED`, (len(RECORDED), M), float64.
@@ -133,9 +139,16 @@ class Curves:
         for name, evaluation in self._sets.items():
             found[f"{name}_loss"], found[f"{name}_accuracy"] = evaluation(weights_MW)
         found |= {"update_norm": update_MD.norm(dim=1)}
+        if step_norm_M is None:
+            step_norm_M = torch.full_like(found["update_norm"], torch.nan)
+        found["step_norm"] = step_norm_M
         found |= dict(zip(("lr", "chosen_momentum"), rates, strict=True))
         device = weights_MW.device
         return torch.stack([found[name].to(device, torch.float64) for name in RECORDED])
+
+    def training_loss(self, weights_MW: Tensor) -> Tensor:
+        """Return the training loss, (M,)."""
+        return self._sets["train"](weights_MW)[0]
 
     def validate(self, weights_MW: Tensor) -> Tensor:
         """Return the validation loss, (M,)."""
@@ -150,6 +163,11 @@ class Curves:
         """Return one model's curves by name."""
         values = self._values[:, :, model].numpy()
         return {name: row.copy() for name, row in zip(RECORDED, values, strict=True)}
+
+    def hold(self, model: int, epoch: int, measured: Tensor) -> None:
+        """Give one model's values at an epoch, (V,), to it and all after it."""
+        later = [row for row, one in enumerate(self.epochs) if one >= epoch]
+        self._values[:, later, model] = measured.double().unsqueeze(1)
 
     def take(self, model: int, arrays: Mapping[str, Array]) -> None:
         """Take one model's values at those epochs that are recorded here.

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from curvflow.schemas.kinds.train import KIND, TrainParams
 from curvflow.schemas.nodes import Member, NodeData
-from curvflow.schemas.trained import PRECONDITIONER
+from curvflow.schemas.trained import PRECONDITIONER, RECORDED
 from curvflow.tasks.problems import Problem
+from curvflow.tasks.training.arrivals import Arrived
 from curvflow.tasks.training.fit import Fit
 
 
@@ -64,9 +65,22 @@ def go_on(fit: Fit, members: Sequence[Member]) -> None:
         fit.checkpoints.take(model, kept, torch.tensor(one["weights"]))
         if fit.scales is not None:
             fit.scales.take(model, kept, _scales(one))
+        if fit.arrivals is not None and int(one["reached_epoch"]) >= 0:
+            fit.arrivals.take(model, int(one["reached_epoch"]), _arrived(one))
     end = int(results[0]["epoch"][-1])
     fit.batches.skip(end)
     fit.begin(end + 1, weights_MD)
+
+
+def _arrived(earlier: NodeData) -> Arrived:
+    # From its arrival on a model's curves and weights stay as they were then.
+    last = [float(earlier[n][-1]) if n in earlier else torch.nan for n in RECORDED]
+    return Arrived(
+        torch.tensor(last, dtype=torch.float64),
+        torch.tensor(earlier["weights"][-1]),
+        torch.tensor(earlier["rule_state"]),
+        _scales(earlier)[-1] if PRECONDITIONER[0] in earlier else None,
+    )
 
 
 def _scales(earlier: NodeData) -> Tensor:

@@ -12,6 +12,7 @@ from curvflow.schemas.trained import RECORDED
 from curvflow.tasks.layers import MOMENTUM
 from curvflow.tasks.problems import Problem, Samples
 from curvflow.tasks.steps import Step
+from curvflow.tasks.training.arrivals import Arrivals
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.checkpoints import Checkpoints
 from curvflow.tasks.training.curves import Curves
@@ -19,6 +20,7 @@ from curvflow.tasks.training.divergence import Divergence
 from curvflow.tasks.training.gradients import Gradients, gradients
 from curvflow.tasks.training.noise import Noise
 from curvflow.tasks.training.state import Part
+from curvflow.tasks.training.step_norms import StepNorms
 from curvflow.tasks.training.updates import Updates
 
 # Epochs between looks at whether any model is left: each look waits for the device.
@@ -46,6 +48,9 @@ class Fit:
         checkpoints: the weights kept; the last of their epochs ends training.
         divergence: which models diverged, when and why.
         scales: the preconditioners kept, with rate and bound behind; None for none.
+        arrivals: which models have come to the loss that stops them; None trains all to
+            the end.
+        step_norms: mean lengths of steps; None if they are not recorded.
         compiler: mode of torch.compile; `none` computes call by call.
         epoch: the one under way; 0 has no steps.
         step: batches of this epoch already used.
@@ -61,6 +66,8 @@ class Fit:
     checkpoints: Checkpoints
     divergence: Divergence
     scales: Checkpoints | None = None
+    arrivals: Arrivals | None = None
+    step_norms: StepNorms | None = None
     compiler: str = "none"
     epoch: int = 0
     step: int = 0
@@ -85,6 +92,8 @@ class Fit:
         self.weights = self._before_MD = weights_MD
         # Of the losses of this epoch's batches.
         self._total_M = weights_MD.new_zeros(len(weights_MD))
+        if self.step_norms is not None:
+            self.step_norms.begin()
 
     def run(self, after_step: Callable[[], None]) -> None:
         """Train to the end.
@@ -96,9 +105,35 @@ class Fit:
             if self.epoch:
                 self._train(after_step)
             self._record(is_end=self.epoch in (0, self.last))
-            if self.epoch % LOOK_EVERY == 0 and not self.divergence.alive.any():
+            if self._is_over():
                 break
             self.begin(self.epoch + 1, self.weights)
+        self._hold()
+
+    def _is_over(self) -> bool:
+        """Whether no model is left to train."""
+        if self.arrivals is not None:
+            return not (self.divergence.alive.cpu() & ~self.arrivals.arrived).any()
+        return self.epoch % LOOK_EVERY == 0 and not self.divergence.alive.any()
+
+    def _hold(self) -> None:
+        """Let what is recorded and kept of models that arrived be that of then."""
+        if self.arrivals is None:
+            return
+        for model in self.arrivals.arrived.nonzero().flatten().tolist():
+            epoch, found = int(self.arrivals.epoch_M[model]), self.arrivals.of(model)
+            self.curves.hold(model, epoch, found.measured)
+            self.checkpoints.hold(model, epoch, found.weights)
+            if self.scales is not None and found.scales is not None:
+                self.scales.hold(model, epoch, found.scales)
+
+    def states(self) -> list[Tensor]:
+        """Return what each model's rule keeps at the end of its training."""
+        found = self.updates.vectors(self.weights)
+        if self.arrivals is not None:
+            for model in self.arrivals.arrived.nonzero().flatten().tolist():
+                found[model] = self.arrivals.of(model).state
+        return found
 
     def result(self) -> Tensor:
         """Return what training has come to, parameters and statistics, (M, D + S).
@@ -140,7 +175,14 @@ class Fit:
         if self.updates.watches:
             self.updates.watch(self.weights, self.curves.validate(self.result()))
         finite_M = torch.isfinite(self.weights).all(1)
-        self.divergence.judge(self.epoch, self._total_M, finite_M)
+        self._judge(self._total_M, finite_M)
+
+    def _judge(self, loss_M: Tensor, finite_M: Tensor) -> None:
+        if self.arrivals is not None:  # whose numbers go on without meaning
+            arrived_M = self.arrivals.arrived.to(loss_M.device)
+            loss_M = loss_M.masked_fill(arrived_M, 0)
+            finite_M = finite_M | arrived_M
+        self.divergence.judge(self.epoch, loss_M, finite_M)
 
     def _step(self, batch: Samples, found: Gradients, wants: Sequence[bool]) -> None:
         def now(models: slice | Tensor) -> Step:
@@ -159,7 +201,11 @@ class Fit:
                 dropout=lambda some: dropout.of(some).uniform(),
             )
 
-        self.weights = self.updates.step(found.gradient, self.weights, now)
+        before_MD = self.weights
+        self.weights = self.updates.step(found.gradient, before_MD, now)
+        if self.step_norms is not None:
+            rates_M, _ = self.updates.rates(self.epoch - 1, self.last)
+            self.step_norms.add(self.weights - before_MD, rates_M)
         self.statistics = found.statistics
         self.step += 1
 
@@ -182,28 +228,56 @@ class Fit:
     def _record(self, *, is_end: bool) -> None:
         """Record and keep what is wanted of the epoch just completed."""
         is_kept = self.epoch in self.checkpoints.epochs
-        if not (is_kept or self.curves.wants(self.epoch)):
+        wants = self.curves.wants(self.epoch)
+        if not (is_kept or wants or self.arrivals is not None):
             return
         result_MW = self.result()
-        if self.curves.wants(self.epoch):
-            measured = self.curves.measure(
-                result_MW,
-                update_MD=self.weights - self._before_MD,
-                rates=self.updates.rates(max(0, self.epoch - 1), self.last),
-            )
+        measured = self._measured(result_MW) if wants else None
+        if measured is not None:
             if is_end:
                 self._judge_end(measured)
             self.curves.record(self.epoch, measured, self.divergence.alive)
         self.checkpoints.keep(self.epoch, result_MW, self.divergence.alive)
         if self.scales is not None and is_kept:
-            found = torch.cat(self.updates.preconditioners(self.weights), dim=1)
-            self.scales.keep(self.epoch, found, self.divergence.alive)
+            self.scales.keep(self.epoch, self._scales(), self.divergence.alive)
+        if self.arrivals is not None:
+            self._arrive(self.arrivals, result_MW, measured)
+
+    def _measured(self, result_MW: Tensor) -> Tensor:
+        return self.curves.measure(
+            result_MW,
+            update_MD=self.weights - self._before_MD,
+            rates=self.updates.rates(max(0, self.epoch - 1), self.last),
+            step_norm_M=None if self.step_norms is None else self.step_norms.mean(),
+        )
+
+    def _scales(self) -> Tensor:
+        return torch.cat(self.updates.preconditioners(self.weights), dim=1)
+
+    def _arrive(
+        self, arrivals: Arrivals, result_MW: Tensor, measured: Tensor | None
+    ) -> None:
+        """Keep the models whose training loss is low enough now."""
+        if measured is None:
+            loss_M = self.curves.training_loss(result_MW)
+        else:
+            loss_M = measured[RECORDED.index("train_loss")]
+        due_M = arrivals.due(loss_M, self.divergence.alive)
+        if due_M.any():
+            arrivals.keep(
+                due_M,
+                self.epoch,
+                self._measured(result_MW) if measured is None else measured,
+                result_MW,
+                self.updates.vectors(self.weights),
+                None if self.scales is None else self._scales(),
+            )
 
     def _judge_end(self, measured: Tensor) -> None:
         # NaN is the test loss where there are no test data.
         finite_M = ~torch.isinf(measured[RECORDED.index("test_loss")])
         train_M = measured[RECORDED.index("train_loss")]
-        self.divergence.judge(self.epoch, train_M, finite_M)
+        self._judge(train_M, finite_M)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that changes, by name."""
@@ -237,8 +311,12 @@ class Fit:
         self.statistics = tensors["statistics"]
 
     def _parts(self) -> dict[str, Part]:
-        kept = {} if self.scales is None else {"scales": self.scales}
-        return kept | {
+        some: dict[str, Part | None] = {
+            "scales": self.scales,
+            "arrivals": self.arrivals,
+            "step_norms": self.step_norms,
+        }
+        return {name: part for name, part in some.items() if part is not None} | {
             "updates": self.updates,
             "batches": self.batches,
             "curves": self.curves,
