@@ -69,6 +69,25 @@ def test_a_step_is_that_with_the_dense_fisher_matrix(form, loss):
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_more_parameters_than_rows_are_solved_as_exactly(form):
+    problem, samples = posed("cross_entropy", {**NET, "hidden": [40, 20]})
+    weights, gradient = started(8, problem.network.num_parameters).split(4)
+    rules = [
+        rule(rule="ngd", lr=1.0, alpha=alpha, fisher=form)
+        for alpha in (1e-3, 1e-2, 1.0, 4.0)
+    ]
+    drawn = None
+    if form == "sampled":
+        now = step_at(0, 4, batch=samples, problem=problem)(slice(0, 4))
+        drawn = now.draw((samples.count, *fisher_draws("cross_entropy", 3, 1)))
+    expected = dense_step(problem, samples, form, gradient, weights, drawn, rules)
+    found = stepped(rules, problem, samples, gradient, weights)
+    for one, other, start in zip(found, expected, weights, strict=True):
+        error = (one - other).norm() / (other - start).norm()
+        assert error < 1e-8
+
+
 @pytest.mark.parametrize("loss", ["mse", "sse"])
 def test_without_damping_one_step_solves_a_linear_regression(loss):
     data = waves()

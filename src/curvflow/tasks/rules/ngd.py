@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.models import model_name
-from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
+from curvflow.tasks.networks import Network
+from curvflow.tasks.numerics.fishers import (
+    fisher_draws,
+    fisher_roots,
+    fisher_rows,
+    outer_rows,
+)
+from curvflow.tasks.numerics.rows import FullRows, Rows
 from curvflow.tasks.numerics.spans import spans
 from curvflow.tasks.numerics.woodbury import damped_solve
 from curvflow.tasks.problems import Problem, Samples
@@ -86,7 +95,7 @@ def _solved(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper, now: Step) ->
             return math.sqrt(share) * found
 
         return damped_solve(
-            fisher_rows(problem.network.outputs, weights_MD[some], own.inputs, roots),
+            _rows(problem.network, weights_MD[some], own.inputs, roots),
             gradient_MD[some],
             hyper["alpha"][some].double(),
             hyper["eps"][some].double(),
@@ -95,6 +104,22 @@ def _solved(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper, now: Step) ->
     each = 8 * rule.scratch(problem.network.layout.shapes, count, outputs)
     most = CPU_PASS_BYTES if weights_MD.device.type == "cpu" else GPU_PASS_BYTES
     return torch.cat([solved(some) for some in spans(len(weights_MD), most // each)])
+
+
+def _rows(
+    network: Network,
+    weights_MD: Tensor,
+    inputs: Tensor,
+    roots: Callable[[Tensor], Tensor],
+) -> Rows:
+    """Return the rows of F, by outer products where all layers are dense."""
+    layout = network.layout
+    starts = [0, *accumulate(layout.sizes)]
+    places = dict(zip(layout.names, starts, strict=False))
+    outer = outer_rows(network.outputs_seen, places, weights_MD, inputs, roots)
+    if outer is not None:
+        return outer
+    return FullRows(fisher_rows(network.outputs, weights_MD, inputs, roots))
 
 
 def _chosen(now: Step, wanted: int | None) -> Samples:
