@@ -143,7 +143,7 @@ class _Ground:
 
     problem: Problem
     data: _Data
-    tell: Callable[[str], None]
+    record: Callable[[str], None]
 
 
 def _ground(
@@ -164,14 +164,14 @@ def _ground(
         batch_size=problem.rows_per_pass(columns),
         models_per_pass=max(2, most),
     )
-    return _Ground(problem, told, machine.partial.tell)
+    return _Ground(problem, told, machine.partial.record)
 
 
 def _hessian(
     ground: _Ground, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
     def tell(trial: Trial) -> None:
-        ground.tell(f"products: {trial.order} was the fastest order of differentiation")
+        ground.record(f"order of differentiation: {trial.order} was the fastest")
 
     return BatchedHessian(
         ground.problem.losses,

@@ -59,7 +59,13 @@ def data_bytes(member: Member) -> int:
 
 def _basis_bytes(member: Member) -> int:
     size = operators.size_of(member)
-    return 8 * size * min(size, _params(member).num_steps)
+    return _item(member) * size * min(size, _params(member).num_steps)
+
+
+def _item(member: Member) -> int:
+    # A basis is of the precision of the products.
+    dtype: torch.dtype = getattr(torch, _params(member).dtype)
+    return dtype.itemsize
 
 
 def _runs_at_once(member: Member) -> int:

@@ -11,6 +11,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array, NodeData
 
 MOST_EIGENVALUES = 4000  # rows of a matrix whose eigenvalues are all computed
+DENSE = "probe.dense"  # whose Ritz values are all eigenvalues
 
 
 @dataclass(frozen=True)
@@ -112,16 +113,32 @@ def smooth(points: Points, grid: Array, width: float) -> Array:
 
 
 def runs_sentence(nodes: Sequence[NodeData]) -> str:
-    """Say how many Lanczos runs of how many steps there were.
+    """Say what values come from: how many Lanczos runs, or whole matrices.
 
     Args:
         nodes: Ritz data.
 
     Returns:
-        Such as `2 Lanczos runs of 30 steps`.
+        Such as `Ritz values of 2 Lanczos runs of 30 steps`, or `All eigenvalues of 1
+        dense matrix of 45 rows`, or both.
     """
+    dense = [node for node in nodes if node.kind == DENSE]
+    lanczos = [node for node in nodes if node.kind != DENSE]
+    parts = []
+    if lanczos or not nodes:
+        parts.append(f"Ritz values of {_counted(lanczos, 'Lanczos run', 'steps')}")
+    if dense:
+        parts.append(f"all eigenvalues of {_counted(dense, 'dense matrix', 'rows')}")
+    text = ", and ".join(parts)
+    return text[0].upper() + text[1:]
+
+
+def _counted(nodes: Sequence[NodeData], what: str, length: str) -> str:
+    plural = "matrices" if what.endswith("matrix") else "runs"
+    many = f"{what.rpartition(' ')[0]} {plural}"
+    if not nodes:
+        return f"no {many}"
     shapes = [node["ritz_values"].shape for node in nodes]
     runs = sum(shape[0] for shape in shapes)
-    steps = sorted({shape[1] for shape in shapes})
-    words = "run" if runs == 1 else "runs"
-    return f"{runs} Lanczos {words} of {', '.join(map(str, steps))} steps"
+    sizes = ", ".join(map(str, sorted({shape[1] for shape in shapes})))
+    return f"{runs} {what if runs == 1 else many} of {sizes} {length}"

@@ -105,3 +105,14 @@ def test_the_log_prior_needs_a_support_above_zero():
 def test_more_moments_than_given_are_refused():
     with pytest.raises(InputError, match="num_moments: expected at most the 5 moments"):
         run(exact(5), num_moments=6)
+
+
+def test_iterative_scaling_says_that_it_has_not_converged():
+    node = measured(num_moments=20)
+    newton = run(node)
+    scaled = run(node, solver="iterative_scaling", max_iterations=200)
+    assert newton["converged"]
+    assert not scaled["converged"]
+    assert scaled["iterations"] == 200
+    assert scaled["entropy"] > newton["entropy"]
+    assert scaled["mass"].sum() == pytest.approx(1, rel=1e-12)

@@ -8,52 +8,36 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import operators
+from curvflow.tasks.eigensolvers import (
+    block_bytes,
+    check_count,
+    num_columns,
+    random_columns,
+    solve,
+)
 from curvflow.tasks.krylov import alike, data_bytes, has_stored, stored
-from curvflow.tasks.numerics.eigen import block_power
 from curvflow.tasks.numerics.eigenpairs import Ritz
-from curvflow.tasks.numerics.lobpcg import lobpcg
-from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.restarted import basis_size, restarted_lanczos
 from curvflow.tasks.numerics.runs import best_run
-from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.problems import grouped
 from curvflow.tasks.registry import Machine, computes
-
-# Blocks of vectors that a method holds beside those of a product; of lanczos, copies of
-# its basis.
-HELD = {"power": 8, "lanczos": 3, "lobpcg": 16}
 
 
 def _params(member: Member) -> EigenvaluesParams:
     return cast("EigenvaluesParams", member.params)
 
 
-def _columns(member: Member) -> int:
-    params = _params(member)
-    wanted = params.k + params.oversampling
-    return min(
-        operators.size_of(member),
-        params.block if params.method == "lanczos" else wanted,
-    )
-
-
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, blocks, data."""
     if has_stored(member):
         return 16 * member.one("ritz")["ritz_values"].nbytes + (1 << 20)
-    params, columns = _params(member), _columns(member)
-    held = columns
-    if params.method == "lanczos":
-        held = basis_size(params.k, columns) + columns
-    vectors = HELD[params.method] * held + 2 * params.k * params.eigenvectors
-    blocks = 8 * operators.size_of(member) * vectors
-    return operators.product_bytes(member, columns) + blocks
+    params, size = _params(member), operators.size_of(member)
+    products = operators.product_bytes(member, num_columns(params, size))
+    return products + block_bytes(params, size)
 
 
 @computes("probe.eigenvalues", member_bytes=member_bytes, data_bytes=data_bytes)
@@ -77,36 +61,18 @@ def eigenvalues(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params, columns = _params(members[0]), _columns(members[0])
+    params, size = _params(members[0]), operators.size_of(members[0])
+    check_count(params, size)
+    columns = num_columns(params, size)
     operator = operators.subject(members, machine, columns=columns).operator
-    size = operator.shape[1]
-    if params.k > size:
-        raise InputError(
-            f"k: expected at most the {size} parameters, got {params.k}. Lower k."
-        )
-    start_MDB = torch.stack([_start(_params(m).seed, size, columns) for m in members])
-    found = _solve(operator, start_MDB.to(operator.device, operator.dtype), params)
+    start_MDB = torch.stack(
+        [random_columns(_params(m).seed, size, columns) for m in members]
+    )
+    found = solve(operator, start_MDB, params)
     return [
         _outcome(number, found, with_vectors=params.eigenvectors)
         for number in range(len(members))
     ]
-
-
-def _solve(
-    operator: BatchedOperator, start_MDB: Tensor, params: EigenvaluesParams
-) -> Ritz:
-    if params.method == "power":
-        solve = block_power
-    else:
-        method = lobpcg if params.method == "lobpcg" else restarted_lanczos
-        solve = partial(method, which=params.which)
-    return solve(
-        operator,
-        start_MDB,
-        k=params.k,
-        tol=params.tol,
-        max_iterations=params.max_iterations,
-    )
 
 
 def _read(members: Sequence[Member]) -> list[Outcome]:
@@ -121,11 +87,6 @@ def _read(members: Sequence[Member]) -> list[Outcome]:
     return [
         _outcome(number, found, with_vectors=False) for number in range(len(members))
     ]
-
-
-def _start(seed: int, size: int, columns: int) -> Tensor:
-    generator = stream(seed, "block")
-    return torch.randn(size, columns, generator=generator, dtype=torch.float64)
 
 
 def _outcome(number: int, ritz: Ritz, *, with_vectors: bool) -> Outcome:

@@ -11,11 +11,14 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.maxent import MaxentParams
 from curvflow.schemas.nodes import Member, NodeData, Outcome
+from curvflow.tasks.numerics.iterative_scaling import iterative_scaling
 from curvflow.tasks.numerics.maxent import MaxEnt
-from curvflow.tasks.numerics.maxent import maxent as fit
+from curvflow.tasks.numerics.maxent import maxent as newton
 from curvflow.tasks.numerics.polynomials import Support, converted
 from curvflow.tasks.numerics.priors import prior
 from curvflow.tasks.registry import Machine, computes_each
+
+SOLVERS = {"newton": newton, "iterative_scaling": iterative_scaling}
 
 
 @computes_each("probe.maxent")
@@ -40,7 +43,7 @@ def maxent(member: Member, machine: Machine) -> Outcome:
     support = cast("Support", tuple(node["support"].tolist()))
     means_K, errors_K = _moments(params, node, support)
     interval = support if params.support is None else params.support
-    found = fit(
+    found = SOLVERS[params.solver](
         means_K,
         errors_K,
         prior=prior(params.prior, cast("Support", interval), params.num_points),

@@ -50,7 +50,9 @@ def member_bytes(member: Member) -> int:
     if "ritz" in member.inputs:
         return 64 * int(member.one("ritz")["ritz_values"].nbytes)
     columns = min(BLOCK, params.num_probes)
-    vectors = 8 * size_of(member) * (8 * columns + params.support_steps)
+    # A basis is of the precision of the products.
+    dtype: torch.dtype = getattr(torch, params.dtype)
+    vectors = size_of(member) * (64 * columns + dtype.itemsize * params.support_steps)
     return product_bytes(member, columns) + vectors
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from curvflow.schemas.kind import Kind
@@ -56,7 +58,10 @@ KIND = Kind(
         Variable("negative_mass", "fraction below minus the threshold"),
         _ritz("ritz_values", "the eigenvalues, as a single run", UNITS),
         _ritz("ritz_weights", "1 / D each"),
-        _ritz("ritz_residuals", "rounding of the decomposition", UNITS),
+        replace(
+            _ritz("ritz_residuals", "rounding of the decomposition", UNITS),
+            error_of="ritz_values",
+        ),
         Variable("size", "dimension of the operator, D", dtype="int64"),
         Variable("num_matvecs", "work: products with the operator", dtype="int64"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,8 +10,10 @@ from pydantic import Field, model_validator
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.operators import (
+    OPERATOR_OR_RITZ_INPUTS,
     UNITS,
     OperatorParams,
+    more_than_rows,
     ritz_inputs,
 )
 from curvflow.schemas.params import Neutral
@@ -77,6 +80,7 @@ KIND = Kind(
             "||Hv - lambda v||, a bound on the error",
             ("rank",),
             units=UNITS,
+            error_of="eigenvalues",
         ),
         Variable(
             "converged", "whether the residual is within tol", ("rank",), dtype="bool"
@@ -92,6 +96,9 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs=ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
+    inputs={
+        **ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
+        "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),
+    },
     varying=("seed",),
 )

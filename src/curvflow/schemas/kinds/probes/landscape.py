@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Misnomer
 from curvflow.schemas.nodes import Data, Eigenvectors, Landscape, Trajectory, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
@@ -69,6 +70,13 @@ def _follows_training(params: Any) -> bool:
 
 def _takes_eigenvectors(params: Any) -> bool:
     return bool(params.directions == "stored")
+
+
+def _too_few(params: Any, name: str, eigen: Any) -> Iterator[Misnomer]:
+    count, given = params.num_directions, getattr(eigen, "k", None)
+    if given and count > given:
+        message = f"expected at most the {given} eigenvectors of '{name}', got {count}"
+        yield ("num_directions",), message, f"Lower it, or raise k of '{name}'."
 
 
 def _line(name: str, description: str, units: str = "loss") -> Variable:
@@ -170,6 +178,7 @@ KIND = Kind(
             optional=True,
             wanted=_takes_eigenvectors,
             keeps="eigenvectors",
+            lacking=_too_few,
         ),
     },
     varying=("seed",),

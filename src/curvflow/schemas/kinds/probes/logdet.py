@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.krylov import LanczosParams
 from curvflow.schemas.nodes import Numbers
-from curvflow.schemas.operators import OPERATOR_OR_RITZ_INPUTS
+from curvflow.schemas.operators import ritz_inputs
 from curvflow.schemas.variables import Variable
 
 Method = Literal[
@@ -81,6 +81,12 @@ class LogdetParams(LanczosParams):
         return self
 
 
+def _orders(params: Any) -> int:
+    """Return how many moments are taken of Ritz data."""
+    takes = params.method in ("chebyshev", "meme")
+    return (params.num_moments or params.num_steps) if takes else 0
+
+
 def _number(name: str, description: str) -> Variable:
     return Variable(name, description)
 
@@ -128,6 +134,15 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs=OPERATOR_OR_RITZ_INPUTS,
+    inputs=ritz_inputs(
+        "num_runs",
+        "num_steps",
+        "distribution",
+        "preconditioner",
+        "rank",
+        "num_blocks",
+        "known_moments",
+        orders=_orders,
+    ),
     varying=("seed",),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Misnomer
 from curvflow.schemas.nodes import Density, Moments
-from curvflow.schemas.params import Floats, Params
+from curvflow.schemas.params import Floats, Neutral, Params
 from curvflow.schemas.variables import Variable
 
 
@@ -39,7 +40,16 @@ class MaxentParams(Params):
     error_floor: float = Field(
         1e-6, gt=0, description="least standard error that a moment is taken to have"
     )
-    max_iterations: int = Field(500, ge=1, description="Newton steps")
+    max_iterations: int = Field(
+        500, ge=1, description="Newton steps, or rounds of iterative scaling"
+    )
+    solver: Annotated[Literal["newton", "iterative_scaling"], Neutral("newton")] = (
+        Field(
+            "newton",
+            description="newton, within the moments' errors; iterative_scaling, to "
+            "compare with: moments exact, and rarely met in the rounds allowed",
+        )
+    )
 
     @model_validator(mode="after")
     def _is_interval(self) -> MaxentParams:
@@ -49,6 +59,14 @@ class MaxentParams(Params):
                 "Write the lower end first."
             )
         return self
+
+
+def _too_few(params: Any, name: str, moments: Any) -> Iterator[Misnomer]:
+    given = getattr(moments, "num_moments", None)
+    if given and params.num_moments and params.num_moments > given:
+        message = f"expected at most the {given} of '{name}', got {params.num_moments}"
+        hint = f"Lower it, or raise num_moments of '{name}'."
+        yield ("num_moments",), message, hint
 
 
 KIND = Kind(
@@ -90,9 +108,9 @@ KIND = Kind(
             dtype="bool",
         ),
         Variable("converged", "whether the residual is within 1e-9", dtype="bool"),
-        Variable("iterations", "Newton steps", dtype="int64"),
+        Variable("iterations", "Newton steps, or rounds", dtype="int64"),
         Variable("size", "dimension of the operator, D", dtype="int64"),
     ),
-    inputs={"moments": Input(Moments)},
+    inputs={"moments": Input(Moments, lacking=_too_few)},
     vectorised=False,
 )

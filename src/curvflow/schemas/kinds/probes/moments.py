@@ -8,11 +8,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Moments
-from curvflow.schemas.operators import (
-    OPERATOR_OR_RITZ_INPUTS,
-    UNITS,
-    OperatorParams,
-)
+from curvflow.schemas.operators import UNITS, OperatorParams, ritz_inputs
 from curvflow.schemas.params import Floats
 from curvflow.schemas.variables import Variable
 
@@ -95,6 +91,11 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs=OPERATOR_OR_RITZ_INPUTS,
+    inputs=ritz_inputs(
+        "num_probes",
+        "distribution",
+        "support_steps",
+        orders=lambda params: params.num_moments,
+    ),
     varying=("seed",),
 )

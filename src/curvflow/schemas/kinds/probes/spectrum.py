@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from curvflow.schemas.kind import Kind
@@ -47,14 +49,17 @@ def _fraction(name: str, of: str) -> tuple[Variable, ...]:
 
 KIND = Kind(
     name="probe.spectrum",
-    version=1,
+    version=2,
     summary="Spectrum by stochastic Lanczos quadrature, as Ritz values and weights.",
     params=SpectrumParams,
     returns=Ritz,
     outputs=(
         _node("ritz_values", "nodes of each run's rule, ascending; NaN is none", UNITS),
         _node("ritz_weights", "their weights, of sum 1 over a run"),
-        _node("ritz_residuals", "||Hu - theta u|| of each Ritz vector u", UNITS),
+        replace(
+            _node("ritz_residuals", "||Hu - theta u|| of each Ritz vector u", UNITS),
+            error_of="ritz_values",
+        ),
         Variable("size", "rows of the matrix, D", dtype="int64"),
         Variable("largest", "largest Ritz value, a lower bound", units=UNITS),
         Variable("largest_residual", "an eigenvalue is that near", units=UNITS),

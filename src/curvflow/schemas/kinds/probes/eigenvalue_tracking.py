@@ -1,0 +1,84 @@
+"""Declaration of `probe.eigenvalue_tracking`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.nodes import Data, Numbers, Trajectory
+from curvflow.schemas.operators import UNITS, unknown_layers
+from curvflow.schemas.variables import Variable
+
+
+class EigenvalueTrackingParams(EigenvaluesParams):
+    """The same as for one checkpoint, and how the next one begins."""
+
+    warm_start: bool = Field(
+        True,
+        description="whether to begin each checkpoint with the eigenvectors of the one "
+        "before, and a thousandth of random directions; false begins each anew",
+    )
+
+
+def _by_rank(
+    name: str, description: str, units: str = UNITS, dtype: str = "float64"
+) -> Variable:
+    return Variable(
+        name,
+        description,
+        ("checkpoint", "rank"),
+        units=units,
+        dtype=dtype,
+        series=True,
+    )
+
+
+KIND = Kind(
+    name="probe.eigenvalue_tracking",
+    version=1,
+    summary="Extreme eigenvalues along training, each checkpoint from the one before.",
+    params=EigenvalueTrackingParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "checkpoint",
+            "epochs whose weights are looked at",
+            ("checkpoint",),
+            dtype="int64",
+            units="epoch",
+            series=True,
+        ),
+        Variable("rank", "1 is the most wanted", ("rank",), dtype="int64", series=True),
+        _by_rank("eigenvalues", "signed eigenvalues"),
+        replace(
+            _by_rank("residuals", "||Hv - lambda v||, a bound on the error"),
+            error_of="eigenvalues",
+        ),
+        _by_rank("converged", "whether the residual is within tol", "1", "bool"),
+        Variable(
+            "checkpoint_matvecs",
+            "work: products with the matrix at each checkpoint",
+            ("checkpoint",),
+            dtype="int64",
+            series=True,
+        ),
+        Variable("num_matvecs", "work: products at all checkpoints", dtype="int64"),
+        Variable("all_converged", "whether all residuals are within tol", dtype="bool"),
+        Variable(
+            "eigenvectors",
+            "unit eigenvectors, if asked for",
+            ("checkpoint", "rank", "parameter"),
+            bulk=True,
+            optional=True,
+        ),
+    ),
+    accelerated=True,
+    inputs={
+        "trajectory": Input(Trajectory, lacking=unknown_layers),
+        "data": Input(Data, follows="trajectory"),
+    },
+    varying=("seed",),
+)

@@ -1,0 +1,114 @@
+"""Extreme eigenvalues along training, each checkpoint from the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+
+from curvflow.schemas.kinds.probes.eigenvalue_tracking import EigenvalueTrackingParams
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks import operators
+from curvflow.tasks.eigensolvers import (
+    block_bytes,
+    check_count,
+    num_columns,
+    random_columns,
+    solve,
+    warm_columns,
+)
+from curvflow.tasks.numerics.eigenpairs import Ritz
+from curvflow.tasks.problems import grouped, probed_bytes
+from curvflow.tasks.registry import Machine, computes
+
+
+def _params(member: Member) -> EigenvalueTrackingParams:
+    return cast("EigenvalueTrackingParams", member.params)
+
+
+def _at(member: Member, number: int) -> Member:
+    """Return what a probe of one checkpoint would be given."""
+    kept = member.one("trajectory")
+    arrays = {"weights": kept["weights"][number], "network": kept["network"]}
+    weights = [replace(kept, arrays=arrays)]
+    return replace(member, inputs={"weights": weights, "data": member.inputs["data"]})
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: products, blocks, checkpoints."""
+    params, first = _params(member), _at(member, 0)
+    size, kept = operators.size_of(first), member.one("trajectory")["weights"]
+    vectors = params.k * len(kept) * size * params.eigenvectors
+    products = operators.product_bytes(first, num_columns(params, size))
+    return products + block_bytes(params, size) + kept.nbytes + 16 * vectors
+
+
+@computes(
+    "probe.eigenvalue_tracking", member_bytes=member_bytes, data_bytes=probed_bytes
+)
+def eigenvalue_tracking(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Find extreme eigenvalues at the checkpoints of a training, one after another.
+
+    Args:
+        members: `trajectory` and `data`; they differ in the seed.
+        machine: where to compute.
+
+    Returns:
+        Per member signed eigenvalues, residuals, flags and the work at each checkpoint.
+
+    Raises:
+        InputError: k exceeds the parameters, or weights or products hold NaN or
+            infinity.
+    """
+    return grouped(members, _alike, partial(_together, machine=machine))
+
+
+def _alike(member: Member) -> object:
+    return len(member.one("trajectory")["weights"]), operators.alike(_at(member, 0))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params, size = _params(members[0]), operators.size_of(_at(members[0], 0))
+    check_count(params, size)
+    columns = num_columns(params, size)
+    random_MDB = torch.stack(
+        [random_columns(_params(member).seed, size, columns) for member in members]
+    ).to(machine.device)
+    found: list[Ritz] = []
+    start_MDB = random_MDB
+    for number in range(len(members[0].one("trajectory")["weights"])):
+        here = [_at(member, number) for member in members]
+        operator = operators.subject(here, machine, columns=columns).operator
+        ritz = solve(operator, start_MDB, params)
+        if params.warm_start:
+            start_MDB = warm_columns(ritz.vectors, random_MDB)
+        kept = params.k if params.eigenvectors else 0
+        found.append(replace(ritz, vectors=ritz.vectors[..., :kept]))
+    return [_outcome(number, one, found) for number, one in enumerate(members)]
+
+
+def _outcome(number: int, member: Member, found: Sequence[Ritz]) -> Outcome:
+    params = _params(member)
+
+    def along(name: str) -> Array:
+        parts = [getattr(ritz, name)[number].cpu().numpy() for ritz in found]
+        return np.stack(parts)
+
+    matvecs, converged = along("num_matvecs"), along("converged")
+    arrays: dict[str, Array] = {
+        "checkpoint": member.one("trajectory")["checkpoint"],
+        "rank": np.arange(1, params.k + 1, dtype=np.int64),
+        "eigenvalues": along("values").astype(np.float64),
+        "residuals": along("residuals"),
+        "converged": converged,
+        "checkpoint_matvecs": matvecs,
+        "num_matvecs": np.array(matvecs.sum()),
+        "all_converged": np.array(converged.all()),
+    }
+    if params.eigenvectors:
+        arrays["eigenvectors"] = along("vectors").astype(np.float64).swapaxes(1, 2)
+    return Outcome(arrays)
