@@ -56,6 +56,20 @@ def test_limits_hold_without_a_standard_deviation(curvflow, ran, limits, code, v
     assert "table[rule=sgd] trace: " in said.out
 
 
+@pytest.mark.parametrize(("off", "code"), [(1.9, 0), (-1.9, 0), (2.1, 3), (-2.1, 3)])
+def test_so_many_standard_errors_are_enough_beside_a_distance(curvflow, ran, off, code):
+    mean, sem = measured(curvflow, ran)
+    tolerance = f"within: {sem}, within_sems: 2"
+    value = mean + off * sem
+    expecting(ran, stage="table", quantity="trace", value=value, tolerance=tolerance)
+    said = curvflow("check", ran)
+    assert said.code == code
+    assert "or within 2 standard errors" in said.out
+    tolerance = f"within: {3 * sem}, within_sems: 2"
+    expecting(ran, stage="table", quantity="trace", value=value, tolerance=tolerance)
+    assert curvflow("check", ran).code == 0
+
+
 def test_axes_left_out_mean_every_label(curvflow, ran):
     expecting(
         ran, stage="trace", quantity="trace", value=0.0, tolerance="within: 1.0e+9"
@@ -76,6 +90,29 @@ def test_a_quantity_without_a_standard_error_is_compared_as_well(curvflow, ran):
     findings = json.loads(said.out)
     assert [f["verdict"] for f in findings] == ["agrees", "agrees"]
     assert {f["sem"] for f in findings} == {None}
+
+
+@pytest.mark.parametrize(("limits", "code"), [("[1.0, 1.0]", 0), ("[0.0, 0.5]", 3)])
+def test_a_coverage_is_compared_by_the_share_that_is_held(
+    curvflow, tmp_path, limits, code
+):
+    study = tmp_path / "covered.yaml"
+    study.write_text(f"""
+study: covered
+axes: {{seed: 3}}
+stages:
+  matrix: {{use: data.random_matrix, size: 6, seed: "${{seed}}"}}
+  spectrum: {{use: probe.spectrum, matrix: matrix, num_runs: 1, num_steps: 3}}
+  exact: {{use: probe.dense, matrix: matrix}}
+  cover: {{use: aggregate.coverage, of: spectrum, truth: exact, quantities: zero_mass,
+          repetitions: seed}}
+expect:
+  - {{stage: cover, quantity: zero_mass, value: 1, within: {limits}, source: "one run"}}
+""")
+    assert curvflow("run", study).code == 0
+    said = curvflow("check", study, "--json")
+    assert said.code == code
+    assert json.loads(said.out)[0]["measured"] == 1
 
 
 def test_what_was_not_measured_is_not_passed_over(curvflow, study):

@@ -68,12 +68,13 @@ def test_a_combination_that_no_label_alone_breaks_is_refused_when_asked_for():
         ("all", (0, 100, 200, 300, 400, 500)),
         ("{every: 200}", (0, 200, 400)),
         ("[500, 0]", (0, 500)),
+        ("200", (200,)),
     ],
 )
 def test_at_chooses_among_the_checkpoints(at, chosen):
     trace = load(("at: final", f"at: {at}")).stages["trace"]
     assert trace.epochs(range(0, 501, 100)) == chosen
-    assert ("epoch" in trace.dims) == (at != "final")
+    assert ("epoch" in trace.dims) == (at not in ("final", "200"))
 
 
 def test_an_epoch_that_has_no_checkpoint_is_refused_where_it_is_written():
@@ -81,6 +82,14 @@ def test_an_epoch_that_has_no_checkpoint_is_refused_where_it_is_written():
     assert message(trace.epochs, (0, 100, 200)) == (
         "study.yaml:16:50: stages.trace.at.1: expected one of the epochs 0, 100, 200, "
         "got 50. Only these have their weights kept."
+    )
+
+
+def test_a_single_epoch_without_a_checkpoint_is_refused():
+    trace = load(("at: final", "at: 50")).stages["trace"]
+    assert message(trace.epochs, (0, 100)) == (
+        "study.yaml:16:46: stages.trace.at: expected one of the epochs 0, 100, got 50. "
+        "Only these have their weights kept."
     )
 
 

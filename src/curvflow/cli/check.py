@@ -61,6 +61,8 @@ def _line(finding: Finding) -> str:
     if expected.limits is not None:
         low, high = expected.limits
         within = f" in [{low:g}, {high:g}]"
+        if expected.within_sems is not None:
+            within += f" or within {expected.within_sems:g} standard errors"
     return (
         f"{finding.verdict:<13} {node} {expected.quantity}: "
         f"{finding.measured:.4g}, expected {expected.value:g}{within}"

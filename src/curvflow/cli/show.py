@@ -68,6 +68,8 @@ def command(
         kind = results.view(stage).kind
         units = {v.name: v.units for v in (*kind.outputs, *time_variables(kind))}
         typer.echo(render(rows, units))
+    for line in results.view(stage).where(labels(where)).chosen():
+        typer.echo(f"{stage}: {line}", err=True)
 
 
 def _print_overview(results: Results, *, as_json: bool) -> None:

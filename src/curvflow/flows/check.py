@@ -47,10 +47,18 @@ class Finding:
         """Whether the value agrees."""
         if not math.isfinite(self.measured):
             return "not measured"
-        if self.expected.limits is not None:
-            low, high = self.expected.limits
-            return "agrees" if low <= self.measured <= high else "contradicted"
-        return "agrees" if abs(self.z) <= MAX_Z else "contradicted"
+        return "agrees" if self._is_near else "contradicted"
+
+    @property
+    def _is_near(self) -> bool:
+        expected = self.expected
+        if expected.limits is None:
+            return abs(self.z) <= MAX_Z
+        low, high = expected.limits
+        if low <= self.measured <= high or expected.within_sems is None:
+            return low <= self.measured <= high
+        # False where the standard error is not known.
+        return abs(self.measured - expected.value) <= expected.within_sems * self.sem
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain data."""
@@ -61,6 +69,7 @@ class Finding:
             "expected": self.expected.value,
             "sd": self.expected.sd,
             "within": self.expected.limits,
+            "within_sems": self.expected.within_sems,
             "measured": self.measured,
             "sem": self.sem,
             "z": self.z,
@@ -92,7 +101,8 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     is_table = issubclass(view.kind.returns, Table)
     name = expected.quantity
     # Not every quantity has a standard error beside it.
-    names = [one for one in (name, f"{name}_sem") if view.kind.output(one)]
+    error = expected.error_of(view.kind)
+    names = [one for one in (name, error) if view.kind.output(one)]
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
     )
@@ -102,9 +112,13 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     for number, point in enumerate(view.points):
         own = by_point[point]
         if is_table:
-            found = [(r["mean"], r["sem"]) for r in own if r.get("quantity") == name]
+            found = [
+                (r["mean"], r["sem"]) if "mean" in r else (r["coverage"], None)
+                for r in own
+                if r.get("quantity") == name
+            ]
         else:
-            found = [(r[name], r.get(f"{name}_sem")) for r in own if name in r]
+            found = [(r[name], r.get(error)) for r in own if name in r]
         measured, sem = found[0] if len(found) == 1 else (None, None)
         yield Finding(expected, view.coords(number), _number(measured), _number(sem))
 

@@ -40,11 +40,13 @@ class Cost:
         covered: epochs, or what else its kind continues, that were computed in them;
             None if that is not known.
         device: where it was computed.
+        how: what was chosen on the spot, in words.
     """
 
     seconds: float
     covered: int | None
     device: str
+    how: str = ""
 
 
 class LostInputError(StoreError):
@@ -79,10 +81,13 @@ def compute_tile(
         StoreError: the payload cannot be written.
         Stopped: the run was asked to end, and the tile keeps its state.
     """
+    partials.recorded.clear()
     started = time.perf_counter()
     computed = outcomes(store, job, machine, partials)
     seconds = (time.perf_counter() - started) / len(computed)
-    cost = Cost(seconds, None if partials.were_found else job.covered, machine.device)
+    covered = None if partials.were_found else job.covered
+    how = "; ".join(dict.fromkeys(partials.recorded))
+    cost = Cost(seconds, covered, machine.device, how)
     return write(store, find_kind(job.kind), computed, cost=cost)
 
 
@@ -294,6 +299,7 @@ def write(
                 width=width,
                 device=cost.device,
                 covered=cost.covered,
+                how=cost.how,
             )
         )
     return reports

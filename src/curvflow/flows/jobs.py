@@ -98,6 +98,7 @@ class Computed:
     width: int
     device: str
     covered: int | None = None
+    how: str = ""
 
 
 @dataclass(frozen=True)

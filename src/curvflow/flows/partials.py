@@ -41,6 +41,8 @@ class Partials:
         """
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
         self.tell, self.stage = tell, ""
+        # What the tile in work has said of how its results come about.
+        self.recorded: list[str] = []
         self._used: set[str] = set()
         # Whether a tile since the last call of `taken` went on from a state, so that
         # its time is that of the rest alone.
@@ -112,3 +114,8 @@ class TilePartial:
     def tell(self, message: str) -> None:
         """Show a line to whoever watches the run, behind the name of the stage."""
         self._partials.tell(f"{self._partials.stage}: {message}")
+
+    def record(self, message: str) -> None:
+        """Show a line, and keep it for the receipts of the tile."""
+        self._partials.recorded.append(message)
+        self.tell(message)

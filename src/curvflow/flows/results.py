@@ -102,7 +102,8 @@ class Results(Mapping[str, "Dataset"]):
             "kind": view.use,
             "kind_version": view.kind.version,
         }
-        return attributes | ({"run": self.run.number} if self.run else {})
+        chosen = {"chosen": "\n".join(lines)} if (lines := view.chosen()) else {}
+        return attributes | chosen | ({"run": self.run.number} if self.run else {})
 
     def view(self, stage: str) -> View:
         """Return one stage's nodes and receipts.

@@ -61,6 +61,15 @@ class View:
         """Count the nodes by status."""
         return Counter(self.status(number) for number in range(len(self.points)))
 
+    def chosen(self) -> list[str]:
+        """Return what computing the nodes chose on the spot, and for how many of them.
+
+        Such as the fastest order of differentiation: it may be another on another day.
+        """
+        found = Counter(one.how for one in self.receipts if one and one.how)
+        of = sum(receipt is not None for receipt in self.receipts)
+        return [f"{how} ({count} of {of} nodes)" for how, count in found.items()]
+
     def coords(self, number: int) -> dict[str, Label]:
         """Return a node's labels by dimension."""
         return dict(zip(self.dims, self.points[number], strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from curvflow.schemas.draft import parameter_names
-from curvflow.schemas.nodes import Weights
+from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import shown
 
@@ -19,8 +19,8 @@ def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
 
     Raises:
         StudyError: an input is asked for and not given, or given in vain; a parameter
-            has no say beside an input; a producer keeps less than is taken; or epochs
-            are chosen of no weights.
+            has no say beside an input, or asks for more than an input has; a producer
+            keeps less than is taken; or epochs are chosen of no weights.
     """
     _check_epochs(stage)
     _check_wanted(stage)
@@ -29,11 +29,16 @@ def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
         for one in taken:
             _check_settled(stage, name, named[one])
             _check_kept(stage, name, named[one])
+            _check_checkpoints(stage, name, named[one])
+            _check_lacking(stage, name, named[one])
 
 
 def _check_epochs(stage: Stage) -> None:
     inputs = stage.kind.inputs
-    if not stage.at.adds_epoch or any(
+    if stage.at.adds_epoch and stage.kind.checkpoints is not None:
+        message = "expected 'final' or one epoch to begin training with, got several"
+        raise stage.complain(("at",), message, "Write one epoch, without brackets.")
+    if stage.at.choice == "final" or any(
         issubclass(inputs[name].edge, Weights) for name in stage.inputs
     ):
         return
@@ -84,3 +89,27 @@ def _check_kept(stage: Stage, name: str, producer: Stage) -> None:
         message = f"expected a stage with {keeps}: true, got '{producer.name}' without"
         hint = f"Give '{producer.name}' {keeps}: true."
         raise stage.complain((name,), message, hint)
+
+
+def _check_checkpoints(stage: Stage, name: str, producer: Stage) -> None:
+    kept = producer.kind.checkpoints
+    if kept is None or not issubclass(stage.kind.inputs[name].edge, Trajectory):
+        return
+    points = producer.template.samples()
+    if any(len(kept(producer.params(labels))) < 2 for labels in points):
+        message = f"expected a stage with checkpoints, got '{producer.name}' without"
+        hint = f"Give '{producer.name}' checkpoints: {{every: n}}."
+        raise stage.complain((name,), message, hint)
+
+
+def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
+    lacking = stage.kind.inputs[name].lacking
+    if lacking is None:
+        return
+    for labels in stage.template.samples():
+        for other in producer.template.samples():
+            if any(other[axis] != labels[axis] for axis in labels.keys() & other):
+                continue
+            taken = producer.name, producer.params(other)
+            for path, message, hint in lacking(stage.params(labels), *taken):
+                raise stage.complain(path, message, hint, labels=labels)

@@ -13,6 +13,7 @@ from curvflow.schemas.axes import Axis
 from curvflow.schemas.complaints import complaints
 from curvflow.schemas.document import Document
 from curvflow.schemas.edges import numbers
+from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.params import Params
 from curvflow.schemas.stage import Stage
@@ -35,6 +36,12 @@ class Expectation(Params):
     within: Annotated[float, Field(gt=0)] | Limits | None = Field(
         None, description="largest difference from it, or the limits [low, high]"
     )
+    within_sems: float | None = Field(
+        None,
+        gt=0,
+        description="beside within: a difference of so many of the measured standard "
+        "errors is near enough as well",
+    )
     source: str = Field("", description="where it is from: paper, table, equation")
 
     @field_validator("within")
@@ -49,6 +56,10 @@ class Expectation(Params):
         if (self.sd is None) == (self.within is None):
             got = "neither" if self.sd is None else "both"
             raise ValueError(f"expected one of 'sd' and 'within', got {got}")
+        if self.within_sems is not None and self.within is None:
+            raise ValueError(
+                "expected 'within_sems' beside 'within' alone, got it with 'sd'"
+            )
         return self
 
     @property
@@ -57,6 +68,16 @@ class Expectation(Params):
         if self.within is None or isinstance(self.within, tuple):
             return self.within
         return self.value - self.within, self.value + self.within
+
+    def error_of(self, kind: Kind) -> str:
+        """Return the variable that is the quantity's standard error; empty if none is.
+
+        Args:
+            kind: of the stage; `llc_mean` has `llc_sem`, `trace` has `trace_sem`.
+        """
+        stem = self.quantity.removesuffix("_mean")
+        names = (f"{self.quantity}_sem", f"{stem}_sem")
+        return next((name for name in names if kind.output(name)), "")
 
 
 def read_expectations(
@@ -146,3 +167,8 @@ def _check_quantity(
         message = f"expected a quantity of '{stage.name}', got '{found.quantity}'"
         hint = nearest(found.quantity, known)
         raise document.complain((*path, "quantity"), message, hint)
+    has_error = issubclass(stage.kind.returns, Table) or found.error_of(stage.kind)
+    if found.within_sems is not None and not has_error:
+        message = f"expected a quantity with a standard error, got '{found.quantity}'"
+        hint = f"Remove 'within_sems': {stage.kind.name} has no {found.quantity}_sem."
+        raise document.complain((*path, "within_sems"), message, hint)

@@ -34,11 +34,12 @@ _AXIS: Schema = {
     ],
 }
 AT: Schema = {
-    "description": "epochs of the weights looked at; all but final add the dimension "
-    "epoch",
+    "description": "epochs of the weights looked at; all but final and a single epoch "
+    "add the dimension epoch",
     "default": "final",
     "anyOf": [
         {"enum": ["final", "all"]},
+        {"type": "integer", "minimum": 0},
         {
             "type": "object",
             "properties": {"every": {"type": "integer", "minimum": 1}},

@@ -36,6 +36,9 @@ class Input:
         settles: parameters that have no say beside it, and so keep their defaults.
         keeps: a flag that the stage taken must have set, if it has such a parameter,
             for its result to hold what is taken.
+        lacking: from the parameters, and name and parameters of the stage taken, to
+            what these ask for and that one cannot have: where it is written, `expected
+            ..., got ...`, and what to do.
     """
 
     edge: type[NodeData]
@@ -46,6 +49,7 @@ class Input:
     wanted: Callable[[Any], bool] | None = None
     settles: tuple[str, ...] = ()
     keeps: str = ""
+    lacking: Callable[[Any, str, Any], Iterable[Misnomer]] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Kind:
         varying: dotted parameter paths that may differ within one tile; a path names
             its whole subtree.
         reduces: parameters that hold names of axes to be reduced over.
+        labels: parameter that holds a label, to the parameter that names its axis.
         selects: parameters that hold names of input variables; when all are None, all
             tabular variables are taken.
         per_stage: parameters that may name stages taken, as a mapping's keys or a list;
@@ -109,6 +114,7 @@ class Kind:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     varying: tuple[str, ...] = ()
     reduces: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None

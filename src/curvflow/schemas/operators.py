@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Annotated, Literal
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from curvflow.schemas.kind import Input
+from curvflow.schemas.kind import Input, Misnomer
 from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
@@ -66,33 +68,80 @@ class OperatorParams(Params):
     )
 
 
+def unknown_layers(params: Any, name: str, training: Any) -> Iterator[Misnomer]:
+    """Yield patterns of layers that no parameter tensor of a network matches.
+
+    Args:
+        params: with `layers`.
+        name: of the stage that returns the weights.
+        training: its parameters, which may have a model that tells its tensors.
+    """
+    tensors = getattr(getattr(training, "model", None), "tensors", ())
+    for number, pattern in enumerate(params.layers or ()):
+        if tensors and not any(fnmatchcase(one, pattern) for one in tensors):
+            message = f"expected one of {', '.join(tensors)} of '{name}', got {pattern}"
+            hint = "Name parameter tensors, or a pattern such as layer1.*."
+            yield ("layers", number), message, hint
+
+
 _OF_WEIGHTS = ("operator", "layers", "mc_samples", "order")
 
 # One of these is enough: weights, with the data they were trained on, or a matrix.
 OPERATOR_INPUTS = {
-    "weights": Input(Weights, unless=("matrix",)),
+    "weights": Input(Weights, unless=("matrix",), lacking=unknown_layers),
     "data": Input(Data, follows="weights"),
     "matrix": Input(Matrix, unless=("weights",), settles=_OF_WEIGHTS),
 }
 
 # The same, or what a probe.spectrum has stored of the operator.
 OPERATOR_OR_RITZ_INPUTS = {
-    "weights": Input(Weights, unless=("matrix", "ritz")),
+    "weights": Input(Weights, unless=("matrix", "ritz"), lacking=unknown_layers),
     "data": Input(Data, follows="weights"),
     "matrix": Input(Matrix, unless=("weights", "ritz"), settles=_OF_WEIGHTS),
-    "ritz": Input(Ritz, unless=("weights", "matrix"), settles=_OF_WEIGHTS),
+    "ritz": Input(
+        Ritz, unless=("weights", "matrix"), settles=(*_OF_WEIGHTS, "seed", "dtype")
+    ),
 }
 
 
-def ritz_inputs(*settled: str) -> dict[str, Input]:
+def ritz_inputs(
+    *settled: str, orders: Callable[[Any], int] | None = None
+) -> dict[str, Input]:
     """Return the same inputs for a kind with parameters that Ritz data leave no say.
 
     Args:
         settled: these parameters, beside those of the operator.
+        orders: from the parameters to the moments that are taken of the Ritz data,
+            which hold two for each step but one.
 
     Returns:
         The inputs by name.
     """
+
+    def too_few(params: Any, name: str, spectrum: Any) -> Iterator[Misnomer]:
+        steps = getattr(spectrum, "num_steps", None)  # all eigenvalues are no runs
+        if orders and steps and orders(params) > 2 * steps - 1:
+            message = (
+                f"expected at most the {2 * steps - 1} moments that the {steps} steps "
+                f"of '{name}' hold, got {orders(params)}"
+            )
+            hint = f"Lower it, or raise num_steps of '{name}'."
+            yield ("num_moments",), message, hint
+
     ritz = OPERATOR_OR_RITZ_INPUTS["ritz"]
-    stored = replace(ritz, settles=(*ritz.settles, *settled))
+    stored = replace(ritz, settles=(*ritz.settles, *settled), lacking=too_few)
     return {**OPERATOR_OR_RITZ_INPUTS, "ritz": stored}
+
+
+def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[Misnomer]:
+    """Yield that more eigenvalues are wanted than a matrix has rows.
+
+    Args:
+        params: with `k`.
+        name: of the stage that returns the matrix.
+        matrix: its parameters, which may tell its `rows`.
+    """
+    rows = getattr(matrix, "rows", None)
+    if rows is not None and params.k > rows:
+        message = f"expected at most the {rows} rows of '{name}', got {params.k}"
+        yield ("k",), message, "Lower it."

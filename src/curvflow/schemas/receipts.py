@@ -41,6 +41,8 @@ class Receipt:
         run: log number at which the run that computed it began; 0 if not known.
         covered: how much of what its kind continues, such as epochs, `seconds` were
             spent on; None if that is not known, or the kind continues nothing.
+        how: what the computation chose on the spot, in words, such as the fastest
+            order of differentiation; empty if nothing.
     """
 
     key: str
@@ -62,6 +64,7 @@ class Receipt:
     code: str = ""
     run: int = 0
     covered: int | None = None
+    how: str = ""
 
 
 def part_digests(outputs: Sequence[Variable], outcome: Outcome) -> dict[str, str]:

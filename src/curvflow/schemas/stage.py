@@ -105,7 +105,8 @@ class Stage:
         chosen = self.at.select(checkpoints)
         for index, epoch in enumerate(self.at.epochs):
             if epoch not in chosen:
-                self._no_checkpoint(("at", index), "one of the", epoch, checkpoints)
+                path: Path = ("at", index) if self.at.adds_epoch else ("at",)
+                self._no_checkpoint(path, "one of the", epoch, checkpoints)
         if not chosen:
             what = f"{{every: {self.at.every}}}"
             self._no_checkpoint(("at",), "a step to some of the", what, checkpoints)

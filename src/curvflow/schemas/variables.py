@@ -23,6 +23,8 @@ class Variable:
         sliced: the dimension, always the first, along which each index has a digest of
             its own, so that a consumer may depend on one slice.
         optional: some results lack it, as their parameters say.
+        error_of: the variable whose error it is; where that is none but rounding, so is
+            this, and two results are compared by the size of that variable.
         file: suffix of the file these bytes are, such as `.png`.
     """
 
@@ -35,6 +37,7 @@ class Variable:
     series: bool = False
     sliced: str | None = None
     optional: bool = False
+    error_of: str | None = None
     file: str | None = None
 
     @property

@@ -19,6 +19,7 @@ FOLDERS = {
     "probe": "probes",
     "aggregate": "aggregate",
     "figure": "figures",
+    "weights": "weights",
 }
 
 
@@ -44,6 +45,12 @@ class Partial(Protocol):
     def tell(self, message: str) -> None:
         """Show a line to whoever watches the run; it is no part of any result."""
 
+    def record(self, message: str) -> None:
+        """Show a line, and write it down in the receipts of the tile.
+
+        It says how results came about, where that was chosen on the spot.
+        """
+
 
 class _Nowhere:
     """A partial of computations that are not resumed."""
@@ -58,6 +65,9 @@ class _Nowhere:
         pass
 
     def tell(self, message: str) -> None:
+        pass
+
+    def record(self, message: str) -> None:
         pass
 
 

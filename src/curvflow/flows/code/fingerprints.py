@@ -25,7 +25,7 @@ from curvflow.flows.code.reach import Definitions
 from curvflow.flows.code.sources import OWN, Sources
 from curvflow.flows.graph import Node
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import Weights
+from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.receipts import CodeRecord
 from curvflow.stores.log import without_collection
@@ -129,7 +129,7 @@ class Fingerprints:
         if found is None:
             found = self._by_params(node)
             for name, taken in node.inputs.items():
-                if issubclass(node.kind.inputs[name].edge, Weights):
+                if issubclass(node.kind.inputs[name].edge, Weights | Trajectory):
                     for one in taken:
                         found = self._beside(found, self._runs(one.node))
             self._nodes[node] = found

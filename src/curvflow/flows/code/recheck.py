@@ -201,9 +201,24 @@ class Recheck:
         if lacking := [v for v in variables if v not in result.arrays.keys() & there]:
             return Difference(math.inf, f"{name}: {lacking[0]} on one side only")
         return max(
-            _apart(result.arrays[v], self._stored(node, v), f"{v} of {name}")
+            _apart(
+                result.arrays[v],
+                self._stored(node, v),
+                self._size(node, v),
+                f"{v} of {name}",
+            )
             for v in variables
         )
+
+    def _size(self, node: Node, variable: str) -> float:
+        """Return the largest number of what a variable is compared by."""
+        declared = node.kind.output(variable)
+        beside = declared.error_of if declared and declared.error_of else variable
+        values = self._stored(node, beside)
+        if values.dtype.kind not in "fiuc":
+            return 0.0
+        size = np.max(np.abs(values), initial=0.0, where=np.isfinite(values))
+        return float(size)
 
     def _stored(self, node: Node, variable: str) -> Array:
         assert node.receipt is not None
@@ -221,20 +236,20 @@ def _status(result: Outcome | Receipt) -> str:
     return f"{result.status} ({result.reason})" if result.reason else result.status
 
 
-def _apart(new: Array, old: Array, name: str) -> Difference:
+def _apart(new: Array, old: Array, size: float, name: str) -> Difference:
     if new.shape != old.shape:
         told = f"{name} of shape {new.shape} where it was {old.shape}"
         return Difference(math.inf, told)
     if not (new.dtype.kind in "fiuc" and old.dtype.kind in "fiuc"):
         relative = 0.0 if np.array_equal(new, old) else math.inf
         return Difference(relative, f"{name} is not what it was")
-    relative = _relative(new, old)
+    relative = _relative(new, old, size)
     where = "" if math.isfinite(relative) else " has NaN or infinity at other places"
     return Difference(relative, f"{name}{where}")
 
 
-def _relative(new: Array, old: Array) -> float:
-    """Return the largest difference by the largest finite number there was."""
+def _relative(new: Array, old: Array, size: float) -> float:
+    """Return the largest difference by the size of what was there."""
     exact = np.complex128 if "c" in (new.dtype.kind, old.dtype.kind) else np.float64
     a, b = new.astype(exact), old.astype(exact)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -242,7 +257,6 @@ def _relative(new: Array, old: Array) -> float:
         return 0.0
     if not (np.isfinite(a) | same).all() or not (np.isfinite(b) | same).all():
         return math.inf
-    scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
     apart = float(np.max(np.abs(a[~same] - b[~same])))
     # Where all was zero there is no scale, and any number is wholly different.
-    return apart / float(scale) if scale > 0 else 1.0
+    return apart / size if size > 0 else 1.0

@@ -35,6 +35,11 @@ class KernelMatrixParams(Params):
     )
     seed: int = Field(0, ge=0, description="seed of the points")
 
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix, D."""
+        return self.num_points
+
 
 KIND = Kind(
     name="data.kernel_matrix",

@@ -31,6 +31,11 @@ class RandomMatrixParams(Params):
     scale: float = Field(1.0, gt=0, description="factor of the whole matrix")
     seed: int = Field(0, ge=0, description="seed of the draw")
 
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix, D."""
+        return self.size if self.eigenvalues is None else len(self.eigenvalues)
+
     @model_validator(mode="after")
     def _fits(self) -> RandomMatrixParams:
         if (self.ensemble == "eigenvalues") != (self.eigenvalues is not None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -27,6 +28,11 @@ class SparseMatrixParams(Params):
         None, min_length=1, max_length=3, description="points along each direction"
     )
     shift: float = Field(0.0, ge=0, description="added to the diagonal")
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the matrix, D; None if a file tells."""
+        return None if self.grid is None else prod(self.grid)
 
     @model_validator(mode="after")
     def _one_source(self) -> SparseMatrixParams:

@@ -1,0 +1,37 @@
+"""What a computation chose on the spot is written down, and told by `show`."""
+
+import json
+
+import pytest
+
+from curvflow.flows.api import open as open_results
+
+LINE = "order of differentiation: "
+
+
+@pytest.fixture
+def ran(curvflow, study):
+    text = study.read_text().replace(
+        "weights: fit, k: 2", "weights: fit, k: 2, order: auto"
+    )
+    study.write_text(text)
+    assert curvflow("run", study).code == 0
+    return study
+
+
+def test_show_tells_the_order_that_was_chosen(curvflow, ran):
+    said = curvflow("show", ran, "eigen", "--json")
+    assert said.err.startswith(f"eigen: {LINE}")
+    assert "nodes)" in said.err
+    assert len(json.loads(said.out)) == 12
+    assert curvflow("show", ran, "trace").err == ""
+
+
+def test_it_stands_in_receipts_and_attributes_and_in_no_key(curvflow, ran):
+    results = open_results(ran)
+    receipts = results.view("eigen").receipts
+    assert all(one.how.startswith(LINE) for one in receipts)
+    assert all(LINE not in str(one.params) for one in receipts)
+    assert results["eigen"].attrs["chosen"].startswith(LINE)
+    assert "chosen" not in results["fit"].attrs
+    assert json.loads(curvflow("plan", ran, "--json").out)["stale"] == 0

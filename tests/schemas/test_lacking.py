@@ -1,0 +1,169 @@
+"""What a stage asks for and the stages it takes cannot have, refused while planning."""
+
+import pytest
+
+from curvflow.errors import StudyError
+from curvflow.schemas.study import load_study
+
+STUDY = """\
+study: lacking
+axes: {m: [4, 8], order: [3, 9]}
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
+        epochs: 4}
+  wigner: {use: data.random_matrix, ensemble: wigner, size: 9}
+  given: {use: data.random_matrix, ensemble: eigenvalues, eigenvalues: [1.0, 2.0]}
+  grid: {use: data.sparse_matrix, grid: [2, 3]}
+  kernel: {use: data.kernel_matrix, num_points: 5, seed: "${order}"}
+  runs: {use: probe.spectrum, matrix: wigner, num_steps: "${m}"}
+  exact: {use: probe.dense, matrix: wigner}
+  moments: {use: probe.moments, matrix: wigner, num_moments: 6}
+  eigen: {use: probe.eigenvalues, weights: fit, k: 2, eigenvectors: true}
+"""
+
+
+def loaded(line):
+    return load_study(f"{STUDY}  asked: {{use: {line}}}\n", file="study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "probe.eigenvalues, matrix: wigner, k: 10",
+            "15:54: stages.asked.k: expected at most the 9 rows of 'wigner', got 10. "
+            "Lower it.",
+        ),
+        (
+            "probe.eigenvalues, matrix: given, k: 3",
+            "15:53: stages.asked.k: expected at most the 2 rows of 'given', got 3. "
+            "Lower it.",
+        ),
+        (
+            "probe.eigenvalues, matrix: grid, k: 7",
+            "15:52: stages.asked.k: expected at most the 6 rows of 'grid', got 7. "
+            "Lower it.",
+        ),
+        (
+            "probe.eigenvalues, matrix: kernel, k: 6",
+            "15:54: stages.asked.k: expected at most the 5 rows of 'kernel', got 6. "
+            "Lower it.",
+        ),
+        (
+            "probe.moments, ritz: runs, num_moments: 8",
+            "15:56: stages.asked.num_moments: expected at most the 7 moments that the "
+            "4 steps of 'runs' hold, got 8. Lower it, or raise num_steps of 'runs'.",
+        ),
+        (
+            'probe.moments, ritz: runs, num_moments: "${order}"',
+            "2:30: axes.order.1: expected at most the 7 moments that the 4 steps of "
+            "'runs' hold, got 9. Lower it, or raise num_steps of 'runs'. It is "
+            "stages.asked.num_moments at order=9.",
+        ),
+        (
+            "probe.logdet, ritz: runs, method: meme",
+            "15:3: stages.asked.num_moments: expected at most the 7 moments that the "
+            "4 steps of 'runs' hold, got 100. Lower it, or raise num_steps of 'runs'.",
+        ),
+        (
+            "probe.maxent, moments: moments, num_moments: 7",
+            "15:61: stages.asked.num_moments: expected at most the 6 of 'moments', got "
+            "7. Lower it, or raise num_moments of 'moments'.",
+        ),
+        (
+            "probe.landscape, weights: fit, directions: stored, eigen: eigen, "
+            "num_directions: 3",
+            "15:97: stages.asked.num_directions: expected at most the 2 eigenvectors "
+            "of 'eigen', got 3. Lower it, or raise k of 'eigen'.",
+        ),
+        (
+            "probe.landscape, weights: fit, directions: trajectory, trajectory: fit",
+            "15:83: stages.asked.trajectory: expected a stage with checkpoints, got "
+            "'fit' without. Give 'fit' checkpoints: {every: n}.",
+        ),
+        (
+            "probe.eigenvalue_tracking, trajectory: fit",
+            "15:55: stages.asked.trajectory: expected a stage with checkpoints, got "
+            "'fit' without. Give 'fit' checkpoints: {every: n}.",
+        ),
+        (
+            "probe.spectrum, weights: fit, layers: [layer1.*, layer2.*]",
+            "15:65: stages.asked.layers.1: expected one of layer1.weight, layer1.bias "
+            "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
+            "layer1.*.",
+        ),
+        (
+            "probe.llc, weights: fit, layers: [layer2.*]",
+            "15:50: stages.asked.layers.0: expected one of layer1.weight, layer1.bias "
+            "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
+            "layer1.*.",
+        ),
+        (
+            "probe.eigenvalues, ritz: runs, seed: 1",
+            "15:53: stages.asked.seed: expected no 'seed' beside 'ritz', got 1. Remove "
+            "it, or give it to 'runs'.",
+        ),
+        (
+            "probe.moments, ritz: runs, num_moments: 3, dtype: float32",
+            "15:66: stages.asked.dtype: expected no 'dtype' beside 'ritz', got "
+            "'float32'. Remove it, or give it to 'runs'.",
+        ),
+        (
+            "probe.logdet, ritz: runs, num_runs: 4",
+            "15:52: stages.asked.num_runs: expected no 'num_runs' beside 'ritz', got "
+            "4. Remove it, or give it to 'runs'.",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused_where_it_is_written(line, message):
+    with pytest.raises(StudyError) as caught:
+        loaded(line)
+    assert str(caught.value) == f"study.yaml:{message}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "probe.eigenvalues, matrix: wigner, k: 9",
+        "probe.moments, ritz: runs, num_moments: 7",
+        "probe.moments, ritz: exact, num_moments: 40",
+        'probe.logdet, ritz: exact, method: meme, num_moments: "${order}"',
+        "probe.logdet, ritz: runs",
+        "probe.maxent, moments: moments",
+    ],
+)
+def test_what_can_be_had_is_accepted(line):
+    assert loaded(line).stages["asked"].kind.name in line
+
+
+def test_points_of_an_axis_that_both_name_are_taken_together():
+    line = 'probe.moments, ritz: runs, num_moments: "${m}"'
+    assert loaded(line).stages["asked"].dims == ("m",)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            "keep_preconditioner: true",
+            "6:40: stages.fit.keep_preconditioner: expected a rule with a diagonal "
+            "preconditioner, got lookahead. Remove it, or take another rule.",
+        ),
+        (
+            "epochs: 4",
+            "6:17: stages.fit.epochs: expected at least the 5 after which swa begins "
+            "to average, got 4. Raise it, or lower start of the rule.",
+        ),
+    ],
+)
+def test_training_refuses_what_its_rule_cannot_do_where_it_is_asked(edit, message):
+    rule = "{rule: lookahead, inner: {rule: sgd, lr: 0.1}}"
+    rest = f"epochs: 4, {edit}"
+    if edit == "epochs: 4":
+        rule, rest = "{rule: swa, lr: 0.1, start: 5}", edit
+    text = STUDY.replace("{rule: sgd, lr: 0.1}", rule).replace("epochs: 4", rest)
+    with pytest.raises(StudyError) as caught:
+        load_study(text, file="study.yaml")
+    assert str(caught.value).endswith(message.partition(": ")[2])
+    assert str(caught.value).startswith("study.yaml:6:")
