@@ -1,25 +1,38 @@
-"""Log-determinants of a large kernel matrix by products alone: accuracy, time, memory.
+"""Log-determinants of large kernel matrices by products alone: accuracy, time, memory.
 
-`python -m benchmarks.logdet` takes 20,000 points; `--points` and `--length-scale` say
-otherwise. Nothing but products is used, 1,500 of them. With `--hold` the entries are
-computed once and held, which needs 8 bytes times the square of the points; else they
-are computed anew for each block of products. The dense value beside the estimate is by
-Cholesky, which `--no-exact` leaves out.
+`python -m benchmarks.logdet` takes the nine matrices of Table 2.1 of Granziol (2020)
+with 20,000 points; `--points` and `--length-scales` say otherwise. The estimate sees
+nothing but products: a leading part, which grows until runs of `--steps` products
+suffice for the rest or `--rank` products are made, and quadrature of `--runs` such
+runs. With `--hold` the entries are computed once and held, which needs 8 bytes times
+the square of the points; else they are computed anew for each block of products.
+
+The dense value beside it is by Cholesky, in the place of the entries. Those that
+`logdet_exact.json` has are not computed again, and `--no-exact` leaves them out. Each
+row has a process of its own, hence a peak of memory of its own. Times are of the
+processor, start of Python included.
 """
 
 import argparse
+import json
 import math
 import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.linalg.lapack import dpotrf
 from torch import Tensor
 
 from curvflow.tasks.numerics.explicit import norm_bound
 from curvflow.tasks.numerics.kernels import KernelMatrix
 from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.logdets import LogDet, by_quadrature
+from curvflow.tasks.numerics.logdets import Controls, LogDet, by_quadrature
 from curvflow.tasks.numerics.nystrom import nystrom
 from curvflow.tasks.numerics.operators import Dense, Operator
 from curvflow.tasks.numerics.repeated import Repeated
@@ -27,7 +40,42 @@ from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.numerics.traces import random_vectors
 from curvflow.tasks.numerics.whitened import LowRank, Whitened
 
-NOISE, BLOCKS = 1e-8, 2
+NOISE = 1e-8
+EXACT = Path(__file__).with_name("logdet_exact.json")
+# The least of the three columns of Table 2.1, by length scale.
+PRINTED = {
+    0.15: 0.0014,
+    0.25: 0.0024,
+    0.35: 0.0072,
+    0.45: 0.0196,
+    0.55: 0.0284,
+    0.65: 0.0256,
+    0.75: 0.00048,
+    0.85: 0.0086,
+    0.95: 0.0177,
+}
+
+
+class Plan(NamedTuple):
+    """What a row is asked for."""
+
+    points: int = 20_000
+    rank: int = 3000
+    columns: int = 250
+    runs: int = 10
+    steps: int = 150
+    hold: bool = False
+    exact: bool = True
+
+
+class Estimate(NamedTuple):
+    """What products tell, and what it cost: seconds of the processor, gigabytes."""
+
+    found: LogDet
+    rank: int
+    products: int
+    seconds: float
+    gigabytes: float
 
 
 def kernel(points: int, length_scale: float) -> KernelMatrix:
@@ -36,28 +84,32 @@ def kernel(points: int, length_scale: float) -> KernelMatrix:
     return KernelMatrix(drawn, "squared_exponential", length_scale, NOISE)
 
 
-def estimated(matrix: Operator, rank: int, runs: int, steps: int) -> LogDet:
+def estimated(matrix: Operator, plan: Plan) -> Estimate:
     """Divide by what Nystroem finds of the leading part, and sum log over the rest."""
     operator, size = Repeated([matrix], [0]), matrix.shape[0]
-    start = torch.randn(
-        1, size, rank // BLOCKS, generator=stream(0, "nystrom"), dtype=torch.float64
+    generator = stream(0, "nystrom")
+    start = torch.randn(1, size, plan.columns, generator=generator, dtype=torch.float64)
+    # About 2 sqrt(kappa) steps are needed; the rest is at least the noise.
+    enough = NOISE * (plan.steps / 2) ** 2
+    vectors, values = nystrom(
+        operator, start, num_blocks=plan.rank // plan.columns, enough=enough
     )
-    vectors, values = nystrom(operator, start, num_blocks=BLOCKS)
     by = LowRank(vectors, values, values.amin(1).clamp_min(NOISE))
-    told("leading part")
-    z = random_vectors([0], size, range(runs), "rademacher") / math.sqrt(size)
-    rest = by_quadrature(lanczos(Whitened(operator, by), z, num_steps=steps))
-    return replace(rest, draws=rest.draws + float(by.logdet()))
-
-
-def told(what: str) -> None:
-    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    seconds, processor = time.perf_counter() - STARTED, time.process_time()
-    print(
-        f"{what}: {seconds:.0f} s, {processor:.0f} s of the processor, at most "
-        f"{gigabytes:.2f} GB",
-        flush=True,
+    z = random_vectors([0], size, range(plan.runs), "rademacher") / math.sqrt(size)
+    ritz = lanczos(Whitened(operator, by), z, num_steps=plan.steps)
+    rank = vectors.shape[2]
+    share = Controls(by.share(z)[0][:, None], torch.tensor([rank / size]).double())
+    # P is at most A + shift I, hence at most A (1 + shift / noise).
+    floor = NOISE / (NOISE + float(by.shift))
+    rest = by_quadrature(ritz, floor=floor, controls=share)
+    found = replace(rest, draws=rest.draws + float(by.logdet()))
+    return Estimate(
+        found, rank, rank + int(ritz.steps.sum()), time.process_time(), peak()
     )
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def entries(matrix: KernelMatrix) -> Tensor:
@@ -67,49 +119,76 @@ def entries(matrix: KernelMatrix) -> Tensor:
     return found
 
 
-def exact(matrix: Tensor) -> float:
+def cholesky(matrix: Tensor) -> float:
     """Return the log-determinant; the matrix is overwritten."""
-    info = torch.empty(0, dtype=torch.int32)
-    torch.linalg.cholesky_ex(matrix, out=(matrix, info))
-    return 2 * float(matrix.diagonal().log().sum())
+    factor, failed = dpotrf(matrix.numpy().T, lower=1, overwrite_a=1, clean=0)
+    if failed:
+        raise ArithmeticError(f"expected a positive definite matrix, got {failed=}")
+    return 2 * float(np.log(factor.diagonal()).sum())
+
+
+def known() -> dict[str, float]:
+    values: dict[str, float] = json.loads(EXACT.read_text()) if EXACT.exists() else {}
+    return values
+
+
+def exact(made: KernelMatrix, held: Tensor | None) -> float:
+    """Return the dense value; entries that are held are overwritten."""
+    name = f"{len(made.points)} points, length scale {made.length_scale}"
+    if name not in known():
+        value = cholesky(entries(made) if held is None else held)
+        EXACT.write_text(json.dumps({**known(), name: value}, indent=2) + "\n")
+    return known()[name]
+
+
+def row(length_scale: float, plan: Plan) -> str:
+    """Return a row of the table."""
+    made = kernel(plan.points, length_scale)
+    held = entries(made) if plan.hold else None
+    got = estimated(made if held is None else Dense(held), plan)
+    shift = plan.points * math.log(norm_bound(made) or 1.0)
+    scaled = abs(got.found.value - shift)
+    cells = [
+        f"{length_scale}",
+        f"{got.rank} + {got.products - got.rank}",
+        f"{got.found.value:.1f}",
+        f"{got.found.sem / scaled:.1e}",
+        f"{got.found.gap / scaled:.1e}",
+        "yes" if got.found.converged else "no",
+        f"{got.seconds:.0f} s",
+        f"{got.gigabytes:.2f} GB",
+        f"{PRINTED.get(length_scale, math.nan)}",
+    ]
+    if plan.exact:
+        value = exact(made, held)
+        error = abs(got.found.value - value)
+        cells += [
+            f"{error / abs(value - shift):.1e}",
+            f"{error / abs(value):.1e}",
+            f"{time.process_time() - got.seconds:.0f} s",
+        ]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--points", type=int, default=20_000)
-    parser.add_argument("--length-scale", type=float, default=0.55)
-    parser.add_argument("--rank", type=int, default=800)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=100)
+    parser = argparse.ArgumentParser(description="See the docstring.")
+    parser.add_argument("--length-scales", type=float, nargs="+", default=[*PRINTED])
+    for name, default in Plan._field_defaults.items():
+        if not isinstance(default, bool):
+            parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--hold", action="store_true")
-    parser.add_argument("--no-exact", action="store_true")
-    asked = parser.parse_args()
-    made = kernel(asked.points, asked.length_scale)
-    products = asked.rank + asked.runs * asked.steps
-    print(
-        f"{asked.points} points, length scale {asked.length_scale}, {products} products"
-    )
-    held = entries(made) if asked.hold else None
-    told("entries held" if asked.hold else "points")
-    matrix = made if held is None else Dense(held)
-    found = estimated(matrix, asked.rank, asked.runs, asked.steps)
-    print(f"log det {found.value:.1f} +- {found.sem:.1f}, gap {found.gap:.2g}")
-    told("estimate")
-    if not asked.no_exact:
-        largest = norm_bound(matrix) or 1.0
-        value = exact(entries(made) if held is None else held)
-        error, scaled = (
-            abs(found.value - value),
-            value - asked.points * math.log(largest),
-        )
-        print(f"Cholesky {value:.1f}")
-        print(
-            f"relative error {error / abs(value):.2g}, {error / abs(scaled):.2g} scaled"
-        )
-        told("Cholesky")
+    parser.add_argument("--no-exact", dest="exact", action="store_false")
+    asked = vars(parser.parse_args())
+    length_scales = asked.pop("length_scales")
+    plan = Plan(**asked)
+    print(f"{plan}; errors, standard error and gap scaled, last error plain")
+    titles = "l | products | log det | s.e. | gap | converged | time | memory | printed"
+    dense = " | error | of log det | Cholesky" if plan.exact else ""
+    print(f"| {titles}{dense} |")
+    for length_scale in length_scales:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            print(alone.submit(row, length_scale, plan).result(), flush=True)
 
-
-STARTED = time.perf_counter()
 
 if __name__ == "__main__":
     main()

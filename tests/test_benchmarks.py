@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import regularisers, training_gpu
+from benchmarks import ngd_cost, regularisers, training_gpu
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
@@ -40,6 +40,17 @@ def test_eight_rules_by_hand_end_where_the_tile_does(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert told.startswith("16 networks 2-12-1, 4 epochs")
     assert float(told.rsplit(maxsplit=1)[1]) < 1e-5
+
+
+def test_every_rule_is_timed_beside_the_gradient(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["ngd_cost", "--turns", "1"])
+    monkeypatch.setattr(ngd_cost, "INPUTS", 20)
+    monkeypatch.setattr(ngd_cost, "HIDDEN", {"small": (6,)})
+    ngd_cost.main()
+    told = capsys.readouterr().out
+    assert told.startswith("small, 196 parameters, float64, 2 networks")
+    for name in ngd_cost.RULES:
+        assert told.count(f"gradient and {name} ") == 2
 
 
 def test_epochs_on_images_are_timed_by_hand_and_as_a_tile(monkeypatch, capsys):

@@ -1,0 +1,259 @@
+"""Chains about trained weights: curvflow beside devinterp, and a tile beside its parts.
+
+    python -m benchmarks.peers_llc [--draws N] [--turns N] [--threads N]
+        [--device cpu|cuda] [--tasks mlp,small,tile]
+
+`mlp` and `small`: 8 chains by SGLD, the loss of a draw that of its batch, as devinterp
+takes it; the same network, loss, data, batch, step, temperature and precision, float32.
+devinterp is given its images by a DataLoader, as its documentation has it, and by a
+loader that takes rows of a tensor. `tile`: 20 networks of 4 chains each as one program
+and one by one. Systems take turns; the best turn counts, on a CPU in seconds of the
+process. Estimates are printed, since a fast wrong answer is none: they come from
+different noise and few draws. devinterp 1.3.2 is installed beforehand. Prints a table
+in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from curvflow.flows.originals.originals import originals
+from curvflow.schemas.images import ImageParams
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.models.mlp import Mlp
+from curvflow.schemas.nodes import NodeData
+from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.sample import sample
+from curvflow.tasks.numerics.sampling.steps import Steps, Stream
+from curvflow.tasks.problems import Problem, Samples, pose
+from curvflow.tasks.sampled import SampledLosses
+
+CHAINS, GAMMA = 8, 1.0
+TILE, TILE_CHAINS = 20, 4
+TASKS = ("mlp", "small", "tile")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Data, and the widths of the network on them."""
+
+    hidden: tuple[int, ...]
+    loss: str
+    inputs: Tensor
+    targets: Tensor
+    batch: int
+    lr: float
+
+    @property
+    def nbeta(self) -> float:
+        """Inverse temperature, n / ln n."""
+        return len(self.inputs) / math.log(len(self.inputs))
+
+    @property
+    def problem(self) -> Problem:
+        """The network as curvflow has it."""
+        data = {
+            "inputs": self.inputs.cpu().numpy(),
+            "targets": self.targets.cpu().numpy(),
+            "num_classes": 10,
+        }
+        model = Mlp(hidden=self.hidden, activation="relu")
+        return pose(model, self.loss, cast("NodeData", data))
+
+    def module(self, seed: int) -> nn.Sequential:
+        """The same as a module, trained a little."""
+        torch.manual_seed(seed)
+        outputs = 10 if self.loss == "cross_entropy" else 1
+        widths = [self.inputs[0].numel(), *self.hidden, outputs]
+        layers = [
+            layer
+            for come, go in pairwise(widths)
+            for layer in (nn.Linear(come, go), nn.ReLU())
+        ]
+        module = nn.Sequential(*layers[:-1]).to(self.inputs.device)
+        optimizer = torch.optim.Adam(module.parameters(), lr=3e-3)
+        for _ in range(60):
+            optimizer.zero_grad()
+            rows = torch.randint(len(self.inputs), (256,), device=self.inputs.device)
+            criterion(self)(module(self.inputs[rows]), self.targets[rows]).backward()
+            optimizer.step()
+        return module
+
+
+def criterion(case: Case) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the mean loss of a batch."""
+    return nn.CrossEntropyLoss() if case.loss == "cross_entropy" else nn.MSELoss()
+
+
+def mnist(device: str) -> Case:
+    """784-128-10 on 10,000 images of MNIST, in batches of 512."""
+    params = cast("ImageParams", find_kind("data.mnist").params())
+    arrays = originals(params, Path.cwd())
+    inputs = torch.as_tensor(arrays["inputs"][:10_000], dtype=torch.float32) / 255
+    targets = torch.as_tensor(arrays["targets"][:10_000], dtype=torch.int64)
+    return Case(
+        (128,),
+        "cross_entropy",
+        inputs.reshape(-1, 784).to(device),
+        targets.to(device),
+        batch=512,
+        lr=1e-5,
+    )
+
+
+def waves(device: str) -> Case:
+    """2-64-64-1 on 1,000 points of a wavy surface, in batches of 50."""
+    source = torch.Generator().manual_seed(0)
+    inputs = torch.randn(1000, 2, generator=source)
+    targets = torch.sin(2 * inputs[:, :1]) * inputs[:, 1:]
+    return Case(
+        (64, 64), "mse", inputs.to(device), targets.to(device), batch=50, lr=1e-5
+    )
+
+
+def curvflow(
+    case: Case, modules: list[nn.Sequential], draws: int, chains: int
+) -> float:
+    """Return the mean estimate of all chains."""
+    flat_MD = torch.stack(
+        [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
+    )
+    owner_C = torch.arange(len(modules), device=flat_MD.device).repeat_interleave(
+        chains
+    )
+    losses = SampledLosses(
+        case.problem,
+        Samples(case.inputs[None], case.targets[None]),
+        flat_MD.new_empty(len(owner_C), 0),
+        owner_C,
+    )
+    each_C = torch.ones_like(owner_C, dtype=flat_MD.dtype)
+    posterior = Posterior(losses, flat_MD[owner_C], case.nbeta * each_C, GAMMA * each_C)
+    steps = Steps(
+        "sgld",
+        case.lr * each_C,
+        draws,
+        batch_size=case.batch,
+        at_draws="batch",
+        measure_acceptance=False,
+    )
+    streams = [Stream(m, c) for m in range(len(modules)) for c in range(chains)]
+    start_C = losses.values(posterior.centre, None)
+    excess_CK = sample(posterior, steps, streams).losses - start_C[:, None]
+    return case.nbeta * float(excess_CK.mean())
+
+
+class Rows(DataLoader[tuple[Tensor, ...]]):
+    """A loader that takes rows of tensors, anew in each epoch."""
+
+    def __init__(self, case: Case) -> None:
+        """Load what a case has."""
+        data = TensorDataset(case.inputs, case.targets)
+        super().__init__(data, case.batch, drop_last=True)
+        self.case = case
+
+    def __iter__(self) -> Any:
+        """Iterate over the batches of an epoch."""
+        order = torch.randperm(len(self.case.inputs), device=self.case.inputs.device)
+        for rows in order[: len(self) * self.case.batch].view(len(self), -1):
+            yield self.case.inputs[rows], self.case.targets[rows]
+
+
+def devinterp(
+    case: Case, module: nn.Sequential, draws: int, *, is_light: bool
+) -> float:
+    """Return the mean estimate of all chains."""
+    evaluate = import_module("devinterp.utils").make_evaluate(criterion(case))
+    data = TensorDataset(case.inputs, case.targets)
+    loader: Any = DataLoader(data, case.batch, shuffle=True)
+    with torch.no_grad():
+        start = float(criterion(case)(module(case.inputs), case.targets))
+    found = import_module("devinterp.slt.sampler").estimate_learning_coeff(
+        module,
+        Rows(case) if is_light else loader,
+        evaluate=evaluate,
+        sampling_method=import_module("devinterp.optim.sgld").SGLD,
+        optimizer_kwargs={"lr": case.lr, "localization": GAMMA, "nbeta": case.nbeta},
+        num_draws=draws,
+        num_chains=CHAINS,
+        init_loss=start,
+        device=case.inputs.device,
+        verbose=False,
+    )
+    return float(found)
+
+
+def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]]:
+    """Return what is timed for a task, by name."""
+    case = mnist(device) if task == "mlp" else waves(device)
+    if task == "tile":
+        modules = [case.module(seed) for seed in range(TILE)]
+
+        def one_by_one() -> float:
+            parts = [curvflow(case, [m], draws, TILE_CHAINS) for m in modules]
+            return sum(parts) / TILE
+
+        return {
+            "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
+            "one by one": one_by_one,
+        }
+    module = case.module(0)
+    found = {"curvflow": lambda: curvflow(case, [module], draws, CHAINS)}
+    if find_spec("devinterp") is not None:
+        found["devinterp, rows"] = lambda: devinterp(case, module, draws, is_light=True)
+        found["devinterp"] = lambda: devinterp(case, module, draws, is_light=False)
+    return found
+
+
+def seconds(work: Callable[[], float], device: str) -> tuple[float, float]:
+    """Return the seconds that work took, and its answer."""
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    begun = clock()
+    answer = work()
+    return clock() - begun, answer
+
+
+def main() -> None:
+    """Print a table of all tasks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    warnings.simplefilter("ignore")
+    print("| task | system | seconds | times curvflow | estimate |")
+    print("|---|---|---|---|---|")
+    for task in asked.tasks.split(","):
+        rivals = systems(task, asked.draws, asked.device)
+        turns: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
+        for _ in range(asked.turns):
+            for name, work in rivals.items():
+                turns[name].append(seconds(work, asked.device))
+        best = {name: min(found) for name, found in turns.items()}
+        own = best[next(iter(best))][0]
+        for name, (took, answer) in best.items():
+            ratio, estimate = f"{took / own:.2f}", f"{answer:.2f}"
+            print(
+                f"| {task} | {name} | {took:.2f} s | {ratio} | {estimate} |", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
