@@ -179,7 +179,10 @@ _evidence: dict[tuple[str, str], Any] = {}
 
 def curvflow(case: Case, task: str) -> Any:
     """Answer by blocks of columns and one retained graph or record."""
-    operator = hessian(case.module, nn.functional.cross_entropy, case.batch)
+    count = {"trace": case.probes, "spectrum": case.steps}.get(task, math.inf)
+    operator = hessian(
+        case.module, nn.functional.cross_entropy, case.batch, num_products=count
+    )
     batched = operator.batched
     if task == "trace":
         z_DS = random_vectors(

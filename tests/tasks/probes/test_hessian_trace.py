@@ -97,7 +97,7 @@ def test_golden_numbers():
     np.testing.assert_allclose(found, GOLDEN, rtol=1e-8)
 
 
-GOLDEN = [4.025210141165082, 0.44660786284302273]
+GOLDEN = [4.992396161514889, 0.5008607290727025]
 
 
 def test_memory_is_estimated_above_the_vectors_alone():

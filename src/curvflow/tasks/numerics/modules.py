@@ -6,6 +6,7 @@ decay. See docs/operators.md for what is taken, and what is refused.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -33,6 +34,7 @@ from curvflow.tasks.numerics.orders import (
     Trial,
     fastest,
     hessian_product,
+    times_as_long,
     tried,
 )
 from curvflow.tasks.numerics.over_batches import Curvature, OverBatches, Prepare
@@ -50,6 +52,7 @@ def hessian(
     data: Any,
     *,
     order: Order | Literal["auto"] = "auto",
+    num_products: float = math.inf,
     tell: Callable[[Trial], None] | None = None,
     **settings: Unpack[Settings],
 ) -> Curvature:
@@ -62,6 +65,8 @@ def hessian(
         data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader.
         order: of differentiation; `auto` tries those without a trace on a few
             samples.
+        num_products: vectors to be multiplied, as far as is known; for a few, `auto`
+            takes an order that is soon prepared.
         tell: called with the trial that `auto` has made.
         **settings: see `Settings`.
 
@@ -69,9 +74,8 @@ def hessian(
         The operator, (D, D).
     """
     of = subject(module, loss, data, settings)
-    return _curvature(
-        of, _hessian_of(of, _loss_of(of), order, tell, _key("hessian", module, loss))
-    )
+    key = _key("hessian", module, loss)
+    return _curvature(of, _hessian_of(of, _loss_of(of), order, tell, key, num_products))
 
 
 def residual(
@@ -80,6 +84,7 @@ def residual(
     data: Any,
     *,
     order: Order | Literal["auto"] = "auto",
+    num_products: float = math.inf,
     tell: Callable[[Trial], None] | None = None,
     **settings: Unpack[Settings],
 ) -> Curvature:
@@ -90,6 +95,7 @@ def residual(
         loss: as for `hessian`.
         data: as for `hessian`.
         order: as for `hessian`.
+        num_products: as for `hessian`.
         tell: as for `hessian`.
         **settings: see `Settings`.
 
@@ -104,9 +110,8 @@ def residual(
         slopes = grad(lambda f: of.mean_loss(f, batch))(found)
         return lambda weights: (slopes * of.outputs(weights, batch)).sum()
 
-    return _curvature(
-        of, _hessian_of(of, weighted, order, tell, _key("residual", module, loss))
-    )
+    key = _key("residual", module, loss)
+    return _curvature(of, _hessian_of(of, weighted, order, tell, key, num_products))
 
 
 def ggn(
@@ -220,6 +225,7 @@ def _hessian_of(
     order: Order | Literal["auto"],
     tell: Callable[[Trial], None] | None,
     key: Hashable,
+    num_products: float,
 ) -> Prepare:
     chosen: list[Order] = [] if order == "auto" else [order]
 
@@ -227,12 +233,14 @@ def _hessian_of(
         if not chosen:
             few, some = _few(batch), torch.ones_like(columns[:, :TRIAL_COLUMNS])
             small, keeps = scalar(few), of.has_one_batch
+            worth = num_products / some.shape[1]
             orders = tried(keeps=keeps, columns=some.shape[1])
             trial = fastest(
                 {o: partial(hessian_product, o, small, of.weights) for o in orders},
                 some,
                 keeps=keeps,
-                key=(key, of.names, _shapes(few)),
+                key=(key, of.names, _shapes(few), num_products),
+                blocks=lambda: worth * times_as_long(scalar(batch), small, of.weights),
             )
             chosen.extend(o for o in orders if o == trial.order)
             if tell:

@@ -13,10 +13,12 @@ shape W, prepares what does not depend on the columns, and multiplies columns (W
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -123,7 +125,8 @@ def _reverse_over_reverse(loss: Scalar, weights: Tensor) -> Product:
             torch.autograd.grad(slope, leaf, column, retain_graph=True)[0]
             for column in columns.unbind(-1)
         ]
-        return torch.stack(found, dim=-1)
+        # A stack of one would copy it.
+        return torch.stack(found, -1) if len(found) > 1 else found[0].unsqueeze(-1)
 
     return product
 
@@ -172,18 +175,23 @@ def fastest(
     *,
     keeps: bool,
     key: Hashable = None,
+    blocks: Callable[[], float] = lambda: math.inf,
 ) -> Trial:
     """Try each order on one block, and return which is fastest.
 
     Each is called twice and the second call counts, so that what is done once per
-    process, such as loading kernels, does not.
+    process, such as loading kernels, does not. Where few blocks are to be multiplied,
+    what the first call took beyond the second is spread over them: a record may take as
+    long as ten products.
 
     Args:
         prepared: functions that prepare products, by order.
         columns: to multiply, (W, S).
-        keeps: whether preparation is done once for all blocks, and so does not count.
+        keeps: whether preparation is done once for all blocks.
         key: of the problem; a trial of the same key, device, precision and number of
             columns is made once per process. None makes it each time.
+        blocks: tells how many blocks like this one, or their worth in time if this one
+            is of fewer samples, preparation is kept for.
 
     Returns:
         The trial.
@@ -191,13 +199,15 @@ def fastest(
     Raises:
         InputError: every order fails.
     """
-    seat = (key, columns.shape, columns.dtype, columns.device, tuple(prepared), keeps)
+    like = columns.shape, columns.dtype, columns.device
+    seat = (key, *like, tuple(prepared), keeps)
     if key is not None and seat in _trials:
         return _trials[seat]
     seconds, failed = {}, {}
+    spread = blocks()
     for order, prepare in prepared.items():
         try:
-            seconds[order] = _timed(prepare, columns, keeps=keeps)
+            seconds[order] = _timed(prepare, columns, keeps=keeps, blocks=spread)
         # A module lacks a derivative or a rule, and says so in many ways.
         except Exception as error:
             failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -212,15 +222,35 @@ def fastest(
     return trial
 
 
-def _timed(prepare: Callable[[], Product], columns: Tensor, *, keeps: bool) -> float:
-    product = prepare()
-    product(columns)
-    _wait(columns.device)
+def _timed(
+    prepare: Callable[[], Product], columns: Tensor, *, keeps: bool, blocks: float
+) -> float:
+    kept: list[Product] = []
+
+    def call() -> None:
+        if not (kept and keeps):
+            kept[:] = [prepare()]
+        kept[0](columns)
+
+    first, again = (_seconds(call, columns.device) for _ in range(2))
+    return again + (max(0.0, first - again) / blocks if keeps else 0.0)
+
+
+def times_as_long(whole: Scalar, small: Scalar, weights: Tensor) -> float:
+    """Return how many times as long one function takes as another."""
+    with torch.no_grad():
+        found = [
+            min(_seconds(partial(of, weights), weights.device) for _ in range(2))
+            for of in (whole, small)
+        ]
+    return found[0] / found[1]
+
+
+def _seconds(call: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
     start = time.perf_counter()
-    if not keeps:
-        product = prepare()
-    product(columns)
-    _wait(columns.device)
+    call()
+    _wait(device)
     return time.perf_counter() - start
 
 

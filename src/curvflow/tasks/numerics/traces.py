@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,8 +79,15 @@ def _draw(
             drawn = torch.empty(size, dtype=torch.float64).normal_(generator=generator)
             vector.copy_(drawn)
         else:
-            vector.bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+            vector.copy_(_signs(size, generator))
     return vectors.T
+
+
+def _signs(size: int, generator: torch.Generator) -> Tensor:
+    """Draw -1 or 1, eight by one number; a number each would cost half a product."""
+    octets = torch.empty(-(-size // 8), dtype=torch.uint8).random_(generator=generator)
+    bits = torch.from_numpy(np.unpackbits(octets.numpy(), count=size))
+    return bits.view(torch.int8).mul_(2).sub_(1)
 
 
 def trace_draws(

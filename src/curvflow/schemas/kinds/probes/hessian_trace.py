@@ -31,7 +31,7 @@ class HessianTraceParams(Params):
 
 KIND = Kind(
     name="probe.hessian_trace",
-    version=1,
+    version=2,
     summary="Trace of the Hessian of the mean training loss, by random vectors.",
     params=HessianTraceParams,
     returns=Numbers,

@@ -42,7 +42,7 @@ class HessianVarianceParams(Params):
 
 KIND = Kind(
     name="probe.hessian_variance",
-    version=1,
+    version=2,
     summary="Variance of the Hessian or GGN between samples and between batches.",
     params=HessianVarianceParams,
     returns=Numbers,

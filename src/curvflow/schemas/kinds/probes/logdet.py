@@ -93,7 +93,7 @@ def _number(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="probe.logdet",
-    version=1,
+    version=2,
     summary="Log-determinant of a positive definite operator, by several methods.",
     params=LogdetParams,
     returns=Numbers,

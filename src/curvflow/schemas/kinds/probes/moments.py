@@ -52,7 +52,7 @@ class MomentsParams(OperatorParams):
 
 KIND = Kind(
     name="probe.moments",
-    version=1,
+    version=2,
     summary="Moments of an operator's spectrum, of all orders from one recurrence.",
     params=MomentsParams,
     returns=Moments,

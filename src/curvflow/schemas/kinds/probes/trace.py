@@ -62,7 +62,7 @@ class TraceParams(OperatorParams):
 
 KIND = Kind(
     name="probe.trace",
-    version=1,
+    version=2,
     summary="Trace of a curvature operator, whole and by layer, to an asked error.",
     params=TraceParams,
     returns=Numbers,
