@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from curvflow.tasks.dense_forms import dense_form
+from curvflow.tasks.dense_losses import DenseLosses
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.numerics.spans import spans
 from curvflow.tasks.problems import Problem, Samples
@@ -41,6 +44,14 @@ class SampledLosses:
         """Number of samples, N."""
         return self.samples.count
 
+    @cached_property
+    def _dense(self) -> DenseLosses | None:
+        """The same without autograd, where the network is dense layers alone."""
+        form = dense_form(self.problem)
+        if form is None:
+            return None
+        return DenseLosses(form, self.problem.loss, self.samples, self.owner)
+
     def values(self, weights_CD: Tensor, rows_CB: Tensor | None) -> Tensor:
         """Return the mean losses, (C,).
 
@@ -48,6 +59,8 @@ class SampledLosses:
             weights_CD: where.
             rows_CB: the samples of each chain's batch; None for all of the data.
         """
+        if self._dense is not None:
+            return self._dense.values(weights_CD, rows_CB)
         with torch.no_grad():
             (losses_C,) = self._summed(weights_CD, rows_CB)
         return losses_C
@@ -60,7 +73,12 @@ class SampledLosses:
         Args:
             weights_CD: where.
             rows_CB: the samples of each chain's batch; None for all of the data.
+
+        Returns:
+            Both; the gradients may be in memory that the next call writes over.
         """
+        if self._dense is not None:
+            return self._dense.gradients(weights_CD, rows_CB)
         losses_C, gradients_CD = self._summed(
             weights_CD.detach().requires_grad_(), rows_CB
         )

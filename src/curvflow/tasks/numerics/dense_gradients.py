@@ -1,0 +1,265 @@
+"""Losses of dense networks and their gradients, written out in batched products.
+
+For networks of a few layers most of a step of autograd is overhead, and for large ones
+its memory, which is new at every step, costs page faults. Here both passes write into
+memory that stays, and gradients straight into stacked vectors.
+
+Letters beside those of the package: C chains, I inputs and O outputs of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class DenseForm:
+    """Dense layers one after another, as they lie in a vector of parameters.
+
+    Attributes:
+        widths: from the inputs, flattened, to the outputs of the last layer.
+        activations: names of those after each layer but the last.
+        bias: whether each layer's weight (out, in) is followed by a bias (out,).
+        has_reference: whether an output of 0 follows those of the last layer.
+    """
+
+    widths: tuple[int, ...]
+    activations: tuple[str, ...]
+    bias: bool
+    has_reference: bool = False
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the parameter tensors, in order."""
+        shapes: list[tuple[int, ...]] = []
+        for before, after in pairwise(self.widths):
+            shapes += [(after, before), (after,)] if self.bias else [(after, before)]
+        return shapes
+
+
+class Layer(NamedTuple):
+    """One layer's part of stacked vectors, as views.
+
+    Attributes:
+        weight: (C, O, I).
+        turned: its transpose, (C, I, O).
+        bias: (C, 1, O), or None.
+    """
+
+    weight: Tensor
+    turned: Tensor
+    bias: Tensor | None
+
+
+def cut(form: DenseForm, weights_CD: Tensor) -> list[Layer]:
+    """Return stacked vectors as layers that share their memory."""
+    layers, at = [], 0
+    for before, after in pairwise(form.widths):
+        size = before * after
+        weight_COI = weights_CD[:, at : at + size].view(-1, after, before)
+        at += size
+        bias_C1O = weights_CD[:, None, at : at + after] if form.bias else None
+        at += after if form.bias else 0
+        layers.append(Layer(weight_COI, weight_COI.mT, bias_C1O))
+    return layers
+
+
+class Room:
+    """Memory for one passage of some chains and samples, used again by the next.
+
+    Attributes:
+        inputs: (C, B, I).
+        flat: the same as rows, (C B, I).
+        kept: of each layer, what its activation's slope is computed from.
+        other: of each layer, its outputs if they are not kept, then the gradient.
+        turned: the transposes of `other`.
+        rows: `kept` as (C, O, B) of layers of one output, None of others.
+        products: of each layer, (C, O, I), or None for a chain alone: products of
+            several are slow into memory that does not lie in one piece, so that they
+            are copied there.
+    """
+
+    def __init__(self, form: DenseForm, chains: int, samples: int, like: Tensor):
+        """Take the memory."""
+
+        def one(width: int) -> Tensor:
+            return like.new_empty(chains, samples, width)
+
+        self.inputs = one(form.widths[0])
+        self.flat = self.inputs.flatten(0, 1)
+        self.kept = [one(width) for width in form.widths[1:]]
+        self.other = [one(width) for width in form.widths[1:]]
+        self.turned = [other.mT for other in self.other]
+        self.rows = [
+            kept.view(chains, 1, samples) if width == 1 else None
+            for kept, width in zip(self.kept, form.widths[1:], strict=True)
+        ]
+        self.products = [
+            like.new_empty(chains, after, before) if chains > 1 else None
+            for before, after in pairwise(form.widths)
+        ]
+
+
+def _gelu(kept: Tensor, other: Tensor) -> Tensor:
+    _aten.gelu.out(kept, out=other)
+    return other
+
+
+def _gelu_back(back: Tensor, kept: Tensor) -> None:
+    _aten.gelu_backward.grad_input(back, kept, grad_input=back)
+
+
+def _relu_back(back: Tensor, kept: Tensor) -> None:
+    _aten.threshold_backward.grad_input(back, kept, 0, grad_input=back)
+
+
+def _sigmoid_back(back: Tensor, kept: Tensor) -> None:
+    _aten.sigmoid_backward.grad_input(back, kept, grad_input=back)
+
+
+def _tanh_back(back: Tensor, kept: Tensor) -> None:
+    _aten.tanh_backward.grad_input(back, kept, grad_input=back)
+
+
+# From what a layer gave, which is kept, and other memory to outputs, and from the
+# gradient by outputs, in place, and what was kept to that by what the layer gave. The
+# slope is of the outputs where they tell it, which are then written over its inputs.
+_ACTIVATIONS: dict[
+    str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], None]]
+] = {
+    "gelu": (_gelu, _gelu_back),
+    "identity": (lambda kept, other: kept, lambda back, kept: None),
+    "relu": (lambda kept, other: torch.relu_(kept), _relu_back),
+    "sigmoid": (lambda kept, other: torch.sigmoid_(kept), _sigmoid_back),
+    "tanh": (lambda kept, other: torch.tanh_(kept), _tanh_back),
+}
+
+
+def forward(
+    form: DenseForm, layers: Sequence[Layer], room: Room, inputs_CBI: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """Compute outputs.
+
+    Args:
+        form: of the networks.
+        layers: of the chains that the room is for.
+        room: is written into.
+        inputs_CBI: may be that of the room.
+
+    Returns:
+        Outputs (C, B, O), and what each layer saw.
+    """
+    seen, last = [inputs_CBI], len(layers) - 1
+    for number, (layer, kept) in enumerate(zip(layers, room.kept, strict=True)):
+        _through(layer, seen[-1], kept, room.rows[number])
+        if number < last:
+            activation, _ = _ACTIVATIONS[form.activations[number]]
+            seen.append(activation(kept, room.other[number]))
+    outputs_CBO = room.kept[-1]
+    return (pad(outputs_CBO, (0, 1)) if form.has_reference else outputs_CBO), seen
+
+
+def _through(
+    layer: Layer, x_CBI: Tensor, into_CBO: Tensor, rows_COB: Tensor | None
+) -> None:
+    """Write a layer's outputs; with one output it is twice as fast the other way."""
+    if rows_COB is None:
+        if layer.bias is None:
+            torch.bmm(x_CBI, layer.turned, out=into_CBO)
+        else:
+            torch.baddbmm(layer.bias, x_CBI, layer.turned, out=into_CBO)
+    elif layer.bias is None:
+        torch.bmm(layer.weight, x_CBI.mT, out=rows_COB)
+    else:
+        torch.baddbmm(layer.bias, layer.weight, x_CBI.mT, out=rows_COB)
+
+
+def backward(
+    form: DenseForm,
+    layers: Sequence[Layer],
+    room: Room,
+    seen: Sequence[Tensor],
+    into: Sequence[Layer],
+    *,
+    adds: bool,
+) -> None:
+    """Compute the gradient, after `forward`, from that by outputs, last of `other`.
+
+    Args:
+        form: of the networks.
+        layers: of the chains that the room is for.
+        room: is written into.
+        seen: what each layer saw.
+        into: where the gradient goes.
+        adds: whether it is added to what is there.
+    """
+    for number in range(len(layers) - 1, -1, -1):
+        back, target = room.other[number], into[number]
+        if adds:
+            target.weight.baddbmm_(room.turned[number], seen[number])
+        elif (product_COI := room.products[number]) is None:
+            torch.bmm(room.turned[number], seen[number], out=target.weight)
+        else:
+            torch.bmm(room.turned[number], seen[number], out=product_COI)
+            target.weight.copy_(product_COI)
+        if target.bias is not None:
+            if adds:
+                target.bias.add_(back.sum(1, keepdim=True))
+            else:
+                torch.sum(back, 1, keepdim=True, out=target.bias)
+        if number:
+            before = number - 1
+            torch.bmm(back, layers[number].weight, out=room.other[before])
+            _, slope = _ACTIVATIONS[form.activations[before]]
+            slope(room.other[before], room.kept[before])
+
+
+def squared_loss(
+    outputs_CBO: Tensor, targets: Tensor, into_CBO: Tensor | None, each: float
+) -> Tensor:
+    """Return the sum of squared errors times `each`, (C,).
+
+    Args:
+        outputs_CBO: of networks.
+        targets: values, (C or 1, B, O).
+        into_CBO: where the gradient by the outputs goes, if it is wanted.
+        each: factor of every square.
+    """
+    apart_CBO = torch.sub(outputs_CBO, targets, out=into_CBO)
+    losses_C = apart_CBO.square().sum((1, 2)).mul_(each)
+    if into_CBO is not None:
+        into_CBO.mul_(2 * each)
+    return losses_C
+
+
+def cross_entropy_loss(
+    outputs_CBO: Tensor, targets: Tensor, into_CBO: Tensor | None, each: float
+) -> Tensor:
+    """Return the sum of the softmax's cross-entropies times `each`, (C,).
+
+    Args:
+        outputs_CBO: of networks.
+        targets: labels, (C or 1, B).
+        into_CBO: where the gradient by the outputs goes, if it is wanted; of a
+            reference it is left out.
+        each: factor of every sample.
+    """
+    logs_CBO = torch.log_softmax(outputs_CBO, dim=-1)
+    index_CB1 = targets.expand(outputs_CBO.shape[:-1]).unsqueeze(-1)
+    losses_C = logs_CBO.gather(-1, index_CB1).sum((1, 2)).mul_(-each)
+    if into_CBO is not None:
+        logs_CBO.exp_().mul_(each)
+        logs_CBO.scatter_add_(
+            -1, index_CB1, logs_CBO.new_tensor(-each).expand_as(index_CB1)
+        )
+        into_CBO.copy_(logs_CBO[..., : into_CBO.shape[-1]])
+    return losses_C
