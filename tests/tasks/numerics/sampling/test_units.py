@@ -6,6 +6,7 @@ import torch
 from curvflow.tasks.numerics.sampling.chances import draw_block
 from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.steps import Steps, Stream
+from curvflow.tasks.numerics.sampling.supply import PAGE, Supply
 from tests.tasks.numerics.sampling.bowls import GAMMA, NBETA, about_zero, bowl, walk
 
 LIKE = torch.zeros(2, 6, dtype=torch.float64)
@@ -16,17 +17,21 @@ def given(streams=STREAMS, like=LIKE, batch_size=8):
     return draw_block(0, streams, like, num_samples=64, batch_size=batch_size)
 
 
+def supplied(streams=STREAMS, like=LIKE, batch_size=8, **how):
+    return Supply(streams, like, num_samples=64, batch_size=batch_size, **how)
+
+
 def one_step():
     """Weights before and after a step, its gradient, noise, rows and lr."""
     losses = bowl(minimum=1.0)
     posterior = about_zero(losses, 2)
     drawn = walk(posterior, "sgld", num_draws=3, batch_size=8)
-    chances, before_CD = given(), drawn.weights[:, 1]
-    rows_CB = chances.rows[:, 1]
+    supply, before_CD = supplied(), drawn.weights[:, 1]
+    rows_CB, _ = supply.batch(1)
     _, gradient_CD = losses.gradients(before_CD, rows_CB)
     lr = 0.2 / (NBETA * 1.5 + GAMMA)
     moved_CD = drawn.weights[:, 2] - before_CD
-    return losses, before_CD, moved_CD, gradient_CD, chances.noise[:, 1], rows_CB, lr
+    return losses, before_CD, moved_CD, gradient_CD, supply.noise(1), rows_CB, lr
 
 
 def test_a_step_is_that_of_devinterp():
@@ -71,6 +76,57 @@ def test_chances_depend_on_the_stream_alone():
 def test_both_precisions_see_the_same_noise():
     single = given(like=LIKE.float())
     assert torch.equal(single.noise.double(), given().noise)
+
+
+@pytest.mark.parametrize("size", [6, 1000, PAGE + 5])
+def test_noise_of_a_step_does_not_depend_on_the_way_there(size):
+    like = torch.zeros(2, size)
+    straight = supplied(like=like)
+    walked = [straight.noise(step).clone() for step in range(140)]
+    for way in ([139, 138], [5, 6, 130, 3], [64], [128, 127]):
+        supply = supplied(like=like)
+        for step in way:
+            assert torch.equal(supply.noise(step), walked[step])
+    whole = torch.stack(walked)
+    assert len(whole.unique()) > 0.99 * min(whole.numel(), 2**20)
+
+
+def test_noise_and_batches_depend_on_the_stream_alone():
+    like = torch.zeros(2, 3000)
+    both, second = supplied(like=like), supplied(STREAMS[1:], like[1:])
+    for step in range(5):
+        assert torch.equal(both.noise(step)[1:], second.noise(step))
+        for mine, other in zip(both.batch(step), second.batch(step), strict=True):
+            assert torch.equal(mine[1:], other)
+            assert not torch.equal(mine[:1], other)
+
+
+def test_noise_is_standard_normal_in_both_precisions():
+    single, double = supplied(like=LIKE.float()), supplied()
+    drawn = []
+    for step in range(3000):
+        drawn.append(double.noise(step).clone())
+        assert torch.equal(single.noise(step).double(), drawn[-1])
+    z = torch.stack(drawn).flatten()
+    root = len(z) ** 0.5
+    assert abs(z.mean()) < 4 / root
+    assert abs(z.square().mean() - 1) < 4 * 2**0.5 / root
+    assert abs(z.pow(4).mean() - 3) < 4 * 96**0.5 / root
+    after = torch.stack(drawn[1:]) * torch.stack(drawn[:-1])
+    assert abs(after.mean()) < 4 / root
+
+
+def test_what_does_not_move_gets_no_noise():
+    free = torch.tensor([True, False] * 3)
+    noise_CD = supplied(free=free).noise(0)
+    assert (noise_CD[:, ~free] == 0).all()
+    assert torch.equal(noise_CD[:, free], supplied().noise(0)[:, free])
+
+
+def test_no_batches_are_given_where_steps_take_all_data():
+    rows_CB, coins_C = supplied(batch_size=None).batch(0)
+    assert rows_CB is None
+    assert ((coins_C >= 0) & (coins_C < 1)).all()
 
 
 def test_batches_are_drawn_uniformly_with_replacement():

@@ -9,18 +9,13 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling import methods
-from curvflow.tasks.numerics.sampling.chances import (
-    Chances,
-    block_length,
-    draw_block,
-    empty_noise,
-    noise_at_draw,
-)
+from curvflow.tasks.numerics.sampling.chances import block_length, noise_at_draw
 from curvflow.tasks.numerics.sampling.metropolis import look, propose
 from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
 from curvflow.tasks.numerics.sampling.recorded import Recorded
 from curvflow.tasks.numerics.sampling.steps import Steps, Stream
+from curvflow.tasks.numerics.sampling.supply import Supply
 
 # What every method keeps that is not of the weights' dtype.
 COUNTS = ("step", "failed_at")
@@ -48,7 +43,13 @@ class Walk:
         self._method = methods.find(steps.method)
         self._target = self._method.target_acceptance
         self._now = Now(posterior, steps)
-        self._memory_CTD = empty_noise(posterior.centre)
+        self._supply = Supply(
+            streams,
+            posterior.centre,
+            num_samples=posterior.losses.num_samples,
+            batch_size=steps.batch_size,
+            free=posterior.free,
+        )
         self.recorded = Recorded(posterior, steps)
         self.state = self._start() if earlier is None else self._going_on(earlier)
         self.step = int(self.state["step"][0])
@@ -79,31 +80,15 @@ class Walk:
     def walk_block(self) -> None:
         """Walk to the end of the current block of steps, or of the walk."""
         size = block_length(self._posterior.centre.shape[1])
-        block, at = divmod(self.step, size)
-        count = min(size - at, self._steps.total - self.step)
-        chances = self._draw(block)
+        count = min(size - self.step % size, self._steps.total - self.step)
         self._now.walk_by(self.state["lr"])
         seen = []
-        for number in range(count):
-            self._now.arrive(self.step + number, chances, at + number)
-            seen.append(self._take(self.step + number))
+        for step in range(self.step, self.step + count):
+            self._now.arrive(step, self._supply)
+            seen.append(self._take(step))
         self._freeze(torch.stack(seen))
         self.step += count
         self.state["step"] += count
-
-    def _draw(self, block: int) -> Chances:
-        posterior = self._posterior
-        chances = draw_block(
-            block,
-            self._streams,
-            posterior.centre,
-            num_samples=posterior.losses.num_samples,
-            batch_size=self._steps.batch_size,
-            into_CTD=self._memory_CTD,
-        )
-        if posterior.free is not None:
-            chances.noise.mul_(posterior.free)
-        return chances
 
     def _take(self, step: int) -> Tensor:
         draw = self._steps.draw_left_by(step)

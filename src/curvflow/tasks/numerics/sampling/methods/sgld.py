@@ -23,6 +23,4 @@ def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
         Welling and Teh (2011), Proceedings of ICML, equation 4, localised as in
         Lau et al. (2023), arXiv:2308.12108.
     """
-    losses_C, drift_CD = now.drift(state["weights"])
-    now.descend(state["weights"], drift_CD).addcmul_(now.root, now.noise)
-    return losses_C, None
+    return now.langevin(state["weights"]), None
