@@ -135,14 +135,16 @@ def curvflow(
     owner_C = torch.arange(len(modules), device=flat_MD.device).repeat_interleave(
         chains
     )
-    losses = SampledLosses(
-        case.problem,
-        Samples(case.inputs[None], case.targets[None]),
-        flat_MD.new_empty(len(owner_C), 0),
-        owner_C,
-    )
+
+    def losses_of(owner_C: Tensor) -> SampledLosses:
+        samples = Samples(case.inputs[None], case.targets[None])
+        none_CS = flat_MD.new_empty(len(owner_C), 0)
+        return SampledLosses(case.problem, samples, none_CS, owner_C)
+
     each_C = torch.ones_like(owner_C, dtype=flat_MD.dtype)
-    posterior = Posterior(losses, flat_MD[owner_C], case.nbeta * each_C, GAMMA * each_C)
+    posterior = Posterior(
+        losses_of(owner_C), flat_MD[owner_C], case.nbeta * each_C, GAMMA * each_C
+    )
     steps = Steps(
         "sgld",
         case.lr * each_C,
@@ -152,7 +154,8 @@ def curvflow(
         measure_acceptance=False,
     )
     streams = [Stream(m, c) for m in range(len(modules)) for c in range(chains)]
-    start_C = losses.values(posterior.centre, None)
+    every_M = torch.arange(len(modules), device=flat_MD.device)
+    start_C = losses_of(every_M).values(flat_MD, None)[owner_C]
     excess_CK = sample(posterior, steps, streams).losses - start_C[:, None]
     return case.nbeta * float(excess_CK.mean())
 
