@@ -18,7 +18,6 @@ from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
@@ -28,6 +27,7 @@ from matplotlib.ticker import (
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array
+from curvflow.tasks.placement import Placement
 
 # Okabe and Ito (2008), Color universal design, without the yellow, too faint on paper.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -177,7 +177,7 @@ def compose(
     total = head_height + legend_height + panel + foot_height
     figure.set_size_inches(width, total)
     rect = (0, foot_height / total, 1, panel / total)
-    layout = ConstrainedLayoutEngine(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04)
+    layout = Placement(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04)
     figure.set_layout_engine(layout)
     left = MARGIN / width
     if legend:

@@ -76,6 +76,16 @@ def test_the_sweep_is_told_trial_by_trial_and_only_where_there_was_one():
     assert "trials" not in str(without["caption"])
 
 
+def test_the_same_draws_give_the_same_bytes_whatever_was_drawn_between():
+    of = [replace(swept(bowl(n, count=8)), coords={"seed": n}) for n in (0, 1)]
+    first = draw(of, label="seed")
+    draw(of[:1])
+    again = draw(of, label="seed")
+    assert first.keys() == again.keys()
+    for name in first:
+        assert first[name].tobytes() == again[name].tobytes(), name
+
+
 @pytest.mark.parametrize("parameter", ["localization", "lr"])
 @pytest.mark.parametrize("on", [[0, 0, 1, 0, 0], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
 def test_a_line_marks_the_value_that_was_taken(parameter, on):

@@ -54,7 +54,7 @@ def _count(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.bars",
-    version=1,
+    version=2,
     summary="Means with error bars, one bar for each label of an axis.",
     params=BarsParams,
     returns=Figure,

@@ -26,7 +26,7 @@ def _trial(name: str, description: str, dtype: str = "float64") -> Variable:
 
 KIND = Kind(
     name="figure.chains",
-    version=1,
+    version=2,
     summary="Losses of chains, the estimate as draws are added, and the sweep.",
     params=ChainsFigureParams,
     returns=Figure,

@@ -68,7 +68,7 @@ def _drawn(name: str, description: str, units: str) -> Variable:
 
 KIND = Kind(
     name="figure.density",
-    version=1,
+    version=2,
     summary="Spectral densities from Ritz values, with known laws beside them.",
     params=DensityFigureParams,
     returns=Figure,

@@ -42,7 +42,7 @@ def _line(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.landscape",
-    version=1,
+    version=2,
     summary="Losses along lines or in a plane, with the quadratic model.",
     params=LandscapeFigureParams,
     returns=Figure,

@@ -41,7 +41,7 @@ def _curve(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.lines",
-    version=1,
+    version=2,
     summary="A curve of means with a band, for each label of an axis.",
     params=LinesParams,
     returns=Figure,

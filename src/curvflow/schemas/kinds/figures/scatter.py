@@ -124,7 +124,7 @@ def _end(axis: str, side: str) -> Variable:
 
 KIND = Kind(
     name="figure.scatter",
-    version=1,
+    version=2,
     summary="One measured number against another, a point for each node or mean.",
     params=ScatterParams,
     returns=Figure,

@@ -38,7 +38,7 @@ def _stem(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="figure.stem",
-    version=1,
+    version=2,
     summary="Ritz values and their weights as stems.",
     params=StemFigureParams,
     returns=Figure,

@@ -40,7 +40,7 @@ def _text(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.vectors",
-    version=1,
+    version=2,
     summary="Weights of two inputs as arrows, such as those of XOR's hidden units.",
     params=VectorsParams,
     returns=Figure,

@@ -1,0 +1,73 @@
+"""Last bits of a layout do not reach the files."""
+
+import matplotlib.layout_engine
+import numpy as np
+import pytest
+from matplotlib.transforms import Bbox
+
+from curvflow.tasks import drawing
+from curvflow.tasks.placement import STEPS
+
+
+def panels():
+    figure = drawing.sheet(160, 60)
+    for place, limit in enumerate((1, 30, 1000), start=1):
+        axes = figure.add_subplot(1, 3, place)
+        axes.set_ylim(0, limit)
+        axes.plot([0, 1], [0, limit])
+    figure.axes[1].set_aspect(1 / 40)
+    drawing.compose(figure, title=None, caption="n = 5.")
+    return figure
+
+
+@pytest.fixture
+def shaken(monkeypatch):
+    """Let the solver end a few last bits beside where it would."""
+    solve = matplotlib.layout_engine.do_constrained_layout
+    draws = np.random.default_rng(0)
+
+    def do_constrained_layout(figure, **settings):
+        found = solve(figure, **settings)
+        for axes in figure.axes:
+            bounds = np.asarray(axes.get_position(original=True).extents)
+            moved = bounds * (1 + draws.integers(-4, 5, 4) * np.finfo(float).eps)
+            assert (moved != bounds).any()
+            axes.set_position(Bbox.from_extents(*moved))
+            axes.set_in_layout(True)
+        return found
+
+    def shake():
+        monkeypatch.setattr(
+            matplotlib.layout_engine, "do_constrained_layout", do_constrained_layout
+        )
+
+    return shake
+
+
+def test_last_bits_of_the_solver_change_no_byte(shaken):
+    with drawing.quiet_style():
+        before = drawing.pictures(panels())
+        shaken()
+        after = drawing.pictures(panels())
+    assert {name: file.tobytes() for name, file in before.items()} == {
+        name: file.tobytes() for name, file in after.items()
+    }
+
+
+def test_panels_stand_where_matplotlib_puts_them_and_stay_in_the_layout(monkeypatch):
+    with drawing.quiet_style():
+        ours = panels()
+        ours.draw_without_rendering()
+        monkeypatch.setattr(
+            drawing, "Placement", matplotlib.layout_engine.ConstrainedLayoutEngine
+        )
+        theirs = panels()
+        theirs.draw_without_rendering()
+    for one, other in zip(ours.axes, theirs.axes, strict=True):
+        assert one.get_in_layout()
+        for original in (False, True):
+            np.testing.assert_allclose(
+                one.get_position(original).extents,
+                other.get_position(original).extents,
+                atol=1 / STEPS,
+            )
