@@ -21,9 +21,9 @@ from curvflow.tasks.numerics.dense_gradients import (
 from curvflow.tasks.numerics.spans import spans
 from curvflow.tasks.problems import Samples
 
-# Bytes of activations that chains take together: what a core's cache holds. A chain
-# that takes more goes alone; which way it goes does not depend on the others.
-PASS_BYTES = {"cpu": 1 << 20, "cuda": 1 << 30}
+# Bytes of activations that chains take together, about what a core's cache holds. A
+# chain that takes more goes alone; which way it goes does not depend on the others.
+PASS_BYTES = {"cpu": 1 << 22, "cuda": 1 << 30}
 
 # The same of one chain: more samples go part by part.
 CHAIN_BYTES = 1 << 23
@@ -96,7 +96,7 @@ class DenseLosses:
         if rows_CB is not None and not self._is_shared:
             rows_CB = rows_CB + self._owner[:, None] * self._samples.count
         parts = []
-        for first, stop in _spans(len(weights_CD), most):
+        for first, stop in _spans(weights_CD.shape[0], most):
             layers = self._layers(self._cuts, weights_CD, first, stop)
             into = None
             if into_CD is not None:
@@ -150,7 +150,9 @@ class DenseLosses:
                 inputs_CBI = samples.inputs.expand(stop - first, -1, -1)
                 yield room, Samples(inputs_CBI, samples.targets)
             else:
-                yield room, self._taken(rows_CB[first:stop, rows], room)
+                is_all = rows_CB.shape == (stop - first, rows.stop - rows.start)
+                chosen_CB = rows_CB if is_all else rows_CB[first:stop, rows]
+                yield room, self._taken(chosen_CB, room)
 
     def _taken(self, rows_CB: Tensor, room: Room) -> Samples:
         rows_R = rows_CB.flatten()

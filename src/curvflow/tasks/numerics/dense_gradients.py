@@ -253,13 +253,18 @@ def cross_entropy_loss(
             reference it is left out.
         each: factor of every sample.
     """
-    logs_CBO = torch.log_softmax(outputs_CBO, dim=-1)
+    # log_softmax takes several times as long where there are few outputs.
+    is_whole = into_CBO is not None and into_CBO.shape == outputs_CBO.shape
+    peaks_CB1 = outputs_CBO.amax(-1, keepdim=True)
+    chances_CBO = torch.sub(outputs_CBO, peaks_CB1, out=into_CBO if is_whole else None)
     index_CB1 = targets.expand(outputs_CBO.shape[:-1]).unsqueeze(-1)
-    losses_C = logs_CBO.gather(-1, index_CB1).sum((1, 2)).mul_(-each)
+    chosen_CB1 = chances_CBO.gather(-1, index_CB1)
+    sums_CB1 = chances_CBO.exp_().sum(-1, keepdim=True)
+    losses_C = sums_CB1.log().sub_(chosen_CB1).sum((1, 2)).mul_(each)
     if into_CBO is not None:
-        logs_CBO.exp_().mul_(each)
-        logs_CBO.scatter_add_(
-            -1, index_CB1, logs_CBO.new_tensor(-each).expand_as(index_CB1)
-        )
-        into_CBO.copy_(logs_CBO[..., : into_CBO.shape[-1]])
+        shares_CB1 = sums_CB1.reciprocal_().mul_(each)
+        away_CB1 = chosen_CB1.exp_().mul_(shares_CB1).sub_(each)
+        chances_CBO.mul_(shares_CB1).scatter_(-1, index_CB1, away_CB1)
+        if not is_whole:
+            into_CBO.copy_(chances_CBO[..., : into_CBO.shape[-1]])
     return losses_C
