@@ -136,10 +136,14 @@ def test_a_chain_alone_is_bit_for_bit_that_among_others(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_chains_do_not_depend_bit_for_bit_on_how_many_there_are(dtype):
-    problem = posed({"kind": "mlp", "hidden": [16, 16]}, "cross_entropy")
-    samples, _ = drawn(problem, 1)
-    samples = Samples(samples.inputs.to(dtype), samples.targets)
+@pytest.mark.parametrize(("loss", "outputs"), [("cross_entropy", 4), ("mse", 1)])
+def test_chains_do_not_depend_bit_for_bit_on_how_many_there_are(dtype, loss, outputs):
+    problem = posed({"kind": "mlp", "hidden": [16, 16]}, loss, outputs)
+    samples, _ = drawn(problem, 1, outputs)
+    targets = samples.targets
+    samples = Samples(
+        samples.inputs.to(dtype), targets.to(dtype) if loss == "mse" else targets
+    )
     many, size, source = 40, problem.network.num_parameters, torch.Generator()
     weights_CD = torch.randn(many, size, generator=source.manual_seed(3)).to(dtype)
     rows_CB = torch.randint(COUNT, (many, 8), generator=source)
@@ -174,6 +178,25 @@ def test_weights_that_moved_in_place_are_seen():
     found_C, found_CD = losses.gradients(weights_CD, batches())
     expected = by_autograd(problem, samples, weights_CD, batches())
     torch.testing.assert_close((found_C, found_CD), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_one_output_is_as_exact_as_several(bias):
+    problem = posed({**MLP, "hidden": [5, 1, 3], "bias": bias}, "mse", outputs=1)
+    for members in (1, MEMBERS):
+        samples, weights_CD = drawn(problem, members, outputs=1)
+        for rows_CB in (None, batches()):
+            assert_exact(problem, samples, weights_CD, rows_CB)
+
+
+def test_weights_that_want_gradients_are_taken_as_numbers():
+    problem = posed(MLP, "mse")
+    samples, weights_CD = drawn(problem, 1)
+    losses = sampled(problem, samples)
+    expected_C = losses.values(weights_CD, None)
+    found_C = losses.values(weights_CD.requires_grad_(), None)
+    assert torch.equal(found_C, expected_C)
+    assert not found_C.requires_grad
 
 
 def test_other_networks_keep_autograd():

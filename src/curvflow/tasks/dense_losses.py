@@ -30,7 +30,10 @@ CHAIN_BYTES = 1 << 23
 
 
 class DenseLosses:
-    """Mean losses of chains of one form, each over data of its own or shared."""
+    """Mean losses of chains of one form, each over data of its own or shared.
+
+    Weights must not require gradients: what is computed is written over.
+    """
 
     def __init__(
         self, form: DenseForm, loss: str, samples: Samples, owner_C: Tensor
@@ -49,13 +52,14 @@ class DenseLosses:
         self._is_shared = len(samples.inputs) == 1
         self._loss = cross_entropy_loss if loss == "cross_entropy" else squared_loss
         self._share = 1 / samples.num_targets if loss == "mse" else 1.0
+        self._bytes = 2 * sum(form.widths) * samples.inputs.element_size()
+        self._pass_bytes = PASS_BYTES[samples.device.type]
         self._rooms: dict[tuple[int, int], Room] = {}
         self._cuts: dict[tuple[int, int], list[Layer]] = {}
         self._cut_weights: Tensor | None = None
         self._gradients: Tensor | None = None
         self._gradient_cuts: dict[tuple[int, int], list[Layer]] = {}
 
-    @torch.no_grad()
     def values(self, weights_CD: Tensor, rows_CB: Tensor | None) -> Tensor:
         """Return the mean losses, (C,).
 
@@ -65,7 +69,6 @@ class DenseLosses:
         """
         return self._walked(weights_CD, rows_CB, None)
 
-    @torch.no_grad()
     def gradients(
         self, weights_CD: Tensor, rows_CB: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -89,10 +92,9 @@ class DenseLosses:
         if weights_CD is not self._cut_weights:
             self._cut_weights, self._cuts = weights_CD, {}
         count = self._samples.count if rows_CB is None else rows_CB.shape[1]
-        each = 2 * sum(self._form.widths) * weights_CD.element_size()
         # It does not depend on how many chains there are, nor does the order of sums.
-        step = min(count, max(1, CHAIN_BYTES // each))
-        most = PASS_BYTES[weights_CD.device.type] // (each * step)
+        step = min(count, max(1, CHAIN_BYTES // self._bytes))
+        most = self._pass_bytes // (self._bytes * step)
         if rows_CB is not None and not self._is_shared:
             rows_CB = rows_CB + self._owner[:, None] * self._samples.count
         parts = []

@@ -60,7 +60,7 @@ class SampledLosses:
             rows_CB: the samples of each chain's batch; None for all of the data.
         """
         if self._dense is not None:
-            return self._dense.values(weights_CD, rows_CB)
+            return self._dense.values(_plain(weights_CD), rows_CB)
         with torch.no_grad():
             (losses_C,) = self._summed(weights_CD, rows_CB)
         return losses_C
@@ -78,7 +78,7 @@ class SampledLosses:
             Both; the gradients may be in memory that the next call writes over.
         """
         if self._dense is not None:
-            return self._dense.gradients(weights_CD, rows_CB)
+            return self._dense.gradients(_plain(weights_CD), rows_CB)
         losses_C, gradients_CD = self._summed(
             weights_CD.detach().requires_grad_(), rows_CB
         )
@@ -144,3 +144,8 @@ class SampledLosses:
         return Samples(
             samples.inputs[owner_C1, rows_CB], samples.targets[owner_C1, rows_CB]
         )
+
+
+def _plain(weights_CD: Tensor) -> Tensor:
+    """Return weights that need no gradient: the same tensor if these need none."""
+    return weights_CD.detach() if weights_CD.requires_grad else weights_CD

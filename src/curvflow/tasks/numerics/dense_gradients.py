@@ -235,7 +235,8 @@ def squared_loss(
         each: factor of every square.
     """
     apart_CBO = torch.sub(outputs_CBO, targets, out=into_CBO)
-    losses_C = apart_CBO.square().sum((1, 2)).mul_(each)
+    flat_CR = apart_CBO.flatten(1)
+    losses_C: Tensor = torch.linalg.vecdot(flat_CR, flat_CR).mul_(each)
     if into_CBO is not None:
         into_CBO.mul_(2 * each)
     return losses_C
