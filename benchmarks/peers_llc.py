@@ -7,10 +7,10 @@
 takes it; the same network, loss, data, batch, step, temperature and precision, float32.
 devinterp is given its images by a DataLoader, as its documentation has it, and by a
 loader that takes rows of a tensor. `tile`: 20 networks of 4 chains each as one program
-and one by one. Systems take turns; the best turn counts, on a CPU in seconds of the
-process. Estimates are printed, since a fast wrong answer is none: they come from
-different noise and few draws. devinterp 1.3.2 is installed beforehand. Prints a table
-in Markdown.
+and one by one, the latter by devinterp too. Systems take turns; the best turn counts,
+on a CPU in seconds of the process. Estimates are printed, since a fast wrong answer is
+none: they come from different noise and few draws. devinterp 1.3.2 is installed
+beforehand. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -177,7 +177,12 @@ class Rows(DataLoader[tuple[Tensor, ...]]):
 
 
 def devinterp(
-    case: Case, module: nn.Sequential, draws: int, *, is_light: bool
+    case: Case,
+    module: nn.Sequential,
+    draws: int,
+    *,
+    is_light: bool,
+    chains: int = CHAINS,
 ) -> float:
     """Return the mean estimate of all chains."""
     evaluate = import_module("devinterp.utils").make_evaluate(criterion(case))
@@ -192,7 +197,7 @@ def devinterp(
         sampling_method=import_module("devinterp.optim.sgld").SGLD,
         optimizer_kwargs={"lr": case.lr, "localization": GAMMA, "nbeta": case.nbeta},
         num_draws=draws,
-        num_chains=CHAINS,
+        num_chains=chains,
         init_loss=start,
         device=case.inputs.device,
         verbose=False,
@@ -210,10 +215,20 @@ def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]
             parts = [curvflow(case, [m], draws, TILE_CHAINS) for m in modules]
             return sum(parts) / TILE
 
-        return {
+        def of_peer() -> float:
+            parts = [
+                devinterp(case, m, draws, is_light=True, chains=TILE_CHAINS)
+                for m in modules
+            ]
+            return sum(parts) / TILE
+
+        tiles = {
             "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
             "one by one": one_by_one,
         }
+        if find_spec("devinterp") is not None:
+            tiles["devinterp, rows, one by one"] = of_peer
+        return tiles
     module = case.module(0)
     found = {"curvflow": lambda: curvflow(case, [module], draws, CHAINS)}
     if find_spec("devinterp") is not None:
