@@ -43,7 +43,7 @@ from curvflow.tasks.numerics.subjects import Loss, Settings, Subject, subject
 
 # What a trial of the orders is made on: samples at most, where a batch can be cut, the
 # part of it that they are, and columns. A trial must cost less than it saves.
-TRIAL_SAMPLES, TRIAL_PART, TRIAL_COLUMNS = 16, 8, 4
+TRIAL_SAMPLES, TRIAL_PART, TRIAL_COLUMNS = 64, 4, 2
 
 
 def hessian(

@@ -44,7 +44,9 @@ class OverBatches:
         with differentiable():
             parts = columns[0].split(self._columns_at_once(columns), dim=1)
             found = [self._product(part_DS) for part_DS in parts]
-        return (found[0] if len(found) == 1 else torch.cat(found, dim=1)).unsqueeze(0)
+        # Each vector lies whole in memory.
+        joined = found[0] if len(found) == 1 else torch.cat([f.mT for f in found]).mT
+        return joined.unsqueeze(0)
 
     def _columns_at_once(self, columns: Tensor) -> int:
         if self.device.type != "cpu":
