@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import ngd_cost, regularisers, training_gpu
+from benchmarks import denormals, ngd_cost, regularisers, training_gpu
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
@@ -51,6 +52,38 @@ def test_every_rule_is_timed_beside_the_gradient(monkeypatch, capsys):
     assert told.startswith("small, 196 parameters, float64, 2 networks")
     for name in ngd_cost.RULES:
         assert told.count(f"gradient and {name} ") == 2
+
+
+def test_decayed_units_hold_denormals_that_count_as_zero_when_flushed():
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot flush them")
+    problem, _ = denormals.posed((6, 4))
+    shapes = problem.network.layout.shapes
+    weights = torch.ones(2, problem.network.num_parameters)
+    with denormals.plainly():
+        half, whole = (denormals.decayed(problem, weights, s) for s in (0.5, 1.0))
+        assert (whole > 0).all()
+        assert (whole < torch.finfo(torch.float32).tiny).all()
+        assert torch.equal(denormals.decayed(problem, weights, 0.0), weights)
+    with denormals.threads(1):
+        assert not whole.mul(2).any()
+        alive = [part[0] > 0 for part in problem.network.layout.unflatten(half * 2)]
+    for number, (part, shape) in enumerate(zip(alive, shapes, strict=True)):
+        rows = shape[0] if number >= 4 else shape[0] // 2
+        columns = (shape[1] // 2 if number else shape[1]) if len(shape) == 2 else 1
+        assert part.sum() == rows * columns
+
+
+def test_products_are_timed_in_both_modes_for_all_weights(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["denormals", "--turns", "1"])
+    monkeypatch.setattr(denormals, "HIDDEN", ((6, 4),))
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot flush them")
+    denormals.main()
+    rows = capsys.readouterr().out.splitlines()[4:]
+    assert len(rows) == 2 * 2 * len(denormals.DECAYED)
+    for row in rows:
+        assert float(row.split("|")[7].rstrip(" x")) > 0
 
 
 def test_epochs_on_images_are_timed_by_hand_and_as_a_tile(monkeypatch, capsys):
