@@ -133,7 +133,7 @@ class Walk:
         fails_C = (failed_C < 0) & ~fine_TC.all(0)
         first_C = self.step + fine_TC.to(torch.uint8).argmin(0)
         self.state["failed_at"] = torch.where(fails_C, first_C, failed_C)
-        weights_CD[self.state["failed_at"] >= 0] = math.nan
+        weights_CD.masked_fill_(self.state["failed_at"][:, None] >= 0, math.nan)
 
 
 def is_measured(draw: int) -> bool:
