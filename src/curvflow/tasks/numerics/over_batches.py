@@ -42,7 +42,7 @@ class OverBatches:
         if columns.ndim == 2:
             return (self @ columns.unsqueeze(-1)).squeeze(-1)
         with differentiable():
-            parts = columns[0].split(self._columns_at_once(columns), dim=1)
+            parts = torch.split(columns[0], self._columns_at_once(columns), dim=1)
             found = [self._product(part_DS) for part_DS in parts]
         # Each vector lies whole in memory.
         joined = found[0] if len(found) == 1 else torch.cat([f.mT for f in found]).mT

@@ -18,11 +18,11 @@ from curvflow.tasks.calibrated import calibrated
 from curvflow.tasks.chain_states import packed, unpacked
 from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of
 from curvflow.tasks.curvature import described, same_problem
-from curvflow.tasks.numerics.sampling.chances import block_length
 from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
 from curvflow.tasks.numerics.sampling.posteriors import Draws
 from curvflow.tasks.numerics.sampling.steps import Steps
 from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.numerics.sampling.supply import page_length
 from curvflow.tasks.numerics.sampling.verdicts import Verdict, judge
 from curvflow.tasks.problems import grouped, probed_bytes
 from curvflow.tasks.registry import Machine, computes
@@ -39,7 +39,7 @@ VECTORS = 12
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: its chains, what they leave, data."""
     params, size = params_of(member), described(member).network.num_parameters
-    numbers = params.num_chains * size * (block_length(size) + VECTORS)
+    numbers = params.num_chains * size * (page_length(size) + VECTORS)
     if params.keep_draws:
         numbers += 2 * params.num_chains * params.num_draws * size
     return 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)

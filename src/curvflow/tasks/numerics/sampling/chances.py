@@ -1,4 +1,4 @@
-"""What chance gives each chain at each step, in blocks of steps.
+"""Batches and coins of each chain at each step, in blocks of steps.
 
 A block is drawn from a stream of its own, for each chain. What a step is given hence
 depends on the chain's stream, the step, D, N and the batch size alone: not on the other
@@ -27,24 +27,15 @@ def block_length(num_parameters: int) -> int:
     return max(1, min(LONGEST, ENTRIES // num_parameters))
 
 
-def empty_noise(like_CD: Tensor) -> Tensor:
-    """Return memory for the noise of a block, (C, T, D), on the CPU."""
-    num_chains, num_parameters = like_CD.shape
-    size = block_length(num_parameters)
-    return torch.empty(num_chains, size, num_parameters, dtype=torch.float32)
-
-
 @dataclass(frozen=True)
 class Chances:
-    """What a block of steps is given.
+    """What a block of steps is given beside its noise.
 
     Attributes:
-        noise: standard normal, 0 where a parameter does not move, (C, T, D).
         rows: the samples of the batches, (C, T, B), or None.
         coins: uniform between 0 and 1, (C, T).
     """
 
-    noise: Tensor
     rows: Tensor | None
     coins: Tensor
 
@@ -52,45 +43,36 @@ class Chances:
 def draw_block(
     block: int,
     streams: Sequence[Stream],
-    like_CD: Tensor,
+    length: int,
     *,
     num_samples: int,
     batch_size: int | None,
-    into_CTD: Tensor | None = None,
+    device: torch.device,
 ) -> Chances:
     """Draw what the steps of a block are given.
-
-    Normal numbers are drawn in single precision whatever the dtype, so that walks of
-    both precisions see the same noise.
 
     Args:
         block: its number.
         streams: one for each chain, C of them.
-        like_CD: gives D, dtype and device.
+        length: steps of a block, T.
         num_samples: N, of which batches are drawn.
         batch_size: samples per batch; None draws none.
-        into_CTD: an `empty_noise` to draw into: memory that is new costs page faults.
+        device: where the block is wanted.
 
     Returns:
-        The block, on the device and of the dtype of `like_CD`.
+        The block.
     """
-    noise_CTD = empty_noise(like_CD) if into_CTD is None else into_CTD
-    size = noise_CTD.shape[1]
-    coins_CT = torch.empty(len(streams), size, dtype=torch.float64)
+    coins_CT = torch.empty(len(streams), length, dtype=torch.float64)
     rows_CTB = None
     if batch_size is not None:
-        rows_CTB = torch.empty(len(streams), size, batch_size, dtype=torch.int64)
+        rows_CTB = torch.empty(len(streams), length, batch_size, dtype=torch.int64)
     for chain, (seed, number) in enumerate(streams):
         source = stream(seed, f"chain {number} block {block}")
         coins_CT[chain].uniform_(generator=source)
-        noise_CTD[chain].normal_(generator=source)
         if rows_CTB is not None:
             rows_CTB[chain].random_(0, num_samples, generator=source)
-    device = like_CD.device
     return Chances(
-        noise_CTD.to(device, like_CD.dtype),
-        None if rows_CTB is None else rows_CTB.to(device),
-        coins_CT.to(device),
+        None if rows_CTB is None else rows_CTB.to(device), coins_CT.to(device)
     )
 
 

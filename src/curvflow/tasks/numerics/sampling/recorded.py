@@ -25,11 +25,14 @@ class Recorded:
         self._distances: list[Tensor] = []
         self._weights: list[Tensor] = []
         self._centre_losses_C: Tensor | None = None
+        self._apart_CD: Tensor | None = None
 
     def before(self, step: int, weights_CD: Tensor, rows_CB: Tensor | None) -> None:
         """Record the weights that a step is about to leave."""
-        apart_CD = weights_CD - self._posterior.centre
-        self._distances.append(torch.linalg.vector_norm(apart_CD, dim=1))
+        if self._apart_CD is None:
+            self._apart_CD = torch.empty_like(weights_CD)
+        torch.sub(weights_CD, self._posterior.centre, out=self._apart_CD)
+        self._distances.append(torch.linalg.vector_norm(self._apart_CD, dim=1))
         if self._how.keep_draws:
             self._weights.append(weights_CD.clone())
         if rows_CB is not None and self._how.at_draws == "full":

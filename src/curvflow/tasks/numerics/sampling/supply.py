@@ -22,6 +22,11 @@ PAGE = 2**12
 ENTRIES = 2**15
 
 
+def page_length(num_parameters: int) -> int:
+    """Return of how many steps the noise of a chain is drawn together."""
+    return max(1, min(block_length(num_parameters), PAGE // num_parameters))
+
+
 class Supply:
     """Noise, batches and coins of all chains.
 
@@ -52,7 +57,7 @@ class Supply:
         self._num_samples, self._batch_size = num_samples, batch_size
         size = like_CD.shape[1]
         self._length = block_length(size)
-        self._page = max(1, min(self._length, PAGE // size))
+        self._page = page_length(size)
         self._drawn_CPD = torch.empty(len(streams), self._page, size)
         # Normal numbers are drawn in single precision whatever the dtype, so that walks
         # of both precisions see the same noise.
@@ -107,10 +112,10 @@ class Supply:
         chances = draw_block(
             block,
             self._streams,
-            self._like,
+            length,
             num_samples=self._num_samples,
             batch_size=self._batch_size,
-            into_CTD=torch.empty(len(self._streams), length, 0),
+            device=self._like.device,
         )
         self._shuffled, self._coins = block, chances.coins.unbind(1)
         if chances.rows is not None:
