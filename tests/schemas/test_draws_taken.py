@@ -15,7 +15,7 @@ stages:
   spectrum: {use: probe.spectrum, weights: fit}
   auto: {use: probe.llc, weights: fit}
   hot: {use: probe.llc, weights: fit, nbeta: 3.5}
-  temperatures: {use: probe.llc, weights: fit, nbeta: "${t}"}
+  temperatures: {use: probe.llc, weights: fit, nbeta: "${t}", batch_size: 2}
   loose: {use: probe.llc, weights: fit, localization: 0.0}
   both: {use: probe.llc, weights: fit, localization: "${gamma}"}
 """

@@ -39,7 +39,7 @@ PASS_NUMBERS = 1 << 20
 MOST_BURNIN = 4096
 
 # The step of these is that of sgld at the same curvature, times the damping: their
-# preconditioner is at most 1 / damping.
+# preconditioner is at most 1 / damping. What a step adds is predicted for that most.
 DAMPED = ("rmsprop_sgld", "adam_sgld")
 
 
@@ -113,15 +113,19 @@ def _chosen(params: Sequence[LlcParams], measured: _Measured, method: str) -> _C
     lr_M = lr_M * (params[0].damping if method in DAMPED else 1)
     lr_M = _unless_given([one.lr for one in params], lr_M)
     regular = calibration.predicted(ritz, nbeta_M, gamma_M)
+    reach_M = lr_M / (params[0].damping if method in DAMPED else 1)
     raised_M = torch.zeros_like(lr_M)
     if not is_exact:
-        moved = calibration.predicted(ritz, nbeta_M, gamma_M, lr_M)
+        moved = calibration.predicted(ritz, nbeta_M, gamma_M, reach_M)
         raised_M = moved.mean / regular.mean - 1
+    # The noise that sghmc adds to a velocity is the friction's part of sgld's, against
+    # the whole of a batch's.
+    heated_M = reach_M / (params[0].friction if method == "sghmc" else 1)
     return _Chosen(
         gamma_M,
         lr_M,
         calibration.burnin_for(found, nbeta_M, is_exact=is_exact, most=MOST_BURNIN),
-        calibration.batch_for(lr_M, nbeta_M, measured.variance, regular.mean),
+        calibration.batch_for(heated_M, nbeta_M, measured.variance, regular.mean),
         regular,
         raised_M,
     )

@@ -84,18 +84,18 @@ def given(member: Member, num_samples: int) -> Setting:
     )
 
 
-def stored(earlier: NodeData, num_samples: int) -> Setting:
-    """Return the setting under which earlier draws were made."""
-    batch_size = int(earlier["batch_size"])
+def stored(member: Member, earlier: NodeData, num_samples: int) -> Setting:
+    """Return the setting under which a member's earlier draws were made."""
+    params, found = params_of(member), int(earlier["batch_size"])
     bias = float(earlier["predicted_bias"])
     return Setting(
         str(earlier["sampling_method"].item()),
         float(earlier["nbeta"]),
         float(earlier["lr"]),
         float(earlier["localization"]),
-        batch_size if batch_size < num_samples else None,
+        params.batch_size or (found if found < num_samples else None),
         int(earlier["num_burnin_steps"]),
-        None if math.isnan(bias) else bias,
+        None if params.calibrate == "none" else bias,
         {name: earlier[name] for name in TOLD if name in earlier},
         float(earlier["calibration_equivalents"]),
     )

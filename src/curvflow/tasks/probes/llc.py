@@ -99,10 +99,12 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 def _settings(place: Ground) -> list[Setting]:
     count = place.samples.count
     params = params_of(place.members[0])
-    _refuse(params, count)
+    for member in place.members:
+        _refuse(params_of(member), count)
     before = [_earlier(member) for member in place.members]
     if before[0] is not None:
-        return [stored(one, count) for one in before if one is not None]
+        pairs = zip(place.members, before, strict=True)
+        return [stored(one, seen, count) for one, seen in pairs if seen is not None]
     if params.calibrate == "none":
         return [given(member, count) for member in place.members]
     return calibrated(place)

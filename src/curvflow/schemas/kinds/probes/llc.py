@@ -87,6 +87,19 @@ class LlcParams(Params):
         return self
 
     @model_validator(mode="after")
+    def _has_batch(self) -> LlcParams:
+        is_all = self.calibrate == "none" or self.sampling_method == "mala"
+        if self.nbeta != "devinterp" or (self.batch_size is None and is_all):
+            return self
+        if self.batch_size is None or self.batch_size < 2:
+            got = "null" if self.batch_size is None else self.batch_size
+            raise ValueError(
+                "expected a batch_size of 2 or more with nbeta devinterp, which is "
+                f"b / ln b of it, got {got}. Give it, or take nbeta auto."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _is_told(self) -> LlcParams:
         lacking = [name for name in FOUND if getattr(self, name) is None]
         if self.calibrate == "none" and lacking:
