@@ -42,8 +42,8 @@ def compare(member: Member, machine: Machine) -> Outcome:
         (quantity,).
 
     Raises:
-        InputError: a quantity asked for is no number of the stages given, or no node
-            has the baseline.
+        InputError: a quantity asked for is no number of the stages given, no node has
+            the baseline, or none has another label.
     """
     params = cast("CompareParams", member.params)
     taken = chosen(list(measured(member.inputs["of"])), params.quantities)
@@ -52,9 +52,17 @@ def compare(member: Member, machine: Machine) -> Outcome:
         row
         for one in taken
         for row in _rows(
-            one, params, f"{one.stage}." if several[one.variable.name] > 1 else ""
+            _Sides(one, member.inputs["of"], params),
+            params,
+            f"{one.stage}." if several[one.variable.name] > 1 else "",
         )
     ]
+    if not rows:
+        raise InputError(
+            f"along: expected two labels or more of {params.along}, got "
+            f"'{params.baseline}' alone. Give the axis another label, or leave the "
+            "comparison out."
+        )
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     for name in ("p_t", "p_rank"):
         table[f"{name}_holm"] = holm(table[name])
@@ -79,11 +87,15 @@ class _Side:
 class _Sides:
     """The elements of one variable, sorted by label and by place in `within`."""
 
-    def __init__(self, one: Measured, params: CompareParams) -> None:
+    def __init__(
+        self, one: Measured, nodes: Sequence[NodeData], params: CompareParams
+    ) -> None:
         self.names, self._values_NE, self._present_NE = matrix(one)
+        self.units = one.variable.units
         self._row = {id(node): row for row, node in enumerate(one.ok)}
         self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
-        for node in one.nodes:
+        # Also those without the variable, which not every label need have.
+        for node in (node for node in nodes if node.stage == one.stage):
             side = node.coords[params.along], _place(node, params.within)
             self._nodes.setdefault(side, {})[_place(node, params.over)] = node
 
@@ -103,7 +115,9 @@ class _Sides:
             for place, row in rows.items()
             if row is not None and self._present_NE[row, column]
         }
-        diverged = frozenset(place for place, row in rows.items() if row is None)
+        diverged = frozenset(
+            place for place, node in nodes.items() if node.status == "diverged"
+        )
         return _Side(there, diverged, frozenset(nodes))
 
 
@@ -112,9 +126,9 @@ def _place(node: NodeData, axes: Sequence[str]) -> Place:
 
 
 def _rows(
-    one: Measured, params: CompareParams, prefix: str
+    sides: _Sides, params: CompareParams, prefix: str
 ) -> Iterator[dict[str, object]]:
-    sides, baseline = _Sides(one, params), params.baseline
+    baseline = params.baseline
     if baseline not in sides.labels:
         raise InputError(
             f"baseline: expected a label of {params.along}, got '{baseline}'. "
@@ -128,7 +142,7 @@ def _rows(
             side, base = (sides.of(x, group, column) for x in (label, baseline))
             yield {
                 "quantity": f"{prefix}{name}: {label} - {baseline}{behind}",
-                "units": one.variable.units,
+                "units": sides.units,
                 "label": str(label),
                 **_row(side, base, params),
             }
