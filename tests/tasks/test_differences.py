@@ -49,7 +49,16 @@ def test_unpaired_means_are_compared_by_welch():
     assert found.p_rank == stats.mannwhitneyu(X, Y).pvalue
     spread = np.sqrt((X.var(ddof=1) + Y.var(ddof=1)) / 2)
     assert found.effect == pytest.approx(found.mean / spread, rel=1e-12)
-    assert found.hedges_g == pytest.approx(found.effect * correction(10), rel=1e-12)
+    variances = X.var(ddof=1), Y.var(ddof=1)
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 6 + variances[1] ** 2 / 4)
+    expected = found.effect * correction(freedom)
+    assert found.hedges_g == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_sample_without_spread_adds_no_degrees_of_freedom_to_the_effect():
+    found = unpaired_difference(X, np.zeros(100), 0.95)
+    expected = found.effect * correction(len(X) - 1)
+    assert found.hedges_g == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0]])

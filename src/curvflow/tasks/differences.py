@@ -48,7 +48,7 @@ class Difference:
     p_t: float = math.nan
     p_rank: float = math.nan
     effect: float = math.nan
-    freedom: int = 0
+    freedom: float = 0
 
     @property
     def hedges_g(self) -> float:
@@ -105,11 +105,12 @@ def unpaired_difference(
 
     Returns:
         Difference, Welch's interval and test, Mann and Whitney's test, and Cohen's d
-        with the mean of the two variances.
+        with the mean of the two variances, whose degrees of freedom are Welch's.
 
     Reference:
         Welch (1947), doi:10.1093/biomet/34.1-2.28; Mann and Whitney (1947),
-        doi:10.1214/aoms/1177730491; Cohen (1988), section 2.3.2, for unequal variances.
+        doi:10.1214/aoms/1177730491; Cohen (1988), section 2.3.2, for unequal variances;
+        Delacre et al. (2021), doi:10.31234/osf.io/tu6mp, for their correction.
     """
     one, other = statistics(first_N), statistics(second_N)
     mean = float(one.mean - other.mean)
@@ -117,6 +118,8 @@ def unpaired_difference(
     sem = float(np.hypot(one.sem, other.sem))
     if not spread > 0:
         return Difference(mean, sem=sem, limits=(mean - sem, mean + sem))
+    variances = (np.array([one.sd, other.sd]) / spread) ** 2
+    freedoms = np.array([len(first_N), len(second_N)]) - 1
     welch = stats.ttest_ind(first_N, second_N, equal_var=False)
     low, high = welch.confidence_interval(confidence)
     ranks = stats.mannwhitneyu(first_N, second_N)
@@ -127,7 +130,7 @@ def unpaired_difference(
         p_t=float(welch.pvalue),
         p_rank=float(ranks.pvalue),
         effect=mean / spread,
-        freedom=len(first_N) + len(second_N) - 2,
+        freedom=float(variances.sum() ** 2 / (variances**2 / freedoms).sum()),
     )
 
 
