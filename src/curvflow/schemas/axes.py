@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from curvflow.errors import nearest
 from curvflow.schemas.document import Document
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.written import Path, Written, shown
@@ -53,6 +55,22 @@ def is_identifier(name: object) -> bool:
         Whether it is text of letters, digits and `_`, not beginning with a digit.
     """
     return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
+
+
+def nearest_label(label: Label, known: Sequence[Label]) -> str:
+    """Suggest the label of an axis that was meant, or list what is known.
+
+    Args:
+        label: what was written.
+        known: the labels of the axis.
+
+    Returns:
+        A sentence for the end of an error message.
+    """
+    for one in known:
+        if str(one) == str(label):  # a number for a text, or the reverse
+            return f"Write {shown(one)}."
+    return nearest(str(label), map(str, known))
 
 
 def read_axes(document: Document) -> dict[str, Axis]:

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from curvflow.errors import nearest
-from curvflow.schemas.axes import Axis
+from curvflow.schemas.axes import Axis, nearest_label
 from curvflow.schemas.complaints import complaints
 from curvflow.schemas.document import Document
 from curvflow.schemas.edges import numbers
@@ -150,8 +150,8 @@ def _check_where(
             raise document.complain(full, message, hint, key=True)
         if axis != EPOCH and label not in axes[axis].labels:
             message = f"expected a label of axis '{axis}', got {shown(label)}"
-            labels = map(str, axes[axis].labels)
-            raise document.complain(full, message, nearest(str(label), labels))
+            hint = nearest_label(label, axes[axis].labels)
+            raise document.complain(full, message, hint)
 
 
 def _check_quantity(
@@ -167,8 +167,11 @@ def _check_quantity(
         message = f"expected a quantity of '{stage.name}', got '{found.quantity}'"
         hint = nearest(found.quantity, known)
         raise document.complain((*path, "quantity"), message, hint)
-    has_error = issubclass(stage.kind.returns, Table) or found.error_of(stage.kind)
+    # A table has its errors in a column.
+    has_error = found.error_of(stage.kind) or stage.kind.output("sem")
     if found.within_sems is not None and not has_error:
         message = f"expected a quantity with a standard error, got '{found.quantity}'"
-        hint = f"Remove 'within_sems': {stage.kind.name} has no {found.quantity}_sem."
+        column = "sem" if issubclass(stage.kind.returns, Table) else ""
+        lacking = column or f"{found.quantity}_sem"
+        hint = f"Remove 'within_sems': {stage.kind.name} has no {lacking}."
         raise document.complain((*path, "within_sems"), message, hint)

@@ -9,7 +9,7 @@ from typing import Any
 
 from curvflow.errors import nearest
 from curvflow.schemas.agreement import check_agreement
-from curvflow.schemas.axes import Axis
+from curvflow.schemas.axes import Axis, nearest_label
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.edges import resolve_inputs
@@ -185,9 +185,12 @@ def _check_selected(stage: Stage, producers: list[Stage]) -> None:
         for path, variable in _values(stage, name):
             # A mapping has a variable for each stage.
             of = [p for p in producers if p.name == path[-1]] or producers
-            known = {v.name for producer in of for v in producer.kind.outputs}
+            outputs = [v for producer in of for v in producer.kind.outputs]
+            known = {v.name for v in outputs if v.dtype != "str" and v.file is None}
             if variable not in known:
-                message = f"expected a variable of the stages taken, got '{variable}'"
+                is_there = any(v.name == variable for v in outputs)
+                what = "number" if is_there else "variable"
+                message = f"expected a {what} of the stages taken, got '{variable}'"
                 raise stage.complain(path, message, nearest(variable, known))
 
 
@@ -196,8 +199,14 @@ def _check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
         for labels in stage.template.samples():
             params = stage.params(labels)
             axis, label = getattr(params, named_by), getattr(params, name)
-            # Which epochs there are shows when the nodes are laid out.
-            if axis in axes and label not in axes[axis].labels:
+            if axis not in axes:  # epochs show when the nodes are laid out
+                continue
+            known = axes[axis].labels
+            if label not in known:
                 message = f"expected a label of axis '{axis}', got {shown(label)}"
-                hint = nearest(str(label), map(str, axes[axis].labels))
+                hint = nearest_label(label, known)
                 raise stage.complain((name,), message, hint, labels=labels)
+            if len(known) < 2:
+                message = f"expected an axis of two labels or more, got '{axis}' of one"
+                hint = f"Give '{axis}' another, or remove the stage."
+                raise stage.complain((named_by,), message, hint, labels=labels)

@@ -110,6 +110,29 @@ def test_where_all_diverged_the_row_stays_and_holds_nan():
     assert np.isnan([row["mean"], row["low"], row["p_t"], row["p_t_holm"]]).all()
 
 
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("baseline", ["none", "low"])
+def test_a_label_without_an_optional_variable_counts_as_missing(paired, baseline):
+    of = [
+        node({"until": until, "seed": s}, stage="fit", kind="train", final_train_loss=s)
+        for until in ("none", "low")
+        for s in range(3)
+    ]
+    for one in of[:3]:
+        del one.arrays["reached"]
+    for one in of[3:]:
+        one.arrays["reached"] = np.array(True)
+    given = {"along": "until", "baseline": baseline, "quantities": "reached"}
+    (row,) = table(of, paired=paired, **given).values()
+    assert (row["missing"], row["diverged"]) == (3, 0)
+    assert np.isnan([row["mean"], row["p_t"]]).all()
+
+
+def test_a_baseline_alone_is_refused_by_the_name_of_its_axis():
+    with pytest.raises(InputError, match="along: expected two labels or more of rule"):
+        table([trace("sgd", 0, 1.0), trace("sgd", 1, 2.0)], quantities="trace")
+
+
 def test_labels_and_groups_have_rows_of_their_own_in_one_family():
     random = np.random.default_rng(2)
     of = [
@@ -197,11 +220,30 @@ stages:
             "along: rule, baseline: sgd, over: seed, within: [rule]",
             r"within.0: expected each axis once, got 'rule'",
         ),
+        (
+            "along: seed, baseline: '0', over: rule",
+            r"stages.compared.baseline: expected a label of axis 'seed', got '0'. "
+            r"Write 0\.",
+        ),
+        (
+            "along: rule, baseline: sgd, over: seed, quantities: network",
+            r"quantities: expected a number of the stages taken, got 'network'",
+        ),
     ],
 )
 def test_wrong_names_are_refused_while_planning(given, message):
     with pytest.raises(StudyError, match=message):
         load_study(STUDY.format(given=given), file="study.yaml")
+
+
+def test_an_axis_of_one_label_is_refused_while_planning():
+    given = "along: rule, baseline: sgd, over: seed"
+    text = STUDY.format(given=given).replace(", adam: {rule: adam, lr: 0.1}", "")
+    message = (
+        r"study.yaml:\d+:\d+: stages.compared.along: expected an axis of two labels"
+    )
+    with pytest.raises(StudyError, match=message):
+        load_study(text, file="study.yaml")
 
 
 def test_axes_compared_and_averaged_over_are_no_dimensions_any_more():
