@@ -20,6 +20,8 @@ stages:
   exact: {use: probe.dense, matrix: wigner}
   moments: {use: probe.moments, matrix: wigner, num_moments: 6}
   eigen: {use: probe.eigenvalues, weights: fit, k: 2, eigenvectors: true}
+  truth: {use: data.known_answer, model: {kind: deep_linear, hidden: [3]}, rank: 2,
+          inputs: 4, outputs: 4}
 """
 
 
@@ -32,27 +34,27 @@ def loaded(line):
     [
         (
             "probe.eigenvalues, matrix: wigner, k: 10",
-            "15:54: stages.asked.k: expected at most the 9 rows of 'wigner', got 10. "
+            "17:54: stages.asked.k: expected at most the 9 rows of 'wigner', got 10. "
             "Lower it.",
         ),
         (
             "probe.eigenvalues, matrix: given, k: 3",
-            "15:53: stages.asked.k: expected at most the 2 rows of 'given', got 3. "
+            "17:53: stages.asked.k: expected at most the 2 rows of 'given', got 3. "
             "Lower it.",
         ),
         (
             "probe.eigenvalues, matrix: grid, k: 7",
-            "15:52: stages.asked.k: expected at most the 6 rows of 'grid', got 7. "
+            "17:52: stages.asked.k: expected at most the 6 rows of 'grid', got 7. "
             "Lower it.",
         ),
         (
             "probe.eigenvalues, matrix: kernel, k: 6",
-            "15:54: stages.asked.k: expected at most the 5 rows of 'kernel', got 6. "
+            "17:54: stages.asked.k: expected at most the 5 rows of 'kernel', got 6. "
             "Lower it.",
         ),
         (
             "probe.moments, ritz: runs, num_moments: 8",
-            "15:56: stages.asked.num_moments: expected at most the 7 moments that the "
+            "17:56: stages.asked.num_moments: expected at most the 7 moments that the "
             "4 steps of 'runs' hold, got 8. Lower it, or raise num_steps of 'runs'.",
         ),
         (
@@ -63,56 +65,73 @@ def loaded(line):
         ),
         (
             "probe.logdet, ritz: runs, method: meme",
-            "15:3: stages.asked.num_moments: expected at most the 7 moments that the "
+            "17:3: stages.asked.num_moments: expected at most the 7 moments that the "
             "4 steps of 'runs' hold, got 100. Lower it, or raise num_steps of 'runs'.",
         ),
         (
             "probe.maxent, moments: moments, num_moments: 7",
-            "15:61: stages.asked.num_moments: expected at most the 6 of 'moments', got "
+            "17:61: stages.asked.num_moments: expected at most the 6 of 'moments', got "
             "7. Lower it, or raise num_moments of 'moments'.",
         ),
         (
             "probe.landscape, weights: fit, directions: stored, eigen: eigen, "
             "num_directions: 3",
-            "15:97: stages.asked.num_directions: expected at most the 2 eigenvectors "
+            "17:97: stages.asked.num_directions: expected at most the 2 eigenvectors "
             "of 'eigen', got 3. Lower it, or raise k of 'eigen'.",
         ),
         (
             "probe.landscape, weights: fit, directions: trajectory, trajectory: fit",
-            "15:83: stages.asked.trajectory: expected a stage with checkpoints, got "
+            "17:83: stages.asked.trajectory: expected a stage with checkpoints, got "
             "'fit' without. Give 'fit' checkpoints: {every: n}.",
         ),
         (
             "probe.eigenvalue_tracking, trajectory: fit",
-            "15:55: stages.asked.trajectory: expected a stage with checkpoints, got "
+            "17:55: stages.asked.trajectory: expected a stage with checkpoints, got "
             "'fit' without. Give 'fit' checkpoints: {every: n}.",
         ),
         (
             "probe.spectrum, weights: fit, layers: [layer1.*, layer2.*]",
-            "15:65: stages.asked.layers.1: expected one of layer1.weight, layer1.bias "
+            "17:65: stages.asked.layers.1: expected one of layer1.weight, layer1.bias "
             "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
             "layer1.*.",
         ),
         (
             "probe.llc, weights: fit, layers: [layer2.*]",
-            "15:50: stages.asked.layers.0: expected one of layer1.weight, layer1.bias "
+            "17:50: stages.asked.layers.0: expected one of layer1.weight, layer1.bias "
             "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
             "layer1.*.",
         ),
         (
             "probe.eigenvalues, ritz: runs, seed: 1",
-            "15:53: stages.asked.seed: expected no 'seed' beside 'ritz', got 1. Remove "
+            "17:53: stages.asked.seed: expected no 'seed' beside 'ritz', got 1. Remove "
             "it, or give it to 'runs'.",
         ),
         (
             "probe.moments, ritz: runs, num_moments: 3, dtype: float32",
-            "15:66: stages.asked.dtype: expected no 'dtype' beside 'ritz', got "
+            "17:66: stages.asked.dtype: expected no 'dtype' beside 'ritz', got "
             "'float32'. Remove it, or give it to 'runs'.",
         ),
         (
             "probe.logdet, ritz: runs, num_runs: 4",
-            "15:52: stages.asked.num_runs: expected no 'num_runs' beside 'ritz', got "
+            "17:52: stages.asked.num_runs: expected no 'num_runs' beside 'ritz', got "
             "4. Remove it, or give it to 'runs'.",
+        ),
+        (
+            "train, weights: fit, model: {kind: linear, bias: false}, epochs: 1, "
+            "rule: {rule: sgd, lr: 0.1}",
+            "17:44: stages.asked.model: expected the model of 'fit', with bias true, "
+            "got bias false. Train it from there with the same model.",
+        ),
+        (
+            "weights.known_answer, data: truth, rank: 1, "
+            "model: {kind: deep_linear, hidden: [3]}",
+            "17:57: stages.asked.rank: expected the rank 2 of 'truth', got 1. Give "
+            "both the same rank.",
+        ),
+        (
+            "weights.known_answer, data: truth, rank: 2, "
+            "model: {kind: deep_linear, hidden: [1]}",
+            "17:3: stages.asked: expected a rank of at most 1, the least width, got 2.",
         ),
     ],
 )
@@ -131,10 +150,27 @@ def test_what_cannot_be_had_is_refused_where_it_is_written(line, message):
         'probe.logdet, ritz: exact, method: meme, num_moments: "${order}"',
         "probe.logdet, ritz: runs",
         "probe.maxent, moments: moments",
+        "train, weights: fit, model: {kind: linear, init: null}, epochs: 1, "
+        "rule: {rule: sgd, lr: 0.1}",
+        "weights.known_answer, data: truth, rank: 2, "
+        "model: {kind: deep_linear, hidden: [5]}",
     ],
 )
 def test_what_can_be_had_is_accepted(line):
     assert loaded(line).stages["asked"].kind.name in line
+
+
+def test_a_table_without_standard_errors_is_not_held_to_them():
+    text = f"""{STUDY}
+  estimates: {{use: probe.trace, matrix: kernel}}
+  full: {{use: probe.dense, matrix: kernel}}
+  asked: {{use: aggregate.coverage, of: estimates, truth: full, repetitions: order,
+          quantities: trace}}
+expect:
+  - {{stage: asked, quantity: trace, value: 0.95, within: 0.1, within_sems: 2}}
+"""
+    with pytest.raises(StudyError, match=r"aggregate\.coverage has no sem"):
+        load_study(text, file="study.yaml")
 
 
 def test_points_of_an_axis_that_both_name_are_taken_together():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from curvflow.schemas.draft import parameter_names
-from curvflow.schemas.nodes import Trajectory, Weights
+from curvflow.schemas.nodes import Label, Trajectory, Weights
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import shown
 
@@ -31,6 +31,7 @@ def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
             _check_kept(stage, name, named[one])
             _check_checkpoints(stage, name, named[one])
             _check_lacking(stage, name, named[one])
+            _check_carried(stage, name, named[one])
 
 
 def _check_epochs(stage: Stage) -> None:
@@ -102,14 +103,45 @@ def _check_checkpoints(stage: Stage, name: str, producer: Stage) -> None:
         raise stage.complain((name,), message, hint)
 
 
+def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
+    # Weights to begin with are of the very network, whatever its initial ones.
+    if not issubclass(stage.kind.inputs[name].edge, Weights):
+        return
+    for path in stage.kind.carries:
+        if path not in producer.kind.carries:
+            continue
+        for labels, other in _together(stage, producer):
+            own, theirs = (
+                getattr(params, path).model_dump(exclude={"init"})
+                for params in (stage.params(labels), producer.params(other))
+            )
+            for key in {**theirs, **own}:
+                if own.get(key) == theirs.get(key):
+                    continue
+                expected, got = (f"{key} {shown(x.get(key))}" for x in (theirs, own))
+                message = (
+                    f"expected the {path} of '{producer.name}', with {expected}, "
+                    f"got {got}"
+                )
+                hint = "Train it from there with the same model."
+                raise stage.complain((path,), message, hint, labels=labels)
+
+
+def _together(
+    stage: Stage, producer: Stage
+) -> Iterator[tuple[Mapping[str, Label], Mapping[str, Label]]]:
+    """Yield points of both at which axes that both name have the same labels."""
+    for labels in stage.template.samples():
+        for other in producer.template.samples():
+            if all(other[axis] == labels[axis] for axis in labels.keys() & other):
+                yield labels, other
+
+
 def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
     lacking = stage.kind.inputs[name].lacking
     if lacking is None:
         return
-    for labels in stage.template.samples():
-        for other in producer.template.samples():
-            if any(other[axis] != labels[axis] for axis in labels.keys() & other):
-                continue
-            taken = producer.name, producer.params(other)
-            for path, message, hint in lacking(stage.params(labels), *taken):
-                raise stage.complain(path, message, hint, labels=labels)
+    for labels, other in _together(stage, producer):
+        taken = producer.name, producer.params(other)
+        for path, message, hint in lacking(stage.params(labels), *taken):
+            raise stage.complain(path, message, hint, labels=labels)

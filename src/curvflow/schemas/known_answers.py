@@ -55,6 +55,22 @@ def known(params: KnownAnswerParams) -> Known:
     return model
 
 
+def refuse_rank_above(width: int, rank: int) -> None:
+    """Refuse a truth that no product through so few units has.
+
+    Args:
+        width: the least of a deep linear model.
+        rank: of the truth.
+
+    Raises:
+        ValueError: the rank exceeds it.
+    """
+    if rank > width:
+        raise ValueError(
+            f"expected a rank of at most {width}, the least width, got {rank}"
+        )
+
+
 def _is_known(model: Known) -> bool:
     if not isinstance(model, Mlp):
         return True

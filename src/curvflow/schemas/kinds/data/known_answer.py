@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.datasets import OUTPUTS
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.known_answers import KnownAnswerParams, known
+from curvflow.schemas.known_answers import KnownAnswerParams, known, refuse_rank_above
 from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.nodes import Data
 
@@ -48,10 +48,7 @@ class KnownAnswerDataParams(KnownAnswerParams):
             return self
         if self.inputs is None or self.outputs is None:
             raise ValueError("expected inputs and outputs with deep_linear, got null")
-        if self.rank > (least := min(self.inputs, self.outputs, *model.hidden)):
-            raise ValueError(
-                f"expected a rank of at most {least}, the least width, got {self.rank}"
-            )
+        refuse_rank_above(min(self.inputs, self.outputs, *model.hidden), self.rank)
         return self
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Self
 
 from pydantic import model_validator
 
-from curvflow.schemas.kind import Input, Kind
-from curvflow.schemas.known_answers import KnownAnswerParams, known
+from curvflow.schemas.kind import Input, Kind, Misnomer
+from curvflow.schemas.known_answers import (
+    KnownAnswerParams,
+    known,
+    refuse_rank_above,
+)
+from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.nodes import Data, Weights
+from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
 
 
@@ -17,8 +24,19 @@ class KnownAnswerWeightsParams(KnownAnswerParams):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        known(self)
+        model = known(self)
+        if isinstance(model, DeepLinear):
+            refuse_rank_above(min(model.hidden, default=self.rank), self.rank)
         return self
+
+
+def _another_truth(
+    params: KnownAnswerWeightsParams, name: str, data: Params
+) -> Iterator[Misnomer]:
+    """Yield a rank that is not that of the data."""
+    if isinstance(data, KnownAnswerParams) and data.rank != params.rank:
+        message = f"expected the rank {data.rank} of '{name}', got {params.rank}"
+        yield ("rank",), message, "Give both the same rank."
 
 
 KIND = Kind(
@@ -42,7 +60,7 @@ KIND = Kind(
             "network", "the function and its loss, sse, as JSON", (), "str", bulk=True
         ),
     ),
-    inputs={"data": Input(Data)},
+    inputs={"data": Input(Data, lacking=_another_truth)},
     vectorised=False,
     loads={"model.kind": "curvflow.tasks.models"},
     carries=("model",),
