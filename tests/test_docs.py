@@ -65,7 +65,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("study", list(examples()))
 def test_every_study_shown_can_be_planned(study, folder):
-    (folder / "measured.npz").write_bytes(b"any content")
+    for name in ("measured.npz", "net.npz"):
+        (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"
     YAML(typ="safe").dump(study, path)
     loaded = load_study(path.read_text(encoding="utf-8"), file="study.yaml")

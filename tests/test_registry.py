@@ -45,6 +45,8 @@ stages:
           outputs: 2, rank: 1, num_samples: 20, seed: "${seed}"}
   truth: {use: weights.known_answer, data: known, rank: 1,
           model: {kind: deep_linear, hidden: [2]}}
+  brought: {use: weights.import, path: net.npz, data: made,
+            model: {factory: "makers:net", kwargs: {}}}
   on_digits: {use: train, data: digits, model: {kind: linear}, rule: "${rule}",
               seed: "${seed}", epochs: 2, batch_size: 16, dtype: float64}
   on_xor: {use: train, data: xor, model: {kind: mlp, hidden: [4], activation: tanh},
@@ -117,6 +119,8 @@ def folder(tmp_path_factory):
     (folder / "makers.py").write_text(MAKERS)
     inputs = np.random.default_rng(0).normal(size=(10, 3))
     np.savez(folder / "mine.npz", inputs=inputs, targets=np.arange(10) % 2)
+    shapes = {"0.weight": (3, 1), "0.bias": 3, "2.weight": (1, 3), "2.bias": 1}
+    np.savez(folder / "net.npz", **{k: np.ones(shape) for k, shape in shapes.items()})
     with mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")):
         yield folder
 
@@ -277,6 +281,7 @@ GOLDEN = {
     "probe.trace": "f767f155269e59bc4fe2b10f0f472ceda870c1d4",
     "probe.wbic": "30cddac3e21519bc144a48efe0a3007c452685ed",
     "train": "bb9c22da47eabd0a0126ba4f9855a79ea650dc46",
+    "weights.import": "7b7ce8a1cc15accd5cf6db67b06ecd467b13f8f3",
     "weights.known_answer": "2b584f7bb38f8b01db6506ea424fb40b9dba685c",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from keyword import iskeyword
 from typing import Protocol, TypeVar
 
 from curvflow.errors import UnknownNameError
@@ -168,6 +169,18 @@ def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
     return register
 
 
+def home_of(kind: str) -> str:
+    """Return the module whose function computes a kind that has a file here.
+
+    A kind named by a word of Python's own, such as weights.import, has a file named
+    with a low line behind.
+    """
+    prefix, _, name = kind.rpartition(".")
+    file = f"{name}_" if iskeyword(name) else name
+    folder = f"{FOLDERS.get(prefix, prefix)}." if prefix else ""
+    return f"curvflow.tasks.{folder}{file}"
+
+
 def find(kind: str) -> Implementation:
     """Return the implementation of a kind, loading its file if need be.
 
@@ -182,10 +195,8 @@ def find(kind: str) -> Implementation:
         ModuleNotFoundError: its file needs a library that is not installed.
     """
     if kind not in _implementations:
-        prefix, _, name = kind.rpartition(".")
-        module = f"{FOLDERS.get(prefix, prefix)}.{name}" if prefix else name
         try:
-            import_module(f"curvflow.tasks.{module}")
+            import_module(home_of(kind))
         except ModuleNotFoundError as error:
             if not str(error.name).startswith("curvflow.tasks"):
                 raise

@@ -11,7 +11,7 @@ from curvflow.flows.code.normal import COMPUTES
 from curvflow.flows.code.reach import Definitions, methods
 from curvflow.flows.code.sources import LIBRARIES
 from curvflow.schemas.kind import Kind
-from curvflow.tasks.registry import FOLDERS
+from curvflow.tasks.registry import home_of
 
 # They act before the key is made, and it shows what they change.
 _VALIDATORS = {"pydantic.field_validator", "pydantic.model_validator"}
@@ -40,9 +40,7 @@ class Entries:
         """
         if kind.home:
             return (kind.home,) if self._definitions.of(kind.home) else ()
-        prefix, _, name = kind.name.rpartition(".")
-        home = f"{FOLDERS.get(prefix, prefix)}.{name}" if prefix else name
-        return tuple(self._computing(kind.name, f"curvflow.tasks.{home}"))
+        return tuple(self._computing(kind.name, home_of(kind.name)))
 
     def beside(self, found: Loaded) -> tuple[str, ...] | None:
         """Find what runs for a node without being named in its kind's function.

@@ -1,0 +1,99 @@
+"""Declaration of `weights.import`, and the check of the user's file while planning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kinds.train import Loss
+from curvflow.schemas.models import ModelSpec
+from curvflow.schemas.nodes import Array, Data, Weights
+from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.variables import Variable
+
+
+class ImportParams(Params):
+    """The file, the network that its arrays belong to, and what they are called."""
+
+    path: Annotated[str, SourceFile()] = Field(
+        description=".npz file of named arrays, such as a state_dict"
+    )
+    model: ModelSpec = Field(description="the network: a kind, or a factory's module")
+    loss: Loss = Field(
+        "auto",
+        description="that it was trained with, as of `train`; probes take its "
+        "curvature",
+    )
+    names: dict[str, str] = Field(
+        default_factory=dict,
+        description="of a tensor of the network, that of its array, where they differ",
+    )
+
+
+def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> None:
+    """Refuse a file that holds no weights, before anything is computed.
+
+    Args:
+        params: names of the arrays.
+        files: arrays per path field.
+
+    Raises:
+        InputError: the file is a single array, an array is not of finite numbers, or
+            one that `names` names is not there.
+    """
+    arrays = files["path"]
+    if set(arrays) == {"array"} and "array" not in params.names.values():
+        raise InputError(
+            "path: expected a .npz file of named arrays, got a single array. Write it "
+            "by np.savez, a name for each tensor."
+        )
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise InputError(
+                f"path: expected finite numbers, got others in the array '{name}'"
+            )
+    for tensor, name in params.names.items():
+        if name not in arrays:
+            raise InputError(
+                f"names.{tensor}: expected an array of the file, got '{name}'. "
+                f"{nearest(name, arrays)}"
+            )
+
+
+KIND = Kind(
+    name="weights.import",
+    version=1,
+    summary="Weights trained elsewhere, from a .npz file with an array per tensor.",
+    params=ImportParams,
+    returns=Weights,
+    outputs=(
+        Variable(
+            "final_train_loss", "training loss at these weights", (), units="loss"
+        ),
+        Variable(
+            "final_test_loss",
+            "test loss at these weights; NaN without test samples",
+            (),
+            units="loss",
+        ),
+        Variable("num_parameters", "number of parameters, D", dtype="int64"),
+        Variable(
+            "weights",
+            "parameters as one vector, in the order of `network`",
+            ("parameter",),
+            units="parameter",
+            bulk=True,
+        ),
+        Variable("network", "the function and its loss, as JSON", (), "str", bulk=True),
+    ),
+    inputs={"data": Input(Data)},
+    check=check,
+    vectorised=False,
+    loads={"model.kind": "curvflow.tasks.models"},
+    carries=("model",),
+)

@@ -1,0 +1,105 @@
+"""Weights trained elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import torch
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds.weights.import_ import ImportParams
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks.networks import Layout
+from curvflow.tasks.problems import Problem, load_samples, pose
+from curvflow.tasks.registry import Machine, computes_each
+
+
+@computes_each("weights.import")
+def import_(member: Member, machine: Machine) -> Outcome:
+    """Bring the arrays of the user's file into the order of the network's weights.
+
+    Args:
+        member: `data`, the network, its loss and the file's arrays.
+        machine: not used.
+
+    Returns:
+        Weights, and statistics such as a batch norm's behind them, in float64, with the
+        mean losses there (sums for sse): what tells that the network is the one that
+        was trained.
+
+    Raises:
+        InputError: a tensor has no array or one of another shape, or an array belongs
+            to no tensor.
+    """
+    params = cast("ImportParams", member.params)
+    data = member.one("data")
+    problem = pose(params.model, params.loss, data)
+    layouts = problem.network.layout, problem.network.statistics
+    arrays = _renamed(params, member.files["path"])
+    _check_names(layouts, arrays)
+    weights_W = np.concatenate([_vector(layout, arrays) for layout in layouts])
+    return Outcome(
+        {
+            "final_train_loss": _loss(problem, weights_W, data, ""),
+            "final_test_loss": _loss(problem, weights_W, data, "test_"),
+            "num_parameters": np.array(problem.network.num_parameters, dtype=np.int64),
+            "weights": weights_W,
+            "network": np.array(problem.text),
+        }
+    )
+
+
+def _renamed(params: ImportParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    ours = {theirs: name for name, theirs in params.names.items()}
+    # PyTorch counts a batch norm's batches, on which no output depends.
+    return {
+        ours.get(name, name): array
+        for name, array in arrays.items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def _check_names(layouts: tuple[Layout, ...], arrays: Mapping[str, Array]) -> None:
+    wanted = {
+        name: shape
+        for layout in layouts
+        for name, shape in zip(layout.names, layout.shapes, strict=True)
+    }
+    for name, shape in wanted.items():
+        if name not in arrays:
+            raise InputError(
+                f"path: expected an array '{name}' of shape {shape}, got none. "
+                f"{nearest(name, arrays)} Say by names what it is called."
+            )
+        if arrays[name].shape != shape:
+            raise InputError(
+                f"path: expected shape {shape} of the array '{name}', got "
+                f"{arrays[name].shape}"
+            )
+    for name in arrays:
+        if name not in wanted:
+            raise InputError(
+                f"path: expected arrays of {', '.join(wanted)}, got '{name}' as well. "
+                "Leave it out of the file, or take the model that has it."
+            )
+
+
+def _vector(layout: Layout, arrays: Mapping[str, Array]) -> Array:
+    parts = [arrays[name].astype(np.float64).ravel() for name in layout.names]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _loss(problem: Problem, weights_W: Array, data: NodeData, prefix: str) -> Array:
+    samples = load_samples([data], prefix, "cpu", torch.float64)
+    if not samples.count:
+        return np.array(np.nan)
+    weights_MW = torch.as_tensor(weights_W)[None]
+    total, rows = 0.0, problem.rows_per_pass(1)
+    with torch.no_grad():
+        for start in range(0, samples.count, rows):
+            some = samples.rows(slice(start, start + rows))
+            losses_MN = problem.losses(weights_MW, some.inputs, some.targets)
+            total += float(losses_MN.sum())
+    return np.array(total if problem.loss == "sse" else total / samples.count)

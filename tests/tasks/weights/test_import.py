@@ -1,0 +1,153 @@
+"""Weights trained elsewhere."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from curvflow.errors import InputError
+from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.weights.import_ import check
+from curvflow.schemas.nodes import Member
+from curvflow.tasks.problems import read
+from tests.tasks.toys import (
+    RELU_NET,
+    as_data,
+    assert_declared,
+    blobs,
+    compute,
+    train_all,
+    train_member,
+    waves,
+    weights_of,
+)
+
+NAMES = tuple(f"layer{n}.{part}" for n in (1, 2, 3) for part in ("weight", "bias"))
+
+
+def given(**params):
+    kind = find_kind("weights.import")
+    settings = {"path": "w.npz", "model": RELU_NET, **params}
+    return kind.params.model_validate(settings)
+
+
+def imported(arrays, data=None, **params):
+    inputs = {"data": [data or blobs()]}
+    (outcome,) = compute(
+        "weights.import", [Member(given(**params), inputs, {"path": arrays})]
+    )
+    return outcome
+
+
+def images():
+    inputs = np.random.default_rng(0).normal(size=(12, 1, 4, 4))
+    return as_data(dataset(inputs, np.arange(12) % 3))
+
+
+def net():
+    """The network RELU_NET, for blobs, as torch has it."""
+    torch.manual_seed(0)
+    layers = nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)
+    return nn.Sequential(*layers).double()
+
+
+def state(module):
+    return {name: value.numpy() for name, value in module.state_dict().items()}
+
+
+def named_as_ours():
+    return dict(zip(NAMES, state(net()).values(), strict=True))
+
+
+def cross_entropy(module, data, prefix=""):
+    inputs, labels = (
+        torch.as_tensor(data[prefix + name]) for name in ("inputs", "targets")
+    )
+    found = module(inputs.to(next(module.parameters()).dtype))
+    return nn.functional.cross_entropy(found, labels.long()).item()
+
+
+NORMED = {"kind": "vgg", "stages": [[2]], "batch_norm": True}
+
+
+@pytest.mark.parametrize(("model", "data"), [(RELU_NET, blobs()), (NORMED, images())])
+def test_what_training_kept_comes_back(model, data):
+    fits = train_all([train_member(data, model=model)] * 2)
+    kept = weights_of(fits[0])
+    network = read(str(kept["network"])).network
+    parts = network.split(torch.as_tensor(kept["weights"])[None])
+    arrays = {
+        name: one[0].numpy()
+        for layout, part in zip(
+            (network.layout, network.statistics), parts, strict=True
+        )
+        for name, one in layout.named(part).items()
+    }
+    found = imported(arrays, data, model=model)
+    assert np.array_equal(found.arrays["weights"], kept["weights"])
+    assert str(found.arrays["network"]) == str(kept["network"])
+    loss = fits[0].arrays["final_train_loss"]
+    assert found.arrays["final_train_loss"] == pytest.approx(loss, rel=1e-12)
+
+
+def test_a_state_dict_has_the_losses_of_its_module():
+    module, data = net(), blobs()
+    names = dict(zip(NAMES, state(module), strict=True))
+    outcome = imported(state(module), data, names=names)
+    assert_declared("weights.import", outcome)
+    found = outcome.arrays
+    assert found["final_train_loss"] == pytest.approx(cross_entropy(module, data))
+    expected = cross_entropy(module, data, "test_")
+    assert found["final_test_loss"] == pytest.approx(expected)
+
+
+def test_losses_without_test_samples_and_of_sums():
+    shapes = (5, 3), (5,), (4, 5), (4,), (2, 4), (2,)
+    zeros = {name: np.zeros(one) for name, one in zip(NAMES, shapes, strict=True)}
+    data = waves()
+    of_mean, of_sum = (imported(zeros, data, loss=loss) for loss in ("mse", "sse"))
+    square = data["targets"] ** 2
+    assert of_mean.arrays["final_train_loss"] == pytest.approx(square.mean())
+    assert of_sum.arrays["final_train_loss"] == pytest.approx(square.sum())
+    assert np.isnan(of_mean.arrays["final_test_loss"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"layer3.bias": None}, r"'layer3.bias' of shape \(3,\), got none"),
+        ({"layer2.bias": np.zeros(5)}, r"shape \(4,\) of the array 'layer2.bias', got"),
+        ({"layer9.bias": np.zeros(5)}, "got 'layer9.bias' as well"),
+    ],
+)
+def test_arrays_that_are_not_the_networks_are_refused(change, says):
+    arrays = {k: v for k, v in (named_as_ours() | change).items() if v is not None}
+    with pytest.raises(InputError, match=says):
+        imported(arrays)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "names", "says"),
+    [
+        ({"array": np.zeros(3)}, {}, "expected a .npz file of named arrays"),
+        ({"w": np.array([1.0, np.nan])}, {}, "got others in the array 'w'"),
+        ({"w": np.array(["a"])}, {}, "got others in the array 'w'"),
+        (
+            {"w": np.zeros(3)},
+            {"layer1.bias": "v"},
+            "names.layer1.bias: expected an array",
+        ),
+    ],
+)
+def test_files_without_weights_are_refused_while_planning(arrays, names, says):
+    with pytest.raises(InputError, match=says):
+        check(given(names=names), {"path": arrays})
+
+
+def test_the_count_of_a_batch_norms_batches_is_left_out():
+    arrays = named_as_ours() | {"norm1.num_batches_tracked": np.array(7)}
+    assert np.array_equal(
+        imported(arrays).arrays["weights"],
+        imported(named_as_ours()).arrays["weights"],
+    )
