@@ -51,6 +51,15 @@ class _Measured:
     variance: Tensor  # of single samples' gradients, (M,); 0 where none is needed
 
 
+def spectrum_bytes(member: Member) -> int:
+    """Return the estimated peak memory of measuring one member's spectrum."""
+    problem = described(member)
+    size = problem.network.num_parameters
+    # The basis and a few blocks of vectors, in double precision.
+    bases = 8 * RUNS * size * (min(STEPS, size) + 10)
+    return problem.product_bytes(member.one("data"), RUNS) + bases
+
+
 def calibrated(ground: Ground) -> list[Setting]:
     """Find for every member what its parameters leave open.
 

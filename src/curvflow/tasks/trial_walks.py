@@ -24,6 +24,9 @@ SWEEPS = {
 }
 CHOSEN = 2
 
+# Chains that walk at once for one member, most.
+CHAINS = TRIAL_CHAINS * max(map(len, SWEEPS.values()))
+
 
 def confirmed(ground: Ground, settings: Sequence[Setting]) -> list[Setting]:
     """Sweep about the settings, and take the step that it ends at.

@@ -248,6 +248,20 @@ def test_memory_counts_the_draws_that_are_kept():
     assert member_bytes(kept) - member_bytes(plain) == 8 * 2 * 4 * 500 * size
 
 
+def test_memory_counts_what_calibration_measures():
+    # A wide network: one chain's vectors are less than the basis of Lanczos' runs.
+    wide = dataset(np.ones((8, 40)), np.ones((8, 1)))
+    data = as_data(wide, "wide")
+    model = {"kind": "mlp", "hidden": [300], "activation": "tanh"}
+    problem = pose(parse_model(model), "mse", data)
+    size = problem.network.num_parameters
+    arrays = {"weights": np.zeros(size), "network": np.array(problem.text)}
+    taken = {"weights": Weights("fit", "train", {}, arrays, "w"), "data": data}
+    found, told = (member(KIND, params, **taken) for params in ({}, GIVEN))
+    basis = 8 * calibrated.RUNS * calibrated.STEPS * size
+    assert member_bytes(found) > basis > member_bytes(told)
+
+
 def test_float32_samples_the_same_posterior():
     (one,) = compute(
         KIND, [well([5.0, 1.0], nbeta=100.0, num_draws=300, dtype="float32")]

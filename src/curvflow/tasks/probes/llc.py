@@ -14,7 +14,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.llc import LlcParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.calibrated import calibrated
+from curvflow.tasks.calibrated import calibrated, spectrum_bytes
 from curvflow.tasks.chain_states import packed, unpacked
 from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of
 from curvflow.tasks.curvature import described, same_problem
@@ -28,6 +28,7 @@ from curvflow.tasks.problems import grouped, probed_bytes
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.sampled import PASS_BYTES
 from curvflow.tasks.settings import EXACT, Setting, given, stored
+from curvflow.tasks.trial_walks import CHAINS
 
 # What the statistics of the draws tell as single numbers.
 SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
@@ -37,12 +38,15 @@ VECTORS = 12
 
 
 def member_bytes(member: Member) -> int:
-    """Return one member's estimated peak memory: its chains, what they leave, data."""
+    """Return one member's estimated peak memory: what it measures, then its chains."""
     params, size = params_of(member), described(member).network.num_parameters
-    numbers = params.num_chains * size * (page_length(size) + VECTORS)
+    is_measured = params.calibrate == "auto" and _earlier(member) is None
+    chains = max(params.num_chains, CHAINS if is_measured else 0)
+    numbers = chains * size * (page_length(size) + VECTORS)
     if params.keep_draws:
         numbers += 2 * params.num_chains * params.num_draws * size
-    return 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
+    walking = 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
+    return max(walking, spectrum_bytes(member)) if is_measured else walking
 
 
 @computes("probe.llc", member_bytes=member_bytes, data_bytes=probed_bytes)
