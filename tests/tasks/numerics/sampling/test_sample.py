@@ -163,6 +163,19 @@ def test_acceptance_of_sgld_falls_with_its_steps():
     assert walk(posterior, "sgld").acceptance.isnan().all()
 
 
+@pytest.mark.parametrize("method", ["rmsprop_sgld", "adam_sgld"])
+def test_acceptance_of_scaled_steps_is_that_of_the_steps_taken(method):
+    posterior = about_zero(bowl(), 50)
+    how = {"num_draws": 200, "num_burnin_steps": 50, "measure_acceptance": True}
+    plain = walk(posterior, "sgld", 0.3, **how).acceptance.mean().item()
+    # The gradient is small against this damping, which divides all steps.
+    scaled = walk(posterior, method, 0.3 * 100, damping=100.0, **how)
+    assert 0.5 < plain < 0.99
+    assert scaled.acceptance.mean().item() == pytest.approx(plain, abs=0.03)
+    at_once = walk(posterior, method, num_draws=1, measure_acceptance=True)
+    assert at_once.acceptance.isfinite().all()
+
+
 def test_progress_is_told_to_the_end():
     posterior, told = about_zero(bowl(), 1), []
     steps = Steps("sgld", torch.tensor([1e-3]), num_draws=300)

@@ -35,7 +35,7 @@ def look(posterior: Posterior, weights_CD: Tensor) -> Place:
 
 
 def propose(
-    posterior: Posterior, here: Place, lr_C1: Tensor, noise_CD: Tensor
+    posterior: Posterior, here: Place, lr_CD: Tensor, noise_CD: Tensor
 ) -> tuple[Place, Tensor]:
     """Return where a Langevin step leads and the probability that it is accepted.
 
@@ -46,7 +46,7 @@ def propose(
     Args:
         posterior: what is sampled.
         here: where the step begins.
-        lr_C1: step sizes, (C, 1).
+        lr_CD: step sizes, (C, 1), or (C, D) of directions scaled apart.
         noise_CD: standard normal.
 
     Returns:
@@ -55,10 +55,10 @@ def propose(
     Reference:
         Roberts and Tweedie (1996), doi:10.2307/3318418, section 1.4.2.
     """
-    root_C1 = lr_C1.sqrt()
-    there_CD = torch.addcmul(here.weights, lr_C1, here.drift, value=-0.5)
-    there = look(posterior, there_CD.addcmul_(root_C1, noise_CD))
+    root_CD = lr_CD.sqrt()
+    there_CD = torch.addcmul(here.weights, lr_CD, here.drift, value=-0.5)
+    there = look(posterior, there_CD.addcmul_(root_CD, noise_CD))
     sum_CD = here.drift + there.drift
-    along_CD = (noise_CD * (root_C1 / 2)).addcmul_(lr_C1, sum_CD, value=-0.125)
+    along_CD = (noise_CD * (root_CD / 2)).addcmul_(lr_CD, sum_CD, value=-0.125)
     ratio_C = here.energy - there.energy + torch.linalg.vecdot(sum_CD, along_CD)
     return there, ratio_C.clamp(max=0).exp()

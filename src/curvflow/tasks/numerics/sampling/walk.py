@@ -121,7 +121,10 @@ class Walk:
         if free is not None:
             noise_CD *= free
         here = look(self._posterior, weights_CD)
-        _, probability_C = propose(self._posterior, here, self._now.lr, noise_CD)
+        lr_CD = self._now.lr
+        if self._method.scale is not None:
+            lr_CD = lr_CD * self._method.scale(self.state, self._steps)
+        _, probability_C = propose(self._posterior, here, lr_CD, noise_CD)
         self.state["accepted"] += probability_C.nan_to_num(0.0)
         self.state["asked"] += 1
 

@@ -32,6 +32,7 @@ from curvflow.tasks.numerics.sampling.methods import (
 )
 from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.steps import Steps
 
 State = dict[str, Tensor]
 
@@ -43,19 +44,21 @@ class Method:
     Attributes:
         init: returns the state beside the weights.
         step: takes one step.
+        scale: of one that scales a step's directions, from the state: by what, (C, D).
         target_acceptance: what its step is tuned to; None if it accepts every step.
     """
 
     init: Callable[[Tensor, Posterior], State]
     step: Callable[[State, Now], tuple[Tensor, Tensor | None]]
+    scale: Callable[[State, Steps], Tensor] | None = None
     target_acceptance: float | None = None
 
 
 # Named one by one, so that a change of any is seen as a change of what uses them.
 METHODS = {
-    "adam_sgld": Method(adam_sgld.init, adam_sgld.step),
-    "mala": Method(mala.init, mala.step, mala.TARGET_ACCEPTANCE),
-    "rmsprop_sgld": Method(rmsprop_sgld.init, rmsprop_sgld.step),
+    "adam_sgld": Method(adam_sgld.init, adam_sgld.step, adam_sgld.scale),
+    "mala": Method(mala.init, mala.step, target_acceptance=mala.TARGET_ACCEPTANCE),
+    "rmsprop_sgld": Method(rmsprop_sgld.init, rmsprop_sgld.step, rmsprop_sgld.scale),
     "sghmc": Method(sghmc.init, sghmc.step),
     "sgld": Method(sgld.init, sgld.step),
     "sgnht": Method(sgnht.init, sgnht.step),

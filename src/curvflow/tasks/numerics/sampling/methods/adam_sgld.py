@@ -7,6 +7,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.steps import Steps
 
 # Of the mean gradient: Adam's beta_1.
 MOMENTUM = 0.9
@@ -21,6 +22,12 @@ def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
         "count": zeros_CD[:, :1].clone(),
         "squares": zeros_CD[:, :1].clone(),
     }
+
+
+def scale(state: dict[str, Tensor], steps: Steps) -> Tensor:
+    """Return G, (C, D), in memory of its own; before the first step 1 / damping."""
+    square_CD = state["square"] / (1 - steps.decay ** state["squares"].clamp(min=1))
+    return square_CD.sqrt_().add_(steps.damping).reciprocal_()
 
 
 def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
@@ -47,8 +54,7 @@ def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
         state["squares"] += 1
     mean_CD = mean_CD / (1 - MOMENTUM ** state["count"])
     drift_CD = now.drift_of(weights_CD, mean_CD)
-    square_CD = state["square"] / (1 - decay ** state["squares"])
-    scale_CD = square_CD.sqrt_().add_(now.steps.damping).reciprocal_()
+    scale_CD = scale(state, now.steps)
     now.descend(weights_CD, drift_CD.mul_(scale_CD))
     weights_CD.addcmul_(scale_CD.mul_(now.lr).sqrt_(), now.noise)
     return losses_C, None

@@ -7,11 +7,17 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.steps import Steps
 
 
 def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
     """Return the mean square of the gradient, 0 at first, (C, D)."""
     return {"square": torch.zeros_like(weights_CD)}
+
+
+def scale(state: dict[str, Tensor], steps: Steps) -> Tensor:
+    """Return G, (C, D), in memory of its own."""
+    return state["square"].sqrt().add_(steps.damping).reciprocal_()
 
 
 def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
@@ -33,7 +39,7 @@ def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
         decay = now.steps.decay
         square_CD.mul_(decay).addcmul_(gradients_CD, gradients_CD, value=1 - decay)
     drift_CD = now.drift_of(weights_CD, gradients_CD)
-    scale_CD = square_CD.sqrt().add_(now.steps.damping).reciprocal_()
+    scale_CD = scale(state, now.steps)
     now.descend(weights_CD, drift_CD.mul_(scale_CD))
     weights_CD.addcmul_(scale_CD.mul_(now.lr).sqrt_(), now.noise)
     return losses_C, None
