@@ -10,6 +10,7 @@ from curvflow.schemas.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import NodeData, Weights
 from curvflow.tasks import calibrated
+from curvflow.tasks.chain_states import unpacked
 from curvflow.tasks.probes.llc import member_bytes
 from curvflow.tasks.problems import pose
 from tests.tasks.known import at_truth
@@ -184,6 +185,25 @@ def test_chains_that_fail_are_counted_and_judged():
     assert "4 of 4 chains left the finite numbers" in outcome.reason
     assert outcome.arrays["num_failed"] == 4
     assert np.isnan(outcome.arrays["llc_mean"])
+
+
+def test_numbers_are_of_the_chains_that_did_not_fail():
+    # Steps that a loss of fourth power throws out now and then.
+    data, weights = at_truth({"kind": "normal_crossing", "powers": [[2]]})
+    how = GIVEN | {"lr": 0.008, "num_draws": 200, "num_chains": 6, "nbeta": 1e3}
+    one = member(KIND, how | {"keep_draws": True}, weights=weights, data=data)
+    (outcome,) = compute(KIND, [one])
+    found, fine = outcome.arrays, outcome.arrays["failed_at"] < 0
+    assert 0 < found["num_failed"] < 6
+    assert found["verdict"] == "failed"
+    state = unpacked([continued(one, outcome).earlier])
+    accepted = (state["accepted"] / state["asked"]).numpy()
+    assert found["acceptance"] == pytest.approx(accepted[fine].mean(), rel=1e-12)
+    assert found["distance"] == found["distance_trace"][fine, -1].mean()
+    assert found["llc_mean"] == pytest.approx(found["llc_per_chain"][fine].mean())
+    lost = np.isnan(found["loss_trace"])
+    assert np.isnan(found["draws"][lost]).all()
+    assert np.isfinite(found["draws"][~lost]).all()
 
 
 def test_a_point_that_is_no_minimum_is_called_negative():

@@ -260,10 +260,10 @@ def _told(
     place: Ground, setting: Setting, first: float, walked: _Walked
 ) -> dict[str, Array]:
     """Return the setting, and what the walk took."""
-    count = place.samples.count
+    count, fine_C = place.samples.count, walked.failed_at < 0
     numbers = {
-        "acceptance": float(walked.acceptance.mean()),
-        "distance": float(walked.traces["distance_trace"][:, -1].nanmean()),
+        "acceptance": float(walked.acceptance[fine_C].mean()),
+        "distance": float(walked.traces["distance_trace"][fine_C, -1].mean()),
         "init_loss": first,
         "nbeta": setting.nbeta,
         "localization": setting.localization,

@@ -134,8 +134,13 @@ KIND = Kind(
         Variable("verdict", "converged, or what is wrong", dtype="str"),
         Variable("reason", "why, in words, with numbers", dtype="str"),
         Variable("num_failed", "chains that left the finite numbers", dtype="int64"),
-        Variable("acceptance", "of the step as a Metropolis proposal, mean"),
-        Variable("distance", "mean distance of the last draws from the weights"),
+        Variable(
+            "acceptance",
+            "of the step as a Metropolis proposal, mean of the chains that did not fail",
+        ),
+        Variable(
+            "distance", "mean distance of these chains' last draws from the weights"
+        ),
         Variable("init_loss", "mean loss at the weights, all data", units="loss"),
         Variable("nbeta", "inverse temperature"),
         Variable("localization", "gamma"),

@@ -26,7 +26,7 @@ def sample(
 ) -> Draws:
     """Draw from tempered posteriors, each chain by random numbers of its own.
 
-    Chains start at the centre. One that leaves the finite numbers is noted, its losses
+    Chains start at the centre. One that leaves the finite numbers is noted, its draws
     are NaN from there on, and the others do not see it.
 
     Args:
@@ -63,6 +63,9 @@ def _draws(walk: Walk, like_CD: Tensor) -> Draws:
     _note_failures(state, losses_CK, left_K)
     failed_C1 = state["failed_at"][:, None]
     lost_CK = (failed_C1 >= 0) & (left_K >= failed_C1)
+    weights_CKD = recorded.weights(like_CD)
+    if weights_CKD is not None:
+        weights_CKD.masked_fill_(lost_CK[..., None], math.nan)
     return Draws(
         losses=losses_CK.masked_fill(lost_CK, math.nan),
         batch_losses=recorded.batch_losses(like_CD).masked_fill(lost_CK, math.nan),
@@ -70,7 +73,7 @@ def _draws(walk: Walk, like_CD: Tensor) -> Draws:
         acceptance=state["accepted"] / state["asked"],
         failed_at=state["failed_at"],
         passes=state["passes"],
-        weights=recorded.weights(like_CD),
+        weights=weights_CKD,
         state=state,
     )
 
