@@ -24,7 +24,8 @@ class LlcParams(Params):
     nbeta: PositiveFloat | Literal["auto", "devinterp"] = Field(
         "auto",
         description="inverse temperature n beta; auto is n / ln n, n the number of "
-        "samples; devinterp is b / ln b, b the batch size, as that package takes it",
+        "samples; devinterp is b / ln b, b the batch size given, as that package has "
+        "it",
     )
     calibrate: Literal["auto", "none"] = Field(
         "auto",
@@ -136,7 +137,7 @@ KIND = Kind(
         Variable("num_failed", "chains that left the finite numbers", dtype="int64"),
         Variable(
             "acceptance",
-            "of the step as a Metropolis proposal, mean of the chains that did not fail",
+            "of the step as a Metropolis proposal, over the chains that did not fail",
         ),
         Variable(
             "distance", "mean distance of these chains' last draws from the weights"
