@@ -61,6 +61,22 @@ def test_a_sample_without_spread_adds_no_degrees_of_freedom_to_the_effect():
     assert found.hedges_g == pytest.approx(expected, rel=1e-12)
 
 
+def test_differences_that_rounding_alone_tells_apart_have_no_test():
+    first, second = np.arange(1, 9) / 10 + 0.1, np.arange(1, 9) / 10
+    differences = first - second
+    assert np.ptp(differences) > 0
+    found = paired_difference(differences, 0.95, largest=first.max())
+    assert np.isnan([found.p_t, found.p_rank, found.effect, found.hedges_g]).all()
+
+
+def test_a_sample_without_spread_is_compared_without_a_warning():
+    first, second = np.ones(3), np.array([0.0, 1.0, 0.0, 0.0])
+    found = unpaired_difference(first, second, 0.95)
+    sem = second.std(ddof=1) / 2
+    assert found.p_t == pytest.approx(2 * stats.t.sf(0.75 / sem, 3), rel=1e-12)
+    assert found.limits[0] < 0.75 < found.limits[1]
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0]])
 def test_without_spread_there_is_no_test(values):
     found = paired_difference(np.array(values), 0.95)

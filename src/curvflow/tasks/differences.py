@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.statistics import statistics
@@ -60,12 +61,16 @@ class Difference:
         return self.effect * math.exp(log_j)
 
 
-def paired_difference(differences_N: Array, confidence: float) -> Difference:
+def paired_difference(
+    differences_N: Array, confidence: float, *, largest: float = 0.0
+) -> Difference:
     """Summarise finite differences of pairs.
 
     Args:
         differences_N: first less second of each pair, (N,), N may be 0.
         confidence: coverage of the interval.
+        largest: magnitude of the values subtracted; spread that their rounding alone
+            can give counts as none.
 
     Returns:
         Mean, interval, tests of no difference, and Cohen's d_z = mean / sd.
@@ -79,14 +84,14 @@ def paired_difference(differences_N: Array, confidence: float) -> Difference:
     mean, sd, sem = (float(x) for x in (found.mean, found.sd, found.sem))
     low, high = found.interval(confidence)
     limits = float(low), float(high)
-    if not sd > 0:  # no test without spread
+    if not sd > 2 * np.finfo(np.float64).eps * largest:  # no test without spread
         return Difference(mean, sd, sem, limits)
     return Difference(
         mean,
         sd,
         sem,
         limits,
-        float(stats.ttest_1samp(differences_N, 0).pvalue),
+        _two_sided(mean / sem, len(differences_N) - 1),
         float(stats.wilcoxon(differences_N).pvalue),
         mean / sd,
         len(differences_N) - 1,
@@ -118,20 +123,26 @@ def unpaired_difference(
     sem = float(np.hypot(one.sem, other.sem))
     if not spread > 0:
         return Difference(mean, sem=sem, limits=(mean - sem, mean + sem))
-    variances = (np.array([one.sd, other.sd]) / spread) ** 2
-    freedoms = np.array([len(first_N), len(second_N)]) - 1
-    welch = stats.ttest_ind(first_N, second_N, equal_var=False)
-    low, high = welch.confidence_interval(confidence)
+    counts = np.array([len(first_N), len(second_N)])
+    parts = np.square(np.array([one.sem, other.sem]) / sem)
+    freedom = float(1 / (parts**2 / (counts - 1)).sum())
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * sem
+    shares = np.square(np.array([one.sd, other.sd]) / spread) / 2
     ranks = stats.mannwhitneyu(first_N, second_N)
     return Difference(
         mean,
         sem=sem,
-        limits=(float(low), float(high)),
-        p_t=float(welch.pvalue),
+        limits=(mean - half, mean + half),
+        p_t=_two_sided(mean / sem, freedom),
         p_rank=float(ranks.pvalue),
         effect=mean / spread,
-        freedom=float(variances.sum() ** 2 / (variances**2 / freedoms).sum()),
+        freedom=float(1 / (shares**2 / (counts - 1)).sum()),
     )
+
+
+def _two_sided(t: float, freedom: float) -> float:
+    """Return Student's p; SciPy's tests warn where one sample has no spread."""
+    return float(2 * stdtr(freedom, -abs(t)))
 
 
 def bootstrap_interval(
@@ -156,7 +167,7 @@ def bootstrap_interval(
     if all(np.ptp(sample) == 0 for sample in samples):
         return mean, mean
     with warnings.catch_warnings():  # NaN says as much
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         found = stats.bootstrap(
             samples,
             _mean,

@@ -154,7 +154,8 @@ def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object
     if params.paired:
         first_N, second_N, left_out = _pairs(one, baseline)
         samples = (first_N - second_N,)
-        found = paired_difference(samples[0], params.confidence)
+        largest = float(np.abs([first_N, second_N]).max(initial=0))
+        found = paired_difference(samples[0], params.confidence, largest=largest)
         above = int((samples[0] > 0).sum())
     else:
         (first_N, one_out), (second_N, other_out) = map(_alone, (one, baseline))
