@@ -8,9 +8,10 @@ from pydantic import ValidationError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Member
+from curvflow.tasks.companies import companies
 from curvflow.tasks.figures import stem
 from curvflow.tasks.registry import Machine, find
-from curvflow.tasks.spectra import ritz_points
+from curvflow.tasks.spectra import Points, ritz_points
 from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
 
 W = wigner(40)
@@ -58,6 +59,18 @@ def test_histograms_stand_behind_the_stems_of_their_matrix():
         # A diagonal says nothing of the width of the spectrum.
         reach = np.abs(got["eigenvalue"][diagonal]).max()
         assert reach < 0.5 * np.abs(np.linalg.eigvalsh(W)).max()
+
+
+@pytest.mark.parametrize("log_y", [True, False])
+def test_histograms_are_as_high_as_their_shares(log_y):
+    shares = np.array([0.6, 0.3, 0.1])
+    points = Points(np.array([1.0, 2.0, 3.0]), shares)
+    params = StemFigureParams(compare=["diagonal"], floor=0.2, log_y=log_y)
+    panel = stem.Panel(companies([ritz(W, 3)], None)[0], {"diagonal": points})
+    axes = Figure().add_subplot()
+    stem._draw(axes, panel, params, is_first=True)
+    tops = [bar.get_y() + bar.get_height() for bar in axes.patches]
+    assert tops == pytest.approx(np.maximum(shares, 0.2 if log_y else 0))
 
 
 def test_weights_below_the_axis_are_told():

@@ -209,9 +209,9 @@ def _draw(
         width = points.values[1] - points.values[0]
         axes.bar(
             points.values,
-            points.weights,
+            np.maximum(points.weights - bottom, 0),
             width,
-            bottom=bottom if params.log_y else 0,
+            bottom=bottom,
             color=COLOURS[source],
             alpha=0.5,
             linewidth=0,
