@@ -13,6 +13,8 @@ stages:
   fit: {use: train, data: xor, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
         epochs: 4}
   spectrum: {use: probe.spectrum, weights: fit}
+  noise: {use: probe.spectrum, weights: fit, operator: gradient_covariance}
+  ggn: {use: probe.spectrum, weights: fit, operator: ggn}
   auto: {use: probe.llc, weights: fit}
   hot: {use: probe.llc, weights: fit, nbeta: 3.5}
   temperatures: {use: probe.llc, weights: fit, nbeta: "${t}", batch_size: 2}
@@ -44,6 +46,11 @@ def loaded(line):
             "Raise localization of 'loose', or leave it null.",
         ),
         (
+            "probe.free_energy, draws: auto, ritz: noise",
+            "stages.asked.ritz: expected the hessian, ggn or a fisher, got 'noise' of "
+            "gradient_covariance. Set operator of 'noise' to hessian.",
+        ),
+        (
             "probe.free_energy, draws: both, ritz: spectrum",
             "stages.asked.draws: expected a localization above 0, got 'both' with 0. "
             "Raise localization of 'both', or leave it null.",
@@ -54,7 +61,7 @@ def test_draws_of_another_posterior_are_refused_in_one_line(line, message):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     text = str(caught.value)
-    assert text.startswith("study.yaml:13:")
+    assert text.startswith("study.yaml:15:")
     assert text.endswith(message)
 
 
@@ -62,6 +69,7 @@ def test_draws_of_another_posterior_are_refused_in_one_line(line, message):
     "line",
     [
         "probe.wbic, draws: auto",
+        "probe.llc_regular, draws: auto, ritz: ggn",
         "probe.llc_regular, draws: hot, ritz: spectrum",
         "probe.free_energy, draws: loose, ritz: spectrum, prior_precision: 0.1",
     ],

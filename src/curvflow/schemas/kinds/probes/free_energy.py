@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from curvflow.schemas.hessians import no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
@@ -53,6 +54,9 @@ KIND = Kind(
         Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
-    inputs={"draws": Input(Draws, lacking=not_localised), "ritz": Input(Ritz)},
+    inputs={
+        "draws": Input(Draws, lacking=not_localised),
+        "ritz": Input(Ritz, lacking=no_hessian),
+    },
     vectorised=False,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curvflow.schemas.hessians import no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
@@ -47,6 +48,9 @@ KIND = Kind(
         Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
-    inputs={"draws": Input(Draws, lacking=not_localised), "ritz": Input(Ritz)},
+    inputs={
+        "draws": Input(Draws, lacking=not_localised),
+        "ritz": Input(Ritz, lacking=no_hessian),
+    },
     vectorised=False,
 )
