@@ -11,8 +11,10 @@ from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import NodeData, Weights
 from curvflow.tasks import calibrated
 from curvflow.tasks.chain_states import unpacked
+from curvflow.tasks.chains import ground
 from curvflow.tasks.probes.llc import member_bytes
 from curvflow.tasks.problems import pose
+from curvflow.tasks.registry import Machine
 from tests.tasks.known import at_truth
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import as_data, assert_declared, compute, member
@@ -168,6 +170,17 @@ def test_going_on_where_no_bias_is_predicted_gives_the_same_verdict():
     (then,) = compute(KIND, [continued(longer, first)])
     assert np.isnan(once.arrays["predicted_bias"])
     assert then.arrays["reason"] == once.arrays["reason"]
+
+
+def test_batches_are_chosen_by_the_gradients_of_what_moves():
+    how = {"sampling_method": "sgld", "batch_size": 5, "num_draws": 8}
+    found = {}
+    for layers in (["layer1.weight"], None):
+        members = probes(KIND, "tanh-ce", 2, layers=layers, **how)
+        place = ground(members, Machine())
+        found[bool(layers)] = calibrated._variance(place)
+    assert (found[True] < 0.9 * found[False]).all()
+    assert (found[True] > 0).all()
 
 
 def test_only_named_tensors_move():
