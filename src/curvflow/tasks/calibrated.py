@@ -222,7 +222,7 @@ def _met(ground: Ground, nbeta_M: Tensor) -> Tensor:
 
 
 def _variance(ground: Ground) -> Tensor:
-    """Measure how much the gradients of what moves differ from sample to sample, (M,)."""
+    """Measure how much gradients by what moves differ between samples, (M,)."""
     problem, count = described(ground.members[0]), ground.samples.count
     used = min(COMPARED, count)
     rows_Mn = torch.stack(
@@ -243,7 +243,7 @@ def _variance(ground: Ground) -> Tensor:
         samples_per_pass=max(1, min(64, PASS_NUMBERS // ground.weights.shape[1])),
     )
     first_L = torch.tensor([0, *problem.network.layout.sizes]).cumsum(0)[:-1]
-    moves_L = (
-        1.0 if ground.free is None else ground.free[first_L.to(ground.free.device)]
-    )
-    return (found.layer_variance * moves_L).sum(1).cpu().double()
+    variance_ML = found.layer_variance.cpu().double()
+    if ground.free is not None:
+        variance_ML *= ground.free.cpu()[first_L]
+    return variance_ML.sum(1)

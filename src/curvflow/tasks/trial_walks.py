@@ -101,14 +101,18 @@ def _walkers(
 
 
 def _steps(ground: Ground, setting: Setting, walkers: Sequence[Walkers]) -> Steps:
+    params = params_of(ground.members[0])
     lr_W = torch.tensor([one.lr for one in walkers], dtype=torch.float64)
     return Steps(
         setting.method,
         lr_W.repeat_interleave(TRIAL_CHAINS),
         num_draws=TRIAL_DRAWS,
         num_burnin_steps=setting.num_burnin_steps,
-        num_steps_bw_draws=params_of(ground.members[0]).num_steps_bw_draws,
+        num_steps_bw_draws=params.num_steps_bw_draws,
         batch_size=setting.batch_size,
+        friction=params.friction,
+        decay=params.decay,
+        damping=params.damping,
         adapt=setting.method == EXACT,
     )
 

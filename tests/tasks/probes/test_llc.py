@@ -172,6 +172,20 @@ def test_going_on_where_no_bias_is_predicted_gives_the_same_verdict():
     assert then.arrays["reason"] == once.arrays["reason"]
 
 
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [("sghmc", {"friction": 1.0}), ("rmsprop_sgld", {"damping": 1e6})],
+)
+def test_trials_walk_as_the_chains_will(method, own):
+    # Both are then sgld, at the same step or at one so many times as large.
+    how = {"num_draws": 8, "num_burnin_steps": 20, "num_chains": 2}
+    plain, same = (
+        compute(KIND, probes(KIND, "tanh-ce", 1, **how | more))[0].arrays
+        for more in ({"sampling_method": "sgld"}, {"sampling_method": method, **own})
+    )
+    np.testing.assert_allclose(same["trial_llc"], plain["trial_llc"], rtol=1e-4)
+
+
 def test_batches_are_chosen_by_the_gradients_of_what_moves():
     how = {"sampling_method": "sgld", "batch_size": 5, "num_draws": 8}
     found = {}
