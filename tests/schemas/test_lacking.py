@@ -22,6 +22,7 @@ stages:
   eigen: {use: probe.eigenvalues, weights: fit, k: 2, eigenvectors: true}
   truth: {use: data.known_answer, model: {kind: deep_linear, hidden: [3]}, rank: 2,
           inputs: 4, outputs: 4}
+  well: {use: data.known_answer, model: {kind: quadratic_well, eigenvalues: [3.0]}}
 """
 
 
@@ -34,27 +35,27 @@ def loaded(line):
     [
         (
             "probe.eigenvalues, matrix: wigner, k: 10",
-            "17:54: stages.asked.k: expected at most the 9 rows of 'wigner', got 10. "
+            "18:54: stages.asked.k: expected at most the 9 rows of 'wigner', got 10. "
             "Lower it.",
         ),
         (
             "probe.eigenvalues, matrix: given, k: 3",
-            "17:53: stages.asked.k: expected at most the 2 rows of 'given', got 3. "
+            "18:53: stages.asked.k: expected at most the 2 rows of 'given', got 3. "
             "Lower it.",
         ),
         (
             "probe.eigenvalues, matrix: grid, k: 7",
-            "17:52: stages.asked.k: expected at most the 6 rows of 'grid', got 7. "
+            "18:52: stages.asked.k: expected at most the 6 rows of 'grid', got 7. "
             "Lower it.",
         ),
         (
             "probe.eigenvalues, matrix: kernel, k: 6",
-            "17:54: stages.asked.k: expected at most the 5 rows of 'kernel', got 6. "
+            "18:54: stages.asked.k: expected at most the 5 rows of 'kernel', got 6. "
             "Lower it.",
         ),
         (
             "probe.moments, ritz: runs, num_moments: 8",
-            "17:56: stages.asked.num_moments: expected at most the 7 moments that the "
+            "18:56: stages.asked.num_moments: expected at most the 7 moments that the "
             "4 steps of 'runs' hold, got 8. Lower it, or raise num_steps of 'runs'.",
         ),
         (
@@ -65,73 +66,86 @@ def loaded(line):
         ),
         (
             "probe.logdet, ritz: runs, method: meme",
-            "17:3: stages.asked.num_moments: expected at most the 7 moments that the "
+            "18:3: stages.asked.num_moments: expected at most the 7 moments that the "
             "4 steps of 'runs' hold, got 100. Lower it, or raise num_steps of 'runs'.",
         ),
         (
             "probe.maxent, moments: moments, num_moments: 7",
-            "17:61: stages.asked.num_moments: expected at most the 6 of 'moments', got "
+            "18:61: stages.asked.num_moments: expected at most the 6 of 'moments', got "
             "7. Lower it, or raise num_moments of 'moments'.",
         ),
         (
             "probe.landscape, weights: fit, directions: stored, eigen: eigen, "
             "num_directions: 3",
-            "17:97: stages.asked.num_directions: expected at most the 2 eigenvectors "
+            "18:97: stages.asked.num_directions: expected at most the 2 eigenvectors "
             "of 'eigen', got 3. Lower it, or raise k of 'eigen'.",
         ),
         (
             "probe.landscape, weights: fit, directions: trajectory, trajectory: fit",
-            "17:83: stages.asked.trajectory: expected a stage with checkpoints, got "
+            "18:83: stages.asked.trajectory: expected a stage with checkpoints, got "
             "'fit' without. Give 'fit' checkpoints: {every: n}.",
         ),
         (
             "probe.eigenvalue_tracking, trajectory: fit",
-            "17:55: stages.asked.trajectory: expected a stage with checkpoints, got "
+            "18:55: stages.asked.trajectory: expected a stage with checkpoints, got "
             "'fit' without. Give 'fit' checkpoints: {every: n}.",
         ),
         (
             "probe.spectrum, weights: fit, layers: [layer1.*, layer2.*]",
-            "17:65: stages.asked.layers.1: expected one of layer1.weight, layer1.bias "
+            "18:65: stages.asked.layers.1: expected one of layer1.weight, layer1.bias "
             "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
             "layer1.*.",
         ),
         (
             "probe.llc, weights: fit, layers: [layer2.*]",
-            "17:50: stages.asked.layers.0: expected one of layer1.weight, layer1.bias "
+            "18:50: stages.asked.layers.0: expected one of layer1.weight, layer1.bias "
             "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
             "layer1.*.",
         ),
         (
             "probe.eigenvalues, ritz: runs, seed: 1",
-            "17:53: stages.asked.seed: expected no 'seed' beside 'ritz', got 1. Remove "
+            "18:53: stages.asked.seed: expected no 'seed' beside 'ritz', got 1. Remove "
             "it, or give it to 'runs'.",
         ),
         (
             "probe.moments, ritz: runs, num_moments: 3, dtype: float32",
-            "17:66: stages.asked.dtype: expected no 'dtype' beside 'ritz', got "
+            "18:66: stages.asked.dtype: expected no 'dtype' beside 'ritz', got "
             "'float32'. Remove it, or give it to 'runs'.",
         ),
         (
             "probe.logdet, ritz: runs, num_runs: 4",
-            "17:52: stages.asked.num_runs: expected no 'num_runs' beside 'ritz', got "
+            "18:52: stages.asked.num_runs: expected no 'num_runs' beside 'ritz', got "
             "4. Remove it, or give it to 'runs'.",
         ),
         (
             "train, weights: fit, model: {kind: linear, bias: false}, epochs: 1, "
             "rule: {rule: sgd, lr: 0.1}",
-            "17:44: stages.asked.model: expected the model of 'fit', with bias true, "
+            "18:44: stages.asked.model: expected the model of 'fit', with bias true, "
             "got bias false. Train it from there with the same model.",
         ),
         (
             "weights.known_answer, data: truth, rank: 1, "
             "model: {kind: deep_linear, hidden: [3]}",
-            "17:57: stages.asked.rank: expected the rank 2 of 'truth', got 1. Give "
+            "18:57: stages.asked.rank: expected the rank 2 of 'truth', got 1. Give "
             "both the same rank.",
+        ),
+        (
+            "weights.known_answer, data: well, "
+            "model: {kind: quadratic_well, eigenvalues: [2.0, 1.0]}",
+            "18:57: stages.asked.model: expected a quadratic_well or normal_crossing "
+            "with outputs: 1, as of 'well', got a quadratic_well or normal_crossing "
+            "with outputs: 2. Give both the same model.",
+        ),
+        (
+            "weights.known_answer, data: well, model: {kind: deep_linear, hidden: [1]}",
+            "18:57: stages.asked.model: expected a quadratic_well or normal_crossing "
+            "with outputs: 1, as of 'well', got a model of kind deep_linear. Give both "
+            "the same model.",
         ),
         (
             "weights.known_answer, data: truth, rank: 2, "
             "model: {kind: deep_linear, hidden: [1]}",
-            "17:3: stages.asked: expected a rank of at most 1, the least width, got 2.",
+            "18:3: stages.asked: expected a rank of at most 1, the least width, got 2.",
         ),
     ],
 )
@@ -154,6 +168,8 @@ def test_what_cannot_be_had_is_refused_where_it_is_written(line, message):
         "rule: {rule: sgd, lr: 0.1}",
         "weights.known_answer, data: truth, rank: 2, "
         "model: {kind: deep_linear, hidden: [5]}",
+        "weights.known_answer, data: well, "
+        "model: {kind: normal_crossing, powers: [[1, 2]]}",
     ],
 )
 def test_what_can_be_had_is_accepted(line):

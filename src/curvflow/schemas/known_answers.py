@@ -55,6 +55,18 @@ def known(params: KnownAnswerParams) -> Known:
     return model
 
 
+def same_truth(model: Known) -> str:
+    """Tell in words what models of one truth have in common, whatever their widths."""
+    match model:
+        case NormalCrossing():
+            count = len(model.powers)
+        case QuadraticWell():
+            count = len(model.eigenvalues)
+        case _:
+            return f"a model of kind {model.kind}"
+    return f"a quadratic_well or normal_crossing with outputs: {count}"
+
+
 def refuse_rank_above(width: int, rank: int) -> None:
     """Refuse a truth that no product through so few units has.
 

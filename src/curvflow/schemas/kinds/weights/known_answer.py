@@ -12,6 +12,7 @@ from curvflow.schemas.known_answers import (
     KnownAnswerParams,
     known,
     refuse_rank_above,
+    same_truth,
 )
 from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.nodes import Data, Weights
@@ -33,8 +34,14 @@ class KnownAnswerWeightsParams(KnownAnswerParams):
 def _another_truth(
     params: KnownAnswerWeightsParams, name: str, data: Params
 ) -> Iterator[Misnomer]:
-    """Yield a rank that is not that of the data."""
-    if isinstance(data, KnownAnswerParams) and data.rank != params.rank:
+    """Yield a rank or a model that cannot be that of the data."""
+    if not isinstance(data, KnownAnswerParams):
+        return
+    expected, got = (same_truth(known(one)) for one in (data, params))
+    if expected != got:
+        message = f"expected {expected}, as of '{name}', got {got}"
+        yield ("model",), message, "Give both the same model."
+    if data.rank != params.rank:
         message = f"expected the rank {data.rank} of '{name}', got {params.rank}"
         yield ("rank",), message, "Give both the same rank."
 
