@@ -37,14 +37,6 @@ class DenseForm:
     bias: bool
     has_reference: bool = False
 
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the parameter tensors, in order."""
-        shapes: list[tuple[int, ...]] = []
-        for before, after in pairwise(self.widths):
-            shapes += [(after, before), (after,)] if self.bias else [(after, before)]
-        return shapes
-
 
 class Layer(NamedTuple):
     """One layer's part of stacked vectors, as views.

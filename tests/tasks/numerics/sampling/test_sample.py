@@ -176,13 +176,6 @@ def test_acceptance_of_scaled_steps_is_that_of_the_steps_taken(method):
     assert at_once.acceptance.isfinite().all()
 
 
-def test_progress_is_told_to_the_end():
-    posterior, told = about_zero(bowl(), 1), []
-    steps = Steps("sgld", torch.tensor([1e-3]), num_draws=300)
-    sample(posterior, steps, [Stream(0, 0)], progress=lambda *now: told.append(now))
-    assert told == [(128, 300), (256, 300), (300, 300)]
-
-
 @pytest.mark.parametrize(
     ("method", "how", "message"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -22,7 +22,6 @@ def sample(
     streams: Sequence[Stream],
     *,
     earlier: Mapping[str, Tensor] | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Draws:
     """Draw from tempered posteriors, each chain by random numbers of its own.
 
@@ -35,7 +34,6 @@ def sample(
         streams: one for each chain, C of them.
         earlier: the state of earlier draws of the same posterior, steps and streams,
             to go on from. Draws are the same, bit by bit, as of one longer walk.
-        progress: is told after each block how many steps are done, of how many.
 
     Returns:
         The draws, those after the earlier ones; passes, acceptance and failed_at are
@@ -50,8 +48,6 @@ def sample(
     walk = Walk(replace(posterior, losses=counted), steps, streams, earlier)
     while walk.step < steps.total:
         walk.walk_block()
-        if progress is not None:
-            progress(walk.step, steps.total)
     walk.state["passes"] += counted.passes
     return _draws(walk, posterior.centre)
 
