@@ -11,7 +11,7 @@ def bias_of_steps(acceptance: float, llc: float) -> float:
 
     At a quadratic minimum with curvatures c_i of the energy and step epsilon, the
     acceptance is 2 Phi(-s / 2) with s^2 = sum (epsilon c_i)^3 / 16, and the excess is
-    sum epsilon c_i / 8, in 2 lambda directions at most (2 s^2 lambda^2)^(1/3) / 2:
+    sum epsilon c_i / 8, in 2 lambda directions at most (s lambda)^(2/3) / 2:
     reached when all c_i are equal.
 
     Args:
