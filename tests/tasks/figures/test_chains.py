@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Member
@@ -59,6 +60,15 @@ def swept(draws, parameter="localization", taken=2, **tried):
         "predicted": np.array(2.6),
     }
     return replace(draws, arrays=draws.arrays | sweep | tried)
+
+
+def test_an_estimate_of_the_fewest_draws_is_seen_as_a_mark(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Axes, "plot", lambda axes, *xy, **how: seen.append((xy, how)))
+    draw([bowl(count=8)])
+    (xy, how) = seen[-1]
+    assert len(xy[0]) == 1
+    assert how["marker"] == "o"
 
 
 def test_the_sweep_is_told_trial_by_trial_and_only_where_there_was_one():

@@ -219,4 +219,5 @@ def _draw_running(axes: Axes, row: Row) -> None:
     colour = drawing.PALETTE[0]
     low, high = row.llc - 2 * row.sem, row.llc + 2 * row.sem
     axes.fill_between(row.counts, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(row.counts, row.llc, color=colour, linewidth=1.2)
+    alone = "o" if len(row.counts) == 1 else ""
+    axes.plot(row.counts, row.llc, color=colour, linewidth=1.2, marker=alone)
