@@ -33,8 +33,9 @@ def test_it_is_within_five_standard_errors_of_the_dense_one(seed):
         error = np.abs(arrays["effective_dimension"] - exact(one))
         assert (error < 5 * arrays["effective_dimension_sem"]).all()
         assert (np.diff(arrays["effective_dimension"]) < 0).all()
-        # Cross-entropy does not see six directions of the last layer.
-        assert arrays["num_matvecs"] == 16 * 39
+        # Cross-entropy does not see six directions of the last layer; what rounding
+        # leaves of them may take a run one step more.
+        assert 16 * 39 <= arrays["num_matvecs"] <= 16 * 40
 
 
 def test_stored_ritz_data_give_the_same_without_a_product():
