@@ -123,9 +123,8 @@ OUTPUTS = (
     ),
     Variable(
         "reached_epoch",
-        "first epoch at which it was, whose weights and values stand from there on; -1 "
-        "if it was not",
-        dtype="int64",
+        "first epoch at which it was, whose weights and values stand from there on; "
+        "NaN if it was not",
         units="epoch",
         optional=True,
     ),

@@ -266,7 +266,7 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
         del arrays["step_norm"]
     if fit.arrivals is not None:
         arrays["reached"] = np.array(reached >= 0)
-        arrays["reached_epoch"] = np.array(reached, dtype=np.int64)
+        arrays["reached_epoch"] = np.array(float(reached) if reached >= 0 else np.nan)
     if fit.scales is not None:
         scales_CD = fit.scales.of(number).numpy()
         parts = scales_CD[:, :-2], scales_CD[:, -2], scales_CD[:, -1]

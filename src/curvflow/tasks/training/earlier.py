@@ -65,7 +65,7 @@ def go_on(fit: Fit, members: Sequence[Member]) -> None:
         fit.checkpoints.take(model, kept, torch.tensor(one["weights"]))
         if fit.scales is not None:
             fit.scales.take(model, kept, _scales(one))
-        if fit.arrivals is not None and int(one["reached_epoch"]) >= 0:
+        if fit.arrivals is not None and float(one["reached_epoch"]) >= 0:
             fit.arrivals.take(model, int(one["reached_epoch"]), _arrived(one))
     end = int(results[0]["epoch"][-1])
     fit.batches.skip(end)
