@@ -233,14 +233,16 @@ def _hessian_of(
         if not chosen:
             few, some = _few(batch), torch.ones_like(columns[:, :TRIAL_COLUMNS])
             small, keeps = scalar(few), of.has_one_batch
-            worth = num_products / some.shape[1]
+            blocks = num_products / some.shape[1]
+            if math.isfinite(blocks):
+                blocks *= times_as_long(scalar(batch), small, of.weights)
             orders = tried(keeps=keeps, columns=some.shape[1])
             trial = fastest(
                 {o: partial(hessian_product, o, small, of.weights) for o in orders},
                 some,
                 keeps=keeps,
                 key=(key, of.names, _shapes(few), num_products),
-                blocks=lambda: worth * times_as_long(scalar(batch), small, of.weights),
+                blocks=blocks,
             )
             chosen.extend(o for o in orders if o == trial.order)
             if tell:

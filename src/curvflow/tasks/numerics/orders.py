@@ -175,7 +175,7 @@ def fastest(
     *,
     keeps: bool,
     key: Hashable = None,
-    blocks: Callable[[], float] = lambda: math.inf,
+    blocks: float = math.inf,
 ) -> Trial:
     """Try each order on one block, and return which is fastest.
 
@@ -190,8 +190,8 @@ def fastest(
         keeps: whether preparation is done once for all blocks.
         key: of the problem; a trial of the same key, device, precision and number of
             columns is made once per process. None makes it each time.
-        blocks: tells how many blocks like this one, or their worth in time if this one
-            is of fewer samples, preparation is kept for.
+        blocks: how many blocks like this one, or their worth in time if this one is of
+            fewer samples, preparation is kept for.
 
     Returns:
         The trial.
@@ -204,10 +204,9 @@ def fastest(
     if key is not None and seat in _trials:
         return _trials[seat]
     seconds, failed = {}, {}
-    spread = blocks()
     for order, prepare in prepared.items():
         try:
-            seconds[order] = _timed(prepare, columns, keeps=keeps, blocks=spread)
+            seconds[order] = _timed(prepare, columns, keeps=keeps, blocks=blocks)
         # A module lacks a derivative or a rule, and says so in many ways.
         except Exception as error:
             failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]
