@@ -28,7 +28,7 @@ check: .venv/.test # formatter, linter, type checker, spelling
 	$(BIN)/codespell
 
 docs: .venv/.docs # build the documentation; a broken link is an error
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/plan_scale.py
