@@ -76,7 +76,7 @@ def render(records: Rows, units: Mapping[str, str]) -> str:
 def _table(
     fields: Sequence[str], rows: Rows, units: Mapping[str, str]
 ) -> Iterator[str]:
-    columns = _columns(fields, rows, units)
+    columns = columns_of(fields, rows, units)
     if len(rows) == 1:
         width = max(len(one.field) for one in columns)
         yield from (f"{one.field:<{width}}{GAP}{one.with_units()}" for one in columns)
@@ -116,9 +116,19 @@ def _wrapped(items: Sequence[str]) -> Iterator[str]:
     yield line
 
 
-def _columns(
+def columns_of(
     fields: Sequence[str], rows: Rows, units: Mapping[str, str]
 ) -> list[Column]:
+    """Write the fields of records as columns of text.
+
+    Args:
+        fields: of all the records, in order.
+        rows: the records.
+        units: units per field.
+
+    Returns:
+        One column per field; numbers have the digits that their standard error leaves.
+    """
     columns, leading = [], True
     for field in fields:
         values = [row[field] for row in rows]
@@ -131,7 +141,7 @@ def _columns(
             Column(
                 field,
                 "" if shown == "1" else shown,
-                [_cell(row[field], _error(field, row)) for row in rows],
+                [cell(row[field], _error(field, row)) for row in rows],
                 all(isinstance(v, int | float) for v in values),
                 leading,
             )
@@ -150,7 +160,16 @@ def _error(field: str, row: Mapping[str, Any]) -> float:
     return sem if isinstance(sem, float) and math.isfinite(sem) else math.nan
 
 
-def _cell(value: Any, error: float) -> str:
+def cell(value: Any, error: float) -> str:
+    """Write one value.
+
+    Args:
+        value: a number, text or nothing.
+        error: its standard error; NaN if none is known.
+
+    Returns:
+        Text on one line; a number has the digits that its error leaves.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
