@@ -5,12 +5,12 @@ import pytest
 from scipy import special, stats
 
 from curvflow.tasks.differences import (
-    Resampling,
     bootstrap_interval,
     holm,
     paired_difference,
     unpaired_difference,
 )
+from curvflow.tasks.resampling import Resampling
 
 X = np.array([0.3, 1.2, -0.4, 2.1, 0.9, 1.7, 0.2])
 Y = np.array([0.1, -0.3, 0.6, 0.8, -1.1])

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import stats
 from scipy.special import stdtr, stdtrit
 
 from curvflow.schemas.nodes import Array
+from curvflow.tasks.resampling import NOWHERE, Limits, Resampling, resampled_interval
 from curvflow.tasks.statistics import statistics
-
-Limits = tuple[float, float]
-NOWHERE: Limits = (math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """How an interval is found by the bootstrap."""
-
-    kind: Literal["bca", "percentile"]
-    num_resamples: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -157,28 +144,8 @@ def bootstrap_interval(
 
     Returns:
         Its limits; both the mean where values have no spread, NaN of fewer than two.
-
-    Reference:
-        Efron (1987), doi:10.2307/2289144.
     """
-    if min(map(len, samples)) < 2:
-        return NOWHERE
-    mean = float(_mean(*samples, axis=0))
-    if all(np.ptp(sample) == 0 for sample in samples):
-        return mean, mean
-    with warnings.catch_warnings():  # NaN says as much
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found = stats.bootstrap(
-            samples,
-            _mean,
-            n_resamples=how.num_resamples,
-            confidence_level=confidence,
-            method="BCa" if how.kind == "bca" else "percentile",
-            vectorized=True,
-            random_state=np.random.default_rng(how.seed),
-        )
-    low, high = found.confidence_interval
-    return float(low), float(high)
+    return resampled_interval(samples, _mean, confidence, how)
 
 
 def _mean(*samples: Array, axis: int = -1) -> Array:

@@ -10,6 +10,15 @@ from curvflow.schemas.kinds.aggregate.summary import SummaryParams
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 COLUMNS = ["mean", "sd", "sem", "low", "high"]
+FURTHER = ["median", "min", "max", "geometric_mean", "interquartile_mean", "mad"]
+ALL = {
+    "statistics": [*FURTHER, "missing"],
+    "quantiles": [0.1, 0.9],
+    "interval": "bootstrap",
+    "num_resamples": 200,
+}
+BOOTSTRAP = {"interval": "bootstrap", "bootstrap": "percentile", "num_resamples": 400}
+VALUES = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 11.0, 5.0, 0.5])
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +55,15 @@ def test_the_confidence_is_that_asked_for():
 
 def test_every_declared_column_is_there_in_its_type():
     of = [node({"seed": 0}, trace=1.0, eigenvalues=[2.0, 1.0])]
-    arrays = compute("aggregate.summary", of, over=["seed"]).arrays
-    for variable in find_kind("aggregate.summary").outputs:
+    plain = compute("aggregate.summary", of, over=["seed"]).arrays
+    outputs = find_kind("aggregate.summary").outputs
+    assert set(plain) == {v.name for v in outputs if not v.optional}
+    arrays = compute("aggregate.summary", of, over=["seed"], **ALL).arrays
+    assert set(arrays) == {v.name for v in outputs}
+    for variable in outputs:
         array = arrays[variable.name]
-        assert array.shape == arrays["quantity"].shape
+        shape = tuple(len(arrays[dim]) for dim in variable.dims)
+        assert array.shape == shape
         is_text = variable.dtype == "str"
         assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
 
@@ -203,3 +217,111 @@ def test_one_axis_and_a_list_of_it_have_one_key():
 def test_parameters_without_an_axis_or_with_full_confidence_are_refused(wrong):
     with pytest.raises(ValidationError):
         SummaryParams(**wrong)
+
+
+def rows_of(values, **params):
+    of = [node({"seed": s}, trace=v) for s, v in enumerate(values)]
+    return compute("aggregate.summary", of, over="seed", quantities="trace", **params)
+
+
+def test_further_statistics_are_those_of_scipy():
+    arrays = rows_of(VALUES, statistics=FURTHER, quantiles=[0.05, 0.5]).arrays
+    expected = {
+        "median": np.median(VALUES),
+        "min": 0.5,
+        "max": 11.0,
+        "geometric_mean": stats.gmean(VALUES),
+        "interquartile_mean": stats.trim_mean(VALUES, 0.25),
+        "mad": stats.median_abs_deviation(VALUES),
+    }
+    for name, value in expected.items():
+        assert arrays[name].tolist() == pytest.approx([value], rel=1e-12)
+    assert arrays["quantile"].tolist() == [0.05, 0.5]
+    np.testing.assert_allclose(arrays["value_at"], [np.quantile(VALUES, [0.05, 0.5])])
+    low, high = np.exp(
+        stats.t.interval(
+            0.95, 7, loc=np.log(VALUES).mean(), scale=stats.sem(np.log(VALUES))
+        )
+    )
+    limits = [arrays[f"geometric_mean_{end}"][0] for end in ("low", "high")]
+    assert limits == pytest.approx([low, high], rel=1e-12)
+    assert "median_low" not in arrays
+
+
+@pytest.mark.parametrize("kind", ["bca", "percentile"])
+def test_intervals_by_the_bootstrap_are_those_of_scipy(kind):
+    given = {**ALL, "bootstrap": kind, "num_resamples": 999, "seed": 5}
+    arrays = rows_of(VALUES, **given).arrays
+
+    def known(statistic, values=VALUES):
+        return stats.bootstrap(
+            (np.sort(values),),
+            statistic,
+            n_resamples=999,
+            method={"bca": "BCa"}.get(kind, kind),
+            random_state=np.random.default_rng(5),
+        ).confidence_interval
+
+    def found(name):
+        return [arrays[f"{name}{end}"].ravel()[0] for end in ("low", "high")]
+
+    assert found("") == pytest.approx(list(known(np.mean)))
+    assert found("median_") == pytest.approx(list(known(np.median)), nan_ok=True)
+    logs = np.exp(known(np.mean, np.log(VALUES)))
+    assert found("geometric_mean_") == pytest.approx(list(logs))
+    at = known(lambda x, axis: np.quantile(x, 0.1, axis=axis))
+    assert found("value_at_") == pytest.approx(list(at), nan_ok=True)
+
+
+def test_intervals_by_the_bootstrap_cover_as_often_as_they_say():
+    random = np.random.default_rng(0)
+    covered, tries = 0, 150
+    for _ in range(tries):
+        of = random.exponential(1, 40)
+        row = rows_of(of, statistics=["median"], **BOOTSTRAP).arrays
+        covered += row["median_low"][0] < np.log(2) < row["median_high"][0]
+    assert abs(covered / tries - 0.95) < 5 * (0.95 * 0.05 / tries) ** 0.5
+
+
+def test_a_value_that_is_not_positive_leaves_no_geometric_mean():
+    arrays = rows_of([1.0, 0.0, 2.0], statistics=["geometric_mean"]).arrays
+    names = ["geometric_mean", "geometric_mean_low", "geometric_mean_high"]
+    assert np.isnan([arrays[name][0] for name in names]).all()
+    assert arrays["count"].tolist() == [3]
+
+
+def test_where_all_diverged_further_statistics_are_nan():
+    of = [node({"seed": s}, diverged=True) for s in range(2)]
+    arrays = compute(
+        "aggregate.summary", of, over="seed", quantities="trace", **ALL
+    ).arrays
+    for name in [*FURTHER, "low", "median_low", "value_at", "value_at_high"]:
+        assert np.isnan(arrays[name]).all()
+    assert arrays["diverged"].tolist() == [2]
+
+
+def test_nodes_without_a_value_are_counted_as_missing():
+    of = [node({"seed": s}, eigenvalues=np.arange(s + 1.0)) for s in range(3)]
+    of.append(node({"seed": 3}, diverged=True))
+    row = table(of, quantities="eigenvalues", statistics=["missing"])
+    assert [one["missing"] for one in row.values()] == [0, 1, 2]
+    fits = [
+        node({"seed": s}, stage="fit", kind="train", reached=True) for s in range(3)
+    ]
+    del fits[0].arrays["reached"]
+    rows = table(fits, quantities="reached", statistics=["missing"])
+    assert rows["reached"]["missing"] == 1
+
+
+def test_parameters_at_their_defaults_leave_the_key_as_it_was():
+    assert set(form(SummaryParams(over="seed"))) == {
+        "over",
+        "quantities",
+        "confidence",
+    }
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 0.2], [0.0], [1.0], [0.3, 0.3]])
+def test_quantiles_out_of_order_or_range_are_refused(wrong):
+    with pytest.raises(ValidationError, match="expected quantiles above 0 and below 1"):
+        SummaryParams(over="seed", quantiles=wrong)

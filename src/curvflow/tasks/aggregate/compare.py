@@ -15,7 +15,6 @@ from curvflow.schemas.kinds.aggregate.compare import CompareParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.differences import (
     Difference,
-    Resampling,
     bootstrap_interval,
     holm,
     paired_difference,
@@ -24,6 +23,7 @@ from curvflow.tasks.differences import (
 from curvflow.tasks.elements import chosen, matrix
 from curvflow.tasks.measurements import Measured, measured
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.resampling import Resampling
 
 Place = tuple[Label, ...]
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from curvflow.schemas.kinds.aggregate.summary import SummaryParams
-from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.elements import chosen, matrix
+from curvflow.tasks.further_statistics import (
+    further_statistics,
+    mean_interval,
+    quantiles,
+)
 from curvflow.tasks.measurements import Measured, measured
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.resampling import Resampling
 from curvflow.tasks.statistics import statistics
 
 
@@ -25,7 +32,7 @@ def summary(member: Member, machine: Machine) -> Outcome:
 
     Returns:
         Name, units, mean, sd, sem, low, high, count, diverged and nonfinite per
-        quantity, each of shape (quantity,).
+        quantity, each of shape (quantity,), and what further statistics are asked for.
 
     Raises:
         InputError: a quantity asked for is no number of the stages given.
@@ -35,22 +42,27 @@ def summary(member: Member, machine: Machine) -> Outcome:
     taken = chosen(list(measured(member.inputs["of"])), params.quantities)
     several = Counter(one.variable.name for one in taken)
     blocks = [
-        _rows(
-            one,
-            prefix=f"{one.stage}." if several[one.variable.name] > 1 else "",
-            confidence=params.confidence,
-        )
+        _rows(one, f"{one.stage}." if several[one.variable.name] > 1 else "", params)
+        | _missing(one, member.inputs["of"], params)
         for one in taken
     ]
+    shared = {"quantile"}  # a coordinate, the same of all
     return Outcome(
-        {name: np.concatenate([rows[name] for rows in blocks]) for name in blocks[0]}
+        {
+            name: blocks[0][name]
+            if name in shared
+            else np.concatenate([rows[name] for rows in blocks])
+            for name in blocks[0]
+        }
     )
 
 
-def _rows(one: Measured, *, prefix: str, confidence: float) -> dict[str, Array]:
+def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]:
     names, values_NE, present_NE = matrix(one)
     found = statistics(values_NE)
-    low, high = found.interval(confidence)
+    low, high = found.interval(params.confidence)
+    if how := _resampling(params):
+        low, high = mean_interval(values_NE, params.confidence, how)
     rows = len(names)
     return {
         "quantity": np.array([prefix + name for name in names]),
@@ -63,4 +75,35 @@ def _rows(one: Measured, *, prefix: str, confidence: float) -> dict[str, Array]:
         "count": found.count.astype(np.int64),
         "diverged": np.full(rows, len(one.diverged), dtype=np.int64),
         "nonfinite": (present_NE & ~np.isfinite(values_NE)).sum(axis=0, dtype=np.int64),
+        **_further(values_NE, params),
     }
+
+
+def _further(values_NE: Array, params: SummaryParams) -> dict[str, Array]:
+    how = _resampling(params)
+    names = [name for name in params.statistics if name != "missing"]
+    found = further_statistics(values_NE, names, params.confidence, how)
+    if params.quantiles:
+        found |= quantiles(values_NE, params.quantiles, params.confidence, how)
+    return found
+
+
+def _missing(
+    one: Measured, nodes: Sequence[NodeData], params: SummaryParams
+) -> dict[str, Array]:
+    if "missing" not in params.statistics:
+        return {}
+    # Also those without the variable, which not every node need have.
+    own = {
+        tuple(node.coords.items())
+        for node in nodes
+        if node.stage == one.stage and node.status == "ok"
+    }
+    present_NE = matrix(one)[2]
+    return {"missing": (len(own) - present_NE.sum(axis=0)).astype(np.int64)}
+
+
+def _resampling(params: SummaryParams) -> Resampling | None:
+    if params.interval == "t":
+        return None
+    return Resampling(params.bootstrap, params.num_resamples, params.seed)
