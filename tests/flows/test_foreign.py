@@ -22,13 +22,16 @@ SAMPLER = {
 }
 
 
+FIRST = np.float32(np.linspace(2.2, 2.4, 5))
+
+
 def losses():
     drawn = np.random.default_rng(0).normal(2.5, 0.1, (CHAINS, BURN_IN + DRAWS, 2, 5))
     drawn[:, :BURN_IN] -= np.linspace(0.4, 0, BURN_IN)[:, None, None]
     return drawn.astype(np.float32)
 
 
-def written(path, values=None, completed=1, sampler=SAMPLER):
+def written(path, values=None, completed=1, sampler=SAMPLER, first=FIRST):
     """A flat group; dimensions named; the settings in its attributes."""
     root = zarr.open_group(str(path), mode="w", zarr_format=3)
     root.attrs["metadata"] = {"config": {"sampler": sampler}}
@@ -38,7 +41,7 @@ def written(path, values=None, completed=1, sampler=SAMPLER):
         ("sampling_loss_micro", values, dims),
         (
             "init_loss",
-            np.float32([np.linspace(2.2, 2.4, 5)] * CHAINS),
+            np.zeros((CHAINS, 5), np.float32) + first,
             ("chain", "token_pos"),
         ),
     ):
@@ -79,6 +82,44 @@ def test_a_failed_chain_is_counted_and_left_out(tmp_path):
     assert float(found["llc_mean"]) == pytest.approx(
         float(np.nanmean(found["llc_per_chain"]))
     )
+
+
+def test_a_token_that_is_nan_at_one_draw_fails_the_chain_and_is_counted(tmp_path):
+    values = losses()
+    values[1, BURN_IN + 7, 0, 3] = np.nan
+    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", values))
+    assert found["num_nan"].values.tolist() == [0, 1, 0]
+    assert found["failed_at"].values.tolist() == [-1, 7, -1]
+    assert int(found["num_left_out"]) == int(found["num_nan_init"]) == 0
+
+
+def test_tokens_without_any_loss_are_left_out_of_both_means(tmp_path):
+    values, first = losses(), np.linspace(2.2, 2.4, 5)
+    values[..., 4], first[4] = np.nan, np.nan
+    path = written(tmp_path / "samples.zarr", values, first=first)
+    found = curvflow.read_devinterp(path)
+    assert int(found["num_left_out"]) == 1
+    assert found["num_nan"].values.tolist() == [0, 0, 0]
+    assert int(found["num_failed"]) == 0
+    assert float(found["init_loss"]) == pytest.approx(first[:4].mean())
+    every = values[..., :4].astype(np.float64).mean((2, 3))
+    np.testing.assert_allclose(found["loss_trace"], every[:, BURN_IN:])
+
+
+def test_a_token_without_a_first_loss_is_left_out_of_both_means(tmp_path):
+    first = np.linspace(2.2, 2.4, 5)
+    first[4] = np.nan
+    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", first=first))
+    assert int(found["num_left_out"]) == 1
+    assert float(found["init_loss"]) == pytest.approx(first[:4].mean())
+
+
+def test_a_first_loss_that_one_chain_lacks_leaves_no_estimate(tmp_path):
+    first = np.array([np.linspace(2.2, 2.4, 5)] * CHAINS)
+    first[1, 2] = np.nan
+    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", first=first))
+    assert int(found["num_nan_init"]) == 1
+    assert np.isnan(found["llc_mean"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ def read_samples(path: str | Path) -> xr.Dataset:
     Returns:
         `step_losses` (chain, step), of the steps' batches, burn-in included, and
         `init_loss`, the mean over its batches; the sampler's settings as attributes.
+        Both are means over the same tokens: those that are NaN throughout, such as
+        padding, are left out and counted in `num_left_out`; any other NaN, counted in
+        `num_nan` (chain,) and `num_nan_init`, makes the mean that it enters NaN.
 
     Raises:
         RequestError: there is no such store, it was not completed, or it holds no
@@ -40,15 +44,34 @@ def read_samples(path: str | Path) -> xr.Dataset:
         raise RequestError(
             f"{path}: expected samples of devinterp 2, got none of {', '.join(lacking)}"
         )
-    losses = stored[LOSSES].load().astype("float64")
+    losses, first = (stored[x].load().astype("float64") for x in (LOSSES, INIT_LOSS))
     others = [dim for dim in losses.dims if dim not in ("chain", "step")]
+    # Of tokens: batches have none in common between the losses and the first.
+    tokens = [dim for dim in others if dim in first.dims]
+    has_loss = _has_any(losses, tokens) & _has_any(first, tokens)
+    is_nan, is_nan_first = (one.isnull() & has_loss for one in (losses, first))
     return xr.Dataset(
         {
-            "step_losses": losses.mean(others).transpose("chain", "step"),
-            "init_loss": stored[INIT_LOSS].load().astype("float64").mean(),
+            "step_losses": _mean(losses, has_loss, others).transpose("chain", "step"),
+            "init_loss": _mean(first, has_loss, list(first.dims)),
+            "num_nan": is_nan.sum([dim for dim in losses.dims if dim != "chain"]),
+            "num_nan_init": is_nan_first.sum(),
+            "num_left_out": (~has_loss).sum(),
         },
         attrs={k: v for k, v in settings.items() if _is_plain(v)},
     )
+
+
+def _has_any(losses: xr.DataArray, tokens: list[Hashable]) -> xr.DataArray:
+    return losses.notnull().any([dim for dim in losses.dims if dim not in tokens])
+
+
+def _mean(
+    losses: xr.DataArray, has_loss: xr.DataArray, over: list[Hashable]
+) -> xr.DataArray:
+    """Average over the tokens that have losses; any NaN among these is the mean."""
+    share = has_loss.mean()
+    return losses.where(has_loss, 0.0).mean(over, skipna=False) / share
 
 
 def _opened(path: Path) -> xr.Dataset:
