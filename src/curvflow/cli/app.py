@@ -23,6 +23,7 @@ from curvflow.cli import (
     log,
     pin,
     plan,
+    report,
     run,
     runs,
     schema,
@@ -43,7 +44,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(init, kinds, schema, plan, run, runs, why, diff, show, check, export, log),
+    *(init, kinds, schema, plan, run, runs, why, diff, show, check, report),
+    *(export, log),
     *(pin, unpin, gc, verify, deploy, serve, doctor),
 )
 for module in COMMANDS:

@@ -1,0 +1,1 @@
+"""One page that tells of a study: what is on it, how it is written and served."""

@@ -1,0 +1,85 @@
+"""How to have the same numbers again, and how to cite them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from curvflow import __version__
+from curvflow.flows.report.basis import Basis
+from curvflow.schemas.keys import sha256
+
+TITLE = "curvflow: curvature studies of neural networks from one declarative file"
+YEAR = 2026  # of the version cited
+
+
+@dataclass(frozen=True)
+class Again:
+    """What somebody else needs.
+
+    Attributes:
+        version: of curvflow that wrote the page.
+        computed: versions of curvflow that computed the results, if others.
+        commands: to be typed, in order.
+        text_digest: SHA-256 of the study file's text.
+        digest: of all results, by stage and labels; equal results have it too.
+        cite: a line of text.
+        bibtex: the same for BibTeX.
+        sources: what the study's expectations say of where they are from.
+    """
+
+    version: str
+    computed: Sequence[str]
+    commands: Sequence[str]
+    text_digest: str
+    digest: str
+    cite: str
+    bibtex: str
+    sources: Sequence[str]
+
+
+def again(basis: Basis) -> Again:
+    """Say how to have the same numbers again.
+
+    Args:
+        basis: what the page is drawn from.
+
+    Returns:
+        Commands, digests to compare, and what to cite.
+    """
+    runs = {run.begun: run for run in map(basis.run_of, basis.receipts()) if run}
+    computed = {run.environment.get("curvflow", "") for run in runs.values()}
+    asked, overridden = basis.asked, basis.asked.run is not None
+    commands = [f"pip install curvflow=={__version__}"]
+    commands += [asked.command("run", of_run=False)]
+    commands += [asked.command("check", of_run=False)] * bool(basis.opened.study.expect)
+    commands += [asked.command("report")] * overridden
+    return Again(
+        __version__,
+        sorted(computed - {__version__, ""}),
+        commands,
+        sha256(basis.text),
+        _digest(basis),
+        f"{TITLE}. Version {__version__}, {YEAR}.",
+        _bibtex(),
+        list(dict.fromkeys(x.source for x in basis.opened.study.expect if x.source)),
+    )
+
+
+def _digest(basis: Basis) -> str:
+    """Hash all results with their labels; devices, times and runs have no part."""
+    return sha256(
+        [
+            [view.stage, list(point), receipt.digest if receipt else view.status(n)]
+            for view in basis.views
+            for n, (point, receipt) in enumerate(
+                zip(view.points, view.receipts, strict=True)
+            )
+        ]
+    )
+
+
+def _bibtex() -> str:
+    rows = {"title": f"{{{TITLE}}}", "version": __version__, "year": str(YEAR)}
+    lines = [f"  {name:<8}= {{{value}}}," for name, value in rows.items()]
+    return "\n".join(["@software{curvflow,", *lines, "}"])

@@ -1,0 +1,196 @@
+"""Records as tables of text, with every number also in full and where it is from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from curvflow.flows.views import View
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.tables import Column, columns_of
+
+Read = tuple[int, Mapping[str, Any]]  # number of the origin, and the record
+
+MOST_ROWS = 500  # of one table; a page that is longer is not read
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: as people read it.
+        full: the same with all digits; empty if the text has them.
+        look: `odd` for NaN and infinities, or the status of a node without a value.
+    """
+
+    text: str
+    full: str = ""
+    look: str = ""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a column: name, units, what it is, and whether it holds numbers."""
+
+    field: str
+    units: str = ""
+    about: str = ""
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: the number of its origin, -1 if it has none, and its cells."""
+
+    origin: int
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One table.
+
+    Attributes:
+        name: what it is called; also of its files.
+        heads: one per column.
+        rows: of equal length.
+        same: columns that say the same in all rows, said once.
+        more: rows that are not shown.
+    """
+
+    name: str
+    heads: Sequence[Head]
+    rows: Sequence[Row]
+    same: Sequence[tuple[Head, Cell]] = ()
+    more: int = 0
+
+
+def grids(
+    view: View, kind: Kind, read: Sequence[Read], units: Mapping[str, str]
+) -> list[Grid]:
+    """Lay out the records of a stage; those with other fields are a table of their own.
+
+    Args:
+        view: the stage.
+        kind: its kind.
+        read: the records, each with its origin.
+        units: per variable.
+
+    Returns:
+        The tables. A node without values has a row in the first, which says its status.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    bare: list[int] = []
+    labels = {*view.dims, "status", "reason"}
+    for number, (_, record) in enumerate(read):
+        fields = tuple(name for name in record if name != "reason")
+        if labels.issuperset(fields):
+            bare.append(number)
+        else:
+            groups.setdefault(fields, []).append(number)
+    if not groups and bare:
+        groups[(*view.dims, "status")] = []
+    about = {one.name: one.description for one in kind.outputs}
+    return [
+        _Group(view, fields, own, [] if place else bare, read).grid(
+            _name(view, kind, fields), units, about
+        )
+        for place, (fields, own) in enumerate(groups.items())
+    ]
+
+
+def _name(view: View, kind: Kind, fields: Sequence[str]) -> str:
+    variable = kind.output(fields[-1])
+    dims = [dim for dim in variable.dims if dim != "..."] if variable else []
+    return f"{view.stage} by {', '.join(dims)}" if dims else view.stage
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Records of the same fields, and the nodes that lack them.
+
+    Attributes:
+        view: the stage.
+        fields: of the records.
+        own: numbers of the records.
+        bare: numbers of records without values.
+        read: all records of the stage.
+    """
+
+    view: View
+    fields: tuple[str, ...]
+    own: Sequence[int]
+    bare: Sequence[int]
+    read: Sequence[Read]
+
+    def grid(
+        self, name: str, units: Mapping[str, str], about: Mapping[str, str]
+    ) -> Grid:
+        records = [self.read[number][1] for number in self.own]
+        columns = columns_of(self.fields, records, units) if records else []
+        heads = [_head(one, about) for one in columns] or [
+            Head(field) for field in self.fields
+        ]
+        cells = {
+            number: [_cell(one, row, self.read[number][1]) for one in columns]
+            for row, number in enumerate(self.own)
+        }
+        cells |= {number: self._bare(self.read[number][1]) for number in self.bare}
+        shown = sorted(cells)
+        same = self._same(records)
+        kept = [place for place, field in enumerate(self.fields) if field not in same]
+        return Grid(
+            name,
+            [heads[place] for place in kept],
+            [
+                Row(self.read[number][0], [cells[number][place] for place in kept])
+                for number in shown[:MOST_ROWS]
+            ],
+            [
+                (head, cells[shown[0]][place])
+                for place, head in enumerate(heads)
+                if head.field in same and head.field != "status"
+            ],
+            max(len(shown) - MOST_ROWS, 0),
+        )
+
+    def _same(self, records: Sequence[Mapping[str, Any]]) -> set[str]:
+        """Return the fields that need no column."""
+        if self.bare or not records:
+            return set()
+        same = {"status"} if all(r.get("status") == "ok" for r in records) else set()
+        if len(records) > 1:
+            same |= {
+                field
+                for field in self.fields
+                if len({repr(record[field]) for record in records}) == 1
+            }
+        return same if len(same) < len(self.fields) else set()
+
+    def _bare(self, record: Mapping[str, Any]) -> list[Cell]:
+        status = str(record["status"])
+        return [
+            Cell(str(record[field]))
+            if field in self.view.dims
+            else Cell(status, look=status)
+            if field == "status"
+            else Cell("", look="lacking")
+            for field in self.fields
+        ]
+
+
+def _head(column: Column, about: Mapping[str, str]) -> Head:
+    told = about.get(column.field, "")
+    return Head(column.field, column.units, told, column.is_number)
+
+
+def _cell(column: Column, row: int, record: Mapping[str, Any]) -> Cell:
+    value, text = record[column.field], column.cells[row]
+    full = "" if value is None else str(value)
+    if column.field == "status":
+        return Cell(text, look="" if text == "ok" else text)
+    is_odd = isinstance(value, float) and not math.isfinite(value)
+    return Cell(text, "" if full == text else full, "odd" if is_odd else "")

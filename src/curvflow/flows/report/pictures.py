@@ -1,0 +1,142 @@
+"""Figures, each whole within the page.
+
+A figure is an image with a `data:` address, not markup of the page: identifiers of two
+drawings cannot meet, and a drawing, whoever made it, can neither run a script nor load
+anything nor be styled by the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from curvflow.errors import CorruptPayloadError, RemovedPayloadError
+from curvflow.flows.report.basis import Basis, counted, kind_of, name_of
+from curvflow.flows.report.origins import Origins
+from curvflow.flows.views import View
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Figure
+from curvflow.schemas.receipts import Receipt
+from curvflow.stores.base import Store
+
+MOST = 60  # figures of one stage
+MOST_BYTES = 1_500_000  # of a drawing; one with more is shown as pixels if it can be
+TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+SIDES = tuple(
+    re.compile(rb"<svg\b[^>]*?\s" + side + rb'="([\d.]+)(?:pt)?"')
+    for side in (b"width", b"height")
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure.
+
+    Attributes:
+        name: of its node.
+        origin: its number.
+        uri: the image.
+        caption: what it shows, for those who do not see it too.
+        size: width and height in points, for room to be kept; None if not known.
+    """
+
+    name: str
+    origin: int
+    uri: str
+    caption: str
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The figures of the study, and what is not shown.
+
+    Attributes:
+        pictures: in the study's order.
+        notes: figures left out, and those that are not there.
+        unreadable: what could not be read, a line each.
+    """
+
+    pictures: list[Picture] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def gallery(basis: Basis, origins: Origins) -> Gallery:
+    """Read the study's figures.
+
+    Args:
+        basis: what the page is drawn from.
+        origins: take note of the nodes read.
+
+    Returns:
+        The figures, and what is to be said of others.
+    """
+    found, store = Gallery(), basis.opened.store
+    for view in basis.views:
+        kind = kind_of(view)
+        if kind is None or not issubclass(kind.returns, Figure):
+            continue
+        there = [n for n, receipt in enumerate(view.receipts) if receipt]
+        for number in there[:MOST]:
+            try:
+                picture = _picture(store, view, kind, number, origins)
+            except (CorruptPayloadError, RemovedPayloadError) as error:
+                found.unreadable.append(str(error))
+            else:
+                found.pictures.extend([picture] if picture else [])
+        found.notes.extend(_notes(view, len(there)))
+    return found
+
+
+def _notes(view: View, there: int) -> Iterator[str]:
+    if there > MOST:
+        yield (
+            f"{view.stage}: the first {MOST} of {there:,} figures are shown; "
+            "the others are files in the folder of results."
+        )
+    if lacking := len(view.points) - there:
+        yield f"{view.stage}: {counted(lacking, 'figure')} not there: no result."
+
+
+def _picture(
+    store: Store, view: View, kind: Kind, number: int, origins: Origins
+) -> Picture | None:
+    receipt, name = view.receipts[number], name_of(view, number)
+    assert receipt is not None
+    suffix, content = _image(store, receipt, kind)
+    if not content:
+        return None
+    coded = base64.b64encode(content).decode("ascii")
+    return Picture(
+        name,
+        origins.number(view, number),
+        f"data:{TYPES[suffix]};base64,{coded}",
+        _caption(store, receipt) or name,
+        _size(content) if suffix == ".svg" else None,
+    )
+
+
+def _image(store: Store, receipt: Receipt, kind: Kind) -> tuple[str, bytes]:
+    """Return the drawing, or its pixels if it is large or there is none."""
+    files = {v.file: v.name for v in kind.outputs if v.name in receipt.parts}
+    content, used = b"", ".svg"
+    for suffix in TYPES:
+        if suffix in files and (not content or len(content) > MOST_BYTES):
+            name = files[suffix]
+            content, used = bytes(store.fetch(receipt, [name])[name]), suffix
+    return used, content
+
+
+def _caption(store: Store, receipt: Receipt) -> str:
+    if "caption" not in receipt.parts:
+        return ""
+    return str(store.fetch(receipt, ["caption"])["caption"])
+
+
+def _size(drawing: bytes) -> tuple[int, int] | None:
+    found = [side.search(drawing[:4000]) for side in SIDES]
+    width, height = (round(float(one[1])) if one else 0 for one in found)
+    return (width, height) if width and height else None

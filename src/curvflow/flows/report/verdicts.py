@@ -1,0 +1,163 @@
+"""What stages say of their own numbers: cross-checks, and samplers' verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curvflow.flows.report.basis import Basis, kind_of, name_of
+from curvflow.flows.report.stages import Reader
+from curvflow.flows.views import View
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.tables import cell
+
+MOST = 300  # nodes of one stage whose verdicts are read
+CROSSCHECK, CONVERGED = "probe.crosscheck", "converged"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one node says of its numbers.
+
+    Attributes:
+        node: its name.
+        origin: number of its origin.
+        is_good: whether they may be used.
+        word: the verdict.
+        reason: why, with numbers.
+        value: what it is about, with its error; empty if it is several numbers.
+    """
+
+    node: str
+    origin: int
+    is_good: bool
+    word: str
+    reason: str
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts of all nodes that have one.
+
+    Attributes:
+        found: those of the nodes read, the doubtful ones first.
+        unread: nodes beyond what is read, and those without a result.
+        stages: names of the stages that have them.
+    """
+
+    found: Sequence[Verdict]
+    unread: int = 0
+    stages: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def good(self) -> int:
+        """Number of nodes whose numbers may be used."""
+        return sum(one.is_good for one in self.found)
+
+    @property
+    def words(self) -> Sequence[tuple[str, int]]:
+        """How often each verdict was given, the most frequent first."""
+        return Counter(one.word for one in self.found).most_common()
+
+
+def crosschecks(basis: Basis, reader: Reader) -> Verdicts:
+    """Read the verdicts of `probe.crosscheck`.
+
+    Args:
+        basis: what the page is drawn from.
+        reader: reads them.
+
+    Returns:
+        Whether independent routes to one quantity agree.
+    """
+    names = ("largest_z", "limit", "resolution", "consistent")
+    stages = [(v, k) for v, k in _kinds(basis) if k.name == CROSSCHECK]
+    return _verdicts(reader, stages, names, _consistency)
+
+
+def calibrations(basis: Basis, reader: Reader) -> Verdicts:
+    """Read the verdicts of kinds that give one with its reason, such as `probe.llc`.
+
+    Args:
+        basis: what the page is drawn from.
+        reader: reads them.
+
+    Returns:
+        Whether samplers have converged, and if not, why.
+    """
+    stages = [
+        (view, kind)
+        for view, kind in _kinds(basis)
+        if all(_is_text(kind, name) for name in ("verdict", "reason"))
+    ]
+    return _verdicts(reader, stages, ("verdict", "reason"), _convergence)
+
+
+def _kinds(basis: Basis) -> Iterator[tuple[View, Kind]]:
+    for view in basis.views:
+        if (kind := kind_of(view)) is not None:
+            yield view, kind
+
+
+def _is_text(kind: Kind, name: str) -> bool:
+    variable = kind.output(name)
+    return variable is not None and variable.dtype == "str" and not variable.dims
+
+
+def _verdicts(
+    reader: Reader,
+    stages: Sequence[tuple[View, Kind]],
+    names: Sequence[str],
+    told: Callable[[Mapping[str, Any]], tuple[bool, str, str]],
+) -> Verdicts:
+    found, unread = [], 0
+    for view, kind in stages:
+        main, error = _estimate(kind)
+        wanted = [*names, *(name for name in (main, error) if name)]
+        there = [n for n, one in enumerate(view.receipts) if one][:MOST]
+        unread += len(view.points) - len(there)
+        nodes = {name_of(view, n): n for n in there}
+        read = reader.records(view, there, wanted)
+        for node, (origin, record) in zip(nodes, read, strict=True):
+            value = _value(record, main, error)
+            is_good, word, reason = told(record)
+            found.append(Verdict(node, origin, is_good, word, reason, value))
+    ordered = sorted(found, key=lambda one: one.is_good)
+    return Verdicts(ordered, unread, [view.stage for view, _ in stages])
+
+
+def _consistency(record: Mapping[str, Any]) -> tuple[bool, str, str]:
+    if "consistent" not in record:
+        return False, str(record["status"]), ""
+    is_good = bool(record["consistent"])
+    told = (
+        f"largest |z| {record['largest_z']:.2f}, limit {record['limit']:.2f}; a "
+        f"relative difference of {record['resolution']:.1e} would have been seen"
+    )
+    return is_good, "consistent" if is_good else "inconsistent", told
+
+
+def _convergence(record: Mapping[str, Any]) -> tuple[bool, str, str]:
+    word = str(record.get("verdict", record["status"]))
+    return word == CONVERGED, word, str(record.get("reason", ""))
+
+
+def _estimate(kind: Kind) -> tuple[str, str]:
+    """Return the first variable that has a standard error, and that error."""
+    for variable in kind.outputs:
+        stem = variable.name.removesuffix("_mean")
+        if not variable.dims and kind.output(f"{stem}_sem"):
+            return variable.name, f"{stem}_sem"
+    return "", ""
+
+
+def _value(record: Mapping[str, Any], main: str, error: str) -> str:
+    value, sem = record.get(main), record.get(error, math.nan)
+    if not isinstance(value, float) or not math.isfinite(value):
+        return ""
+    told = cell(value, sem)
+    return f"{told} \N{PLUS-MINUS SIGN} {cell(sem, sem)}" if sem > 0 else told
