@@ -82,6 +82,9 @@ stages:
             repetitions: seed}
   compared: {use: aggregate.compare, of: [on_xor, trace], along: rule, baseline: sgd,
              over: seed, num_resamples: 100}
+  correlated: {use: aggregate.correlate, of: [on_xor, trace], x: trace,
+               y: final_test_loss, minus: final_train_loss, over: [seed, rule],
+               num_resamples: 100}
   logdet: {use: probe.logdet, matrix: kernel, num_runs: 3, num_steps: 4, rank: 4}
   entropy: {use: probe.maxent, moments: some_moments, num_points: 60}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
@@ -234,6 +237,7 @@ def test_declared_fields_exist(name):
 # the change log, or give a new field a neutral value.
 GOLDEN = {
     "aggregate.compare": "c31dbb4ad98c59b46567f1860f80d9b25938a645",
+    "aggregate.correlate": "7c1fb32f8fa784d2c0921c8dce7c834a86b3eacf",
     "aggregate.coverage": "f4841400cbfa6d2f924c7bc7fc9def54f8d381a1",
     "aggregate.summary": "209c50981edb993690499a889eac0c89d1ee3292",
     "data.array": "6da47f44283f48049671939808f31a88873b7116",

@@ -14,6 +14,8 @@ from curvflow.schemas.study import Expectation
 
 # Differences of more combined standard deviations than these contradict.
 MAX_Z = 3.0
+# The column of a table that holds what its quantity is; each kind has one of them.
+MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
 
 Verdict = Literal["agrees", "contradicted", "not measured"]
 
@@ -113,9 +115,11 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
         own = by_point[point]
         if is_table:
             found = [
-                (r["mean"], r["sem"]) if "mean" in r else (r["coverage"], None)
-                for r in own
-                if r.get("quantity") == name
+                (row[column], row.get("sem"))
+                for row in own
+                if row.get("quantity") == name
+                for column in MEASURED
+                if column in row
             ]
         else:
             found = [(r[name], r.get(error)) for r in own if name in r]

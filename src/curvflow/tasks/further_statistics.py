@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import stats
@@ -151,6 +150,7 @@ def _geometric_mean(
     if how:
         limits = resampled_interval((logs_N,), _mean, confidence, how)
     else:
-        low, high = found.interval(confidence)
-        limits = float(low), float(high)
-    return float(np.exp(found.mean)), (math.exp(limits[0]), math.exp(limits[1]))
+        limits = cast("Limits", found.interval(confidence))
+    with np.errstate(over="ignore"):  # infinite says what it should
+        low, high = np.exp(np.array(limits))
+    return float(np.exp(found.mean)), (float(low), float(high))

@@ -97,3 +97,27 @@ def _pairs(
     for node in y.nodes:
         for other in partners.get(tuple(node.coords[axis] for axis in shared), []):
             yield {**other.coords, **node.coords}, (other, node)
+
+
+def num_unpaired(x: Measured, y: Measured, at: Coords) -> int:
+    """Count the nodes of either variable that have no partner in the other.
+
+    Args:
+        x: one variable.
+        y: the other.
+        at: labels of axes; only nodes there count, as far as they have these axes.
+
+    Returns:
+        The number of such nodes; 0 for two variables of one stage.
+    """
+    shared = [axis for axis in y.nodes[0].coords if axis in x.nodes[0].coords]
+    places = [
+        {tuple(node.coords[axis] for axis in shared) for node in one.nodes}
+        for one in (x, y)
+    ]
+    return sum(
+        tuple(node.coords[axis] for axis in shared) not in others
+        for one, others in zip((x, y), reversed(places), strict=True)
+        for node in one.nodes
+        if all(node.coords.get(axis, label) == label for axis, label in at.items())
+    )

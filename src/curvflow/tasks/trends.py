@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 from scipy.special import ndtri
 
 from curvflow.schemas.nodes import Array
 
+Limits = tuple[float, float]
 NO_INTERVAL = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """How closely two numbers go together; NaN where that is not defined.
+
+    Attributes:
+        value: between -1 and 1.
+        limits: of its interval.
+        p: two-sided, of the test that there is no correlation.
+    """
+
+    value: float = math.nan
+    limits: Limits = NO_INTERVAL
+    p: float = math.nan
 
 
 def line(x_N: Array, y_N: Array) -> tuple[float, float]:
@@ -29,12 +49,15 @@ def line(x_N: Array, y_N: Array) -> tuple[float, float]:
     return slope, float(y_N.mean() - slope * x_N.mean())
 
 
-def spearman(x_N: Array, y_N: Array) -> tuple[float, tuple[float, float]]:
-    """Return Spearman's rank correlation and its 95 % interval.
+def spearman(
+    x_N: Array, y_N: Array, confidence: float = 0.95
+) -> tuple[float, tuple[float, float]]:
+    """Return Spearman's rank correlation and its interval.
 
     Args:
         x_N: finite numbers; equal ones share their ranks' mean.
         y_N: finite numbers.
+        confidence: coverage of the interval.
 
     Returns:
         The correlation, NaN if x or y has fewer than two different values, and the
@@ -44,13 +67,102 @@ def spearman(x_N: Array, y_N: Array) -> tuple[float, tuple[float, float]]:
     Reference:
         Bonett and Wright (2000), doi:10.1007/BF02294183, for the standard error.
     """
-    if not len(x_N) or x_N.min() == x_N.max() or y_N.min() == y_N.max():
+    if not _vary(x_N, y_N):
         return math.nan, NO_INTERVAL
     r = float(np.corrcoef(_ranks(x_N), _ranks(y_N))[0, 1].clip(-1, 1))
-    if len(x_N) < 4 or abs(r) > 1 - 1e-12:
-        return r, NO_INTERVAL
-    half = ndtri(0.975) * math.sqrt((1 + r**2 / 2) / (len(x_N) - 3))
-    return r, (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
+    return r, _by_fisher(r, 1 + r**2 / 2, len(x_N) - 3, confidence)
+
+
+def pearson_test(x_N: Array, y_N: Array, confidence: float) -> Correlation:
+    """Return Pearson's correlation, Fisher's interval and the t-test.
+
+    Args:
+        x_N: finite numbers.
+        y_N: finite numbers.
+        confidence: coverage of the interval, of a bivariate normal law.
+
+    Returns:
+        The limits are tanh(atanh r -+ z / sqrt(N - 3)).
+
+    Reference:
+        Fisher (1921), Metron 1, 3-32.
+    """
+    if not _vary(x_N, y_N):
+        return Correlation()
+    r = float(np.corrcoef(x_N, y_N)[0, 1].clip(-1, 1))
+    limits = _by_fisher(r, 1.0, len(x_N) - 3, confidence)
+    return Correlation(r, limits, _p(stats.pearsonr, x_N, y_N))
+
+
+def spearman_test(x_N: Array, y_N: Array, confidence: float) -> Correlation:
+    """Return Spearman's rank correlation, its interval and t-test.
+
+    Args:
+        x_N: finite numbers.
+        y_N: finite numbers.
+        confidence: coverage of the interval.
+
+    Returns:
+        As `spearman`, with the p of `scipy.stats.spearmanr`.
+    """
+    r, limits = spearman(x_N, y_N, confidence)
+    return Correlation(r, limits, math.nan if math.isnan(r) else _rank_p(x_N, y_N))
+
+
+def kendall_test(x_N: Array, y_N: Array, confidence: float) -> Correlation:
+    """Return Kendall's tau-b, its interval, and p, exact for few values without ties.
+
+    Args:
+        x_N: finite numbers.
+        y_N: finite numbers.
+        confidence: coverage of the interval.
+
+    Returns:
+        The limits are tanh(atanh tau -+ z sqrt(0.437 / (N - 4))), NaN for N < 5.
+
+    Reference:
+        Fieller, Hartley and Pearson (1957), doi:10.1093/biomet/44.3-4.470, for the
+        standard error; Kendall (1945), doi:10.1093/biomet/33.3.239, for ties.
+    """
+    if not _vary(x_N, y_N):
+        return Correlation()
+    found = stats.kendalltau(x_N, y_N)
+    tau = float(found.statistic)
+    limits = _by_fisher(tau, 0.437, len(x_N) - 4, confidence)
+    return Correlation(tau, limits, float(found.pvalue) if len(x_N) > 2 else math.nan)
+
+
+CORRELATIONS: Mapping[str, Callable[[Array, Array, float], Correlation]] = {
+    "pearson": pearson_test,
+    "spearman": spearman_test,
+    "kendall": kendall_test,
+}
+
+
+def _vary(x_N: Array, y_N: Array) -> bool:
+    return bool(len(x_N) and x_N.min() < x_N.max() and y_N.min() < y_N.max())
+
+
+def _by_fisher(
+    r: float, variance: float, freedom: int, confidence: float
+) -> tuple[float, float]:
+    """Return tanh(atanh r -+ z sqrt(variance / freedom))."""
+    if freedom < 1 or abs(r) > 1 - 1e-12:
+        return NO_INTERVAL
+    half = ndtri((1 + confidence) / 2) * math.sqrt(variance / freedom)
+    return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+
+
+def _rank_p(x_N: Array, y_N: Array) -> float:
+    return _p(stats.spearmanr, x_N, y_N)
+
+
+def _p(test: Callable[..., object], x_N: Array, y_N: Array) -> float:
+    if len(x_N) < 3:
+        return math.nan
+    with warnings.catch_warnings():  # of values nearly without spread
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(test(x_N, y_N).pvalue)  # type: ignore[attr-defined] # SciPy's
 
 
 def _ranks(values_N: Array) -> Array:
