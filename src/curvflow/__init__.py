@@ -1,6 +1,6 @@
 """Curvature studies of neural networks from one declarative file.
 
-    results = curvflow.run("study.yaml")
+    results = curvflow.run("study.yaml")    # or a curvflow.Study(axes=..., stages=...)
     results["trace"]            # an xarray.Dataset over the stage's axes
 
 The numerics stand alone: `from curvflow.tasks.numerics import ...`.
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from curvflow.errors import CurvflowError as CurvflowError
     from curvflow.flows.api import open as open
     from curvflow.flows.api import run as run
+    from curvflow.flows.code.settle import Answer as Answer
     from curvflow.flows.foreign import read_devinterp as read_devinterp
     from curvflow.flows.results import Results as Results
+    from curvflow.flows.study import Study as Study
     from curvflow.schemas.nodes import Data as Data
     from curvflow.schemas.nodes import Numbers as Numbers
     from curvflow.schemas.nodes import Outcome as Outcome
@@ -33,8 +35,10 @@ _HOMES = {
     # studies
     "run": "curvflow.flows.api",
     "open": "curvflow.flows.api",
+    "Study": "curvflow.flows.study",
     "Results": "curvflow.flows.results",
     "RunOptions": "curvflow.schemas.options",
+    "Answer": "curvflow.flows.code.settle",
     # draws of others, and for others
     "read_devinterp": "curvflow.flows.foreign",
     "to_arviz": "curvflow.stores.arviz",

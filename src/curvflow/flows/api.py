@@ -19,6 +19,7 @@ from curvflow.flows.outputs import write_outputs
 from curvflow.flows.plan import make_plan
 from curvflow.flows.results import Results
 from curvflow.flows.run import run_study
+from curvflow.flows.study import Study
 from curvflow.flows.views import plan_views, run_views, with_removed
 from curvflow.schemas.asked import run_options
 from curvflow.schemas.options import RunOptions
@@ -27,7 +28,7 @@ from curvflow.stores.base import Store
 
 
 def run(
-    study: str | Path,
+    study: str | Path | Study,
     *,
     store: str | Path | None = None,
     profile: str | None = None,
@@ -42,8 +43,9 @@ def run(
     """Run a study and return its results.
 
     Args:
-        study: path of the study file.
-        store: where results are; `.curvflow` beside the study file by default.
+        study: path of the study file, or a study built in Python.
+        store: where results are; by default `.curvflow` beside the study file, or in
+            the current folder for a study built in Python.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
         options: how to compute.
@@ -101,7 +103,7 @@ def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
 
 
 def open(
-    study: str | Path,
+    study: str | Path | Study,
     *,
     run: int | None = None,
     store: str | Path | None = None,
@@ -111,9 +113,9 @@ def open(
     """Open the results of a study, computing nothing.
 
     Args:
-        study: path of the study file.
+        study: path of the study file, or a study built in Python.
         run: number of the run to go back to; None for the study as it stands.
-        store: where results are; `.curvflow` beside the study file by default.
+        store: where results are, as for `run`.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
 

@@ -1,13 +1,14 @@
-"""From a path to a study and its store: where every command and script begins."""
+"""From a study to its store: where every command and script begins."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from curvflow.flows.files import SourceFiles
+from curvflow.flows.study import Study as WrittenStudy
+from curvflow.flows.study import make_importable
 from curvflow.flows.texts import read_text
 from curvflow.schemas.study import Study, load_study
 from curvflow.stores.base import Store
@@ -16,7 +17,7 @@ from curvflow.stores.open import open_store
 
 @dataclass(frozen=True)
 class Opened:
-    """A study file, resolved, with the store beside it.
+    """A study, resolved, with its store.
 
     Attributes:
         study: the resolved study.
@@ -32,20 +33,21 @@ class Opened:
 
 
 def open_study(
-    path: str | Path,
+    study: str | Path | WrittenStudy,
     *,
     store: str | Path | None = None,
     profile: str | None = None,
     overrides: Sequence[str] = (),
     create: bool = False,
 ) -> Opened:
-    """Read a study file and open its store.
+    """Read a study and open its store.
 
     The study's folder becomes importable, so that a study can name modules beside it.
 
     Args:
-        path: the study file.
-        store: where results are; `.curvflow` beside the study file by default.
+        study: path of the study file, whose folder is the study's; or a study built in
+            Python, whose folder is the current one.
+        store: where results are; `.curvflow` in the study's folder by default.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
         create: make the store if it is not there; else an empty one is pretended.
@@ -57,14 +59,26 @@ def open_study(
         RequestError: the file cannot be read or is no study, or the store cannot
             be opened.
     """
+    if isinstance(study, WrittenStudy):
+        folder = Path.cwd()
+        make_importable(folder)
+        resolved = study.connected(profile, overrides)
+    else:
+        folder, resolved = _from_file(study, profile, overrides)
+    where = folder / ".curvflow" if store is None else store
+    opened = open_store(where, create=create)
+    results = folder / "results" / resolved.name
+    return Opened(resolved, opened, SourceFiles(folder), results)
+
+
+def _from_file(
+    path: str | Path, profile: str | None, overrides: Sequence[str]
+) -> tuple[Path, Study]:
     file = Path(path)
     remedy = "`curvflow init` writes one to start from."
     text = read_text(file, what="a study file", remedy=remedy)
     folder = file.resolve().parent
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    study = load_study(text, file=str(path), profile=profile, overrides=overrides)
-    where = folder / ".curvflow" if store is None else store
-    opened = open_store(where, create=create)
-    results = folder / "results" / study.name
-    return Opened(study, opened, SourceFiles(folder), results)
+    make_importable(folder)
+    return folder, load_study(
+        text, file=str(path), profile=profile, overrides=overrides
+    )

@@ -1,4 +1,4 @@
-"""A study: axes, stages and expectations, read from one YAML document."""
+"""A study: axes, stages and expectations, read from one document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from curvflow.schemas.stage import Stage
 from curvflow.schemas.wiring import connect
 from curvflow.schemas.written import shown
 
-__all__ = ["Axis", "Expectation", "Stage", "Study", "load_study"]
+__all__ = ["Axis", "Expectation", "Stage", "Study", "connected", "load_study"]
 
 KEYS = ("study", "axes", "stages", "expect", "profiles")
 # It names folders, so nothing that a file system could take otherwise.
@@ -64,7 +64,25 @@ def load_study(
         StudyError: the study asks for something that cannot be done; the error has
             the place, the path, what was expected and found, and what to do.
     """
-    written = read_document(text, file)
+    return connected(read_document(text, file), profile, overrides)
+
+
+def connected(
+    written: Document, profile: str | None = None, overrides: Sequence[str] = ()
+) -> Study:
+    """Check and connect a study, as `load_study` does.
+
+    Args:
+        written: the study as written, in a file or in Python.
+        profile: named overrides of the document to apply.
+        overrides: each `a.b=c` with c as YAML, applied after the profile, in order.
+
+    Returns:
+        The study.
+
+    Raises:
+        StudyError: the study asks for something that cannot be done.
+    """
     written.refuse_unknown((), KEYS, "a key of a study")
     study = _connected(resolve(written, profile, overrides))
     for text, name in profile_names(written).items():

@@ -95,18 +95,26 @@ def shown(value: object) -> str:
     Returns:
         At most 60 characters.
     """
-    text = _flow(value)
+    text = flow(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 
-def _flow(value: object) -> str:
+def flow(value: object) -> str:
+    """Write a value about as YAML would, on one line.
+
+    Args:
+        value: plain data.
+
+    Returns:
+        The line, however long.
+    """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        items = (f"{key}: {_flow(item)}" for key, item in value.items())
+        items = (f"{key}: {flow(item)}" for key, item in value.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     return repr(value)
 
 
