@@ -36,37 +36,52 @@ SIGNS = {
 }
 
 
-def render(content: Content, *, version: int | None = None) -> str:
+def render(content: Content, *, version: str | None = None) -> str:
     """Write the page.
 
     Args:
         content: what it says.
-        version: number of the page as served, which then asks its own server for a
+        version: name of the page as served, which then asks its own server for a
             later one; None for a file, which may connect to nothing.
 
     Returns:
         HTML in which everything is, scripts and figures included.
     """
-    style, script = _read("page.css"), _read("page.js")
-    live = "" if version is None else _read("live.js")
-    policy = {
-        "default-src": "'none'",
-        "script-src": " ".join(_hashed(one) for one in (script, live) if one),
-        "style-src": _hashed(style),
-        "img-src": "data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    } | ({} if version is None else {"connect-src": "'self'"})
+    is_served = version is not None
     return _template().render(
         page=content,
-        style=style,
-        script=script,
-        live=live,
+        style=_read("page.css"),
+        script=_read("page.js"),
+        live=_read("live.js") if is_served else "",
         version=version,
-        policy="; ".join(f"{name} {value}" for name, value in policy.items()),
+        policy=policy_of(is_served=is_served),
     )
 
 
+def policy_of(*, is_served: bool) -> str:
+    """Return what the page may load and run: what is in it, by its hash.
+
+    Args:
+        is_served: whether it may ask its own server for a later version.
+
+    Returns:
+        A Content-Security-Policy.
+    """
+    scripts = ["page.js", "live.js"] if is_served else ["page.js"]
+    rules = {
+        "default-src": "'none'",
+        "script-src": " ".join(_hashed(_read(name)) for name in scripts),
+        "style-src": _hashed(_read("page.css")),
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    if is_served:
+        rules["connect-src"] = "'self'"
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+@cache
 def _read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 

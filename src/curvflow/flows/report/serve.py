@@ -1,0 +1,186 @@
+"""The page on loopback, written anew while a run goes on."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from curvflow.errors import CurvflowError, RequestError
+from curvflow.flows.outputs import replace_file
+from curvflow.flows.report.asked import Asked
+from curvflow.flows.report.gather import gather, open_basis
+from curvflow.flows.report.render import policy_of, render
+from curvflow.flows.report.write import default_name
+from curvflow.stores.base import Store
+
+LOOPBACK = "127.0.0.1"
+LOOK_EVERY = 1.0  # seconds between two looks at the log
+# Writing a page takes at most this share of the time, however large the study is.
+SHARE = 0.2
+
+
+@dataclass
+class Served:
+    """The page as it is at the moment.
+
+    Attributes:
+        version: its name; another after each writing.
+        page: HTML.
+        policy: what the page may load, said in a header too.
+    """
+
+    version: str = ""
+    page: bytes = b""
+    policy: str = ""
+
+
+def serve_report(
+    asked: Asked,
+    output: Path | None = None,
+    *,
+    port: int = 0,
+    begins: Callable[[str, Path], Any],
+    tell: Callable[[str], Any],
+) -> None:
+    """Serve the page of a study until Ctrl-C or SIGTERM.
+
+    Whenever the log of the store has changed, the file is written anew, and pages that
+    are open reload themselves.
+
+    Args:
+        asked: which study, and how.
+        output: the file, see `write_report`.
+        port: of this machine's loopback; 0 takes a free one.
+        begins: called once with the page's address and file.
+        tell: called with a line for what cannot be read or written on the way.
+
+    Raises:
+        RequestError: the study cannot be read, or the port is not free.
+        StoreError: the store cannot be read, or the file not be written.
+    """
+    served = Served()
+    file, store, number = _write(asked, output, served, tell)
+    with _listening(served, port) as address:
+        begins(address, file)
+        # Ctrl-C may come while a page is being written too; the file is never half.
+        with suppress(KeyboardInterrupt):
+            _keep_up(asked, output, served, tell, store, number)
+
+
+def _keep_up(
+    asked: Asked,
+    output: Path | None,
+    served: Served,
+    tell: Callable[[str], Any],
+    store: Store,
+    number: int,
+) -> None:
+    pause = LOOK_EVERY
+    while True:
+        time.sleep(pause)
+        began = time.monotonic()
+        try:
+            if store.index().number != number:
+                _, store, number = _write(asked, output, served, tell)
+        except CurvflowError as error:  # the page stays as it is
+            tell(str(error))
+        pause = max(LOOK_EVERY, (time.monotonic() - began) / SHARE)
+
+
+def _write(
+    asked: Asked, output: Path | None, served: Served, tell: Callable[[str], Any]
+) -> tuple[Path, Store, int]:
+    """Write the file and what is served; return the file, the store and its number."""
+    basis = open_basis(asked)
+    content = gather(basis)
+    file = output or basis.opened.folder / default_name(asked.run)
+    replace_file(file, render(content).encode())
+    version = secrets.token_hex(8)
+    served.policy = policy_of(is_served=True)
+    served.page = render(content, version=version).encode()
+    served.version = version
+    for line in content.unreadable:
+        tell(line)
+    return file, basis.opened.store, basis.index.number
+
+
+@contextmanager
+def _listening(served: Served, port: int) -> Iterator[str]:
+    handler = type("Handler", (_Handler,), {"served": served})
+    try:
+        server = ThreadingHTTPServer((LOOPBACK, port), handler)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RequestError(
+            f"--port: expected a free port of {LOOPBACK}, got {port} ({reason}). "
+            "Leave it out, and one is chosen."
+        ) from error
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    with server, _terminated_like_interrupted():
+        thread.start()
+        try:
+            yield f"http://{LOOPBACK}:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers with the page, or with its version alone; reads no file."""
+
+    served: ClassVar[Served]
+    server_version, sys_version = "curvflow", ""
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        served = self.served
+        if not self._is_own():
+            # A name that somebody has made to mean this machine.
+            self.send_error(HTTPStatus.FORBIDDEN)
+        elif self.path == "/version":
+            self._answer(served.version.encode(), "text/plain")
+        elif self.path == "/":
+            self._answer(served.page, "text/html")
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _is_own(self) -> bool:
+        host, _, port = self.headers.get("Host", "").rpartition(":")
+        own = cast(ThreadingHTTPServer, self.server).server_port
+        return host in (LOOPBACK, "localhost") and port == str(own)
+
+    def _answer(self, content: bytes, kind: str) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", self.served.policy)
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing of requests."""
