@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ def command(
     """List the kinds that `use:` knows, or one of them with every parameter."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.kind_page import kind_page
+    from curvflow.schemas.explained import explanations
     from curvflow.schemas.kinds import all_kinds
     from curvflow.schemas.use import named_kind
 
@@ -32,7 +34,13 @@ def command(
         sys.path.insert(0, str(Path.cwd()))
         kinds = [named_kind(name, place="kinds")]
     if as_json:
-        print_json([kind.as_json() for kind in kinds])
+        told = explanations()
+        print_json(
+            [
+                kind.as_json() | (asdict(told[kind.name]) if kind.name in told else {})
+                for kind in kinds
+            ]
+        )
     elif name is None:
         typer.echo("\n".join(f"{kind.name:<22} {kind.summary}" for kind in kinds))
     else:

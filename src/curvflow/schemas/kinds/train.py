@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.initial import FanIn
 from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.models import ModelSpec, model_name
@@ -196,4 +197,36 @@ KIND = Kind(
             *PRECONDITIONER,
         ),
     ),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "w ← rule(w, ∇L), L the mean loss of a batch; the formula of each rule is "
+        "on the page of learning rules"
+    ),
+    source="that of the rule and of the model, on their pages",
+    cost=(
+        "epochs · one gradient over the data (num_gradients), and at every recorded "
+        "epoch the losses of all sets; rules that look at the curvature add "
+        "products, as their sections tell"
+    ),
+    example="""\
+study: example
+axes:
+  seed: 3
+  rule: {sgd: {rule: sgd, lr: 0.1, momentum: 0.9},
+         adam: {rule: adam, lr: 0.003}}
+stages:
+  digits: {use: data.digits}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [16]},
+        rule: "${rule}", seed: "${seed}", epochs: 20, batch_size: 64}
+""",
+    page="study.md#stages",
+    units={
+        "epochs": "epoch",
+        "batch_size": "sample",
+        "checkpoints.every": "epoch",
+        "until.train_loss": "loss",
+        "record_every": "epoch",
+    },
 )

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.datasets import OUTPUTS, dataset
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Params, SourceFile
@@ -125,4 +126,19 @@ KIND = Kind(
     outputs=OUTPUTS,
     varying=("seed",),
     check=check,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "inputs and targets as they are in the file; of N samples the seed holds "
+        "out round(test_fraction · N)"
+    ),
+    source="none: the data are the user's",
+    cost="none: the file is read once, and by its content",
+    example="""\
+study: example
+stages:
+  mine: {use: data.array, path: measured.npz, test_fraction: 0.2}
+""",
+    page="how-to/own-data.md",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.images import ImageParams, image_kind
 from curvflow.schemas.originals import CIFAR100, Original
 
@@ -15,3 +16,21 @@ class Cifar100Params(ImageParams):
 
 
 KIND = image_kind(Cifar100Params, version=1)
+
+EXPLANATION = Explanation(
+    formula=(
+        "x = pixels / 255 with normalise: unit; (pixels - mean) / sd of each "
+        "channel over the training images with standard"
+    ),
+    source="Krizhevsky (2009), Learning Multiple Layers of Features from Tiny Images",
+    cost="none: the files are read once, and held to the MD5s published",
+    example="""\
+study: example
+axes: {seed: 3}
+stages:
+  few: {use: data.cifar100, num_train: 1000, stratified: true,
+        seed: "${seed}"}
+""",
+    page="data.md#images",
+    units={"num_train": "sample", "num_test": "sample", "crop": "pixel"},
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -44,4 +45,20 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "x = pixels / 16, rows of 64; round(1797 test_fraction) samples are held out"
+    ),
+    source="Alpaydin and Kaynak (1998), doi:10.24432/C50P49",
+    cost="none: arrays are drawn once and kept",
+    example="""\
+study: example
+axes: {seed: 3}
+stages:
+  digits: {use: data.digits, num_train: 1000, seed: "${seed}"}
+""",
+    page="data.md#digits",
+    units={"num_train": "sample"},
 )

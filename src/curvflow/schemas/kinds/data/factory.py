@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.factory import Factory
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
@@ -24,4 +25,19 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "(inputs, targets) = factory(**kwargs), with a test set if the function "
+        "returns one"
+    ),
+    source="none: the data are the user's",
+    cost="none: the function is called once",
+    example="""\
+study: example
+stages:
+  spirals: {use: data.factory, factory: "nets:spirals", kwargs: {turns: 2}}
+""",
+    page="how-to/own-data.md",
 )

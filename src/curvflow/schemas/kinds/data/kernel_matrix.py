@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.matrices import OUTPUTS
 from curvflow.schemas.nodes import Matrix
@@ -49,4 +50,22 @@ KIND = Kind(
     returns=Matrix,
     outputs=OUTPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula="Aᵢⱼ = k(|xᵢ - xⱼ| / length_scale) + noise [i = j], of random points x",
+    source="Granziol (2020), chapter 2, compares log-determinants of such matrices",
+    cost=(
+        "none: D² evaluations of k for form: dense; for form: kernel they are made "
+        "anew in each product"
+    ),
+    example="""\
+study: example
+stages:
+  kernel: {use: data.kernel_matrix, kernel: matern52, num_points: 300,
+           noise: 1.0e-4}
+  logdet: {use: probe.logdet, matrix: kernel, rank: 60}
+""",
+    page="moments.md#matrices-as-data",
+    units={"length_scale": "as the points", "noise": "as the entries"},
 )

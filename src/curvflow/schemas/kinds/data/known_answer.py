@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.known_answers import KnownAnswerParams, known, refuse_rank_above
 from curvflow.schemas.models.deep_linear import DeepLinear
@@ -60,4 +61,26 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "deep_linear: y = x₁ … x_rank, then zeros; others: y = 0; samples have "
+        "noise · N(0, 1) added"
+    ),
+    source=(
+        "Aoyagi and Watanabe (2005), doi:10.1016/j.neunet.2005.03.014; Aoyagi "
+        "(2024), doi:10.1016/j.neunet.2024.106132; Watanabe (2009), Algebraic "
+        "Geometry and Statistical Learning Theory"
+    ),
+    cost="none: arrays are drawn once and kept",
+    example="""\
+study: example
+stages:
+  population: {use: data.known_answer,
+               model: {kind: deep_linear, hidden: [3]},
+               inputs: 5, outputs: 4, rank: 2}
+""",
+    page="known-answers.md#data",
+    units={"num_samples": "sample", "noise": "as the targets"},
 )

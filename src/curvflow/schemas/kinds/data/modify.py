@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.modifications import Modifications
 from curvflow.schemas.nodes import Data
@@ -21,4 +22,22 @@ KIND = Kind(
     outputs=OUTPUTS,
     inputs={"data": Input(Data)},
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "the data set taken, changed step by step in the order of the parameters below"
+    ),
+    source="none: each step is its own definition",
+    cost="none: one pass over the arrays",
+    example="""\
+study: example
+axes: {share: [0.0, 0.2, 0.4]}
+stages:
+  digits: {use: data.digits}
+  noisy: {use: data.modify, data: digits, num_train: 500,
+          label_noise: "${share}"}
+""",
+    page="data.md#modifications",
+    units={"num_train": "sample", "num_test": "sample", "crop": "pixel"},
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.matrices import OUTPUTS
 from curvflow.schemas.nodes import Matrix
@@ -54,4 +55,28 @@ KIND = Kind(
     returns=Matrix,
     outputs=OUTPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "wigner: Aᵢⱼ ~ N(0, 1/D), symmetric; marchenko_pastur: A = X Xᵀ / T, T = D "
+        "/ q; outliers, eigenvalues: A = Q diag(λ) Qᵀ, Q from Haar's law; all times "
+        "scale"
+    ),
+    source=(
+        "Granziol (2020), section 4.5 and Figure 4.6; Wigner (1958), "
+        "doi:10.2307/1970008; Marchenko and Pastur (1967), "
+        "doi:10.1070/SM1967v001n04ABEH001994"
+    ),
+    cost="none: D² numbers are drawn and kept",
+    example="""\
+study: example
+axes: {seed: 3}
+stages:
+  wigner: {use: data.random_matrix, ensemble: wigner, size: 200,
+           seed: "${seed}"}
+  spectrum: {use: probe.spectrum, matrix: wigner, num_runs: 2, num_steps: 30}
+""",
+    page="moments.md#matrices-as-data",
+    units={"eigenvalues": "as the entries"},
 )

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -54,4 +55,21 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula="y = a sin(X W) + a X B + ε, X ~ U(0, b), W, B ~ U(0, c), ε ~ N(0, noise²)",
+    source=(
+        "Jarvis (2021), Generalizing Regularization of Neural Networks to "
+        "Correlated Parameter Spaces"
+    ),
+    cost="none: arrays are drawn once and kept",
+    example="""\
+study: example
+axes: {seed: 3}
+stages:
+  sines: {use: data.sinusoid, num_samples: 500, dim: 32, seed: "${seed}"}
+""",
+    page="data.md#sinusoid",
+    units={"noise": "as the targets", "num_samples": "sample"},
 )

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.matrices import OUTPUTS
 from curvflow.schemas.nodes import Array, Matrix
@@ -93,4 +94,21 @@ KIND = Kind(
     returns=Matrix,
     outputs=OUTPUTS,
     check=check,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "grid: 2 per direction on the diagonal, -1 for each neighbour, so that λ = "
+        "Σ 4 sin²(πi / (2n + 2)); plus shift · I"
+    ),
+    source="none: the entries are the user's, or the Laplacian's",
+    cost="none: the entries that are not zero are kept",
+    example="""\
+study: example
+stages:
+  laplacian: {use: data.sparse_matrix, grid: [20, 20], shift: 0.01}
+  logdet: {use: probe.logdet, matrix: laplacian, floor: 0.01}
+""",
+    page="moments.md#matrices-as-data",
+    units={"shift": "as the entries"},
 )

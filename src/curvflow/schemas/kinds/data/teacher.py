@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -68,4 +69,22 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed", "teacher_seed"),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "y = f(x) + noise · N(0, 1), f a network with weights N(0, weight_scale² / "
+        "inputs of the layer)"
+    ),
+    source="none: the formula is the definition",
+    cost="none: arrays are drawn once and kept",
+    example="""\
+study: example
+axes: {seed: 3}
+stages:
+  taught: {use: data.teacher, dim: 16, hidden: [32], noise: 0.1,
+           seed: "${seed}"}
+""",
+    page="data.md#teacher",
+    units={"noise": "as the outputs", "num_train": "sample", "num_test": "sample"},
 )

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -27,4 +28,19 @@ KIND = Kind(
     params=XorParams,
     returns=Data,
     outputs=OUTPUTS,
+)
+
+EXPLANATION = Explanation(
+    formula="x ∈ {-1, 1}², y = -x₁ x₂",
+    source="none: four points; Jarvis (2021) trains on them",
+    cost="none: four rows",
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [4], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 400}
+""",
+    page="data.md#xor",
 )

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.datasets import OUTPUTS
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -63,4 +64,24 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "x ∈ {-1, 1}^(2 pairs); y = -1 if the signs of no pair differ, 1 if those "
+        "of one do (or of one or more)"
+    ),
+    source=(
+        "Jarvis (2021), Generalizing Regularization of Neural Networks to "
+        "Correlated Parameter Spaces"
+    ),
+    cost="none: arrays are drawn once and kept",
+    example="""\
+study: example
+axes: {seed: 3}
+stages:
+  xord: {use: data.xord, pairs: 5, seed: "${seed}"}
+""",
+    page="data.md#xord",
+    units={"num_train": "sample", "num_test": "sample"},
 )

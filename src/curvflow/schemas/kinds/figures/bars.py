@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
@@ -72,4 +73,17 @@ KIND = Kind(
     reduces=("over", "label"),
     selects=("y",),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula="ȳ of each label, with ȳ ± t(n - 1) · sem, sem or sd",
+    source="Student (1908), doi:10.1093/biomet/6.1.1, for ci95",
+    cost="none: stored numbers are drawn",
+    example=REPEATED
+    + """\
+  bars: {use: figure.bars, of: fit, y: final_test_loss, label: rule,
+         over: seed}
+""",
+    page="study.md#statistics-and-figures",
+    units={"width": "mm", "height": "mm"},
 )

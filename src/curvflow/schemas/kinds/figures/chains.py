@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Figure
@@ -54,4 +55,26 @@ KIND = Kind(
     inputs={"of": Input(Draws, many=True)},
     reduces=("over", "label"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "L(w) of every draw of every chain; λ̂ from the draws so far, with its "
+        "error; the estimates of the sweep"
+    ),
+    source="that of probe.llc",
+    cost="none: stored draws are drawn",
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [3], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  llc: {use: probe.llc, weights: fit, num_draws: 50,
+        num_steps_bw_draws: 5}
+  traces: {use: figure.chains, of: llc}
+""",
+    page="llc.md#the-verdict",
+    units={"width": "mm", "height": "mm"},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from curvflow.schemas.comparisons import Comparisons, asks_for_a_matrix
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.laws import Law
@@ -96,4 +97,32 @@ KIND = Kind(
     },
     reduces=("over", "label"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "ρ(x) = Σ τ N(x; θ, σ²) over Ritz values θ and weights τ, averaged over "
+        "runs; σ = kappa · range"
+    ),
+    source=(
+        "Lin, Saad and Yang (2016), doi:10.1137/130934283, section 3.2.3; Wigner "
+        "(1958), doi:10.2307/1970008, and Marchenko and Pastur (1967), "
+        "doi:10.1070/SM1967v001n04ABEH001994, for the laws"
+    ),
+    cost=(
+        "none: stored Ritz data are smoothed; all eigenvalues of a matrix of at "
+        "most 4000 rows with compare"
+    ),
+    example=TRAINED
+    + """\
+  spectrum: {use: probe.spectrum, weights: fit, num_runs: 5, num_steps: 40}
+  smooth: {use: figure.density, of: spectrum, kappa: 0.02}
+""",
+    page="figures.md#spectra",
+    units={
+        "width": "mm",
+        "height": "mm",
+        "sigma": "as the eigenvalues",
+        "limits": "as the eigenvalues",
+    },
 )

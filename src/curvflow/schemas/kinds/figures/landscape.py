@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Figure, Landscape
@@ -59,4 +60,18 @@ KIND = Kind(
     inputs={"of": Input(Landscape, many=True)},
     reduces=("over", "label"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula="the losses of probe.landscape, and L(w) + t g.d + t² d.Hd / 2",
+    source="that of probe.landscape",
+    cost="none: stored losses are drawn",
+    example=TRAINED
+    + """\
+  slices: {use: probe.landscape, weights: fit, directions: random,
+           num_points: 11}
+  lines: {use: figure.landscape, of: slices}
+""",
+    page="figures.md#slices-of-the-loss",
+    units={"width": "mm", "height": "mm"},
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Figure, Numbers
@@ -77,4 +78,20 @@ KIND = Kind(
     reduces=("over", "label", "x"),
     selects=("y",),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "ȳ(x) of each label, with a band ȳ ± t(n - 1) · sem, sem, sd or from least "
+        "to greatest"
+    ),
+    source="Student (1908), doi:10.1093/biomet/6.1.1, for ci95",
+    cost="none: stored numbers are drawn",
+    example=REPEATED
+    + """\
+  curves: {use: figure.lines, of: fit, y: train_loss, label: rule, over: seed,
+           log_y: true}
+""",
+    page="study.md#statistics-and-figures",
+    units={"width": "mm", "height": "mm"},
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import STAGE, Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
@@ -154,4 +155,21 @@ KIND = Kind(
     selects=("x", "y"),
     per_stage=("x", "y", "lower_is_better"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "a point (x̄, ȳ) for each label, with error bars; the least-squares line; "
+        "Spearman's ρ with its 95 % interval"
+    ),
+    source="none: least squares and ranks, as written",
+    cost="none: stored numbers are drawn",
+    example=REPEATED
+    + """\
+  points: {use: figure.scatter, of: fit, x: norm_tensor_sum,
+           y: final_test_loss,
+           label: rule, each: seed, correlation: true}
+""",
+    page="study.md#statistics-and-figures",
+    units={"width": "mm", "height": "mm"},
 )

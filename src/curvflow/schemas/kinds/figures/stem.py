@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from curvflow.schemas.comparisons import Comparisons, asks_for_a_matrix
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Figure, Matrix, Ritz
@@ -61,4 +62,20 @@ KIND = Kind(
     },
     reduces=("over", "label"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula="(θ, τ): Ritz values and their weights, as they are; averaged over runs",
+    source="that of probe.spectrum",
+    cost=(
+        "none: stored Ritz data are drawn; all eigenvalues of a matrix of at most "
+        "4000 rows with compare"
+    ),
+    example=TRAINED
+    + """\
+  spectrum: {use: probe.spectrum, weights: fit, num_runs: 1, num_steps: 40}
+  raw: {use: figure.stem, of: spectrum}
+""",
+    page="figures.md#spectra",
+    units={"width": "mm", "height": "mm"},
 )

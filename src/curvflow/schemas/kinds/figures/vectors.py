@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Figure, Weights
@@ -63,4 +64,21 @@ KIND = Kind(
     inputs={"weights": Input(Weights, many=True)},
     reduces=("over", "label"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula="an arrow from 0 to (w₁, w₂) for each row of the tensor",
+    source="none: the weights as they are",
+    cost="none: stored weights are drawn",
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [8], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  units: {use: figure.vectors, weights: fit}
+""",
+    page="study.md#statistics-and-figures",
+    units={"width": "mm", "height": "mm"},
 )

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from curvflow.errors import nearest
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Names, Params
@@ -125,4 +126,20 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "z of two routes a, b: (a - b) / √(sem_a² + sem_b²), as a normal deviate by "
+        "Welch's degrees of freedom; consistent if all |z| ≤ limit"
+    ),
+    source="Welch (1947), doi:10.1093/biomet/34.1-2.28",
+    cost="none: stored numbers are read",
+    example=TRAINED
+    + """\
+  trace: {use: probe.trace, weights: fit, num_probes: 32}
+  exact: {use: probe.dense, weights: fit}
+  agree: {use: probe.crosscheck, of: [trace, exact], quantity: trace}
+""",
+    page="traces.md#several-routes-to-one-number",
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Ritz
 from curvflow.schemas.operators import OPERATOR_INPUTS, UNITS, OperatorParams
@@ -68,4 +69,19 @@ KIND = Kind(
     accelerated=True,
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "λ₁ … λ_D of A, its columns the products with the identity; logdet = Σ "
+        "ln(λᵢ + damping)"
+    ),
+    source="none: a decomposition of the whole matrix",
+    cost="D products, and D³ operations for the eigenvalues",
+    example=TRAINED
+    + """\
+  exact: {use: probe.dense, weights: fit}
+""",
+    page="traces.md#exact-values-of-small-operators",
+    units={"damping": "as the eigenvalues"},
 )

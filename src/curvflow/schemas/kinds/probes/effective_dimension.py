@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.krylov import LanczosParams
 from curvflow.schemas.nodes import Numbers
@@ -59,4 +60,21 @@ KIND = Kind(
     accelerated=True,
     inputs=ritz_inputs("num_runs", "num_steps", "distribution"),
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "Σ max(λ, 0) / (max(λ, 0) + α), α each prior_precision; by quadrature D Σ τ "
+        "θ / (θ + α) over Ritz values θ and weights τ"
+    ),
+    source="MacKay (1992), doi:10.1162/neco.1992.4.3.415",
+    cost="none from stored Ritz data, else num_runs · num_steps products",
+    example=TRAINED
+    + """\
+  spectrum: {use: probe.spectrum, weights: fit, num_runs: 5, num_steps: 40}
+  dimension: {use: probe.effective_dimension, ritz: spectrum,
+              prior_precision: [1.0e-3, 0.01]}
+""",
+    page="spectrum.md#effective-dimension",
+    units={"prior_precision": "as the eigenvalues"},
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Data, Numbers, Trajectory
@@ -81,4 +82,26 @@ KIND = Kind(
         "data": Input(Data, follows="trajectory"),
     },
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "A v = λ v at every checkpoint, begun with the eigenvectors v of the "
+        "checkpoint before"
+    ),
+    source="the methods of probe.eigenvalues; see there",
+    cost=(
+        "products of one block times its columns at each checkpoint, until the "
+        "residuals are within tol (checkpoint_matvecs)"
+    ),
+    example="""\
+study: example
+stages:
+  digits: {use: data.digits, num_train: 200}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: 0.1}, epochs: 10, checkpoints: {every: 2}}
+  tracked: {use: probe.eigenvalue_tracking, trajectory: fit, method: lanczos,
+            k: 2}
+""",
+    page="spectrum.md#few-eigenvalues",
 )

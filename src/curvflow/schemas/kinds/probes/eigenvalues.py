@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.operators import (
@@ -101,4 +102,24 @@ KIND = Kind(
         "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),
     },
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula="A v = λ v, with |λ - an eigenvalue| ≤ ‖A v - λ v‖",
+    source=(
+        "Wu and Simon (2000), doi:10.1137/S0895479898334605, thick restarts; "
+        "Knyazev (2001), doi:10.1137/S1064827500366124, and Duersch, Shao, Yang and "
+        "Gu (2018), doi:10.1137/17M1129830, LOBPCG"
+    ),
+    cost=(
+        "iterations · columns of the block, in products (num_matvecs): k + "
+        "oversampling of power and lobpcg, block of lanczos; none from stored Ritz "
+        "data"
+    ),
+    example=TRAINED
+    + """\
+  top: {use: probe.eigenvalues, weights: fit, method: lanczos, which: LA,
+        k: 3}
+""",
+    page="spectrum.md#few-eigenvalues",
 )

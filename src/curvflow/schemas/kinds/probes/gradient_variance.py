@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Data, Numbers, Weights
 from curvflow.schemas.params import Params
@@ -77,4 +78,19 @@ KIND = Kind(
     accelerated=True,
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "S² = Σ_j Var(∂ℓ/∂w_j) over samples, of divisor N - 1; of a batch (1/B - "
+        "1/N) S²; noise_scale = S² / ‖g‖²"
+    ),
+    source="none: sample variances, as written",
+    cost="the gradient of every sample used: one pass over the data",
+    example=TRAINED
+    + """\
+  noise: {use: probe.gradient_variance, weights: fit, batch_size: 32}
+""",
+    page="traces.md#variances-between-samples",
+    units={"batch_size": "sample", "num_samples": "sample"},
 )

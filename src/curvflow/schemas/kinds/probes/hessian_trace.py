@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Data, Numbers, Weights
 from curvflow.schemas.params import Params
@@ -54,4 +55,15 @@ KIND = Kind(
     accelerated=True,
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula="tr H ≈ (1/S) Σ z.Hz over S random vectors z",
+    source="Hutchinson (1989), doi:10.1080/03610918908812806",
+    cost="num_probes products",
+    example=TRAINED
+    + """\
+  trace: {use: probe.hessian_trace, weights: fit, num_probes: 32}
+""",
+    page="traces.md#the-trace",
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Data, Numbers, Weights
 from curvflow.schemas.params import Params
@@ -88,4 +89,23 @@ KIND = Kind(
     accelerated=True,
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "S² = Σ_jk Var(∂²ℓ/∂w_j∂w_k) over samples, as the mean over z of B Σ_b ‖H_b "
+        "z - mean_b H_b z‖² / (K - 1)"
+    ),
+    source="Granziol (2020), Algorithm 8, corrected as the page tells",
+    cost=(
+        "num_probes · num_batches products with a batch's matrix; over all batches "
+        "that is num_probes products over the data"
+    ),
+    example=TRAINED
+    + """\
+  noise: {use: probe.hessian_variance, weights: fit, num_probes: 8,
+          num_batches: 50}
+""",
+    page="traces.md#variances-between-samples",
+    units={"batch_size": "sample", "num_batches": "batch"},
 )

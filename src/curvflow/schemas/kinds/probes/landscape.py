@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer
 from curvflow.schemas.nodes import Data, Eigenvectors, Landscape, Trajectory, Weights
 from curvflow.schemas.params import Params
@@ -182,4 +183,27 @@ KIND = Kind(
         ),
     },
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "L(w + t d), beside its quadratic model L(w) + t g.d + t² d.Hd / 2; planes "
+        "likewise of two directions"
+    ),
+    source=(
+        "Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, sections 4 "
+        "and 7"
+    ),
+    cost=(
+        "num_directions · num_points passes over training and test data, "
+        "num_points² more with plane; one gradient, a product per direction, and "
+        "those that find eigenvectors (num_matvecs)"
+    ),
+    example=TRAINED
+    + """\
+  slices: {use: probe.landscape, weights: fit, directions: random,
+           num_points: 11}
+""",
+    page="landscape.md",
+    units={"distance": "step"},
 )

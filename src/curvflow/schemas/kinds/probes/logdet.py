@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.krylov import LanczosParams
 from curvflow.schemas.nodes import Numbers
@@ -145,4 +146,24 @@ KIND = Kind(
         orders=_orders,
     ),
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "log det(A + damping · I) = Σ ln(λᵢ + damping), as D Σ τ ln(θ + damping) "
+        "over Ritz values θ, or log det P + log det(P^-1/2 A P^-1/2)"
+    ),
+    source="Granziol (2020), chapter 2",
+    cost=(
+        "num_runs · num_steps products, and rank columns or num_blocks · rank "
+        "products of a preconditioner; D with dense or compare; none from stored "
+        "Ritz data"
+    ),
+    example=TRAINED
+    + """\
+  logdet: {use: probe.logdet, weights: fit, operator: ggn, damping: 0.01,
+           num_runs: 5, num_steps: 30}
+""",
+    page="moments.md#log-determinants",
+    units={"damping": "as the eigenvalues", "floor": "as the eigenvalues"},
 )

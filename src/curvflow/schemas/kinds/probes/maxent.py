@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer
 from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Floats, Neutral, Params
@@ -113,4 +114,20 @@ KIND = Kind(
     ),
     inputs={"moments": Input(Moments, lacking=_too_few)},
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "q = q₀ exp(-α.f) / Z, α least of log ∫ q₀ exp(-α.f) + α.μ + ½ ‖s α‖², μ "
+        "the moments and s their errors"
+    ),
+    source="Granziol (2020), Algorithm 1, with differences that the page tells",
+    cost="none: moments are read; Newton steps on num_points nodes",
+    example=TRAINED
+    + """\
+  moments: {use: probe.moments, weights: fit, num_moments: 10, num_probes: 10}
+  density: {use: probe.maxent, moments: moments}
+""",
+    page="moments.md#density-of-largest-entropy",
+    units={"support": "as the eigenvalues", "error_floor": "as the moments"},
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Moments
 from curvflow.schemas.operators import UNITS, OperatorParams, ritz_inputs
@@ -98,4 +99,25 @@ KIND = Kind(
         orders=lambda params: params.num_moments,
     ),
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "μ_k = tr p_k(A) / D ≈ mean of v.p_k(A)v over unit vectors v, p_k = x^k or "
+        "Chebyshev's T_k"
+    ),
+    source=(
+        "Hutchinson (1989), doi:10.1080/03610918908812806, for the mean over random "
+        "vectors"
+    ),
+    cost=(
+        "num_probes · num_moments / 2 products, and support_steps for the support; "
+        "none from stored Ritz data"
+    ),
+    example=TRAINED
+    + """\
+  moments: {use: probe.moments, weights: fit, num_moments: 20, num_probes: 10}
+""",
+    page="traces.md#moments",
+    units={"support": "as the eigenvalues"},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Numbers, Weights
 from curvflow.schemas.params import Params
@@ -35,4 +36,15 @@ KIND = Kind(
         ),
     ),
     inputs={"weights": Input(Weights)},
+)
+
+EXPLANATION = Explanation(
+    formula="‖w‖₂, Σ_l ‖W_l‖_F over parameter tensors, max |w_j|",
+    source="none: the formula is the definition",
+    cost="none: the weights alone are read",
+    example=TRAINED
+    + """\
+  norms: {use: probe.norms, weights: fit}
+""",
+    page="study.md#checkpoints",
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Data, Numbers, Preconditioned
 from curvflow.schemas.params import Params
@@ -84,4 +85,28 @@ KIND = Kind(
         "data": Input(Data, follows="weights"),
     },
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "λ_max(P^-1/2 H P^-1/2); edge = η λ_max / stable_up_to; critical_lr = least "
+        "η with L(w - η P⁻¹g) > L(w)"
+    ),
+    source=(
+        "Cohen et al. (2021), arXiv:2103.00065, and (2022), arXiv:2207.14484; Kalra "
+        "et al. (2026), arXiv:2601.16979"
+    ),
+    cost=(
+        "2 products an iteration until the residual is within tol (num_matvecs); "
+        "one gradient and num_passes losses for the critical rate"
+    ),
+    example="""\
+study: example
+stages:
+  digits: {use: data.digits, num_train: 200}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: 0.1}, epochs: 5, keep_preconditioner: true}
+  sharpness: {use: probe.sharpness, weights: fit}
+""",
+    page="sharpness.md",
 )

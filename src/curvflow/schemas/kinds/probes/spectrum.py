@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.krylov import LanczosParams
 from curvflow.schemas.nodes import Ritz
@@ -84,4 +85,23 @@ KIND = Kind(
     accelerated=True,
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "v.f(A)v = Σ τ f(θ), exact for polynomials of degree up to 2m - 1: Ritz "
+        "values θ and weights τ of m Lanczos steps from a random unit vector v"
+    ),
+    source=(
+        "Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974; Golub and Meurant "
+        "(2010), Matrices, Moments and Quadrature; Granziol (2020), section 5.9.1, "
+        "for the rank degeneracy"
+    ),
+    cost="num_runs · num_steps products, fewer where a run ends early",
+    example=TRAINED
+    + """\
+  spectrum: {use: probe.spectrum, weights: fit, num_runs: 5, num_steps: 40}
+  smooth: {use: figure.density, of: spectrum}
+""",
+    page="spectrum.md",
 )

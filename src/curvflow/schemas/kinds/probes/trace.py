@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import TRAINED, Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.operators import OPERATOR_INPUTS, UNITS, OperatorParams
@@ -91,4 +92,25 @@ KIND = Kind(
     accelerated=True,
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "hutchinson: (1/S) Σ z.Az; hutch++: tr(QᵀAQ) + the rest by z; xtrace: each "
+        "z in turn for what the range of all others leaves"
+    ),
+    source=(
+        "Hutchinson (1989), doi:10.1080/03610918908812806; Meyer, Musco, Musco and "
+        "Woodruff (2021), doi:10.1137/1.9781611976496.16; Epperly, Tropp and Webber "
+        "(2024), doi:10.1137/23M1548323"
+    ),
+    cost=(
+        "products: num_probes of hutchinson, 1.5 times that of hutch++, twice that "
+        "of xtrace; with rel_sem up to max_probes"
+    ),
+    example=TRAINED
+    + """\
+  trace: {use: probe.trace, weights: fit, operator: ggn, rel_sem: 0.05}
+""",
+    page="traces.md#the-trace",
 )

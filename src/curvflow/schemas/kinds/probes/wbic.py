@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers
 from curvflow.schemas.params import Params
@@ -32,4 +33,25 @@ KIND = Kind(
     ),
     inputs={"draws": Input(Draws, lacking=not_at_wbic)},
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "wbic = n E L(w), w from the posterior at nβ = n / ln n; penalty = wbic - n "
+        "L(w*)"
+    ),
+    source="Watanabe (2013), JMLR 14, 867: definition of WBIC and theorem 4",
+    cost="none: draws are read",
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [3], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  llc: {use: probe.llc, weights: fit, num_draws: 50,
+        num_steps_bw_draws: 5}
+  wbic: {use: probe.wbic, draws: llc}
+""",
+    page="llc.md#free-energies",
 )

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds.train import Loss
 from curvflow.schemas.models import ModelSpec
@@ -96,4 +97,19 @@ KIND = Kind(
     vectorised=False,
     loads={"model.kind": "curvflow.tasks.models"},
     carries=("model",),
+)
+
+EXPLANATION = Explanation(
+    formula="w = the arrays of the file, in the order of the model's parameters",
+    source="none: the weights are the user's",
+    cost="one pass over the training and the test data, for the losses",
+    example="""\
+study: example
+stages:
+  digits: {use: data.digits}
+  brought: {use: weights.import, path: net.npz, data: digits,
+            model: {kind: mlp, hidden: [32]}}
+  norms: {use: probe.norms, weights: brought}
+""",
+    page="how-to/checkpoints.md",
 )

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer
 from curvflow.schemas.known_answers import (
     KnownAnswerParams,
@@ -71,4 +72,23 @@ KIND = Kind(
     vectorised=False,
     loads={"model.kind": "curvflow.tasks.models"},
     carries=("model",),
+)
+
+EXPLANATION = Explanation(
+    formula="llc_true = λ, where the volume of {K ≤ ε} goes as c ε^λ (ln 1/ε)^(m-1)",
+    source=(
+        "Aoyagi and Watanabe (2005), doi:10.1016/j.neunet.2005.03.014; Aoyagi "
+        "(2024), doi:10.1016/j.neunet.2024.106132; Watanabe (2009), Algebraic "
+        "Geometry and Statistical Learning Theory"
+    ),
+    cost="none: λ and m are exact fractions of the sizes",
+    example="""\
+study: example
+stages:
+  population: {use: data.known_answer,
+               model: {kind: quadratic_well, eigenvalues: [1.0, 2.0]}}
+  truth: {use: weights.known_answer, data: population,
+          model: {kind: quadratic_well, eigenvalues: [1.0, 2.0]}}
+""",
+    page="known-answers.md#coefficients",
 )

@@ -1,0 +1,94 @@
+"""What readers are told of every kind: nothing lacking, and every example a study."""
+
+import sys
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from curvflow.flows.code.fingerprints import Fingerprints
+from curvflow.flows.door import open_study
+from curvflow.flows.expand import expand
+from curvflow.flows.files import SourceFiles
+from curvflow.flows.run import run_study
+from curvflow.schemas import explanation
+from curvflow.schemas.explained import explanations
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.study import load_study
+
+TOLD = explanations()
+SPIRALS = """
+import numpy as np
+
+
+def spirals(turns):
+    angle = np.linspace(0.1, 2 * np.pi * turns, 40)
+    half = np.stack([angle * np.cos(angle), angle * np.sin(angle)], axis=1)
+    return np.concatenate([half, -half]), np.repeat([0, 1], len(half))
+"""
+# Published images are not at hand everywhere; test_registry runs them on fakes.
+IMAGES = {"data.mnist", "data.fashion_mnist", "data.cifar10", "data.cifar100"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("examples")
+    draw = np.random.default_rng(0)
+    inputs, targets = draw.normal(size=(20, 3)), np.arange(20) % 2
+    np.savez(folder / "measured.npz", inputs=inputs, targets=targets)
+    shapes = {"1": (32, 64), "2": (10, 32)}
+    layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
+    biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
+    np.savez(folder / "net.npz", **layers, **biases)
+    (folder / "nets.py").write_text(SPIRALS)
+    with mock.patch("sys.path", [str(folder), *sys.path]):
+        yield folder
+
+
+@pytest.mark.parametrize("name", sorted(TOLD))
+def test_the_example_of_a_kind_uses_it_and_can_be_planned(folder, name):
+    study = load_study(TOLD[name].example, file="example.yaml")
+    nodes = list(expand(study, SourceFiles(folder)))
+    assert name in {node.kind.name for node in nodes}
+    assert len(nodes) >= len(study.stages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(TOLD) - IMAGES))
+def test_the_example_of_a_kind_runs(folder, name):
+    path = folder / "study.yaml"
+    path.write_text(TOLD[name].example, encoding="utf-8")
+    opened = open_study(path, store="memory:")
+    report = run_study(opened.study, opened.store, opened.files)
+    assert report.record.failures == []
+
+
+@pytest.mark.parametrize("name", sorted(TOLD))
+def test_no_field_is_empty_and_none_has_its_reason(name):
+    told = TOLD[name]
+    for field in ("formula", "source", "cost", "example", "page"):
+        assert getattr(told, field).strip(), f"{name}: {field}"
+    for field in ("source", "cost"):
+        assert getattr(told, field).rstrip(".") != "none", f"{name}: {field}"
+    assert max(map(len, told.example.splitlines())) <= 78
+
+
+@pytest.mark.parametrize("name", sorted(TOLD))
+def test_units_are_of_parameters(name):
+    fields = find_kind(name).params.model_fields
+    for field in TOLD[name].units:
+        assert field.partition(".")[0] in fields, f"{name}: {field}"
+
+
+def test_beginnings_of_examples_are_studies_themselves():
+    for text in (explanation.TRAINED, explanation.REPEATED):
+        assert "fit" in load_study(text, file="example.yaml").stages
+
+
+def test_no_word_of_it_is_part_of_the_code_that_is_compared(folder):
+    study = load_study(explanation.REPEATED, file="example.yaml")
+    prints = Fingerprints(folder)
+    for node in expand(study, SourceFiles(folder)):
+        reached = prints.of(node).definitions
+        assert reached
+        assert not [name for name in reached if "xpla" in name.lower()]
