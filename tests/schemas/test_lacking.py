@@ -25,9 +25,24 @@ stages:
   well: {use: data.known_answer, model: {kind: quadratic_well, eigenvalues: [3.0]}}
 """
 
+# More of them, behind the line that is asked for, so that its place stays.
+MORE = """\
+  strings: {use: data.xord, pairs: 5, num_train: 8, num_test: 2}
+  photos: {use: data.mnist}
+  sines: {use: data.sinusoid, num_samples: 10, dim: 2}
+  few: {use: train, data: strings, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
+        epochs: 4}
+  drawn: {use: probe.llc, weights: fit}
+  of_fit: {use: probe.spectrum, weights: fit, num_steps: 2}
+  of_few: {use: probe.spectrum, weights: few, num_steps: 2}
+  of_strings: {use: probe.spectrum, weights: fit, data: strings, num_steps: 2}
+  early: {use: probe.spectrum, weights: fit, at: 4, num_steps: 2}
+  of_layer: {use: probe.spectrum, weights: fit, layers: [layer1.weight], num_steps: 2}
+"""
+
 
 def loaded(line):
-    return load_study(f"{STUDY}  asked: {{use: {line}}}\n", file="study.yaml")
+    return load_study(f"{STUDY}  asked: {{use: {line}}}\n{MORE}", file="study.yaml")
 
 
 @pytest.mark.parametrize(
@@ -103,6 +118,61 @@ def loaded(line):
             "layer1.*.",
         ),
         (
+            "probe.llc, weights: few, batch_size: 9",
+            "18:53: stages.asked.batch_size: expected at most the 8 samples of "
+            "'strings', got 9. Lower it.",
+        ),
+        (
+            'probe.llc, weights: few, batch_size: "${order}"',
+            "2:30: axes.order.1: expected at most the 8 samples of 'strings', got 9. "
+            "Lower it. It is stages.asked.batch_size at order=9.",
+        ),
+        (
+            "probe.llc, weights: fit, data: photos, batch_size: 60001",
+            "18:67: stages.asked.batch_size: expected at most the 60000 samples of "
+            "'photos', got 60001. Lower it.",
+        ),
+        (
+            "probe.llc, weights: fit, data: sines, batch_size: 9",
+            "18:66: stages.asked.batch_size: expected at most the 8 samples of "
+            "'sines', got 9. Lower it.",
+        ),
+        (
+            "probe.llc_regular, draws: drawn, ritz: of_few",
+            "18:55: stages.asked.ritz: expected a stage of the weights 'fit' that "
+            "'drawn' is of, got 'of_few' of 'few'. Give 'of_few' weights: fit.",
+        ),
+        (
+            "probe.free_energy, draws: drawn, ritz: of_few",
+            "18:55: stages.asked.ritz: expected a stage of the weights 'fit' that "
+            "'drawn' is of, got 'of_few' of 'few'. Give 'of_few' weights: fit.",
+        ),
+        (
+            "probe.llc_regular, draws: drawn, ritz: exact",
+            "18:55: stages.asked.ritz: expected a stage of the weights 'fit' that "
+            "'drawn' is of, got 'exact' of none. Give 'exact' weights: fit.",
+        ),
+        (
+            "probe.llc_regular, draws: drawn, ritz: of_strings",
+            "18:55: stages.asked.ritz: expected a stage of the data 'xor' that 'drawn' "
+            "is of, got 'of_strings' of 'strings'. Give 'of_strings' data: xor.",
+        ),
+        (
+            "probe.llc_regular, draws: drawn, ritz: early",
+            "18:55: stages.asked.ritz: expected a stage at the epochs of 'drawn', got "
+            "'early' at others. Give both the same 'at'.",
+        ),
+        (
+            "probe.llc_regular, draws: drawn, ritz: of_layer",
+            "18:55: stages.asked.ritz: expected a stage with the layers of 'drawn', "
+            "null, got 'of_layer' with ['layer1.weight']. Give both the same layers.",
+        ),
+        (
+            "figure.chains, of: drawn, label: chain",
+            "18:49: stages.asked.label: expected a dimension of the stages taken, got "
+            "'chain'. They have none.",
+        ),
+        (
             "probe.eigenvalues, ritz: runs, seed: 1",
             "18:53: stages.asked.seed: expected no 'seed' beside 'ritz', got 1. Remove "
             "it, or give it to 'runs'.",
@@ -170,6 +240,9 @@ def test_what_cannot_be_had_is_refused_where_it_is_written(line, message):
         "model: {kind: deep_linear, hidden: [5]}",
         "weights.known_answer, data: well, "
         "model: {kind: normal_crossing, powers: [[1, 2]]}",
+        "probe.llc, weights: few, batch_size: 8",
+        "probe.llc_regular, draws: drawn, ritz: of_fit",
+        "probe.free_energy, draws: drawn, ritz: of_fit",
     ],
 )
 def test_what_can_be_had_is_accepted(line):

@@ -32,6 +32,7 @@ def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
             _check_checkpoints(stage, name, named[one])
             _check_lacking(stage, name, named[one])
             _check_carried(stage, name, named[one])
+            _check_shared(stage, name, named)
 
 
 def _check_epochs(stage: Stage) -> None:
@@ -145,3 +146,37 @@ def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
         taken = producer.name, producer.params(other)
         for path, message, hint in lacking(stage.params(labels), *taken):
             raise stage.complain(path, message, hint, labels=labels)
+
+
+def _check_shared(stage: Stage, name: str, named: Mapping[str, Stage]) -> None:
+    """Check that two inputs are of the same network, data and parameters of it."""
+    shares = stage.kind.inputs[name].shares
+    if shares is None or shares.of not in stage.inputs:
+        return
+    (own,), (other,) = stage.inputs[name], stage.inputs[shares.of]
+    mine, theirs = named[own], named[other]
+    for one in shares.inputs:
+        of, expected = mine.inputs.get(one), theirs.inputs.get(one)
+        if of != expected and expected is not None:
+            what = f"the {one} '{expected[0]}' that '{other}' is of"
+            got = f"'{own}' of '{of[0]}'" if of else f"'{own}' of none"
+            message = f"expected a stage of {what}, got {got}"
+            raise stage.complain(
+                (name,), message, f"Give '{own}' {one}: {expected[0]}."
+            )
+    # What adds the epochs as a dimension is taken together epoch by epoch.
+    if mine.at != theirs.at and not (mine.at.adds_epoch and theirs.at.adds_epoch):
+        message = f"expected a stage at the epochs of '{other}', got '{own}' at others"
+        raise stage.complain((name,), message, "Give both the same 'at'.")
+    for labels, there in _together(mine, theirs):
+        for param in shares.params:
+            given, wanted = (
+                getattr(of.params(point), param, None)
+                for of, point in ((mine, labels), (theirs, there))
+            )
+            if given != wanted:
+                message = (
+                    f"expected a stage with the {param} of '{other}', {shown(wanted)}, "
+                    f"got '{own}' with {shown(given)}"
+                )
+                raise stage.complain((name,), message, f"Give both the same {param}.")

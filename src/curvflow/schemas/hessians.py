@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from curvflow.schemas.kind import Misnomer
+from curvflow.schemas.kind import Misnomer, Shares
+
+# A Hessian and draws go together if both are of the same point of the same loss.
+SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers",))
 
 # What is left of the Hessian, and what is not of its kind.
 OTHERS = ("residual", "gradient_covariance")

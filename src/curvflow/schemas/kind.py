@@ -20,6 +20,21 @@ STAGE = "stage"
 
 
 @dataclass(frozen=True)
+class Shares:
+    """What the stages of two inputs must have in common, so that they go together.
+
+    Attributes:
+        of: the other input.
+        inputs: of both stages, such as their weights.
+        params: of both stages.
+    """
+
+    of: str
+    inputs: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Input:
     """One input of a kind.
 
@@ -39,6 +54,7 @@ class Input:
         lacking: from the parameters, and name and parameters of the stage taken, to
             what these ask for and that one cannot have: where it is written, `expected
             ..., got ...`, and what to do.
+        shares: what the stage taken must have in common with that of another input.
     """
 
     edge: type[NodeData]
@@ -50,6 +66,7 @@ class Input:
     settles: tuple[str, ...] = ()
     keeps: str = ""
     lacking: Callable[[Any, str, Any], Iterable[Misnomer]] | None = None
+    shares: Shares | None = None
 
 
 @dataclass(frozen=True)

@@ -153,9 +153,11 @@ def _check_everywhere(
 def _check_somewhere(
     stage: Stage, producers: list[Stage], path: Path, axis: str
 ) -> None:
-    # A figure's x may be a dimension within nodes, as the epochs of a training curve.
-    inner = {dim for p in producers for v in p.kind.outputs for dim in v.dims}
-    known = {dim for p in producers for dim in p.dims} | inner
+    known = {dim for p in producers for dim in p.dims}
+    if stage.kind.selects:
+        # Of a variable chosen it may be a dimension within nodes, as the epochs of a
+        # training curve; what takes nodes whole has none of theirs.
+        known |= {dim for p in producers for v in p.kind.outputs for dim in v.dims}
     if stage.kind.per_stage:
         known.add(STAGE)
     if axis not in known:

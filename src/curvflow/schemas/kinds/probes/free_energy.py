@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from curvflow.schemas.hessians import no_hessian
+from curvflow.schemas.hessians import SAME_LOSS, no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
@@ -56,7 +56,7 @@ KIND = Kind(
     ),
     inputs={
         "draws": Input(Draws, lacking=not_localised),
-        "ritz": Input(Ritz, lacking=no_hessian),
+        "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),
     },
     vectorised=False,
 )

@@ -10,6 +10,7 @@ from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.nodes import Data, Draws, Weights
 from curvflow.schemas.operators import unknown_layers
 from curvflow.schemas.params import Names, Params
+from curvflow.schemas.sample_counts import too_few
 from curvflow.schemas.variables import Variable
 
 Method = Literal["mala", "sgld", "rmsprop_sgld", "adam_sgld", "sghmc", "sgnht"]
@@ -218,7 +219,7 @@ KIND = Kind(
     accelerated=True,
     inputs={
         "weights": Input(Weights, lacking=unknown_layers),
-        "data": Input(Data, follows="weights"),
+        "data": Input(Data, follows="weights", lacking=too_few),
     },
     varying=("seed", "nbeta", "lr", "localization"),
     continues=Continues("num_draws", _may_continue),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.hessians import no_hessian
+from curvflow.schemas.hessians import SAME_LOSS, no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
@@ -50,7 +50,7 @@ KIND = Kind(
     ),
     inputs={
         "draws": Input(Draws, lacking=not_localised),
-        "ritz": Input(Ritz, lacking=no_hessian),
+        "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),
     },
     vectorised=False,
 )
