@@ -148,3 +148,23 @@ def test_the_burn_in_waits_for_typical_and_for_singular_directions():
 def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
     found = plateau(numbers(*estimates), numbers(*5 * [0.01]), chosen)
     assert found.tolist() == [bool(one) for one in on]
+
+
+@pytest.mark.parametrize(
+    ("estimates", "errors", "on"),
+    [
+        # A walk that has run away agrees with anything within its own error.
+        ([5.0, 5.1, 5.0, 1e132, 4.9], [0.1, 0.1, 0.1, 1e132, 0.1], [1, 1, 1, 0, 0]),
+        (
+            [5.0, 5.1, 1e132, 1e131, 1e140],
+            [0.1, 0.1, 1e132, 1e131, 1e140],
+            [0, 0, 1, 1, 0],
+        ),
+        # Noisy as short trials are, but not without any meaning.
+        ([5.0, 7.0, 5.0, 4.0, 6.0], [1.0, 2.0, 0.2, 0.5, 3.0], [1, 1, 1, 1, 1]),
+        ([0.0, 0.1, 0.0, 0.1, 0.0], [0.1, 0.2, 0.1, 0.2, 0.1], [1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_trial_too_noisy_to_tell_is_on_no_plateau(estimates, errors, on):
+    found = plateau(numbers(*estimates), numbers(*errors), 2)
+    assert found.tolist() == [bool(one) for one in on]

@@ -48,6 +48,11 @@ LEAST_BURNIN = 512
 # How many times over directions of negative curvature are held.
 MARGIN = 2.0
 
+# Estimates agree within AGREEING, relative, or twice their joint error; but an error so
+# many times what the other would tolerate alone agrees with anything, and so with none.
+AGREEING = 0.05
+HOPELESS = 20.0
+
 
 @dataclass(frozen=True)
 class Scales:
@@ -253,6 +258,8 @@ def plateau(estimates_T: Tensor, errors_T: Tensor, chosen: int) -> Tensor:
     """Tell which trials agree with the chosen one, (T,).
 
     They do within 5 % or twice their joint standard error, and so do all between them.
+    An error above HOPELESS times 5 % of the other estimate, and times its error, is of
+    a walk that tells nothing: the two do not agree, whatever they are.
 
     Args:
         estimates_T: of trials in order of what is varied.
@@ -264,7 +271,10 @@ def plateau(estimates_T: Tensor, errors_T: Tensor, chosen: int) -> Tensor:
     """
     apart_T = (estimates_T - estimates_T[chosen]).abs()
     joint_T = (errors_T.square() + errors_T[chosen].square()).sqrt()
-    agrees = apart_T <= torch.maximum(0.05 * estimates_T[chosen].abs(), 2 * joint_T)
+    allowed_T = torch.maximum(AGREEING * estimates_T.abs(), errors_T)
+    agrees = apart_T <= torch.maximum(allowed_T[chosen], 2 * joint_T)
+    agrees &= errors_T <= HOPELESS * allowed_T[chosen]
+    agrees &= errors_T[chosen] <= HOPELESS * allowed_T
     agrees[chosen] = bool(estimates_T[chosen].isfinite())
     on_T = torch.zeros_like(agrees)
     for way in (range(chosen, len(on_T)), range(chosen, -1, -1)):
