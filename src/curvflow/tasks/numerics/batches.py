@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
 
 Batch = Any
+
+# What a trial is made on: samples at most, and the part of a batch that they are.
+TRIAL_SAMPLES, TRIAL_PART = 64, 4
 
 
 def targets_of(batch: Batch) -> Any:
@@ -29,3 +32,19 @@ def num_samples(batch: Batch) -> int:
             "(inputs, targets), a dictionary, a list of such, or a loader."
         )
     return len(tensors[0])
+
+
+def few_of(batch: Batch) -> Batch:
+    """Return a few samples of a batch (inputs, targets) to try something on.
+
+    Others, whose parts cannot be told from their samples, are returned whole.
+    """
+    tensors = isinstance(batch, tuple | list) and all(
+        isinstance(part, Tensor) for part in batch
+    )
+    return tree_map(lambda t: t[: _few(len(t))], batch) if tensors else batch
+
+
+def _few(samples: int) -> int:
+    # Two at least: a batch norm has no variance of one.
+    return max(2, min(TRIAL_SAMPLES, samples // TRIAL_PART))

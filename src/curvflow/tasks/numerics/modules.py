@@ -15,10 +15,10 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor, nn
 from torch.func import grad
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.batches import Batch
+from curvflow.tasks.numerics.batches import Batch, few_of
 from curvflow.tasks.numerics.combinations import BatchedSum, OuterProduct
 from curvflow.tasks.numerics.differentiable import differentiable
 from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots
@@ -31,19 +31,28 @@ from curvflow.tasks.numerics.gauss_newton import (
 from curvflow.tasks.numerics.orders import (
     Order,
     Product,
+    Scalar,
     Trial,
     fastest,
     hessian_product,
     times_as_long,
     tried,
 )
-from curvflow.tasks.numerics.over_batches import Curvature, OverBatches, Prepare
+from curvflow.tasks.numerics.over_batches import (
+    Curvature,
+    OverBatches,
+    Prepare,
+    columns_at_once,
+    in_parts,
+)
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.numerics.subjects import Loss, Settings, Subject, subject
 
-# What a trial of the orders is made on: samples at most, where a batch can be cut, the
-# part of it that they are, and columns. A trial must cost less than it saves.
-TRIAL_SAMPLES, TRIAL_PART, TRIAL_COLUMNS = 64, 4, 2
+# Columns of a trial of the orders, which must cost less than it saves.
+TRIAL_COLUMNS = 2
+# So few products are over before a trial is: they take the order that is soonest ready
+# and asks least of a module.
+FEW_PRODUCTS = 8
 
 
 def hessian(
@@ -104,7 +113,7 @@ def residual(
     """
     of = subject(module, loss, data, settings)
 
-    def weighted(batch: Batch) -> Callable[[Tensor], Tensor]:
+    def weighted(batch: Batch) -> Scalar:
         with torch.no_grad():
             found = of.outputs(of.weights, batch)
         slopes = grad(lambda f: of.mean_loss(f, batch))(found)
@@ -215,30 +224,33 @@ def _curvature(of: Subject, prepare: Prepare) -> Curvature:
     return Curvature(OverBatches(of, prepare), sizes)
 
 
-def _loss_of(of: Subject) -> Callable[[Batch], Callable[[Tensor], Tensor]]:
+def _loss_of(of: Subject) -> Callable[[Batch], Scalar]:
     return lambda batch: lambda w: of.mean_loss(of.outputs(w, batch), batch)
 
 
 def _hessian_of(
     of: Subject,
-    scalar: Callable[[Batch], Callable[[Tensor], Tensor]],
+    scalar: Callable[[Batch], Scalar],
     order: Order | Literal["auto"],
     tell: Callable[[Trial], None] | None,
     key: Hashable,
     num_products: float,
 ) -> Prepare:
     chosen: list[Order] = [] if order == "auto" else [order]
+    if not chosen and num_products <= FEW_PRODUCTS:
+        chosen.append("reverse_over_reverse")
 
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Product:
         if not chosen:
-            few, some = _few(batch), torch.ones_like(columns[:, :TRIAL_COLUMNS])
+            most = min(TRIAL_COLUMNS, columns_at_once(columns))
+            few, some = few_of(batch), torch.ones_like(columns[:, :most])
             small, keeps = scalar(few), of.has_one_batch
             blocks = num_products / some.shape[1]
             if math.isfinite(blocks):
                 blocks *= times_as_long(scalar(batch), small, of.weights)
             orders = tried(keeps=keeps, columns=some.shape[1])
             trial = fastest(
-                {o: partial(hessian_product, o, small, of.weights) for o in orders},
+                {o: partial(ordered, o, small) for o in orders},
                 some,
                 keeps=keeps,
                 key=(key, of.names, _shapes(few), num_products),
@@ -247,7 +259,12 @@ def _hessian_of(
             chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
-        return hessian_product(chosen[0], scalar(batch), of.weights)
+        return ordered(chosen[0], scalar(batch))
+
+    def ordered(order: Order, loss: Scalar) -> Product:
+        product = hessian_product(order, loss, of.weights, of.sizes)
+        # Its columns go one by one, in memory that is made but once.
+        return product if order == "reverse_over_reverse" else in_parts(product)
 
     return prepare
 
@@ -258,27 +275,15 @@ def _key(what: str, module: nn.Module, loss: Loss | str) -> Hashable:
     return what, weakref.ref(module), module.training, name
 
 
-def _few(batch: Batch) -> Batch:
-    tensors = isinstance(batch, tuple | list) and all(
-        isinstance(part, Tensor) for part in batch
-    )
-    return tree_map(lambda t: t[: _few_of(len(t))], batch) if tensors else batch
-
-
 def _shapes(batch: Batch) -> Hashable:
     leaves = tree_leaves(batch)
     return tuple(leaf.shape for leaf in leaves if isinstance(leaf, Tensor))
 
 
-def _few_of(samples: int) -> int:
-    # Two at least: a batch norm has no variance of one.
-    return max(2, min(TRIAL_SAMPLES, samples // TRIAL_PART))
-
-
 def _gauss_newton(of: Subject) -> Prepare:
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Product:
         middle = output_hessian(lambda f: of.mean_loss(f, batch))
-        return sandwich(lambda w: of.outputs(w, batch), of.weights, middle)
+        return in_parts(sandwich(lambda w: of.outputs(w, batch), of.weights, middle))
 
     return prepare
 
@@ -293,7 +298,7 @@ def _second_moment(of: Subject) -> Prepare:
         def shared(found: Tensor) -> Product:
             return lambda tangent: tangent / len(found)
 
-        return sandwich(losses, of.weights, shared)
+        return in_parts(sandwich(losses, of.weights, shared))
 
     return prepare
 
@@ -330,6 +335,6 @@ def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
             inner = outer_products(scores)
             return lambda t: inner(t.flatten(1)).view(t.shape) / len(found)
 
-        return sandwich(lambda w: of.outputs(w, batch), of.weights, middle)
+        return in_parts(sandwich(lambda w: of.outputs(w, batch), of.weights, middle))
 
     return prepare

@@ -2,6 +2,8 @@
 
 All give the same numbers up to rounding. Each takes a scalar function of weights of any
 shape W, prepares what does not depend on the columns, and multiplies columns (W, S).
+Those that keep a graph may take weights (D,) in pieces, which the function is given as
+a list: each is a leaf of the graph, and nothing as long as D is joined but products.
 
 - `forward_over_reverse`: the directional derivative of the gradient, all columns at
   once. Nothing is kept between blocks.
@@ -16,10 +18,10 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -32,7 +34,7 @@ Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
 ]
 ORDERS: tuple[Order, ...] = get_args(Order)
-Scalar = Callable[[Tensor], Tensor]
+Scalar = Callable[[Any], Tensor]
 Product = Callable[[Tensor], Tensor]
 
 # The first forward derivative makes torch load rules that it compiles by its own
@@ -42,18 +44,24 @@ with warnings.catch_warnings():
     jvp(torch.sin, (torch.zeros(1),), (torch.zeros(1),))
 
 
-def hessian_product(order: Order, loss: Scalar, weights: Tensor) -> Product:
+def hessian_product(
+    order: Order, loss: Scalar, weights: Tensor, sizes: Sequence[int] | None = None
+) -> Product:
     """Prepare products with the Hessian of a scalar function.
 
     Args:
         order: of differentiation.
-        loss: the function, of weights of shape W.
+        loss: the function, of weights of shape W; where `sizes` are given, of their
+            pieces as well.
         weights: where to take the Hessian, shape W.
+        sizes: of pieces of weights (D,), for the orders that keep a graph.
 
     Returns:
         A function from columns (W, S) to products (W, S).
     """
-    return _PREPARE[order](loss, weights)
+    if order in ("forward_over_reverse", "linearised"):
+        return _DERIVED[order](loss, weights)
+    return _KEPT[order](_graph(loss, weights, sizes))
 
 
 def tried(*, keeps: bool, columns: int) -> tuple[Order, ...]:
@@ -109,45 +117,79 @@ def _linearised(loss: Scalar, weights: Tensor) -> Product:
     return product
 
 
-def _graph(loss: Scalar, weights: Tensor) -> tuple[Tensor, Tensor]:
-    leaf = weights.detach().requires_grad_()
-    with torch.enable_grad():
-        (slope,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
-        # A slope that is constant has no graph; this gives it one.
-        return (slope if slope.requires_grad else slope + 0 * leaf), leaf
+@dataclass(frozen=True)
+class _Graph:
+    """The gradient of a function, piece by piece, and how it came about.
 
+    Attributes:
+        slopes: gradient by each leaf.
+        leaves: pieces of the weights (D,), or the weights themselves.
+        sizes: of the pieces; None for one leaf.
+    """
 
-def _reverse_over_reverse(loss: Scalar, weights: Tensor) -> Product:
-    slope, leaf = _graph(loss, weights)
+    slopes: Sequence[Tensor]
+    leaves: Sequence[Tensor]
+    sizes: Sequence[int] | None
 
-    def product(columns: Tensor) -> Tensor:
-        found = [
-            torch.autograd.grad(slope, leaf, column, retain_graph=True)[0]
-            for column in columns.unbind(-1)
-        ]
-        # A stack of one would copy it.
-        return torch.stack(found, -1) if len(found) > 1 else found[0].unsqueeze(-1)
-
-    return product
-
-
-def _retained(loss: Scalar, weights: Tensor) -> Product:
-    slope, leaf = _graph(loss, weights)
-
-    def product(columns: Tensor) -> Tensor:
-        (found,) = torch.autograd.grad(
-            slope, leaf, _rows(columns), retain_graph=True, is_grads_batched=True
+    def along(self, rows: Tensor, *, batched: bool) -> Sequence[Tensor]:
+        """Return the pieces of the product with (D,), or with rows (S, D)."""
+        pieces = torch.split(rows, list(self.sizes), -1) if self.sizes else [rows]
+        return torch.autograd.grad(
+            self.slopes,
+            self.leaves,
+            pieces,
+            retain_graph=True,
+            is_grads_batched=batched,
+            materialize_grads=True,
         )
+
+
+def _graph(loss: Scalar, weights: Tensor, sizes: Sequence[int] | None) -> _Graph:
+    pieces = torch.split(weights, list(sizes)) if sizes else [weights]
+    leaves = [piece.detach().requires_grad_() for piece in pieces]
+    with torch.enable_grad():
+        slopes = torch.autograd.grad(
+            loss(leaves if sizes else leaves[0]),
+            leaves,
+            create_graph=True,
+            materialize_grads=True,
+        )
+        # A slope that is constant has no graph; this gives it one.
+        kept = [
+            slope if slope.requires_grad else slope + 0 * leaf
+            for slope, leaf in zip(slopes, leaves, strict=True)
+        ]
+    return _Graph(kept, leaves, sizes)
+
+
+def _reverse_over_reverse(graph: _Graph) -> Product:
+    def product(columns: Tensor) -> Tensor:
+        if columns.shape[-1] == 1 and not graph.sizes:
+            # What is joined is copied.
+            return graph.along(columns[..., 0], batched=False)[0].unsqueeze(-1)
+        found = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
+        for row, column in zip(found, columns.unbind(-1), strict=True):
+            torch.cat(list(graph.along(column, batched=False)), out=row)
         return found.movedim(0, -1)
 
     return product
 
 
-_PREPARE: dict[Order, Callable[[Scalar, Tensor], Product]] = {
+def _retained(graph: _Graph) -> Product:
+    def product(columns: Tensor) -> Tensor:
+        found = graph.along(_rows(columns), batched=True)
+        return torch.cat(list(found), -1).movedim(0, -1)
+
+    return product
+
+
+_DERIVED: dict[Order, Callable[[Scalar, Tensor], Product]] = {
     "forward_over_reverse": _forward_over_reverse,
+    "linearised": _linearised,
+}
+_KEPT: dict[Order, Callable[[_Graph], Product]] = {
     "reverse_over_reverse": _reverse_over_reverse,
     "retained": _retained,
-    "linearised": _linearised,
 }
 
 

@@ -27,6 +27,30 @@ Prepare = Callable[[Batch, int, Tensor], Product]
 CACHED_BYTES = 1 << 21
 
 
+def columns_at_once(columns_DS: Tensor) -> int:
+    """Return how many columns like these are best multiplied at once."""
+    if columns_DS.device.type != "cpu":
+        return columns_DS.shape[1]
+    return max(1, CACHED_BYTES // (columns_DS.element_size() * len(columns_DS)))
+
+
+def in_parts(product: Product) -> Product:
+    """Return a product that takes as many columns at once as are best."""
+
+    def parts(columns_DS: Tensor) -> Tensor:
+        most = columns_at_once(columns_DS)
+        if columns_DS.shape[1] <= most:
+            return product(columns_DS)
+        # Each vector lies whole in memory.
+        found_SD = columns_DS.new_empty(columns_DS.shape[::-1])
+        rows, columns = torch.split(found_SD, most), torch.split(columns_DS, most, 1)
+        for part_SD, part_DS in zip(rows, columns, strict=True):
+            part_SD.copy_(product(part_DS).mT)
+        return found_SD.mT
+
+    return parts
+
+
 class OverBatches:
     """A mean over batches, weighted by their sizes, as an operator of one model."""
 
@@ -42,16 +66,7 @@ class OverBatches:
         if columns.ndim == 2:
             return (self @ columns.unsqueeze(-1)).squeeze(-1)
         with differentiable():
-            parts = torch.split(columns[0], self._columns_at_once(columns), dim=1)
-            found = [self._product(part_DS) for part_DS in parts]
-        # Each vector lies whole in memory.
-        joined = found[0] if len(found) == 1 else torch.cat([f.mT for f in found]).mT
-        return joined.unsqueeze(0)
-
-    def _columns_at_once(self, columns: Tensor) -> int:
-        if self.device.type != "cpu":
-            return columns.shape[2]
-        return max(1, CACHED_BYTES // (columns.element_size() * columns.shape[1]))
+            return self._product(columns[0]).unsqueeze(0)
 
     def _product(self, columns_DS: Tensor) -> Tensor:
         if self._subject.has_one_batch:

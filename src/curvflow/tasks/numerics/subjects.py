@@ -103,9 +103,14 @@ class Subject:
         size_of = self.settings.get("size_of")
         return float(size_of(batch)) if size_of else num_samples(batch)
 
-    def outputs(self, weights_D: Tensor, batch: Batch) -> Tensor:
-        """Return what the module computes of a batch at some weights."""
-        pieces = torch.split(weights_D, self.sizes)
+    def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
+        """Return what the module computes of a batch at weights (D,), or their pieces.
+
+        A piece is a parameter, flat.
+        """
+        pieces = (
+            torch.split(weights, self.sizes) if isinstance(weights, Tensor) else weights
+        )
         own = {
             name: piece.view(shape)
             for name, piece, shape in zip(self.names, pieces, self.shapes, strict=True)
