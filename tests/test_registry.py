@@ -85,6 +85,8 @@ stages:
   correlated: {use: aggregate.correlate, of: [on_xor, trace], x: trace,
                y: final_test_loss, minus: final_train_loss, over: [seed, rule],
                num_resamples: 100}
+  best: {use: aggregate.best, of: on_xor, along: rule, by: final_train_loss, goal: min,
+         report: final_test_loss, over: seed}
   logdet: {use: probe.logdet, matrix: kernel, num_runs: 3, num_steps: 4, rank: 4}
   entropy: {use: probe.maxent, moments: some_moments, num_points: 60}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
@@ -236,6 +238,7 @@ def test_declared_fields_exist(name):
 # Frozen: a key that moves throws away results. Raise the kind's version and say so in
 # the change log, or give a new field a neutral value.
 GOLDEN = {
+    "aggregate.best": "c5544bb0775a3093d01e382e94682effdc28ca5b",
     "aggregate.compare": "c31dbb4ad98c59b46567f1860f80d9b25938a645",
     "aggregate.correlate": "7c1fb32f8fa784d2c0921c8dce7c834a86b3eacf",
     "aggregate.coverage": "f4841400cbfa6d2f924c7bc7fc9def54f8d381a1",
