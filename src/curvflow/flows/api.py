@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.errors import (
+    ChangedCodeError,
     CorruptPayloadError,
     RemovedPayloadError,
     UnknownNameError,
@@ -25,6 +26,11 @@ from curvflow.schemas.asked import run_options
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
+
+IN_PYTHON = (
+    'In Python: curvflow.run(..., answer=curvflow.Answer(accept=[KIND], reason="...")) '
+    "or answer=curvflow.Answer(rerun=[KIND])."
+)
 
 
 def run(
@@ -83,9 +89,13 @@ def run(
 
 
 def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
-    report = run_study(
-        opened.study, opened.store, opened.files, observer=observer, **asked
-    )
+    try:
+        report = run_study(
+            opened.study, opened.store, opened.files, observer=observer, **asked
+        )
+    except ChangedCodeError as error:
+        error.add_note(IN_PYTHON)  # the message has the words of the command line
+        raise
     if report.record.failures and observer is None:
         told = "%d nodes failed; results.run.failures holds their tracebacks"
         logging.getLogger("curvflow").warning(told, len(report.record.failures))

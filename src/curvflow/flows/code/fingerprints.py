@@ -7,7 +7,8 @@ and what parameters name: see `Kind.loads` and factories. Annotations are not.
 Not followed is what no text tells: `getattr` by a computed name, `import_module` of a
 computed name outside of `Kind.loads`, methods of objects whose class is never named, a
 registry that other modules fill. Such code counts only if something else reaches it. A
-function without a source file, as in a notebook, has no fingerprint.
+function without source, as of `exec`, has no fingerprint; that of a notebook has: see
+`cells`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from types import CodeType, FunctionType, ModuleType
 from warnings import catch_warnings, simplefilter
 
 from curvflow.errors import RequestError
+from curvflow.flows.code.cells import is_typed
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.code.sources import OWN
 from curvflow.flows.graph import Node
@@ -66,10 +67,11 @@ def bring_in(codes: Fingerprints, nodes: Iterable[Node]) -> None:
             told.setdefault(name.partition(":")[0], set()).add((name, digest))
     for name in told:
         _import(name)
+    # What was typed has no file, and was told from what it means now.
     theirs = {
         name: sys.modules[name]
         for name in told
-        if name.partition(".")[0] != OWN and name in sys.modules
+        if name.partition(".")[0] != OWN and name in sys.modules and not is_typed(name)
     }
     files = codes.files()
     changed = [*_other_functions(theirs), *codes.changed()] or [

@@ -7,6 +7,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from curvflow.flows.code.cells import is_typed, typed_text
 from curvflow.flows.code.modules import Module, read_module
 
 OWN = "curvflow"
@@ -71,6 +72,8 @@ class Sources:
     def digest(self, name: str) -> str:
         """Return the digest of a module's file, which is not parsed for it."""
         if name not in self._digests:
+            if is_typed(name):
+                return _digest(typed_text())
             place = self._place(name)
             is_file = place is not None and place.is_file()
             data = place.read_bytes() if place and is_file else None
@@ -87,6 +90,9 @@ class Sources:
         return False
 
     def _read(self, name: str) -> tuple[Module | None, str]:
+        if is_typed(name):
+            data = typed_text()
+            return _parsed(name, data, False), _digest(data)
         place = self._place(name)
         if place is None:
             return None, ""
