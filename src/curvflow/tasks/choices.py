@@ -53,7 +53,7 @@ def choose(rows: Rows, repetitions: Collection[Place], params: BestParams) -> Ch
         The first of the best in the order of the candidates, and what else there was.
     """
     found = Choice()
-    means, sems = {}, {}
+    means, errors = {}, {}
     for candidate, row in rows.items():
         values = finite({r: c for r, c in row.items() if r in repetitions})
         lacks = len(values) < len(repetitions)
@@ -62,14 +62,14 @@ def choose(rows: Rows, repetitions: Collection[Place], params: BestParams) -> Ch
             continue
         of = statistics(values)
         sign = -1.0 if params.goal == "max" else 1.0
-        means[candidate], sems[candidate] = sign * float(of.mean), float(of.sem)
+        means[candidate], errors[candidate] = sign * float(of.mean), float(of.sem)
     if not means:
         return found
     least = min(means.values())
     slack = ROUNDING * max(map(abs, means.values()))
     tied = [one for one, mean in means.items() if mean <= least + slack]
     found.chosen, found.tied = tied[0], tied[1:]
-    limit = least + max(slack, sems[found.chosen])
+    limit = least + max(slack, errors[found.chosen])
     found.close = [c for c, m in means.items() if m <= limit and c != found.chosen]
     return found
 

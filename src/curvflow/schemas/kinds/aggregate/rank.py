@@ -1,0 +1,126 @@
+"""Declaration of `aggregate.rank`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.nodes import Numbers, Table
+from curvflow.schemas.params import Names, Params
+from curvflow.schemas.single_numbers import not_single
+from curvflow.schemas.variables import Variable
+
+
+class RankParams(Params):
+    """What is ranked, by what, and over which repetitions."""
+
+    along: str = Field(description="axis whose labels are ranked, such as rules")
+    lower_is_better: OneOrMoreNames = Field(
+        (), description="variables of which the least has rank 1, such as errors"
+    )
+    higher_is_better: OneOrMoreNames = Field(
+        (), description="variables of which the greatest has rank 1"
+    )
+    over: OneOrMoreNames = Field(
+        min_length=1,
+        description="axes of the repetitions, at each of which the labels are ranked, "
+        "such as seeds or tasks",
+    )
+    mean_over: Names = Field(
+        (), description="axes averaged over before, such as the seeds of a task"
+    )
+    within: Names = Field(
+        (),
+        description="axes at whose labels rankings are made apart, such as data sets",
+    )
+    epochs: Literal["last", "best"] = Field(
+        "last",
+        description="of a variable along epochs: its last value, or the best of all",
+    )
+    diverged: Literal["last", "leave_out"] = Field(
+        "last",
+        description="last: what diverged or is not finite shares the last ranks; "
+        "leave_out: repetitions in which any label did so are left out",
+    )
+    confidence: float = Field(
+        0.95, gt=0, lt=1, description="of the interval and of the critical difference"
+    )
+
+    @model_validator(mode="after")
+    def _each_has_one_direction(self) -> RankParams:
+        if not self.quantities:
+            raise ValueError(
+                "expected variables in lower_is_better or higher_is_better, got none. "
+                "Name what labels are ranked by."
+            )
+        for name in self.lower_is_better:
+            if name in self.higher_is_better:
+                raise ValueError(
+                    f"expected each variable in one of lower_is_better and "
+                    f"higher_is_better, got '{name}' in both. Remove it from one."
+                )
+        return self
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The variables that labels are ranked by."""
+        return (*self.lower_is_better, *self.higher_is_better)
+
+
+def _misnamed(params: RankParams, taken: Taken) -> Iterator[Misnomer]:
+    for field in ("lower_is_better", "higher_is_better"):
+        yield from not_single(field, getattr(params, field), taken, along="epoch")
+
+
+def _column(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("quantity",), units=units)
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",), dtype="int64")
+
+
+def _text(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",), dtype="str")
+
+
+KIND = Kind(
+    name="aggregate.rank",
+    version=1,
+    summary="Ranks of labels over repetitions, with Friedman's test.",
+    params=RankParams,
+    returns=Table,
+    outputs=(
+        _text("quantity", "`variable: label`, and behind it the labels of `within`"),
+        _text("units", "units of the variable"),
+        _text("label", "label ranked"),
+        _column("mean_rank", "mean of its ranks; 1 is best, ties share their mean"),
+        _column("sem", "standard error of the mean rank"),
+        _column("low", "lower limit of Student's interval for the mean rank"),
+        _column("high", "upper limit of it"),
+        _column("place", "rank of the mean rank among the labels"),
+        _column("mean_value", "mean of its finite values", "as the quantity"),
+        _count("wins", "repetitions in which no other label is better"),
+        _count("count", "repetitions ranked, n"),
+        _count("diverged", "nodes of the label that diverged"),
+        _count("nonfinite", "those with NaN or infinity"),
+        _count("missing", "those that are not there"),
+        _count("left_out", "repetitions not ranked, since a label lacks a value there"),
+        _column("friedman", "Friedman's chi2 that all labels are alike"),
+        _column("p_friedman", "its p, from k - 1 degrees of freedom"),
+        _column("p_iman_davenport", "p of Iman and Davenport's F from it"),
+        _column("kendall_w", "agreement of the repetitions, 0 to 1"),
+        _column(
+            "critical_difference", "of mean ranks, by Nemenyi: smaller ones are no news"
+        ),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("along", "over", "mean_over", "within"),
+    selects=("lower_is_better", "higher_is_better"),
+    misnamed=_misnamed,
+    vectorised=False,
+)

@@ -1,0 +1,163 @@
+"""Ranks of labels over repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.aggregate.rank import RankParams
+from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
+from curvflow.tasks.cells import Cell, Place, cells, left_out, named
+from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.ranks import critical_difference, friedman, ranks
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics import statistics
+
+# Of one label: place in `over`, then place in `mean_over`, to what its node says.
+Blocks = dict[Place, dict[Place, Cell]]
+
+
+@computes_each("aggregate.rank")
+def rank(member: Member, machine: Machine) -> Outcome:
+    """Rank the labels of an axis at each repetition, and average the ranks.
+
+    Args:
+        member: the nodes of the stages that measure the variables.
+        machine: not used.
+
+    Returns:
+        One row per variable, point of `within` and label, each column of shape
+        (quantity,).
+
+    Raises:
+        InputError: a variable is no number of one of the stages, or has dimensions
+            besides epochs, or there are fewer than two labels.
+    """
+    params = cast("RankParams", member.params)
+    found = [
+        (find_measured("quantities", name, member.inputs["of"]), lower)
+        for names, lower in (
+            (params.lower_is_better, True),
+            (params.higher_is_better, False),
+        )
+        for name in names
+    ]
+    rows = [row for one, lower in found for row in _rows(one, params, lower=lower)]
+    return Outcome({name: np.array([row[name] for row in rows]) for name in rows[0]})
+
+
+def _rows(
+    one: Measured, params: RankParams, *, lower: bool
+) -> Iterator[dict[str, object]]:
+    first = (*params.within, params.along)
+    second = (*params.over, *params.mean_over)
+
+    def number(node: NodeData) -> float:
+        return _number(node, one, lower=lower, epochs=params.epochs)
+
+    grid = cells(one, first, second, number)
+    size = len(params.within)
+    for group in dict.fromkeys(place[:size] for place in grid):
+        own = {p[-1]: row for p, row in grid.items() if p[:size] == group}
+        if len(own) < 2:
+            raise InputError(
+                f"along: expected two labels or more of {params.along}, got "
+                f"{', '.join(map(str, own))}. There is nothing to rank."
+            )
+        yield from _of_group(one, own, group, params, lower=lower)
+
+
+def _number(node: NodeData, one: Measured, *, lower: bool, epochs: str) -> float:
+    values = np.asarray(node[one.variable.name], dtype=np.float64)
+    if one.variable.dims not in ((), ("epoch",)):
+        raise InputError(
+            f"{one.variable.name}: expected a number per node or epoch, got it with "
+            f"{', '.join(one.variable.dims)}. Choose another variable."
+        )
+    if epochs == "last" or not one.variable.dims:
+        return float(values.flat[-1]) if values.size else np.nan
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return np.nan
+    return float(finite.min() if lower else finite.max())
+
+
+def _of_group(
+    one: Measured,
+    own: Mapping[Label, Mapping[Place, Cell]],
+    group: Place,
+    params: RankParams,
+    *,
+    lower: bool,
+) -> Iterator[dict[str, object]]:
+    places = list(dict.fromkeys(place for row in own.values() for place in row))
+    # Sorted, so that no bit depends on the order of the nodes.
+    blocks = sorted({place[: len(params.over)] for place in places}, key=repr)
+    values_NK = np.array(
+        [[_mean(row, block) for row in own.values()] for block in blocks]
+    )
+    whole_N = _whole(own, blocks, params)
+    if params.diverged == "leave_out":
+        whole_N &= np.isfinite(values_NK).all(axis=1)
+    ranks_NK = ranks(values_NK[whole_N], lower_is_better=lower)
+    told = _told(ranks_NK, params.confidence)
+    mean_ranks = statistics(ranks_NK)
+    low, high = mean_ranks.interval(params.confidence)
+    place_K = ranks(mean_ranks.mean[np.newaxis], lower_is_better=True)[0]
+    means = statistics(values_NK).mean
+    behind = named(params.within, group)
+    for column, (label, row) in enumerate(own.items()):
+        name = f"{one.variable.name}: {label}"
+        yield {
+            "quantity": f"{name}, {behind}" if behind else name,
+            "units": one.variable.units,
+            "label": str(label),
+            "mean_rank": float(mean_ranks.mean[column]),
+            "sem": float(mean_ranks.sem[column]),
+            "low": float(low[column]),
+            "high": float(high[column]),
+            "place": float(place_K[column]) if len(ranks_NK) else np.nan,
+            "mean_value": float(means[column]),
+            "wins": _wins(ranks_NK, values_NK[whole_N], column),
+            "count": len(ranks_NK),
+            **left_out(row, len(places)),
+            "left_out": int((~whole_N).sum()),
+            **told,
+        }
+
+
+def _mean(row: Mapping[Place, Cell], block: Place) -> float:
+    own = [c.value for place, c in row.items() if place[: len(block)] == block]
+    return float(statistics(np.array(own, dtype=np.float64)).mean)
+
+
+def _whole(
+    own: Mapping[Label, Mapping[Place, Cell]],
+    blocks: list[Place],
+    params: RankParams,
+) -> Array:
+    """Return at which repetitions every label has a node."""
+    size = len(params.over)
+    there = [{place[:size] for place in row} for row in own.values()]
+    return np.array([all(block in one for one in there) for block in blocks])
+
+
+def _wins(ranks_NK: Array, values_NK: Array, column: int) -> int:
+    is_first_N = ranks_NK[:, column] == ranks_NK.min(axis=1, initial=np.inf)
+    # Where everything diverged nobody has won.
+    return int((is_first_N & np.isfinite(values_NK[:, column])).sum())
+
+
+def _told(ranks_NK: Array, confidence: float) -> dict[str, float]:
+    found = friedman(ranks_NK)
+    count, labels = ranks_NK.shape
+    return {
+        "friedman": found.chi2,
+        "p_friedman": found.p,
+        "p_iman_davenport": found.p_iman_davenport,
+        "kendall_w": found.kendall_w,
+        "critical_difference": critical_difference(count, labels, confidence),
+    }
