@@ -9,6 +9,7 @@ from scipy import stats
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.bars import BarsParams
+from curvflow.tasks import drawing
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 TRACES = {"sgd": [1.0, 2.0, 3.0], "adam": [100.0, 110.0, 150.0]}
@@ -66,6 +67,23 @@ def test_each_variable_has_a_panel_from_its_own_stage():
     assert got["mean"].tolist() == [[10, 10], [-1, -1]]
     assert got["count"].tolist() == [[3, 3], [1, 1]]
     assert "n = 1 to 3" in str(got["caption"])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("traces", [TRACES, {"sgd": [-60.0], "adam": [1.0]}])
+def test_why_there_is_no_bar_is_said_beside_the_line_of_zero(sign, traces, monkeypatch):
+    gone = [("adam", seed) for seed in range(3)]
+    sheets = []
+    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    draw(probes({**traces, "other": [80.0]}, diverged=gone, sign=sign))
+    (axes,) = sheets[0].axes
+    (text,) = [one for one in axes.texts if "diverged" in one.get_text()]
+    sheets[0].draw_without_rendering()
+    box = text.get_window_extent()
+    zero = axes.transData.transform((0.0, 0.0))[0]
+    assert box.x0 > zero or box.x1 < zero
+    assert axes.bbox.x0 <= box.x0
+    assert box.x1 <= axes.bbox.x1
 
 
 def test_diverged_nodes_are_told_and_never_averaged():

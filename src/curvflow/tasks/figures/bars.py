@@ -144,11 +144,12 @@ def _draw_panel(
     else:
         axes.xaxis.set_major_locator(drawing.tick_steps(4))
         axes.axvline(0, color="0.3", linewidth=0.6)
-    for place, group in enumerate(of):
+    for place in range(len(of)):
         bar = {name: float(column[place]) for name, column in numbers.items()}
-        _draw_bar(axes, place, group, bar)
+        _draw_bar(axes, place, bar)
         if params.points:
             _draw_points(axes, place, values[place])
+    _say_why(axes, of, numbers["mean"])
 
 
 def _set_log(
@@ -169,12 +170,32 @@ def _set_log(
     drawing.set_log_ticks(axes.xaxis)
 
 
-def _draw_bar(axes: Axes, place: int, group: Group, bar: Mapping[str, float]) -> None:
+def _say_why(axes: Axes, of: Sequence[Group], means: Array) -> None:
+    """Say in place of a bar why there is none, beside the line of zero if there is one.
+
+    It comes after all that is drawn, which decides where zero is.
+    """
+    is_log = axes.get_xscale() == "log"
+    left, right = axes.get_xlim()
+    zero = 0.0 if is_log else min(max(-left / (right - left), 0.0), 1.0)
+    side = 1 if zero < 0.5 else -1
+    for place, (group, mean) in enumerate(zip(of, means, strict=True)):
+        if np.isnan(mean) or (is_log and mean <= 0):
+            axes.text(
+                zero + 0.03 * side,
+                place,
+                captions.nothing(group) if np.isnan(mean) else "not positive",
+                transform=axes.get_yaxis_transform(),
+                ha="left" if side > 0 else "right",
+                va="center",
+                size=7,
+                color="0.35",
+            )
+
+
+def _draw_bar(axes: Axes, place: int, bar: Mapping[str, float]) -> None:
     is_log = axes.get_xscale() == "log"
     if np.isnan(bar["mean"]) or (is_log and bar["mean"] <= 0):
-        reason = captions.nothing(group) if np.isnan(bar["mean"]) else "not positive"
-        at = axes.get_yaxis_transform()
-        axes.text(0.03, place, reason, transform=at, va="center", size=7, color="0.35")
         return
     if is_log:
         axes.plot(bar["mean"], place, "o", color=drawing.colour(place), markersize=5)
