@@ -39,5 +39,5 @@ study: example
 stages:
   spirals: {use: data.factory, factory: "nets:spirals", kwargs: {turns: 2}}
 """,
-    page="how-to/own-data.md",
+    page="data.md#files-and-functions-of-your-own",
 )

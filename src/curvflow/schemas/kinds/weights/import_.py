@@ -111,5 +111,5 @@ stages:
             model: {kind: mlp, hidden: [32]}}
   norms: {use: probe.norms, weights: brought}
 """,
-    page="how-to/checkpoints.md",
+    page="import.md",
 )

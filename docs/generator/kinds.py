@@ -1,0 +1,216 @@
+"""One page for each kind, and one that lists them, from the registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from curvflow.cli.forms import Forms, plain
+from curvflow.schemas.draft import takes_weights
+from curvflow.schemas.edges import fits
+from curvflow.schemas.explained import explanations
+from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.jsonschema import AT
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.variables import Variable
+from docs.generator.markdown import code, papers, prose, table, terms
+
+FOLDER = "reference/kinds"
+GROUPS = {
+    "Data": ("data",),
+    "Training and weights": ("train", "weights"),
+    "Probes": ("probe",),
+    "Statistics": ("aggregate",),
+    "Figures": ("figure",),
+}
+# Parameters whose many forms have pages of their own.
+PAGES = {"model": "models.md", "rule": "rules.md"}
+LINKS = {"operator": "operators.md"}
+_REFERENCES = (
+    'Any value may be `"${axis}"` or `"${axis.field}"`, in quotes; see '
+    "[the study file](../../study.md#stages)."
+)
+Schema = Mapping[str, Any]
+
+
+def grouped() -> dict[str, list[Kind]]:
+    """Return the built-in kinds by the group that their names begin with."""
+    kinds = [kind for kind in all_kinds().values() if not kind.home]
+    return {
+        group: [kind for kind in kinds if kind.name.partition(".")[0] in beginnings]
+        for group, beginnings in GROUPS.items()
+    }
+
+
+def path_of(kind: Kind) -> str:
+    """Return the page of a kind, from the root of the documentation."""
+    return f"{FOLDER}/{kind.name}.md"
+
+
+def overview() -> str:
+    """Return the page that lists every kind with what it costs."""
+    told = explanations()
+    lines = [
+        "# Kinds",
+        "What `use:` can name in a stage. The same is told by `curvflow kinds NAME`; "
+        "the pages are made from the registry. A product is one of the curvature "
+        "matrix with a vector, a gradient or a pass one over all the data.",
+    ]
+    for group, kinds in grouped().items():
+        rows = [
+            (
+                f"[{code(kind.name)}]({kind.name}.md)",
+                prose(kind.summary),
+                prose(told[kind.name].cost if kind.name in told else ""),
+            )
+            for kind in kinds
+        ]
+        lines += [f"## {group}", table(("Kind", "What it does", "Cost"), rows)]
+    return "\n\n".join(lines)
+
+
+def page(kind: Kind) -> str:
+    """Return the page of one kind."""
+    told = explanations().get(kind.name)
+    parts = [f"# {code(kind.name)}", prose(kind.summary)]
+    if told:
+        parts.append(_told(kind, told))
+        parts += ["## Example", f"```yaml\n{told.example}```"]
+    if kind.inputs:
+        parts += ["## Inputs", table(("Name", "Takes", "Needed"), _inputs(kind))]
+    parts += ["## Parameters", *_parameters(kind, told.units if told else {})]
+    parts += [
+        f"## Outputs\n\nReturns `{kind.returns.__name__}`.",
+        table(("Name", "Dimensions", "Type", "Unit", "Meaning"), _outputs(kind)),
+    ]
+    return "\n\n".join(parts)
+
+
+def _told(kind: Kind, told: Explanation) -> str:
+    runs = "all nodes of a tile in one program" if kind.vectorised else "node by node"
+    where = "; on a GPU where there is one" if kind.accelerated else ""
+    return terms(
+        [
+            ("Formula", f"{prose(told.formula)}\n{{ .formula }}"),
+            ("Source", papers(told.source)),
+            ("Cost", prose(told.cost)),
+            ("Computes", f"{runs}{where}"),
+            ("Version", str(kind.version)),
+            ("More", f"[{_title(told.page)}](../../{told.page})"),
+        ]
+    )
+
+
+def _title(address: str) -> str:
+    """Return the heading that an address leads to, as its page writes it."""
+    page, _, anchor = address.partition("#")
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    headings: list[str] = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    told = {_anchor(heading): heading for heading in headings}
+    return told[anchor] if anchor else headings[0]
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+
+
+def _inputs(kind: Kind) -> Iterator[tuple[str, str, str]]:
+    for name, taken in kind.inputs.items():
+        many = ", one or several" if taken.many else ""
+        yield code(name), f"{_producers(taken)}{many}", _need(taken)
+
+
+def _producers(taken: Input) -> str:
+    if taken.edge is Numbers:
+        return "any stage that returns numbers"
+    names = [kind.name for kind in all_kinds().values() if fits(taken.edge, kind)]
+    names = [name for name in names if not all_kinds()[name].home]
+    if len(names) > 8:
+        beginnings = sorted({f"{name.partition('.')[0]}.…" for name in names})
+        return f"{code(taken.edge.__name__)}: {', '.join(map(code, beginnings))}"
+    links = [f"[{code(name)}]({name}.md)" for name in names]
+    return f"{code(taken.edge.__name__)}: {', '.join(links)}"
+
+
+def _need(taken: Input) -> str:
+    if taken.follows:
+        return f"by default the {taken.follows}' own"
+    if taken.unless:
+        return f"this or {' or '.join(map(code, taken.unless))}"
+    return "no" if taken.optional else "yes"
+
+
+def _parameters(kind: Kind, units: Mapping[str, str]) -> list[str]:
+    schema = kind.params.model_json_schema()
+    rows = list(_Rows(schema.get("$defs", {}), units).of(schema))
+    if takes_weights(kind):
+        at = _Rows({}, {"at": "epoch"}).row("at", AT, required=False)
+        rows.insert(0, at)
+    if not rows:
+        return ["None: there is nothing to choose."]
+    heads = ("Name", "Default", "Unit", "Values, and what they mean")
+    return [table(heads, rows), _REFERENCES]
+
+
+class _Rows(Forms):
+    """Writes a row for each field of a schema, and of the mappings that it holds."""
+
+    def __init__(self, definitions: Schema, units: Mapping[str, str]) -> None:
+        super().__init__(definitions)
+        self.units = units
+
+    def of(self, schema: Schema, prefix: str = "") -> Iterator[tuple[str, ...]]:
+        """Yield the rows of all fields, those of mappings behind their own."""
+        needed = schema.get("required", ())
+        for name, item in schema.get("properties", {}).items():
+            if "const" in item:
+                continue
+            yield self.row(prefix + name, item, required=name in needed)
+            if name not in PAGES:
+                for form in self.mappings(item):
+                    yield from self.of(form, f"{prefix}{name}.")
+
+    def row(self, name: str, schema: Schema, *, required: bool) -> tuple[str, ...]:
+        default = code(plain(schema["default"])) if "default" in schema else ""
+        meaning = prose(schema.get("description", ""))
+        if name in LINKS:
+            meaning += f"; see [operators](../../{LINKS[name]})"
+        form, unit = code(self.type(schema)), prose(self.unit(name, schema))
+        if name in PAGES:
+            unit = "-"
+            form = f"one of [these](../../{PAGES[name]})"
+        need = "required" if required else default or "none"
+        return code(name), need, unit, f"{form}<br>{meaning}"
+
+    def unit(self, name: str, schema: Schema) -> str:
+        """Return the unit of a number, 1 of a pure one, and a dash of all else."""
+        told = self.type(schema)
+        numeric = re.search("integer|number", told) and not told.startswith("{")
+        return self.units.get(name, "1" if numeric else "-")
+
+
+def _outputs(kind: Kind) -> Iterator[tuple[str, ...]]:
+    for variable in kind.outputs:
+        dims = ", ".join(variable.dims)
+        kept = _kept(variable)
+        yield (
+            code(variable.name),
+            f"({prose(dims)})",
+            code(variable.dtype),
+            prose(variable.units),
+            prose(variable.description) + (f" *({kept})*" if kept else ""),
+        )
+
+
+def _kept(variable: Variable) -> str:
+    told = {
+        "file": variable.file or "",
+        "read when asked for": variable.bulk,
+        "not in tables": variable.series,
+        "not always": variable.optional,
+    }
+    return ", ".join(name for name, applies in told.items() if applies)

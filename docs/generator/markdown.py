@@ -1,0 +1,43 @@
+"""Pieces of Markdown: cells, tables, links to papers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_PAPERS = (
+    (re.compile(r"doi:(10\.\d+/[^\s,;]*[^\s,;.])"), r"[doi:\1](https://doi.org/\1)"),
+    (re.compile(r"arXiv:(\d+\.\d+)"), r"[arXiv:\1](https://arxiv.org/abs/\1)"),
+)
+
+
+def prose(text: str) -> str:
+    """Return text of which no sign is taken for Markdown or HTML; code stays code."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([*_|\[\]\\])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
+
+
+def code(text: str) -> str:
+    """Return text as code."""
+    return f"`{text}`" if text else ""
+
+
+def papers(text: str) -> str:
+    """Return prose whose DOIs and arXiv numbers are links."""
+    text = prose(text)
+    for pattern, link in _PAPERS:
+        text = pattern.sub(link, text)
+    return text
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of cells that are Markdown already."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def terms(told: Iterable[tuple[str, str]]) -> str:
+    """Return terms and what is told of each."""
+    return "\n\n".join(f"{term}\n:   {text}" for term, text in told)

@@ -1,0 +1,85 @@
+"""The pages made for the site: nothing left out, and no cell empty."""
+
+import re
+
+import pytest
+import typer
+
+import curvflow
+from curvflow.cli.app import app
+from curvflow.schemas.kinds import all_kinds
+from curvflow.tasks import numerics
+from docs.generator import commands, kinds, python
+from docs.generator.markdown import papers, prose
+from docs.generator.site import kind_nav, pages
+
+NAMES = sorted(name for name, kind in all_kinds().items() if not kind.home)
+
+
+def rows(page: str) -> list[list[str]]:
+    """Return the cells of all rows, those of pipes within code counted as text."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    plain = [re.sub(r"`[^`]*`", "code", line).replace(r"\|", "") for line in lines]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in plain]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_names_every_input_parameter_and_variable(name):
+    kind = all_kinds()[name]
+    page = kinds.page(kind)
+    fields = [info.alias or name for name, info in kind.params.model_fields.items()]
+    for told in (*kind.inputs, *fields, *(v.name for v in kind.outputs)):
+        assert f"| `{told}` |" in page, f"{name}: {told}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_cell_of_a_page_is_empty(name):
+    found = rows(kinds.page(all_kinds()[name]))
+    assert found
+    assert all(all(cells) for cells in found)
+
+
+def test_every_kind_is_in_the_navigation_and_in_the_overview():
+    listed = [name for group in kind_nav()[1:] for name in _names(group)]
+    assert sorted(listed) == NAMES
+    for name in NAMES:
+        assert f"[`{name}`]({name}.md)" in kinds.overview()
+        assert f"reference/kinds/{name}.md" in pages()
+
+
+def _names(group: dict) -> list[str]:
+    (entries,) = group.values()
+    return [name for entry in entries for name in entry]
+
+
+def test_every_command_and_option_is_told():
+    page = commands.page()
+    for name, command in typer.main.get_command(app).commands.items():
+        section = page.partition(f"## `{name}`")[2].partition("\n## ")[0]
+        assert command.help
+        for one in command.params:
+            for option in [o for o in one.opts if o.startswith("--")]:
+                assert f"`{option}`" in section, f"{name} {option}"
+            assert one.help, f"{name} {one.name}"
+
+
+@pytest.mark.parametrize("module", [curvflow, numerics], ids=["studies", "numerics"])
+def test_every_public_name_has_a_section_and_a_sentence(module):
+    page = python.page(module, "Title")
+    for name in module.__all__:
+        if not name.startswith("__"):
+            assert f"\n## `{name}` {{#{name}}}" in page
+            assert getattr(module, name).__doc__, name
+            assert f"[`{name}`](#{name}) | " in page
+    assert "Args:" not in page
+    assert "Returns:**" in page
+
+
+def test_signs_of_markdown_in_prose_stay_signs():
+    assert prose("||Hv|| of layer1.* < `a|b_c`") == (
+        r"\|\|Hv\|\| of layer1.\* &lt; `a|b_c`"
+    )
+    assert papers("x (2004), doi:10.1/a.b, arXiv:1712.09913.") == (
+        "x (2004), [doi:10.1/a.b](https://doi.org/10.1/a.b), "
+        "[arXiv:1712.09913](https://arxiv.org/abs/1712.09913)."
+    )
