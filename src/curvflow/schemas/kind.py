@@ -101,7 +101,9 @@ class Kind:
         varying: dotted parameter paths that may differ within one tile; a path names
             its whole subtree.
         reduces: parameters that hold names of axes to be reduced over.
-        labels: parameter that holds a label, to the parameter that names its axis.
+        labels: parameter that holds a label, to the parameter that names its axis; one
+            that maps axes to labels of theirs, to itself.
+        numeric: parameters that name an axis whose labels are numbers.
         selects: parameters that hold names of input variables; when all are None, all
             tabular variables are taken.
         per_stage: parameters that may name stages taken, as a mapping's keys or a list;
@@ -132,6 +134,7 @@ class Kind:
     varying: tuple[str, ...] = ()
     reduces: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    numeric: tuple[str, ...] = ()
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None

@@ -9,11 +9,12 @@ from typing import Any
 
 from curvflow.errors import nearest
 from curvflow.schemas.agreement import check_agreement
-from curvflow.schemas.axes import Axis, nearest_label
+from curvflow.schemas.axes import Axis
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.edges import resolve_inputs
 from curvflow.schemas.kind import STAGE
+from curvflow.schemas.labels import check_labels
 from curvflow.schemas.named import check_named
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import Path, shown
@@ -76,7 +77,7 @@ def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)
-    _check_labels(stage, axes)
+    check_labels(stage, axes)
     check_named(stage, producers)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
@@ -194,21 +195,3 @@ def _check_selected(stage: Stage, producers: list[Stage]) -> None:
                 what = "number" if is_there else "variable"
                 message = f"expected a {what} of the stages taken, got '{variable}'"
                 raise stage.complain(path, message, nearest(variable, known))
-
-
-def _check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
-    for name, named_by in stage.kind.labels.items():
-        for labels in stage.template.samples():
-            params = stage.params(labels)
-            axis, label = getattr(params, named_by), getattr(params, name)
-            if axis not in axes:  # epochs show when the nodes are laid out
-                continue
-            known = axes[axis].labels
-            if label not in known:
-                message = f"expected a label of axis '{axis}', got {shown(label)}"
-                hint = nearest_label(label, known)
-                raise stage.complain((name,), message, hint, labels=labels)
-            if len(known) < 2:
-                message = f"expected an axis of two labels or more, got '{axis}' of one"
-                hint = f"Give '{axis}' another, or remove the stage."
-                raise stage.complain((named_by,), message, hint, labels=labels)

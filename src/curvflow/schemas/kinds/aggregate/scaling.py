@@ -1,0 +1,85 @@
+"""Declaration of `aggregate.scaling`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Numbers, Table
+from curvflow.schemas.scaling_laws import ScalingLaw, misnamed
+from curvflow.schemas.variables import Variable
+
+
+class ScalingParams(ScalingLaw):
+    """Of what a law is fitted, and what has one of its own."""
+
+
+def _column(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("quantity",), units=units)
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",), dtype="int64")
+
+
+def _text(name: str, description: str, dim: str = "quantity") -> Variable:
+    return Variable(name, description, (dim,), dtype="str")
+
+
+def _crossing(name: str, description: str) -> Variable:
+    return Variable(name, description, ("crossing",), units="as x")
+
+
+KIND = Kind(
+    name="aggregate.scaling",
+    version=1,
+    summary="Power laws by least squares of logarithms, and where two of them cross.",
+    params=ScalingParams,
+    returns=Table,
+    outputs=(
+        _text("quantity", "`y against x`, and behind it the label"),
+        _text("y_units", "units of y"),
+        _text("x_units", "units of x; 1 for an axis"),
+        _column("exponent", "slope of log y on log x; NaN for one x"),
+        _column("sem", "its standard error from the residuals"),
+        _column("low", "lower limit of Student's interval for it"),
+        _column("high", "upper limit of it"),
+        _column("bootstrap_low", "lower limit by drawing repetitions anew"),
+        _column("bootstrap_high", "upper limit of it"),
+        _column("prefactor", "y of the law at x = 1", "as y"),
+        _column("prefactor_low", "lower limit of Student's interval for it", "as y"),
+        _column("prefactor_high", "upper limit of it", "as y"),
+        _column("r_squared", "share of the variance of log y that the law explains"),
+        _column("residual_sd", "standard deviation of the residuals of ln y, n - 2"),
+        _column(
+            "p_curved",
+            "p of the t-test that a square of log x explains nothing more; small where "
+            "the points are no straight line",
+        ),
+        _column("least_x", "least x fitted", "as x"),
+        _column("greatest_x", "greatest x fitted", "as x"),
+        _count("count", "points fitted, n"),
+        _count("num_x", "different x among them"),
+        _count("nonpositive", "points left out because x or y is not above 0"),
+        _count("diverged", "nodes left out because they diverged"),
+        _count("nonfinite", "left out because of NaN or infinity"),
+        _text("crossing", "two labels whose laws cross", "crossing"),
+        _crossing("crossover", "x where they do; NaN if the exponents are equal"),
+        _crossing(
+            "crossover_low", "lower limit of Fieller's interval; NaN if it is all"
+        ),
+        _crossing("crossover_high", "upper limit of it"),
+        _crossing("crossover_bootstrap_low", "lower limit by drawing repetitions anew"),
+        _crossing("crossover_bootstrap_high", "upper limit of it"),
+        Variable(
+            "inside",
+            "whether it is between the least and the greatest x of both",
+            ("crossing",),
+            dtype="bool",
+        ),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("along", "over", "each", "label"),
+    numeric=("along",),
+    selects=("y", "x"),
+    misnamed=misnamed,
+    vectorised=False,
+)
