@@ -167,6 +167,81 @@ def test_diverged_nodes_keep_what_they_have(study):
     assert np.isnan(results["last"]["square"].sel(rule="wild")).all()
 
 
+def test_results_at_a_label_lose_the_axis_and_those_at_several_keep_it(study):
+    results = curvflow.run(study)
+    fast = results.sel(rule="fast")
+    assert fast["last"]["square"].dims == ("seed",)
+    assert str(fast["last"]["rule"].values) == "fast"
+    xr.testing.assert_equal(fast["path"], results["path"].sel(rule="fast"))
+    assert fast["data"].sizes == results["data"].sizes
+    two = results.sel(seed=np.arange(2), rule=["fast"])
+    xr.testing.assert_equal(
+        two["last"], results["last"].sel(seed=[0, 1], rule=["fast"])
+    )
+    assert fast.sel(seed=2)["last"]["square"].dims == ()
+    assert {row["rule"] for row in fast.records("last")} == {"fast"}
+    assert fast.run is results.run
+    assert fast.tree["last"]["square"].dims == ("seed",)
+
+
+def test_stages_without_any_of_the_labels_are_left_out(study):
+    extra = "stages.late={use: toy.probe, weights: fit, at: [2]}"
+    results = curvflow.run(study, overrides=[extra])
+    assert list(results.sel(epoch=2)) == [*results]
+    assert list(results.sel(epoch=4)) == ["data", "fit", "last", "path", "mean"]
+    assert results.sel(epoch=4)["path"]["square"].dims == ("seed", "rule")
+
+
+def test_labels_and_axes_that_no_stage_has_are_refused_with_the_nearest(study):
+    results = curvflow.open(study)
+    with pytest.raises(UnknownNameError, match=r"its labels, got 'fats'.*'fast'"):
+        results.sel(rule="fats")
+    with pytest.raises(
+        UnknownNameError, match=r"axis of its stages, got 'rul'.*'rule'"
+    ):
+        results.sel(rul="fast")
+    with pytest.raises(UnknownNameError, match=r"Known: 0, 1, 2"):
+        results.sel(seed=[0, 7])
+
+
+def test_a_label_that_is_written_so_comes_before_one_that_means_the_same():
+    view = View("s", "toy.probe", ("a",), [(1.0,), ("1",), (True,)], [None] * 3)
+    assert [p for (p,) in view.where({"a": "1"}).points] == ["1"]
+    assert [p for (p,) in view.where({"a": ["1.0", "true"]}).points] == [1.0, True]
+
+
+def test_a_dataframe_has_a_row_per_record_and_the_units(study):
+    frame = curvflow.run(study).sel(rule="slow").to_dataframe("last")
+    assert [*frame.columns] == ["seed", "rule", "status", "square", "seconds"]
+    assert frame["square"].tolist() == pytest.approx(
+        [(s * 0.75**4) ** 2 for s in (1, 2, 3)], rel=1e-12
+    )
+    assert frame.attrs["units"]["square"] == "weight^2"
+
+
+def test_a_dataframe_of_series_has_the_variables_asked_for(study):
+    results = curvflow.run(study, overrides=["axes.seed=[1, 13]"])
+    frame = results.to_dataframe("fit", ["loss", "final"])
+    assert len(frame) == 2 * (1 + 5) + 2
+    assert frame["final"].notna().sum() == 2
+    assert (frame["status"] == "failed").sum() == 2
+    with pytest.raises(UnknownNameError, match="no variable 'los'"):
+        results.to_dataframe("fit", ["los"])
+
+
+def test_notebooks_show_the_stages_with_their_counts(study):
+    results = curvflow.run(study, overrides=["axes.seed=[1, 13]"])
+    html = results._repr_html_()
+    assert html.startswith("<div><b>Results</b> of run 1 of toys<table>")
+    for cell in ("toy.fit", "seed: 2, rule: 2", "2 ok, 2 failed"):
+        assert f">{cell}</td>" in html
+    assert ">seed = 13, rule: 2</td>" in results.sel(seed=13)._repr_html_()
+    odd = View("s<", "toy.probe", ("a",), [("<b>",)], [None])
+    named = Results("a&b", {"s<": odd}, MemoryStore()).sel(a="<b>")._repr_html_()
+    for text in ("a&amp;b", "s&lt;", "a = &lt;b&gt;", "1 missing"):
+        assert text in named
+
+
 def test_tree_holds_every_stage(study):
     tree = curvflow.run(study).tree
     assert set(tree.children) == {"data", "fit", "last", "path", "mean"}

@@ -15,6 +15,7 @@ from curvflow.errors import (
 )
 from curvflow.flows.code.settle import Answer
 from curvflow.flows.door import Opened, open_study
+from curvflow.flows.notebook import InNotebook, notebook_observer
 from curvflow.flows.observer import Observer
 from curvflow.flows.outputs import write_outputs
 from curvflow.flows.plan import make_plan
@@ -59,7 +60,8 @@ def run(
         revive: stages whose arrays must be there, though collection removed them.
         answer: what changed code means; None if nothing is said.
         reanalyse: make tables and figures alone, of results that are there.
-        observer: who watches.
+        observer: who watches; by default a notebook shows progress under the cell, and
+            nothing is shown elsewhere.
 
     Returns:
         The results; `results.run.failures` lists the nodes that failed.
@@ -78,7 +80,7 @@ def run(
         "options": options,
         "revive": revive,
         "reanalyse": reanalyse,
-        "observer": observer,
+        "observer": observer or notebook_observer(),
     }
     try:
         return _run(opened, answer=answer, **asked)
@@ -96,7 +98,9 @@ def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
     except ChangedCodeError as error:
         error.add_note(IN_PYTHON)  # the message has the words of the command line
         raise
-    if report.record.failures and observer is None:
+    if report.record.failures and (
+        observer is None or isinstance(observer, InNotebook)
+    ):
         told = "%d nodes failed; results.run.failures holds their tracebacks"
         logging.getLogger("curvflow").warning(told, len(report.record.failures))
     views = plan_views(report.plan, report.record.failures)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
-from curvflow.flows.outputs import view_records
+from curvflow.flows.outputs import columns_of, view_records
 from curvflow.flows.views import View, told
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.receipts import RunRecord
@@ -16,7 +18,7 @@ from curvflow.schemas.variables import Variable
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:
-    from curvflow.stores.labelled import Dataset, DataTree
+    from curvflow.stores.labelled import DataFrame, Dataset, DataTree
 
 
 class Results(Mapping[str, "Dataset"]):
@@ -55,6 +57,7 @@ class Results(Mapping[str, "Dataset"]):
         self.study, self.run, self.files = study, run, list(files)
         self.revived = dict(revived or {})
         self._views, self._store = views, store
+        self._single: frozenset[str] = frozenset()  # dimensions cut down to a label
 
     def __getitem__(self, stage: str) -> Dataset:
         """Return one stage's results.
@@ -84,7 +87,7 @@ class Results(Mapping[str, "Dataset"]):
             tuple(own[told(label)] for own, label in zip(at, point, strict=True)): n
             for n, point in enumerate(view.points)
         }
-        return labelled(
+        dataset = labelled(
             self._store,
             dims=view.dims,
             coords=coords,
@@ -94,6 +97,7 @@ class Results(Mapping[str, "Dataset"]):
             times=time_variables(view.kind, view.dims),
             attrs=self._attributes(view),
         )
+        return dataset.isel({dim: 0 for dim in view.dims if dim in self._single})
 
     def _attributes(self, view: View) -> dict[str, Any]:
         attributes = {
@@ -121,6 +125,58 @@ class Results(Mapping[str, "Dataset"]):
             hint = nearest(stage, self._views)
             raise UnknownNameError(f"no stage '{stage}' in {self.study}. {hint}")
         return self._views[stage]
+
+    def sel(self, **labels: Label | Iterable[Label]) -> Results:
+        """Keep the results at some labels of the study's axes.
+
+        As in xarray, a dimension with a single label is dropped from the Datasets, and
+        one with a list of labels stays. Stages without the axis stay as they are; those
+        that have it and none of the labels, as of `epoch`, are left out.
+
+        Args:
+            labels: axis to label or labels, as in `sel(rule="sgd", seed=[0, 1])`.
+
+        Returns:
+            The results that remain, of the same run.
+
+        Raises:
+            UnknownNameError: no stage has the axis, or none has a label.
+        """
+        found, single = copy(self), set(self._single)
+        for dim, asked in labels.items():
+            if isinstance(asked, str) or not isinstance(asked, Iterable):
+                single.add(dim)
+                texts = [str(asked)]
+            else:
+                texts = [str(label) for label in asked]
+            found._views = _where(self.study, found._views, dim, texts)
+        found._single = frozenset(single)
+        return found
+
+    def to_dataframe(
+        self, stage: str, variables: Sequence[str] | None = None
+    ) -> DataFrame:
+        """Return one stage's results as a pandas.DataFrame, a row as in `records`.
+
+        Args:
+            stage: name of the stage.
+            variables: which variables; all that tables hold by default.
+
+        Returns:
+            Axis labels, status, dims and variables as columns; what a row does not have
+            is missing there. `attrs["units"]` holds the units of the variables.
+
+        Raises:
+            UnknownNameError: there is no such stage or variable.
+            CorruptPayloadError: a result cannot be read.
+            RemovedPayloadError: collection has removed a result meanwhile.
+        """
+        from curvflow.stores.labelled import frame  # see `__getitem__`
+
+        rows, view = self.records(stage, variables=variables), self.view(stage)
+        known = {v.name: v.units for v in _variables(view)}
+        columns = {name: [row.get(name) for row in rows] for name in columns_of(rows)}
+        return frame(columns, {name: known[name] for name in columns if name in known})
 
     def records(
         self,
@@ -160,9 +216,7 @@ class Results(Mapping[str, "Dataset"]):
         Raises:
             UnknownNameError: the stage has no such variable.
         """
-        view = self.view(stage)
-        told = (*view.kind.outputs, *time_variables(view.kind, view.dims))
-        known = [variable.name for variable in told]
+        known = [variable.name for variable in _variables(self.view(stage))]
         for name in variables or ():
             if name not in known:
                 hint = nearest(name, known)
@@ -186,6 +240,55 @@ class Results(Mapping[str, "Dataset"]):
         failed = len(self.run.failures) if self.run else 0
         told = f"; {failed} nodes failed" if failed else ""
         return f"<Results of {of}{self.study}: {', '.join(self._views)}{told}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the stages, for notebooks."""
+        of = f"run {self.run.number} of " if self.run else ""
+        cells = [("stage", "kind", "dimensions", "results")]
+        cells += [_cells(view, self._single) for view in self._views.values()]
+        rows = [_row("td" if n else "th", one) for n, one in enumerate(cells)]
+        table = f"<table>{''.join(rows)}</table>"
+        return f"<div><b>Results</b> of {of}{escape(self.study)}{table}</div>"
+
+
+def _where(
+    study: str, views: Mapping[str, View], dim: str, texts: Sequence[str]
+) -> dict[str, View]:
+    """Keep the nodes of all stages at some labels of one axis."""
+    found: dict[str, View] = {}
+    refused: list[UnknownNameError] = []
+    for stage, view in views.items():
+        try:
+            found[stage] = view.where({dim: texts}) if dim in view.dims else view
+        except UnknownNameError as error:
+            refused.append(error)
+    if not any(dim in view.dims for view in found.values()):
+        if refused:
+            raise refused[0]
+        hint = nearest(dim, {d for view in views.values() for d in view.dims})
+        raise UnknownNameError(
+            f"{study}: expected an axis of its stages, got '{dim}'. {hint}"
+        )
+    return found
+
+
+def _variables(view: View) -> tuple[Variable, ...]:
+    return (*view.kind.outputs, *time_variables(view.kind, view.dims))
+
+
+def _cells(view: View, single: Collection[str]) -> tuple[str, str, str, str]:
+    dims = []
+    for n, dim in enumerate(view.dims):
+        first, size = view.points[0][n], len({told(point[n]) for point in view.points})
+        dims.append(f"{dim} = {first}" if dim in single else f"{dim}: {size}")
+    states = ", ".join(f"{n} {status}" for status, n in view.counts().items())
+    return view.stage, view.use, ", ".join(dims), states
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    style = ' style="text-align: left"'
+    inner = (f"<{tag}{style}>{escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{''.join(inner)}</tr>"
 
 
 def _told_times(view: View, names: Sequence[str] | None) -> list[Variable]:

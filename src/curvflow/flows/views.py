@@ -74,11 +74,11 @@ class View:
         """Return a node's labels by dimension."""
         return dict(zip(self.dims, self.points[number], strict=True))
 
-    def where(self, labels: Mapping[str, str]) -> View:
+    def where(self, labels: Mapping[str, str | Sequence[str]]) -> View:
         """Keep the nodes at the given labels, compared as text or as YAML.
 
         Args:
-            labels: dimension to label.
+            labels: dimension to label, or to several of which any will do.
 
         Returns:
             The view of those nodes.
@@ -88,26 +88,32 @@ class View:
         """
         positions = range(len(self.points))
         keep = set(positions)
-        for dim, text in labels.items():
+        for dim, texts in labels.items():
             if dim not in self.dims:
                 hint = nearest(dim, self.dims) or "It has no dimensions."
                 raise UnknownNameError(
                     f"{self.stage}: expected one of its dimensions, got '{dim}'. {hint}"
                 )
             slot = self.dims.index(dim)
-            known = {told(point[slot]) for point in self.points}
-            matching = {one for one in known if _means(text, one[1])}
-            if not matching:
-                hint = nearest(text, (str(label) for _, label in known))
-                raise UnknownNameError(
-                    f"{self.stage}[{dim}]: expected one of its labels, got '{text}'. "
-                    f"{hint}"
-                )
+            several = [texts] if isinstance(texts, str) else texts
+            matching = {one for text in several for one in self._labelled(slot, text)}
             keep &= {n for n in positions if told(self.points[n][slot]) in matching}
         return replace(
             self,
             points=[self.points[n] for n in sorted(keep)],
             receipts=[self.receipts[n] for n in sorted(keep)],
+        )
+
+    def _labelled(self, slot: int, text: str) -> set[tuple[type, Label]]:
+        """Return the labels of a dimension that a text means."""
+        known = {told(point[slot]) for point in self.points}
+        exact = {one for one in known if str(one[1]) == text}
+        if matching := exact or {one for one in known if _means(text, one[1])}:
+            return matching
+        hint = nearest(text, (str(label) for _, label in known))
+        raise UnknownNameError(
+            f"{self.stage}[{self.dims[slot]}]: expected one of its labels, got "
+            f"'{text}'. {hint}"
         )
 
 
@@ -117,8 +123,6 @@ def told(label: Label) -> tuple[type, Label]:
 
 
 def _means(text: str, label: Label) -> bool:
-    if text == str(label):
-        return True
     with suppress(StudyError):
         written = parse(text, lambda *_: "")
         value = None if written is None else written.value

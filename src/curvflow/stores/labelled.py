@@ -27,6 +27,7 @@ from curvflow.stores.lazy import Cell, NodesArray
 
 Dataset = xr.Dataset
 DataTree = xr.DataTree
+DataFrame = Any  # of pandas, which comes with xarray and has no types here
 
 # What NetCDF needs: h5netcdf no longer brings the h5py that it writes with.
 NETCDF = ("h5netcdf", "h5py")
@@ -277,6 +278,29 @@ def tree(datasets: Mapping[str, Dataset]) -> DataTree:
         A node per stage under the root.
     """
     return xr.DataTree.from_dict(dict(datasets))
+
+
+def frame(columns: Mapping[str, Sequence[Any]], units: Mapping[str, str]) -> DataFrame:
+    """Return columns as a table of pandas.
+
+    Args:
+        columns: by name, all of one length; None where there is no value.
+        units: of those columns that have any.
+
+    Returns:
+        The table, with `units` in its attributes.
+    """
+    row = "row of the table"  # no name of a column
+    objects = {
+        name: xr.Variable(row, np.array([*values, None], dtype=object)[:-1])
+        for name, values in columns.items()
+    }
+    length = max(map(len, columns.values()), default=0)
+    whole = xr.Dataset(objects, coords={row: range(length)})
+    table = whole.to_dataframe().reset_index(drop=True)
+    table = table[[*columns]].infer_objects()
+    table.attrs["units"] = dict(units)
+    return table
 
 
 def write(dataset: Dataset, path: Path) -> None:
