@@ -91,6 +91,9 @@ stages:
            lower_is_better: final_test_loss}
   scaled: {use: aggregate.scaling, of: on_xor, y: final_train_loss, along: seed,
            label: rule, num_resamples: 100}
+  joined: {use: aggregate.join, of: [on_xor, trace], rows: [seed, rule]}
+  selected: {use: aggregate.select, of: trace, rows: [seed, rule], at: {seed: [0, 1]},
+             where: {trace: {above: 0}}}
   logdet: {use: probe.logdet, matrix: kernel, num_runs: 3, num_steps: 4, rank: 4}
   entropy: {use: probe.maxent, moments: some_moments, num_points: 60}
   table: {use: aggregate.summary, of: [trace, eigen, norms], over: seed}
@@ -246,8 +249,10 @@ GOLDEN = {
     "aggregate.compare": "c31dbb4ad98c59b46567f1860f80d9b25938a645",
     "aggregate.correlate": "7c1fb32f8fa784d2c0921c8dce7c834a86b3eacf",
     "aggregate.coverage": "f4841400cbfa6d2f924c7bc7fc9def54f8d381a1",
+    "aggregate.join": "f8698a799ea06ea906b820124906c3b9ee3f56c1",
     "aggregate.rank": "ab16fc813f302ac537f920d1eb9722fc7d7fd854",
     "aggregate.scaling": "d86a13777c07ec4d82bb9943ef49cb97d751d941",
+    "aggregate.select": "dade4780215e8ab3ffb00451d5651cddea673010",
     "aggregate.summary": "209c50981edb993690499a889eac0c89d1ee3292",
     "data.array": "6da47f44283f48049671939808f31a88873b7116",
     "data.cifar10": "46e56bcdae3d742935d22a63b5e4fefce7b78e57",

@@ -1,0 +1,25 @@
+"""Declaration of `aggregate.join`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Numbers, Table
+from curvflow.schemas.side_by_side import OUTPUTS, SideBySide
+
+
+class JoinParams(SideBySide):
+    """What stands side by side."""
+
+
+KIND = Kind(
+    name="aggregate.join",
+    version=1,
+    summary="Results of several stages side by side, a row for each label.",
+    params=JoinParams,
+    returns=Table,
+    outputs=OUTPUTS,
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("rows",),
+    selects=("quantities",),
+    vectorised=False,
+)

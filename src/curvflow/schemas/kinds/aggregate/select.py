@@ -1,0 +1,95 @@
+"""Declaration of `aggregate.select`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from curvflow.errors import nearest
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.nodes import Label, Numbers, Table
+from curvflow.schemas.params import Params
+from curvflow.schemas.side_by_side import OUTPUTS, SideBySide
+from curvflow.schemas.variables import Variable
+
+Labels = Annotated[tuple[Label, ...], Field(min_length=1, strict=False)]
+
+
+class Condition(Params):
+    """What a number must be; all that is given must hold."""
+
+    above: float | None = Field(None, description="it is greater than this")
+    below: float | None = Field(None, description="it is less than this")
+    equals: float | None = Field(None, description="it is this; true is 1")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Condition:
+        if not self.model_fields_set:
+            raise ValueError(
+                "expected above, below or equals, got none. Say what must hold."
+            )
+        return self
+
+
+class SelectParams(SideBySide):
+    """Which rows are kept, and which columns."""
+
+    at: dict[str, Label | Labels] = Field(
+        default_factory=dict, description="axis of rows to the label or labels kept"
+    )
+    where: dict[str, Condition] = Field(
+        default_factory=dict,
+        description="column to the condition that its cell must meet; a cell that is "
+        "not ok meets none, and its row is counted",
+    )
+
+    @model_validator(mode="after")
+    def _labels_of_rows(self) -> SelectParams:
+        if not self.at and not self.where and self.quantities is None:
+            raise ValueError(
+                "expected at, where or quantities, got none. Say what is selected."
+            )
+        for axis in self.at:
+            if axis not in self.rows:
+                raise ValueError(
+                    f"expected at to name axes of rows, got '{axis}'. "
+                    f"{nearest(axis, self.rows)}"
+                )
+        return self
+
+
+def _misnamed(params: SelectParams, taken: Taken) -> Iterator[Misnomer]:
+    known = {v.name for kind in taken["of"].values() for v in kind.chosen()}
+    known |= set(params.quantities or ())
+    for column in params.where:
+        name = column.partition("[")[0].rpartition(".")[2]
+        if name not in known:
+            message = f"expected a column of the table, got '{column}'"
+            yield ("where", column), message, nearest(column, known)
+
+
+KIND = Kind(
+    name="aggregate.select",
+    version=1,
+    summary="Rows and columns of results, at labels or where a condition holds.",
+    params=SelectParams,
+    returns=Table,
+    outputs=(
+        *OUTPUTS,
+        Variable("num_rows", "rows there were", dtype="int64"),
+        Variable("num_kept", "rows kept", dtype="int64"),
+        Variable(
+            "num_undecided",
+            "rows left out because a cell of a condition is not ok",
+            dtype="int64",
+        ),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("rows",),
+    labels={"at": "at"},
+    selects=("quantities",),
+    misnamed=_misnamed,
+    vectorised=False,
+)
