@@ -161,12 +161,13 @@ def _marks(basis: Basis, judged: Judged) -> Iterator[Mark]:
         number = counted(len(judged.unreadable), "result")
         yield Mark(BAD, f"{number} cannot be read", "troubles")
     yield _expected(judged.expectations)
-    for verdicts, noun, target in (
-        (judged.crosschecks, "cross-checks consistent", "crosschecks"),
-        (judged.calibrations, "samplers converged", "calibration"),
+    # Routes that disagree mean that one is wrong; chains may only be too short.
+    for verdicts, noun, target, bad in (
+        (judged.crosschecks, "cross-checks consistent", "crosschecks", BAD),
+        (judged.calibrations, "samplers converged", "calibration", DOUBT),
     ):
         if verdicts.stages:
-            yield _agreed(verdicts, noun, target)
+            yield _agreed(verdicts, noun, target, bad)
     if not judged.environment.is_one:
         several = len(judged.environment.runs)
         yield Mark(DOUBT, f"results of {several} environments", "environment")
@@ -180,7 +181,7 @@ def _complete(basis: Basis, found: Troubles) -> Mark:
         return Mark(GOOD, f"all {counted(total, 'node')} have a result", "troubles")
     told = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
     tone = BAD if counts["failed"] else DOUBT
-    return Mark(tone, f"of {counted(total, 'node')}: {told}", "troubles")
+    return Mark(tone, f"{told} of {counted(total, 'node')}", "troubles")
 
 
 def _expected(found: Expectations) -> Mark:
@@ -197,8 +198,10 @@ def _expected(found: Expectations) -> Mark:
     return Mark(GOOD, f"{agree:,} of {counted(total, 'expectation')} agree", target)
 
 
-def _agreed(found: Verdicts, noun: str, target: str) -> Mark:
-    total = len(found.found)
-    more = f", {found.unread:,} not looked at" if found.unread else ""
-    tone = GOOD if found.good == total and not found.unread else DOUBT
-    return Mark(tone, f"{found.good:,} of {total:,} {noun}{more}", target)
+def _agreed(found: Verdicts, noun: str, target: str, bad: str) -> Mark:
+    without = len(found.found) - found.given
+    more = f", {without:,} without a verdict" if without else ""
+    more += f", {found.unread:,} not looked at" if found.unread else ""
+    tone = GOOD if found.good == found.given and not more else DOUBT
+    tone = bad if found.good < found.given else tone
+    return Mark(tone, f"{found.good:,} of {found.given:,} {noun}{more}", target)

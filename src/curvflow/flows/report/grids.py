@@ -86,7 +86,7 @@ def grids(
     bare: list[int] = []
     labels = {*view.dims, "status", "reason"}
     for number, (_, record) in enumerate(read):
-        fields = tuple(name for name in record if name != "reason")
+        fields = _fields(kind, record)
         if labels.issuperset(fields):
             bare.append(number)
         else:
@@ -100,6 +100,16 @@ def grids(
         )
         for place, (fields, own) in enumerate(groups.items())
     ]
+
+
+def _fields(kind: Kind, record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a record's fields, without the reason why a node diverged.
+
+    That belongs to the node; but a kind may have a single value of that name.
+    """
+    single = {one.name for one in kind.outputs if not one.dims}
+    is_value = "reason" in single and len(single & record.keys()) > 1
+    return tuple(name for name in record if is_value or name != "reason")
 
 
 def _name(view: View, kind: Kind, fields: Sequence[str]) -> str:

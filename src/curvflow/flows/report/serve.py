@@ -70,9 +70,9 @@ def serve_report(
     served = Served()
     file, store, number = _write(asked, output, served, tell)
     with _listening(served, port) as address:
-        begins(address, file)
         # Ctrl-C may come while a page is being written too; the file is never half.
         with suppress(KeyboardInterrupt):
+            begins(address, file)
             _keep_up(asked, output, served, tell, store, number)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.tables import cell
 
 MOST = 300  # nodes of one stage whose verdicts are read
+WITHOUT = ("diverged", "removed", "unreadable")
 CROSSCHECK, CONVERGED = "probe.crosscheck", "converged"
 
 
@@ -38,6 +38,11 @@ class Verdict:
     reason: str
     value: str = ""
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there is one; a node that diverged has none."""
+        return self.word not in WITHOUT
+
 
 @dataclass(frozen=True)
 class Verdicts:
@@ -59,9 +64,9 @@ class Verdicts:
         return sum(one.is_good for one in self.found)
 
     @property
-    def words(self) -> Sequence[tuple[str, int]]:
-        """How often each verdict was given, the most frequent first."""
-        return Counter(one.word for one in self.found).most_common()
+    def given(self) -> int:
+        """Number of verdicts that were given."""
+        return sum(one.is_given for one in self.found)
 
 
 def crosschecks(basis: Basis, reader: Reader) -> Verdicts:
@@ -132,11 +137,11 @@ def _verdicts(
 
 def _consistency(record: Mapping[str, Any]) -> tuple[bool, str, str]:
     if "consistent" not in record:
-        return False, str(record["status"]), ""
+        return False, str(record["status"]), str(record.get("reason", ""))
     is_good = bool(record["consistent"])
     told = (
         f"largest |z| {record['largest_z']:.2f}, limit {record['limit']:.2f}; a "
-        f"relative difference of {record['resolution']:.1e} would have been seen"
+        f"relative difference of {record['resolution']:.2g} would have been seen"
     )
     return is_good, "consistent" if is_good else "inconsistent", told
 

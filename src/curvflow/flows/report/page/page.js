@@ -106,11 +106,11 @@
     if (power !== undefined) return `$${sign}${digits} \\times 10^{${Number(power)}}$`;
     return sign ? `$${sign}${digits}$` : digits;
   }
-  const latexUnits = (text) => escaped(text).replace(/\\textasciicircum\{\}(-?\d+)/g, "$^{$1}$");
+  const latexText = (text) => escaped(text).replace(/\\textasciicircum\{\}(-?\d+)/g, "$^{$1}$");
   function latex(grid) {
     const { rows, heads } = columns(grid);
     const isNumber = heads.map((head) => head.classList.contains("number"));
-    const units = heads.map((head) => latexUnits(head.dataset.units ?? ""));
+    const units = heads.map((head) => latexText(head.dataset.units ?? ""));
     const line = (cells) => `  ${cells.join(" & ")} \\\\`;
     return [
       `\\begin{tabular}{${isNumber.map((one) => (one ? "r" : "l")).join("")}}`,
@@ -118,7 +118,7 @@
       line(heads.map((head) => escaped(head.dataset.field))),
       ...(units.some(Boolean) ? [line(units)] : []),
       "  \\midrule",
-      ...rows.map((row) => line([...row.cells].map((cell, place) => (isNumber[place] ? latexNumber : escaped)(bare(cell))))),
+      ...rows.map((row) => line([...row.cells].map((cell, place) => (isNumber[place] ? latexNumber(bare(cell)) : latexText(cell.dataset.v ?? bare(cell)))))),
       "  \\bottomrule",
       "\\end{tabular}",
     ].join("\n") + "\n";
@@ -210,7 +210,7 @@
     const [image, shown] = [button.querySelector("img"), dialog.querySelector("img")];
     shown.src = image.src;
     shown.alt = image.alt;
-    dialog.querySelector("p").textContent = image.alt;
+    dialog.querySelector("p").textContent = button.closest("figure").querySelector("figcaption").textContent;
     hide();
     dialog.showModal();
   }
@@ -233,8 +233,13 @@
     if (picture) enlarge(picture);
   });
   document.addEventListener("input", (event) => { if (event.target.matches(".bar input")) filter(event.target); });
-  document.addEventListener("pointerover", (event) => tell(event.target));
-  document.addEventListener("pointerleave", hide);
+  // A pause, so that nothing flickers under a passing pointer, and the tip can be reached.
+  let waiting = 0;
+  document.addEventListener("pointerover", (event) => {
+    clearTimeout(waiting);
+    if (!tip.contains(event.target)) waiting = setTimeout(() => tell(event.target), 250);
+  });
+  document.addEventListener("pointerleave", () => { clearTimeout(waiting); hide(); });
   document.addEventListener("focusin", (event) => tell(event.target));
   document.addEventListener("scroll", hide, { capture: true, passive: true });
   document.addEventListener("keydown", (event) => {
