@@ -1,5 +1,6 @@
 """What a report says, gathered from a study and its store, without a browser."""
 
+import hashlib
 import math
 
 import pytest
@@ -199,7 +200,15 @@ def test_the_digest_of_all_results_is_that_of_the_same_study_elsewhere(small, tm
     curvflow.run(other / "small.yaml", workers=1)
     one, two = page_of(small), page_of(other / "small.yaml")
     assert one.again.digest == two.again.digest
-    assert one.again.text_digest == two.again.text_digest
+    text = hashlib.sha256(small.read_bytes()).hexdigest()
+    assert one.again.text_digest == two.again.text_digest == text
+
+
+def test_methods_are_cited_by_the_sources_that_kinds_state(written):
+    told = dict(written.content.again.methods)
+    assert "Welch (1947)" in told["probe.crosscheck"]
+    assert not [name for name in told if name.startswith(("figure.", "toy."))]
+    assert written.content.again.sources == ["a book & its <b>table</b>", "another"]
 
 
 def test_a_damaged_result_hides_no_other(small):
@@ -232,7 +241,7 @@ def test_results_of_several_environments_are_told_apart(small, monkeypatch):
     assert not content.environment.is_one
     assert dict(content.environment.rows)["Python"][1] == "3.99"
     assert dict(content.environment.rows)["numpy"][1] == "not recorded"
-    assert "results of 2 environments" in [one.text for one in content.glance.marks]
+    assert "Results of 2 environments" in [one.text for one in content.glance.marks]
 
 
 def test_overrides_are_told_with_the_resolved_study_and_in_every_command(small):

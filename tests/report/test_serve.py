@@ -99,7 +99,7 @@ def test_the_page_is_written_anew_when_the_log_has_changed(small):
         first, page = ask(url, "/version")[1], file.read_text()
         assert "no run yet" in page
         curvflow.run(small, workers=1)
-        wait_for(lambda: "all 5 nodes have a result" in file.read_text())
+        wait_for(lambda: "All 5 nodes have a result" in file.read_text())
         wait_for(lambda: ask(url, "/version")[1] != first)
         now = ask(url, "/version")[1]
         assert f'data-version="{now}"' in ask(url)[1]
@@ -190,7 +190,7 @@ def test_an_open_page_reloads_itself_but_not_under_a_reader(small, chromium):
         page.goto(url)
         assert "no run yet" in page.locator("#glance").inner_text()
         curvflow.run(small, workers=1)
-        page.locator("#glance", has_text="all 5 nodes have a result").wait_for()
+        page.locator("#glance", has_text="All 5 nodes have a result").wait_for()
         page.locator("details").nth(1).locator("summary").click()
         curvflow.run(small, workers=1, overrides=["axes.seed=3"])
         page.locator("#newer").wait_for(state="visible")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from curvflow import __version__
 from curvflow.flows.report.basis import Basis
+from curvflow.schemas.explained import explanations
 from curvflow.schemas.keys import sha256
 
 TITLE = "curvflow: curvature studies of neural networks from one declarative file"
+HAS_YEAR = re.compile(r"\b(18|19|20)\d\d\b")
 YEAR = 2026  # of the version cited
 
 
@@ -21,10 +25,11 @@ class Again:
         version: of curvflow that wrote the page.
         computed: versions of curvflow that computed the results, if others.
         commands: to be typed, in order.
-        text_digest: SHA-256 of the study file's text.
-        digest: of all results, by stage and labels; equal results have it too.
+        text_digest: SHA-256 of the study file.
+        digest: of all results with their labels; equal where every number is.
         cite: a line of text.
         bibtex: the same for BibTeX.
+        methods: kinds used, and whose ideas they are, where that can be cited.
         sources: what the study's expectations say of where they are from.
     """
 
@@ -35,6 +40,7 @@ class Again:
     digest: str
     cite: str
     bibtex: str
+    methods: Sequence[tuple[str, str]]
     sources: Sequence[str]
 
 
@@ -58,12 +64,21 @@ def again(basis: Basis) -> Again:
         __version__,
         sorted(computed - {__version__, ""}),
         commands,
-        sha256(basis.text),
+        hashlib.sha256(basis.asked.file.read_bytes()).hexdigest(),
         _digest(basis),
         f"{TITLE}. Version {__version__}, {YEAR}.",
         _bibtex(),
+        list(_methods(basis)),
         list(dict.fromkeys(x.source for x in basis.opened.study.expect if x.source)),
     )
+
+
+def _methods(basis: Basis) -> Iterator[tuple[str, str]]:
+    told = explanations()
+    for use in dict.fromkeys(view.use for view in basis.views):
+        source = told[use].source if use in told else ""
+        if HAS_YEAR.search(source) and not use.startswith("figure."):
+            yield use, source
 
 
 def _digest(basis: Basis) -> str:

@@ -170,7 +170,7 @@ def _marks(basis: Basis, judged: Judged) -> Iterator[Mark]:
             yield _agreed(verdicts, noun, target, bad)
     if not judged.environment.is_one:
         several = len(judged.environment.runs)
-        yield Mark(DOUBT, f"results of {several} environments", "environment")
+        yield Mark(DOUBT, f"Results of {several} environments", "environment")
 
 
 def _complete(basis: Basis, found: Troubles) -> Mark:
@@ -178,7 +178,7 @@ def _complete(basis: Basis, found: Troubles) -> Mark:
     counts = {status: found.count(status) for status in STATUSES}
     wrong = sum(counts.values())
     if not wrong:
-        return Mark(GOOD, f"all {counted(total, 'node')} have a result", "troubles")
+        return Mark(GOOD, f"All {counted(total, 'node')} have a result", "troubles")
     told = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
     tone = BAD if counts["failed"] else DOUBT
     return Mark(tone, f"{told} of {counted(total, 'node')}", "troubles")
@@ -188,7 +188,7 @@ def _expected(found: Expectations) -> Mark:
     total, agree = len(found.found), found.count("agrees")
     target = "expectations"
     if not total:
-        return Mark(PLAIN, "the study states no expected values", target)
+        return Mark(PLAIN, "The study states no expected values", target)
     if wrong := found.count("contradicted"):
         text = f"{wrong:,} of {counted(total, 'expectation')} contradicted"
         return Mark(BAD, text, target)

@@ -69,11 +69,10 @@ def serve_report(
     """
     served = Served()
     file, store, number = _write(asked, output, served, tell)
-    with _listening(served, port) as address:
-        # Ctrl-C may come while a page is being written too; the file is never half.
-        with suppress(KeyboardInterrupt):
-            begins(address, file)
-            _keep_up(asked, output, served, tell, store, number)
+    # Ctrl-C may come while a page is being written too; the file is never half.
+    with _listening(served, port) as address, suppress(KeyboardInterrupt):
+        begins(address, file)
+        _keep_up(asked, output, served, tell, store, number)
 
 
 def _keep_up(

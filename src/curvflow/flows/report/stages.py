@@ -11,6 +11,7 @@ from curvflow.flows.report.basis import Basis, counted, kind_of
 from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
 from curvflow.flows.views import View
+from curvflow.schemas.explained import explanations
 from curvflow.schemas.nodes import Table
 
 # Nodes of one stage that are read: of tables, which say what came out, and of others.
@@ -25,6 +26,8 @@ class StageTables:
         name: of the stage.
         kind: name of its kind.
         summary: what the kind does, in a line.
+        formula: what it computes, in symbols; empty if nobody has said so.
+        source: whose idea that is.
         dims: its dimensions.
         counts: nodes by status.
         grids: its results.
@@ -35,6 +38,8 @@ class StageTables:
     name: str
     kind: str
     summary: str
+    formula: str
+    source: str
     dims: Sequence[str]
     counts: Sequence[tuple[str, int]]
     grids: Sequence[Grid] = ()
@@ -102,16 +107,21 @@ class Reader:
         counts = sorted(view.counts().items(), key=lambda item: -item[1])
         if kind is None:
             note = f"Nothing here declares {view.use} any more, so it cannot be shown."
-            return StageTables(view.stage, view.use, "", view.dims, counts, (), [note])
+            return StageTables(
+                view.stage, view.use, "", "", "", view.dims, counts, (), [note]
+            )
         most = MOST_TABLES if issubclass(kind.returns, Table) else MOST_NODES
         units = {variable.name: variable.units for variable in kind.outputs}
         shown = range(min(len(view.points), most))
         found = grids(view, kind, list(self.records(view, shown)), units)
+        told = explanations().get(view.use)
         left = [*_left_out(view, len(shown)), *_cut(found)]
         return StageTables(
             view.stage,
             view.use,
             kind.summary,
+            told.formula if told else "",
+            told.source if told else "",
             view.dims,
             counts,
             found,
