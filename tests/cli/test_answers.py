@@ -103,6 +103,7 @@ def test_show_csv_and_the_table_on_disk_agree(curvflow, ran):
 def test_show_without_a_stage_lists_them(curvflow, ran):
     out = curvflow("show", ran).out
     assert [line.split()[0] for line in out.splitlines()] == [
+        "stage",
         "data",
         "fit",
         "trace",

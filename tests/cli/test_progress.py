@@ -1,6 +1,7 @@
 """Lines on stderr beside the progress of a run."""
 
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -25,6 +26,51 @@ def test_warnings_stand_out_on_a_terminal():
     said = StringIO()
     Lines(Console(file=said, force_terminal=True)).warn("lost")
     assert said.getvalue() == "\x1b[33mcurvflow: lost\x1b[0m\n"
+
+
+def bars(width=80, height=24, stages=6, total=20000):
+    console = Console(file=StringIO(), force_terminal=True, width=width, height=height)
+    observer = Bars(console)
+    names = [f"stage_with_a_rather_long_name_{n}" for n in range(stages)]
+    counts = {"total": total, "cached": 0}
+    plan = SimpleNamespace(
+        graph=SimpleNamespace(nodes=dict.fromkeys(names)), counts=lambda *_: counts
+    )
+    observer.begin(plan)
+    return observer, names
+
+
+def drawn(observer):
+    console = Console(file=StringIO(), width=80, height=24)
+    console.print(observer._progress.get_renderable())
+    return console.file.getvalue().splitlines()
+
+
+def test_bars_fit_into_80_columns_whatever_they_count():
+    observer, names = bars()
+    observer.tile_begins(names[0])
+    observer.stage_at(names[0], done=9999, failed=1234)
+    observer.stage_at(names[1], done=5, failed=0)
+    observer.end()
+    lines = drawn(observer)
+    assert len(lines) == len(names)
+    assert "9999/20000 0 cached, 1234 failed" in lines[0]
+    assert "    5/20000" in lines[1]
+    assert max(map(len, lines)) <= 80
+
+
+def test_where_stages_are_many_those_at_work_are_drawn():
+    observer, names = bars(stages=40, total=3)
+    assert "".join(drawn(observer)).strip() == ""
+    observer.tile_begins(names[30])
+    observer.tile_begins(names[7])
+    observer.stage_at(names[30], done=2, failed=0)
+    assert [line.split()[0][:12] for line in drawn(observer)] == ["stage_with_a"] * 2
+    observer.stage_at(names[30], done=3, failed=0)
+    observer.stage_at(names[7], done=0, failed=0)
+    (line,) = drawn(observer)
+    assert "0/3" in line
+    observer.end()
 
 
 def test_a_plan_says_what_another_run_is_at_work_on(curvflow, study):

@@ -18,8 +18,28 @@ def test_what_all_rows_share_is_said_once_above_aligned_columns():
         seed               trace   n
               loss / parameter^2
            0               1.000   9
-           1               10.00  10
-           2               100.0  11""")
+           1              10.00   10
+           2             100.0    11""")
+
+
+def test_points_of_numbers_stand_one_below_another():
+    values = [1.0, 0.25, float("nan"), -12.5, 3.5e-9]
+    text = render([{"k": k, "x": x} for k, x in enumerate(values)], {})
+    assert [line[3:] for line in text.splitlines()] == [
+        "         x",
+        "  1.000",
+        "  0.2500",
+        "nan",
+        "-12.50",
+        "  3.500e-9",
+    ]
+
+
+def test_quantities_without_units_have_none():
+    rows = [{"quantity": q, "units": u, "mean": 1.5} for q, u in ("a1", "bs")]
+    lines = render(rows, {}).splitlines()
+    assert [line.split() for line in lines[2:]] == [["a"], ["b", "s"]]
+    assert render([{**row, "units": "1"} for row in rows], {}).startswith("mean = 1.5")
 
 
 def test_one_record_is_a_line_per_field():

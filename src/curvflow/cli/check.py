@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from typing import TYPE_CHECKING
 
 import typer
@@ -33,7 +35,7 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set measured beside expected values; exit code 3 if they contradict."""
+    """Set measured beside expected; exit code 3 if they contradict."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
     from curvflow.flows.check import check
@@ -63,7 +65,22 @@ def _line(finding: Finding) -> str:
         within = f" in [{low:g}, {high:g}]"
         if expected.within_sems is not None:
             within += f" or within {expected.within_sems:g} standard errors"
-    return (
-        f"{finding.verdict:<13} {node} {expected.quantity}: "
-        f"{finding.measured:.4g}, expected {expected.value:g}{within}"
+    told = f"{node} {expected.quantity}: {_measured(finding)}"
+    return textwrap.fill(
+        f"{told}expected {expected.value:g}{within}",
+        80,
+        initial_indent=f"{finding.verdict:<13} ",
+        subsequent_indent=" " * 14,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+
+
+def _measured(finding: Finding) -> str:
+    from curvflow.schemas.tables import cell
+
+    if math.isnan(finding.measured):
+        return ""
+    value = cell(finding.measured, finding.sem)
+    error = f" +- {cell(finding.sem, finding.sem)}" if finding.sem > 0 else ""
+    return f"{value}{error}, "

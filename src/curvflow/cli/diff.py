@@ -16,6 +16,7 @@ from curvflow.cli.arguments import (
     opened,
     print_json,
 )
+from curvflow.cli.columns import in_front
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare run A with run B: by default the last finished run with that before."""
+    """Compare the numbers of run A with those of run B.
+
+    By default the last finished run with the one before.
+    """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import find_run
     from curvflow.flows.diff import diff_runs
@@ -81,9 +85,10 @@ def _numbers(
 
 def _lines(found: Sequence[StageDiff], rtol: float) -> Iterator[str]:
     heads = ("added", "removed", "changed", "recomputed", "same")
-    yield f"{'stage':<24}" + "".join(f"{head:>11}" for head in heads)
-    for each in found:
-        yield f"{each.stage:<24}" + "".join(f"{each.counts[h]:>11,}" for h in heads)
+    fronts = in_front([("stage",), *((each.stage,) for each in found)], 11 * len(heads))
+    yield fronts[0] + "".join(f"{head:>11}" for head in heads)
+    for front, each in zip(fronts[1:], found, strict=True):
+        yield front + "".join(f"{each.counts[h]:>11,}" for h in heads)
     if not any(each.differs for each in found):
         yield "no result differs"
     for each in found:

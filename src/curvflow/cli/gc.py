@@ -37,11 +37,11 @@ def command(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what no kept run needs in a store; --yes moves it to the trash.
+    """Say what no kept run needs; with --yes remove it.
 
-    All studies in the store are looked at. Pinned runs, runs at work and the last runs
-    of each study stay. What goes can be computed again, and its nodes stay done. The
-    next time, what is in the trash is removed.
+    It is moved to the trash, and what is there by then is removed. All studies in the
+    store are looked at. Pinned runs, runs at work and the last runs of each study stay.
+    What goes can be computed again, and its nodes stay done.
     """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.collect import collect

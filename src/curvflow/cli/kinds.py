@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curvflow.cli.arguments import AsJson, print_json
+
+if TYPE_CHECKING:
+    from curvflow.schemas.kind import Kind
+
+NAME, WIDTH = 25, 80
 
 
 def command(
@@ -20,7 +26,10 @@ def command(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the kinds that `use:` knows, or one of them with every parameter."""
+    """List the kinds that `use:` knows, or show one.
+
+    With NAME, that kind with every parameter, what it takes and what it returns.
+    """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.kind_page import kind_page
     from curvflow.schemas.explained import explanations
@@ -42,6 +51,18 @@ def command(
             ]
         )
     elif name is None:
-        typer.echo("\n".join(f"{kind.name:<22} {kind.summary}" for kind in kinds))
+        typer.echo("\n".join(map(_line, kinds)))
     else:
         typer.echo(kind_page(kinds[0]))
+
+
+def _line(kind: Kind) -> str:
+    # The longest names of the built-in kinds stand on the line of their summary.
+    front = f"{kind.name:<{NAME}} "
+    return textwrap.fill(
+        kind.summary,
+        WIDTH,
+        initial_indent=front,
+        subsequent_indent=" " * len(f"{'':<{NAME}} "),
+        break_on_hyphens=False,
+    )

@@ -30,7 +30,7 @@ def command(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep the results of a run until it is unpinned; without --name, list the pins."""
+    """Keep a run's results until it is unpinned, or list the pins."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import list_pins, pin_run
 

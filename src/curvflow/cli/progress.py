@@ -5,15 +5,18 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.plan import Plan
+
+NAME, TOLD = 26, 22  # characters at most, so that a line fits into 80
+ROOM = 4  # lines of the screen that are left to what stands above
 
 
 def watch() -> Observer:
@@ -54,18 +57,23 @@ class Bars(Lines):
         """Draw on a terminal."""
         super().__init__(console)
         self._progress = Progress(
-            TextColumn("{task.description:<16}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.description:<16}", table_column=_cut(NAME)),
+            BarColumn(bar_width=20, table_column=Column(ratio=1)),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
+            TextColumn("{task.fields[told]}", table_column=_cut(TOLD)),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
         )
         self._lines: dict[str, TaskID] = {}
+        self._is_long = False
         self._cached: dict[str, int] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Draw a line per stage, unless there is nothing to do."""
+        """Draw a line per stage, unless there is nothing to do.
+
+        Where the screen has no room for all of them, those at work are drawn.
+        """
+        self._is_long = len(plan.graph.nodes) > self._console.height - ROOM
         for stage in plan.graph.nodes:
             counts = plan.counts(stage)
             self._cached[stage] = counts["cached"]
@@ -75,6 +83,7 @@ class Bars(Lines):
                 completed=counts["cached"],
                 told=self._told(stage, 0),
                 start=False,
+                visible=not self._is_long,
             )
         if plan.counts()["cached"] < plan.counts()["total"]:
             self._progress.start()
@@ -82,12 +91,14 @@ class Bars(Lines):
     def tile_begins(self, stage: str) -> None:
         """Start the clock of a stage at its first tile."""
         self._progress.start_task(self._lines[stage])
+        self._progress.update(self._lines[stage], visible=True)
 
     def stage_at(self, stage: str, *, done: int, failed: int) -> None:
         """Move a stage's line on."""
-        self._progress.update(
-            self._lines[stage], completed=done, told=self._told(stage, failed)
-        )
+        line = self._lines[stage]
+        self._progress.update(line, completed=done, told=self._told(stage, failed))
+        if self._is_long and self._progress.tasks[line].finished:
+            self._progress.update(line, visible=False)
 
     def _told(self, stage: str, failed: int) -> str:
         cached = f"{self._cached[stage]} cached"
@@ -96,3 +107,7 @@ class Bars(Lines):
     def end(self) -> None:
         """Leave the lines as they stand."""
         self._progress.stop()
+
+
+def _cut(width: int) -> Column:
+    return Column(no_wrap=True, overflow="ellipsis", max_width=width)

@@ -31,7 +31,7 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs at work on the study's store, of any study in it."""
+    """List the runs at work on the study's store."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.alive import at_work
 

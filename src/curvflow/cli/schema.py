@@ -6,7 +6,7 @@ from curvflow.cli.arguments import print_json
 
 
 def command() -> None:
-    """Print the JSON Schema of a study, for editors that complete and check."""
+    """Print the JSON Schema of a study, for editors."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.schemas.jsonschema import study_schema
 

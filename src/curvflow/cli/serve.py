@@ -38,7 +38,9 @@ def command(
     scheduler: Scheduler = None,
     reanalyse: Annotated[bool, REANALYSE] = False,
 ) -> None:
-    """Run a study on a schedule, on this machine and without a work pool.
+    """Run a study on a schedule, on this machine.
+
+    No work pool is needed.
 
     Ends on Ctrl-C or SIGTERM, and the run at work with it; what it has finished is
     kept. PREFECT_API_URL names the server.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from curvflow.flows.results import Results
 
 STATUSES = ("ok", "diverged", "removed", "failed", "missing")
-STAGE = typer.Argument(help="name of the stage; all of them by default")
+STAGE = typer.Argument(metavar="STAGE", help="its name; all of them by default")
 
 
 def command(
@@ -41,7 +41,7 @@ def command(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
 ) -> None:
-    """Show results: one record per node and element, with the axes' labels."""
+    """Show results, a record per node and element, or list the stages."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import open as open_results
 
@@ -84,7 +84,12 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
             }
         )
         return
+    from curvflow.cli.columns import in_front
+
+    rows = [("stage", "kind", "axes", "results")]
     for stage, view in views.items():
-        dims = ", ".join(view.dims) or "no axes"
         states = ", ".join(f"{n} {status}" for status, n in view.counts().items())
-        typer.echo(f"{stage:<16} {view.use:<22} {dims:<20} {states}")
+        rows.append((stage, view.use, ", ".join(view.dims) or "none", states))
+    fronts = in_front([row[:3] for row in rows], 2 + max(len(row[3]) for row in rows))
+    for front, row in zip(fronts, rows, strict=True):
+        typer.echo(f"{front}  {row[3]}")

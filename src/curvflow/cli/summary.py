@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from curvflow.cli.columns import in_front
 from curvflow.cli.foretold import cause_lines, code_lines, totals
 from curvflow.schemas.receipts import RunRecord
 
@@ -24,10 +25,14 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     Returns:
         Several lines.
     """
-    lines = [f"{'stage':<16}{'kind':<24}{'nodes':>7}{'cached':>8}{'run':>7}{'wait':>7}"]
-    for name, stage in plan["stages"].items():
-        counts = f"{stage['total']:>7}{stage['cached']:>8}{stage['stale']:>7}"
-        lines.append(f"{name:<16}{stage['kind']:<24}{counts}{stage['waiting']:>7}")
+    numbers = "{:>8}{:>8}{:>8}{:>8}"
+    heading = numbers.format("nodes", "cached", "run", "wait")
+    names = [(name, stage["kind"]) for name, stage in plan["stages"].items()]
+    fronts = in_front([("stage", "kind"), *names], len(heading))
+    lines = [fronts[0] + heading]
+    for front, stage in zip(fronts[1:], plan["stages"].values(), strict=True):
+        counts = (stage[key] for key in ("total", "cached", "stale", "waiting"))
+        lines.append(front + numbers.format(*counts))
         lines += map(_continued, stage["continues"])
         if stage["removed"]:
             lines.append(
@@ -71,12 +76,13 @@ def run_summary(
     Returns:
         Several lines.
     """
-    lines = [f"{'stage':<24}" + "".join(f"{name:>10}" for name in COLUMNS)]
-    for stage, total in totals.items():
+    fronts = in_front([("stage",), *((stage,) for stage in totals)], 10 * len(COLUMNS))
+    lines = [fronts[0] + "".join(f"{name:>10}" for name in COLUMNS)]
+    for front, (stage, total) in zip(fronts[1:], totals.items(), strict=True):
         counts = {name: run.counts[name][stage] for name in COLUMNS[:-1]}
         reached = counts["executed"] + counts["cached"] + counts["failed"]
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
-        lines.append(f"{stage:<24}{cells}")
+        lines.append(f"{front}{cells}")
     lines += _failures(run)
     lines += [_revived(stage, number) for stage, number in revived.items()]
     executed = sum(run.counts["executed"].values())

@@ -15,7 +15,10 @@ def command(
     *,
     store: StoreUrl = None,
 ) -> None:
-    """Remove a pin; nothing else changes until the next gc."""
+    """Remove a pin.
+
+    Nothing else changes until the next gc.
+    """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import unpin_run
 

@@ -30,7 +30,9 @@ def command(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read all of a store and compare digests; exit code 1 if something is wrong.
+    """Read all of a store and compare digests.
+
+    Exit code 1 if something is wrong.
 
     Payloads that are unsound go to quarantine and their results are struck off, so
     that the next run computes them again. Torn entries of the log are marked as void.

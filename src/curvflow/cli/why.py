@@ -33,7 +33,10 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell why nodes must run, old value -> new value: all causes, or one chain."""
+    """Tell why nodes must run: old value -> new value.
+
+    All causes, or with STAGE[axis=value] the chain that leads to that node.
+    """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.foretold import cause_lines, code_lines
     from curvflow.flows.plan import make_plan

@@ -37,7 +37,7 @@ class Column:
     @property
     def width(self) -> int:
         """Characters needed."""
-        return max(map(len, (self.field, self.units, *self.cells)))
+        return max(map(len, (self.field, self.units, *self.pointed())))
 
     def with_units(self) -> str:
         """Return the first cell with its units."""
@@ -45,10 +45,18 @@ class Column:
 
     def lines(self, *, with_units: bool) -> list[str]:
         """Return heading and cells, all of one width."""
-        texts = [self.field, *([self.units] if with_units else []), *self.cells]
+        texts = [self.field, *([self.units] if with_units else []), *self.pointed()]
         if self.is_number:
             return [text.rjust(self.width) for text in texts]
         return [text.ljust(self.width) for text in texts]
+
+    def pointed(self) -> list[str]:
+        """Return the cells, the points of numbers one below another."""
+        if not self.is_number:
+            return self.cells
+        behind = [len(cell) - len(cell.partition(".")[0]) for cell in self.cells]
+        padded = zip(self.cells, behind, strict=True)
+        return [cell + " " * (max(behind) - own) for cell, own in padded]
 
 
 def render(records: Rows, units: Mapping[str, str]) -> str:
@@ -83,8 +91,8 @@ def _table(
         return
     same = [one for one in columns if len(set(one.cells)) == 1]
     varying = [one for one in columns if one not in same]
-    if same:
-        yield from _wrapped([f"{one.field} = {one.with_units()}" for one in same])
+    if told := [f"{one.field} = {one.with_units()}" for one in same if one.cells[0]]:
+        yield from _wrapped(told)
     sections = _sections(varying, rows)
     for part in sections:
         yield ""
@@ -141,12 +149,18 @@ def columns_of(
             Column(
                 field,
                 "" if shown == "1" else shown,
-                [cell(row[field], _error(field, row)) for row in rows],
+                [_text(field, row) for row in rows],
                 all(isinstance(v, int | float) for v in values),
                 leading,
             )
         )
     return columns
+
+
+def _text(field: str, row: Mapping[str, Any]) -> str:
+    if field == "units" and row[field] == "1":
+        return ""  # as in the headings
+    return cell(row[field], _error(field, row))
 
 
 def _has_fractions(values: Sequence[Any]) -> bool:

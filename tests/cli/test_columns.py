@@ -1,0 +1,80 @@
+"""Names in front of a line, and the pages that have them, within 80 columns."""
+
+import pytest
+
+from curvflow.cli.columns import in_front
+
+LONG = "a_stage_with_a_name_that_says_all_of_what_it_does"
+STUDY = f"""
+study: long
+axes:
+  axis: 2
+stages:
+  data: {{use: data.xor}}
+  {LONG}: {{use: train, data: data, model: {{kind: mlp, hidden: [2]}}, epochs: 2,
+    rule: {{rule: sgd, lr: 0.1}}, seed: "${{axis}}"}}
+expect:
+  - {{stage: {LONG}, where: {{axis: 0}}, quantity: final_train_loss,
+      value: 0.25, within: [0, 123.5], source: nowhere}}
+"""
+
+
+def test_short_names_stand_in_columns_before_the_rest():
+    assert in_front([("stage", "kind"), ("a", "train")], 20) == [
+        "stage  kind ",
+        "a      train",
+    ]
+
+
+def test_a_long_name_stands_above_the_rest_of_its_line():
+    rows = [("stage", "kind"), (LONG, "train"), ("short", "data.xor")]
+    assert in_front(rows, 60) == [
+        "stage     kind    ",
+        f"{LONG}\n          train   ",
+        "short     data.xor",
+    ]
+
+
+@pytest.mark.parametrize("behind", range(0, 75, 5))
+def test_no_line_is_longer_than_80_columns(behind):
+    rows = [("stage", "kind"), ("x" * 40, "train"), ("s", "k")]
+    fronts = in_front(rows, behind)
+    assert len({len(front.rpartition("\n")[2]) for front in fronts}) == 1
+    lines = [line for front in fronts for line in (front + "y" * behind).splitlines()]
+    assert max(map(len, lines)) <= max(80, 9 + behind)
+
+
+@pytest.fixture
+def long(tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_pages_of_a_study_with_long_names_fit_into_80_columns(curvflow, long):
+    pages = [
+        curvflow("plan", long),
+        curvflow("run", long),
+        curvflow("show", long),
+        curvflow("check", long),
+        curvflow("run", long, "--set", f"stages.{LONG}.epochs=3"),
+        curvflow("diff", long),
+    ]
+    for page in pages:
+        lines = page.out.splitlines()
+        assert max(map(len, lines), default=99) <= 80, (page.out, page.err)
+        assert LONG in page.out
+
+
+def test_kinds_fit_into_80_columns(curvflow):
+    lines = curvflow("kinds").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    begun = [line for line in lines if not line.startswith(" ")]
+    assert all(line[25] == " " != line[26] for line in begun)
+
+
+def test_the_first_sentence_on_every_command_is_whole_in_the_list(curvflow):
+    out = curvflow("--help").out
+    commands = out.partition("Commands:\n")[2].splitlines()
+    assert len(commands) > 15
+    assert [line for line in commands if "..." in line] == []
