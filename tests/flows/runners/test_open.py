@@ -217,9 +217,10 @@ def test_a_store_in_memory_is_for_this_process_alone(tmp_path, opening):
         assert isinstance(runner, Inline)
 
 
-def test_a_kind_of_the_script_itself_is_for_this_process_alone(opening):
+@pytest.mark.parametrize("home", ["__main__:where", "None:where", "no_module:where"])
+def test_a_kind_of_the_script_itself_is_for_this_process_alone(opening, home):
     (stage,) = opening.plan.graph.study.stages.values()
-    kind = replace(stage.kind, home="__main__:where")
+    kind = replace(stage.kind, home=home)
     opening.plan.graph.study.stages["where"] = replace(stage, kind=kind)
     with (
         pytest.raises(RequestError, match="got one of the script or notebook itself"),

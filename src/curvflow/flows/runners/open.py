@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -160,7 +161,9 @@ def why_alone(plan: Plan, store: Store) -> str | None:
             "folder, or --workers 1."
         )
     for stage in plan.graph.study.stages.values():
-        if stage.kind.home.startswith("__main__:"):
+        module = stage.kind.home.partition(":")[0]
+        # Code that was given to `exec` is in no module at all.
+        if module == "__main__" or (module and module not in sys.modules):
             return (
                 f"{stage.kind.name}: expected a kind of a module that workers can "
                 "import, got one of the script or notebook itself. Move it to a module "
