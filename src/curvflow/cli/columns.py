@@ -26,7 +26,7 @@ def in_front(rows: Sequence[Sequence[str]], behind: int) -> list[str]:
 
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
-    above, first = "", row[0]
+    above, first = "", row[0].rstrip()  # a heading may be padded, to widen its column
     if len(first) > widths[0]:
         above, first = f"{first}\n", ""
     padded = zip([first, *row[1:]], widths, strict=True)

@@ -85,7 +85,8 @@ def _numbers(
 
 def _lines(found: Sequence[StageDiff], rtol: float) -> Iterator[str]:
     heads = ("added", "removed", "changed", "recomputed", "same")
-    fronts = in_front([("stage",), *((each.stage,) for each in found)], 11 * len(heads))
+    names = [("stage".ljust(24),), *((each.stage,) for each in found)]
+    fronts = in_front(names, 11 * len(heads))
     yield fronts[0] + "".join(f"{head:>11}" for head in heads)
     for front, each in zip(fronts[1:], found, strict=True):
         yield front + "".join(f"{each.counts[h]:>11,}" for h in heads)

@@ -76,7 +76,8 @@ def run_summary(
     Returns:
         Several lines.
     """
-    fronts = in_front([("stage",), *((stage,) for stage in totals)], 10 * len(COLUMNS))
+    names = [("stage".ljust(24),), *((stage,) for stage in totals)]
+    fronts = in_front(names, 10 * len(COLUMNS))
     lines = [fronts[0] + "".join(f"{name:>10}" for name in COLUMNS)]
     for front, (stage, total) in zip(fronts[1:], totals.items(), strict=True):
         counts = {name: run.counts[name][stage] for name in COLUMNS[:-1]}
