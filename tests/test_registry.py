@@ -105,6 +105,10 @@ stages:
   planes: {use: figure.landscape, of: slices, label: rule, over: seed}
   scatter: {use: figure.scatter, of: norms, x: norm_l2, y: max_abs, label: rule,
             over: seed}
+  forest: {use: figure.forest, of: compared, quantities: trace}
+  heat: {use: figure.heatmap, of: on_xor, z: final_train_loss, x: seed, y: rule}
+  law: {use: figure.scaling, of: on_xor, y: final_train_loss, along: seed, label: rule,
+        num_resamples: 100}
   vectors: {use: figure.vectors, weights: on_xor, label: rule, over: seed}
 """
 MAKERS = """
@@ -251,7 +255,7 @@ GOLDEN = {
     "aggregate.coverage": "f4841400cbfa6d2f924c7bc7fc9def54f8d381a1",
     "aggregate.join": "f8698a799ea06ea906b820124906c3b9ee3f56c1",
     "aggregate.rank": "ab16fc813f302ac537f920d1eb9722fc7d7fd854",
-    "aggregate.scaling": "d86a13777c07ec4d82bb9943ef49cb97d751d941",
+    "aggregate.scaling": "ff22993fd8b5458a953b23b9c3ed93315571600f",
     "aggregate.select": "dade4780215e8ab3ffb00451d5651cddea673010",
     "aggregate.summary": "209c50981edb993690499a889eac0c89d1ee3292",
     "data.array": "6da47f44283f48049671939808f31a88873b7116",
@@ -273,8 +277,11 @@ GOLDEN = {
     "figure.bars": "7d1bcc8e68838a4ee0325d1898dcec7d6769dd49",
     "figure.chains": "89783006f9135e17abc99c006ca02977065051e4",
     "figure.density": "61fd1c455158b856b0aea32e667763579db0e834",
+    "figure.forest": "8a3450c44a2b733d372d853ca2d06c7f720395cb",
+    "figure.heatmap": "ec30356ce613f5d6d2be86f72acb03527d2b6420",
     "figure.landscape": "e5d6d00c85298f088e4b9d1476721fd7961bb68a",
     "figure.lines": "81a7dcb5440f15897f5a384b378ef867684b71e4",
+    "figure.scaling": "89cba16335198f508c8c7d9b13b4ff4ccfad29db",
     "figure.scatter": "ebd76278f2fc553b9f4bde1fe6d10e97a6291c63",
     "figure.stem": "63230d557c22b65035297a9e50a8ab662f807768",
     "figure.vectors": "403f10d299fbc976c09cef51d3e0414563cd9470",

@@ -22,8 +22,8 @@ class ScalingLaw(Params):
     x: str | None = Field(
         None, description="variable that is x instead, of the same or another stage"
     )
-    over: OneOrMoreNames = Field(
-        (),
+    over: OneOrMoreNames | None = Field(
+        None,
         description="axes of the repetitions, such as seeds, which the bootstrap draws "
         "anew; without any it draws points",
     )

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, nearest
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.tasks.measurements import Measured
 
@@ -51,13 +51,19 @@ def cells(
         Place in `axes` to place in `over` to cell, in the order of the nodes.
 
     Raises:
-        InputError: the variable has dimensions of its own.
+        InputError: the variable has dimensions of its own, or its stage lacks an axis.
     """
     if value is None and one.variable.dims:
         raise InputError(
             f"{one.variable.name}: expected a single number per node, got it with "
             f"{', '.join(one.variable.dims)}. Choose another variable."
         )
+    for axis in (*axes, *over):
+        if axis not in one.nodes[0].coords:
+            raise InputError(
+                f"{one.variable.name}: expected an axis of {one.stage}, got '{axis}'. "
+                f"{nearest(axis, one.nodes[0].coords) or 'It has none.'}"
+            )
     read = value or (lambda node: float(node[one.variable.name]))
     found: Cells = {}
     for node in one.nodes:

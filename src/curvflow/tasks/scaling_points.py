@@ -177,7 +177,8 @@ def _points(
 ) -> Iterator[tuple[Mapping[str, Label], float, float, bool]]:
     """Yield labels, x, y and whether it diverged, of each pair of nodes."""
     x, y = measured_axes(params, nodes)
-    axes = [*params.over, *params.each, *([params.label] if params.label else [])]
+    axes = [*(params.over or ()), *params.each]
+    axes += [params.label] if params.label else []
     if x is not None:
         for point in points(x, y, axes):
             yield from _of_point(point)

@@ -1,0 +1,66 @@
+"""Declaration of `figure.heatmap`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.single_numbers import not_single
+from curvflow.schemas.variables import Variable
+
+CELL = ("panel", "y", "x")
+
+
+class HeatmapParams(FigureParams):
+    """What is drawn over which two axes."""
+
+    z: str = Field(description="variable whose mean is drawn, a number per node")
+    x: str = Field(description="axis to the right")
+    y: str = Field(description="axis upwards, or downwards if its labels are text")
+    label: str | None = Field(None, description="axis whose labels have a panel each")
+    log_z: bool = Field(False, description="logarithmic colours")
+    numbers: bool = Field(
+        True, description="print the means in the cells, where all of them have room"
+    )
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> HeatmapParams:
+        self.refuse_one_name_twice(x=self.x, y=self.y, label=self.label)
+        return self
+
+
+def _misnamed(params: HeatmapParams, taken: Taken) -> Iterator[Misnomer]:
+    yield from not_single("z", [params.z], taken)
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, CELL, dtype="int64")
+
+
+KIND = Kind(
+    name="figure.heatmap",
+    version=1,
+    summary="Means over two axes as colours, a panel for each label of a third.",
+    params=HeatmapParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("panel", "label of each panel", ("panel",), dtype="str"),
+        Variable("x", "labels to the right", ("x",), dtype="str"),
+        Variable("y", "labels upwards or downwards", ("y",), dtype="str"),
+        Variable("mean", "mean of z; NaN without values", CELL, units="as z"),
+        _count("count", "finite values averaged, n"),
+        _count("diverged", "nodes that diverged; none of their values is used"),
+        _count("nonfinite", "NaN and infinities of other nodes; left out too"),
+        _count("nodes", "nodes there are"),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("over", "x", "y", "label"),
+    selects=("z",),
+    misnamed=_misnamed,
+    vectorised=False,
+)

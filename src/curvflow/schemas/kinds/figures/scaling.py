@@ -1,0 +1,69 @@
+"""Declaration of `figure.scaling`."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.figures import PICTURES, FigureParams
+from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.scaling_laws import ScalingLaw, misnamed
+from curvflow.schemas.variables import Variable
+
+
+class ScalingFigureParams(FigureParams, ScalingLaw):
+    """Of what a law is fitted, and what is drawn beside it."""
+
+    band: bool = Field(True, description="draw Student's interval of the law at each x")
+    crossovers: bool = Field(
+        True, description="mark and state where laws cross inside the x of both"
+    )
+
+    @model_validator(mode="after")
+    def _one_part_each(self) -> ScalingFigureParams:
+        self.refuse_one_name_twice(along=self.along, label=self.label)
+        return self
+
+
+def _point(name: str, description: str, units: str) -> Variable:
+    return Variable(name, description, ("point",), units=units, series=True)
+
+
+def _law(name: str, description: str) -> Variable:
+    return Variable(name, description, ("law",))
+
+
+def _count(name: str, description: str) -> Variable:
+    return Variable(name, description, ("law",), dtype="int64")
+
+
+KIND = Kind(
+    name="figure.scaling",
+    version=1,
+    summary="Power laws through points on logarithmic axes, and where they cross.",
+    params=ScalingFigureParams,
+    returns=Figure,
+    outputs=(
+        *PICTURES,
+        Variable("law", "label of each law", ("law",), dtype="str"),
+        _law("exponent", "slope of log y on log x"),
+        _law("low", "lower limit of Student's interval for it"),
+        _law("high", "upper limit of it"),
+        Variable("prefactor", "y of the law at x = 1", ("law",), units="as y"),
+        _count("count", "points fitted, n"),
+        _count("diverged", "nodes that diverged; they are no points"),
+        _count("nonpositive", "points that are not above 0; left out"),
+        _count("nonfinite", "those with NaN or infinity; left out"),
+        Variable(
+            "point_label", "label of each point", ("point",), dtype="str", series=True
+        ),
+        _point("x", "x of each point", "as x"),
+        _point("y", "y of each point", "as y"),
+    ),
+    inputs={"of": Input(Numbers, many=True)},
+    reduces=("along", "over", "each", "label"),
+    numeric=("along",),
+    selects=("y", "x"),
+    misnamed=misnamed,
+    vectorised=False,
+)

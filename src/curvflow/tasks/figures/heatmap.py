@@ -1,0 +1,282 @@
+"""Means over two axes as colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.figures.heatmap import HeatmapParams
+from curvflow.schemas.nodes import Array, Label, Member, Outcome
+from curvflow.tasks import captions, drawing
+from curvflow.tasks.cells import Place, cells, finite, left_out
+from curvflow.tasks.comparison import are_numbers
+from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics import statistics
+
+WIDTHS = (88.0, 150.0, 180.0)  # mm, by panels side by side
+FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
+BESIDE = 30.0  # mm, about: labels and the bar of colours
+MOST = 60  # rows or columns that can still be told apart
+SIZES = (7.0, 6.0, 5.0)  # points, of the means in cells
+MAP = "cividis"  # reads the same without colours
+HATCH = "////"
+NOTHING = "0.88"  # of cells without any node
+MINUS = "\u2212"
+HATCHED: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.45", "hatch": HATCH}
+
+
+@computes_each("figure.heatmap")
+def figure_heatmap(member: Member, machine: Machine) -> Outcome:
+    """Draw the mean of a variable over two axes, a panel per label.
+
+    Args:
+        member: the nodes of the stage that measures z; those that diverged are in no
+            mean, and their cells are hatched.
+        machine: not used.
+
+    Returns:
+        The files `png` and `svg`, the caption, and the numbers drawn.
+
+    Raises:
+        InputError: z, x, y or label is not what the stage has, there are too many
+            labels, or nothing is positive on a logarithmic scale.
+    """
+    params = member.params
+    assert isinstance(params, HeatmapParams)
+    z = find_measured("z", params.z, member.inputs["of"])
+    numbers = _numbers(z, params)
+    norm = _norm(numbers["mean"], params)
+    caption = _caption(z, numbers, params)
+    with drawing.quiet_style():
+        figure = _sheet(numbers, params)
+        for number, axes in enumerate(figure.axes):
+            part = {name: numbers[name][number] for name in COUNTS}
+            _draw_panel(axes, part, norm)
+            _name_axes(axes, numbers, number, params)
+        if params.numbers:
+            _print(figure, numbers, norm)
+        bar = figure.colorbar(
+            mpl.cm.ScalarMappable(norm, MAP), ax=figure.axes, pad=0.02, aspect=25
+        )
+        bar.set_label(captions.axis_label(z))
+        if params.log_z:
+            bar.minorticks_off()
+            drawing.set_log_ticks(bar.ax.yaxis)
+        handles, labels = _legend(numbers)
+        drawing.compose(
+            figure, title=params.title, caption=caption, handles=handles, labels=labels
+        )
+        files = drawing.pictures(figure)
+    return Outcome({**files, "caption": np.array(caption), **numbers})
+
+
+COUNTS = ("mean", "count", "diverged", "nonfinite", "nodes")
+
+
+def _numbers(z: Measured, params: HeatmapParams) -> dict[str, Array]:
+    label = [params.label] if params.label else []
+    axes = (*label, params.y, params.x)
+    rest = [axis for axis in z.nodes[0].coords if axis not in axes]
+    grid = cells(z, axes, rest)
+    panels = list(dict.fromkeys(place[:-2] for place in grid))
+    ys, xs = (_labels(grid, number) for number in (-2, -1))
+    shape = len(panels), len(ys), len(xs)
+    found = {name: np.zeros(shape, np.int64) for name in COUNTS[1:]}
+    found["mean"] = np.full(shape, np.nan)
+    for place, row in grid.items():
+        at = panels.index(place[:-2]), ys.index(place[-2]), xs.index(place[-1])
+        values = finite(row)
+        found["mean"][at] = statistics(values).mean
+        counts = {"count": len(values), "nodes": len(row), **left_out(row, len(row))}
+        for name in COUNTS[1:]:
+            found[name][at] = counts[name]
+    return {
+        "panel": np.array([str(panel[0]) if panel else "" for panel in panels]),
+        "x": np.array([str(x) for x in xs]),
+        "y": np.array([str(y) for y in ys]),
+        **found,
+    }
+
+
+def _labels(grid: Mapping[Place, object], number: int) -> list[Label]:
+    labels = list(dict.fromkeys(place[number] for place in grid))
+    if len(labels) > MOST:
+        role = "x" if number == -1 else "y"
+        raise InputError(
+            f"{role}: expected at most {MOST} labels, got {len(labels)}. Choose an "
+            "axis with fewer."
+        )
+    if not are_numbers(labels):
+        return labels
+    # Numbers go upwards, and the first row is drawn on top.
+    return sorted(labels, key=float, reverse=number == -2)
+
+
+def _norm(mean: Array, params: HeatmapParams) -> Normalize:
+    shown = mean[np.isfinite(mean)]
+    if params.log_z:
+        if len(shown) and not (shown > 0).any():
+            raise InputError("log_z: expected positive z, got none. Set it to false.")
+        shown = shown[shown > 0]
+    low, high = (shown.min(), shown.max()) if len(shown) else (1.0, 10.0)
+    if low == high:
+        low, high = (low / 2, 2 * low) if params.log_z else (low - 0.5, high + 0.5)
+    return (LogNorm if params.log_z else Normalize)(float(low), float(high))
+
+
+def _caption(z: Measured, numbers: Mapping[str, Array], params: HeatmapParams) -> str:
+    counts = [int(n) for n in numbers["count"].flat if n]
+    parts = (params.x, params.y, params.label)
+    notes = [f"{captions.averaged(z, counts, parts)}."]
+    if total := int(numbers["diverged"].sum()):
+        whole = int(((numbers["diverged"] > 0) & (numbers["count"] == 0)).sum())
+        some = int((numbers["diverged"] > 0).sum())
+        text = f"Diverged, left out: {captions.counted(total, 'node')} in {some} of "
+        text += captions.counted(numbers["mean"].size, "cell")
+        notes.append(f"{text}; {whole} without any value." if whole else f"{text}.")
+    if total := int(numbers["nonfinite"].sum()):
+        notes.append(f"Not finite, left out: {captions.counted(total, 'value')}.")
+    if params.log_z:
+        hidden = int((numbers["mean"] <= 0).sum())
+        notes += captions.off_scale(hidden, "mean")
+    return " ".join(notes)
+
+
+def _sheet(numbers: Mapping[str, Array], params: HeatmapParams) -> Figure:
+    panels, rows, _ = numbers["mean"].shape
+    columns = min(panels, len(WIDTHS))
+    lines = -(-panels // columns)
+    height = lines * (FRAME + CELL * max(rows, 3))
+    figure = drawing.sheet(params.width or WIDTHS[columns - 1], params.height or height)
+    for number in range(panels):
+        figure.add_subplot(lines, columns, number + 1)
+    return figure
+
+
+def _draw_panel(axes: Axes, part: Mapping[str, Array], norm: Normalize) -> None:
+    shown = np.ma.masked_invalid(part["mean"])
+    if isinstance(norm, LogNorm):
+        shown = np.ma.masked_less_equal(shown, 0)
+    axes.set_facecolor("white")
+    axes.pcolormesh(shown, cmap=MAP, norm=norm, edgecolors="white", linewidth=0.8)
+    rows, columns = part["mean"].shape
+    for y, x in np.ndindex(rows, columns):
+        if not part["nodes"][y, x]:
+            axes.add_patch(
+                Rectangle((x, y), 1, 1, facecolor=NOTHING, edgecolor="white")
+            )
+        elif part["diverged"][y, x] or part["nonfinite"][y, x]:
+            hatched = (
+                {**HATCHED, "edgecolor": "white"} if part["count"][y, x] else HATCHED
+            )
+            axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **hatched))
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+
+
+def _name_axes(
+    axes: Axes, numbers: Mapping[str, Array], number: int, params: HeatmapParams
+) -> None:
+    spec = axes.get_subplotspec()
+    is_first = spec is None or spec.is_first_col()
+    for role, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        names = [drawing.literal(name) for name in numbers[role]]
+        axis.set_ticks(np.arange(len(names)) + 0.5, names)
+        axis.set_tick_params(length=0)
+    if sum(map(len, numbers["x"])) > 24:
+        axes.set_xticks(
+            axes.get_xticks(),
+            [label.get_text() for label in axes.get_xticklabels()],
+            rotation=30,
+            ha="right",
+            rotation_mode="anchor",
+        )
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(drawing.literal(params.x.replace("_", " ")))
+    if is_first:
+        axes.set_ylabel(drawing.literal(params.y.replace("_", " ")))
+    else:
+        axes.tick_params(axis="y", labelleft=False)
+    if params.label:
+        title = f"{params.label} = {numbers['panel'][number]}"
+        axes.set_title(drawing.literal(title), size=7, pad=3)
+
+
+def _print(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> None:
+    """Print the means in the cells if all of them have room at one size."""
+    mean = numbers["mean"]
+    texts = _texts(mean)
+    size = _size(figure, texts, mean.shape)
+    if not size:
+        return
+    gone = numbers["diverged"] + numbers["nonfinite"] > 0
+    for at, text in texts.items():
+        panel, y, x = at
+        # What a logarithm has no colour for stands on white.
+        has_colour = not (isinstance(norm, LogNorm) and mean[at] <= 0)
+        share = float(norm(mean[at])) if has_colour else 1.0
+        ground = mpl.colormaps[MAP](share) if has_colour else "white"
+        figure.axes[panel].text(
+            x + 0.5,
+            y + 0.5,
+            text,
+            size=size,
+            ha="center",
+            va="center_baseline",
+            color="white" if share < 0.5 else "black",
+            bbox={"facecolor": ground, "linewidth": 0, "pad": 1} if gone[at] else None,
+        )
+
+
+def _size(
+    figure: Figure, texts: Mapping[tuple[int, ...], str], shape: tuple[int, ...]
+) -> float:
+    """Return the size at which all texts have room; 0 if there is none."""
+    panels, rows, columns = shape
+    width, height = figure.get_size_inches()
+    side = min(panels, len(WIDTHS))
+    room = (width - BESIDE * drawing.MM) / side / columns
+    tall = height / -(-panels // side) / (rows + 2)
+    for size in SIZES:
+        widest = max((drawing.text_width(t, size) for t in texts.values()), default=0)
+        if widest < 0.9 * room and 1.2 * size * drawing.POINT < tall:
+            return size
+    return 0
+
+
+def _texts(mean: Array) -> dict[tuple[int, ...], str]:
+    """Return means in three digits, as many decimals in all where they are alike."""
+    values = {at: float(mean[at]) for at in np.ndindex(*mean.shape)}
+    values = {at: value for at, value in values.items() if np.isfinite(value)}
+    sizes = [abs(value) for value in values.values() if value]
+    top, bottom = max(sizes, default=1.0), min(sizes, default=1.0)
+    if 1e-3 <= top < 1e4 and top < 1e3 * bottom:
+        decimals = max(0, 2 - math.floor(math.log10(top)))
+        texts = {at: f"{value:.{decimals}f}" for at, value in values.items()}
+    else:
+        texts = {at: captions.short(float(f"{v:.2e}")) for at, v in values.items()}
+    return {at: text.replace("-", MINUS) for at, text in texts.items()}
+
+
+def _legend(numbers: Mapping[str, Array]) -> tuple[list[Patch], list[str]]:
+    """Return what the hatching and the grey say, where there is any."""
+    gone = (numbers["diverged"] + numbers["nonfinite"]) > 0
+    some, whole = gone & (numbers["count"] > 0), gone & (numbers["count"] == 0)
+    word = "diverged" if not numbers["nonfinite"].any() else "diverged or not finite"
+    shaded = {**HATCHED, "facecolor": mpl.colormaps[MAP](0.4), "edgecolor": "white"}
+    entries: Sequence[tuple[Array, Patch, str]] = (
+        (some, Patch(linewidth=0, **shaded), f"some {word}"),
+        (whole, Patch(linewidth=0, **HATCHED), f"all {word}"),
+        (numbers["nodes"] == 0, Patch(facecolor=NOTHING), "no node"),
+    )
+    kept = [(patch, text) for where, patch, text in entries if where.any()]
+    return [patch for patch, _ in kept], [text for _, text in kept]
