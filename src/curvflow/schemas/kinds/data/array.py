@@ -140,5 +140,5 @@ study: example
 stages:
   mine: {use: data.array, path: measured.npz, test_fraction: 0.2}
 """,
-    page="data.md#files-and-functions-of-your-own",
+    page="how-to/own-data.md#arrays-in-a-file",
 )

@@ -39,5 +39,5 @@ study: example
 stages:
   spirals: {use: data.factory, factory: "nets:spirals", kwargs: {turns: 2}}
 """,
-    page="data.md#files-and-functions-of-your-own",
+    page="how-to/own-data.md#what-a-function-returns",
 )

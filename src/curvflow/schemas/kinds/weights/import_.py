@@ -111,5 +111,5 @@ stages:
             model: {kind: mlp, hidden: [32]}}
   norms: {use: probe.norms, weights: brought}
 """,
-    page="import.md",
+    page="how-to/checkpoints.md",
 )
