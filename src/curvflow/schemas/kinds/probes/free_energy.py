@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.hessians import SAME_LOSS, no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
@@ -59,4 +60,30 @@ KIND = Kind(
         "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),
     },
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "watanabe = n L + llc ln n; laplace = n L + ½ Σ ln(1 + n h / α); bic = n L "
+        "+ d/2 ln n"
+    ),
+    source=(
+        "Schwarz (1978), doi:10.1214/aos/1176344136; MacKay (1992), "
+        "doi:10.1162/neco.1992.4.3.415; Watanabe (2013), JMLR 14, 867"
+    ),
+    cost="none: draws and Ritz data are read",
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [3], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  llc: {use: probe.llc, weights: fit, num_draws: 50,
+        num_steps_bw_draws: 5}
+  spectrum: {use: probe.spectrum, weights: fit, num_steps: 13}
+  energies: {use: probe.free_energy, draws: llc, ritz: spectrum}
+""",
+    page="llc.md#free-energies",
+    units={"prior_precision": "1 / parameter^2"},
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.nodes import Data, Draws, Weights
 from curvflow.schemas.operators import unknown_layers
@@ -223,4 +224,39 @@ KIND = Kind(
     },
     varying=("seed", "nbeta", "lr", "localization"),
     continues=Continues("num_draws", _may_continue),
+)
+
+EXPLANATION = Explanation(
+    formula="λ̂ = nβ (E L(w) - L(w*)), w ~ p(w) ∝ exp(-nβ L(w) - γ/2 ‖w - w*‖²)",
+    source=(
+        "Lau et al. (2023), arXiv:2308.12108, equation 20; Watanabe (2013), JMLR "
+        "14, 867, for nβ = n / ln n; Vehtari et al. (2021) for R̂ and effective "
+        "sizes"
+    ),
+    cost=(
+        "per chain num_burnin_steps + num_draws · num_steps_bw_draws gradients, of "
+        "a batch or of all data, and a pass per draw with at_draws: full; "
+        "calibration adds 240 products and short trials (gradient_equivalents has "
+        "all)"
+    ),
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [3], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  llc: {use: probe.llc, weights: fit, num_draws: 200,
+        num_steps_bw_draws: 5}
+""",
+    page="llc.md",
+    units={
+        "nbeta": "1 / loss",
+        "lr": "parameter^2",
+        "localization": "1 / parameter^2",
+        "batch_size": "sample",
+        "num_draws": "draw",
+        "num_burnin_steps": "step",
+        "num_steps_bw_draws": "step",
+    },
 )

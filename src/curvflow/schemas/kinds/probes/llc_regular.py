@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.hessians import SAME_LOSS, no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
@@ -53,4 +54,26 @@ KIND = Kind(
         "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),
     },
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "½ Σ h / (h + γ / nβ) over the eigenvalues h of the Hessian; llc_singular = "
+        "llc_mean - that"
+    ),
+    source="MacKay (1992), doi:10.1162/neco.1992.4.3.415, for the sum",
+    cost="none: draws and Ritz data are read",
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [3], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  llc: {use: probe.llc, weights: fit, num_draws: 50,
+        num_steps_bw_draws: 5}
+  spectrum: {use: probe.spectrum, weights: fit, num_steps: 13}
+  regular: {use: probe.llc_regular, draws: llc, ritz: spectrum}
+""",
+    page="llc.md#what-the-hessian-explains",
 )
