@@ -27,6 +27,7 @@ OWNERS = {
     "typer": {"cli"},
     "dask": {"flows"},
     "distributed": {"flows"},
+    "jinja2": {"flows"},
     "prefect": {"flows"},
     "matplotlib": {"tasks"},
     "scipy": {"tasks"},

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from unittest import mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.basis import compact
 from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.write import write_report
+from curvflow.schemas import kinds
 from tests.report.studies import MARKUP, STUDY
 
 SMALL = """\
@@ -190,6 +192,36 @@ def test_an_earlier_run_is_told_of_as_it_was(small):
     assert file.name == "report-run-1.html"
     with pytest.raises(UnknownNameError):
         page_of(small, run=7)
+
+
+def test_what_an_earlier_run_could_not_measure_is_told_as_not_measured(small):
+    text = SMALL.replace(", fast: {lr: 0.75}", "")
+    small.write_text(text)
+    curvflow.run(small, workers=1)
+    expect = "{stage: llc, where: {seed: 0, rule: fast}, quantity: llc_mean, value: 1, "
+    small.write_text(f"{SMALL}expect:\n  - {expect}within: 9}}\n")
+    (then,), (now,) = (page_of(small, run=run).expectations.found for run in (1, None))
+    assert (then.verdict, then.origin, now.verdict) == ("not measured", -1, now.verdict)
+    curvflow.run(small, workers=1)
+    assert page_of(small).expectations.found[0].verdict == "agrees"
+
+
+def test_a_kind_that_is_known_no_more_is_named(small):
+    curvflow.run(small, workers=1)
+    small.write_text(
+        SMALL.replace("toy.sample", "toy.probe").replace(
+            'weights: fit, seed: "${seed}"}', "weights: fit}"
+        )
+    )
+    known = dict(kinds._added)
+    with mock.patch.dict(kinds._added):
+        del kinds._added["toy.sample"]
+        found = stage_of(page_of(small, run=1), "llc")
+    assert known.keys() == kinds._added.keys()
+    assert found.notes == [
+        "Nothing here declares toy.sample any more, so it cannot be shown."
+    ]
+    assert found.counts == [("ok", 6)]
 
 
 def test_the_digest_of_all_results_is_that_of_the_same_study_elsewhere(small, tmp_path):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,13 @@ def test_every_section_has_a_head_a_landmark_and_a_link(page):
     assert {f"#{one['id']}" for one in sections} <= set(links)
     assert [len(page.all(tag)) for tag in ("h1", "main", "nav")] == [1, 1, 1]
     assert page.all("html")[0]["lang"] == "en"
+
+
+def test_headings_leave_no_level_out(page):
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
 
 
 def test_every_table_has_a_caption_and_heads_that_can_be_pressed(page, written):

@@ -6,7 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curvflow.errors import CorruptPayloadError, RemovedPayloadError
+from curvflow.errors import (
+    CorruptPayloadError,
+    RemovedPayloadError,
+    UnknownNameError,
+)
 from curvflow.flows.check import Finding, check
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
@@ -76,6 +80,8 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
             found += check(basis.results, (one,))
         except (CorruptPayloadError, RemovedPayloadError) as error:
             unreadable.append(str(error))
+            found.append(Finding(one, one.where))
+        except UnknownNameError:  # an earlier run had no such label or kind
             found.append(Finding(one, one.where))
     lines = [_expected(basis, origins, one) for one in found]
     order = ("contradicted", "not measured", "agrees")
