@@ -104,10 +104,10 @@ def _of_group(
         whole_N &= np.isfinite(values_NK).all(axis=1)
     ranks_NK = ranks(values_NK[whole_N], lower_is_better=lower)
     told = _told(ranks_NK, params.confidence)
-    mean_ranks = statistics(ranks_NK)
-    low, high = mean_ranks.interval(params.confidence)
-    place_K = ranks(mean_ranks.mean[np.newaxis], lower_is_better=True)[0]
-    means = statistics(values_NK).mean
+    columns = {
+        **_mean_ranks(ranks_NK, params.confidence),
+        "mean_value": statistics(values_NK).mean,
+    }
     behind = named(params.within, group)
     for column, (label, row) in enumerate(own.items()):
         name = f"{one.variable.name}: {label}"
@@ -115,18 +115,26 @@ def _of_group(
             "quantity": f"{name}, {behind}" if behind else name,
             "units": one.variable.units,
             "label": str(label),
-            "mean_rank": float(mean_ranks.mean[column]),
-            "sem": float(mean_ranks.sem[column]),
-            "low": float(low[column]),
-            "high": float(high[column]),
-            "place": float(place_K[column]) if len(ranks_NK) else np.nan,
-            "mean_value": float(means[column]),
+            **{name: float(values_K[column]) for name, values_K in columns.items()},
             "wins": _wins(ranks_NK, values_NK[whole_N], column),
             "count": len(ranks_NK),
             **left_out(row, len(places)),
             "left_out": int((~whole_N).sum()),
             **told,
         }
+
+
+def _mean_ranks(ranks_NK: Array, confidence: float) -> dict[str, Array]:
+    found = statistics(ranks_NK)
+    low, high = found.interval(confidence)
+    place_K = ranks(found.mean[np.newaxis], lower_is_better=True)[0]
+    return {
+        "mean_rank": found.mean,
+        "sem": found.sem,
+        "low": low,
+        "high": high,
+        "place": np.where(found.count > 0, place_K, np.nan),
+    }
 
 
 def _mean(row: Mapping[Place, Cell], block: Place) -> float:
