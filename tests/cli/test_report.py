@@ -1,5 +1,8 @@
 """`curvflow report`: where the page goes, what is said, what is refused."""
 
+import subprocess
+import sys
+
 import pytest
 
 
@@ -20,6 +23,29 @@ def test_the_page_stands_beside_the_results_and_is_named(curvflow, ran, tmp_path
     # The next run leaves it alone.
     assert curvflow("run", ran).code == 0
     assert file.exists()
+
+
+@pytest.mark.slow
+def test_it_loads_neither_torch_nor_what_draws_nor_what_labels(ran):
+    program = (
+        "import sys; sys.argv = ['curvflow', 'report', 'tiny.yaml']\n"
+        "from curvflow.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'matplotlib', 'scipy', 'xarray', 'dask', 'prefect'}\n"
+        "print('loaded:', *(heavy & sys.modules.keys()))\n"
+    )
+    expect = "expect: [{stage: table, quantity: trace, value: 1, within: 1000, "
+    ran.write_text(f"{ran.read_text()}{expect}source: none}}]\n")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ran.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == ["loaded:"]
 
 
 def test_a_file_can_be_named_also_for_an_earlier_run(curvflow, ran, tmp_path):
