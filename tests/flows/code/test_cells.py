@@ -173,12 +173,38 @@ def test_workers_are_refused_a_kind_that_they_cannot_import(notebook):
     assert executed(workers=1) == 2
 
 
-def test_what_stands_in_no_cell_has_no_fingerprint(notebook):
-    notebook.run(HELPER)
-    exec(KIND.replace("size", "other"), notebook.main.__dict__)
-    assert b"def scaled" in typed_text()
-    assert b"other" not in typed_text()
-    assert b"from curvflow.schemas.nodes import Outcome as Outcome" in typed_text()
+@pytest.mark.parametrize("unseen", [HELPER, KIND, HELPER + KIND])
+def test_what_stands_in_no_cell_is_told_by_its_bytecode(notebook, unseen):
+    for text in (HELPER, KIND):
+        notebook.run(text)
+        if text in unseen:
+            exec(text, notebook.main.__dict__)  # as IPython does under %%time
+    executed()
+    exec(unseen, notebook.main.__dict__)
+    assert executed() == 0
+    exec(HELPER.replace("FACTOR * x", "FACTOR * x + 1"), notebook.main.__dict__)
+    with pytest.raises(ChangedCodeError, match=r"__main__:scaled .*size > scaled"):
+        executed()
+
+
+def test_bytecode_tells_constants_inner_functions_and_methods(notebook):
+    def told(text):
+        exec(text, notebook.main.__dict__)
+        return typed_text()
+
+    box = "class Box:\n    @property\n    def area(self): return {}\n"
+    closed = "def make(y):\n    return lambda: y\nf = make({})\ndel make\n"
+    nested = "def f(x):\n    return [y + {} for y in (lambda: x)()]\n"
+    for template in (
+        box,
+        closed,
+        nested,
+        "def f(x, y=(1, {})): pass",
+        "def f(*, y={}): pass",
+    ):
+        first = told(template.replace("{}", "1"))
+        assert told(template.replace("{}", "1")) == first
+        assert told(template.replace("{}", "2")) != first
 
 
 def test_names_stand_for_what_they_mean_now(notebook):

@@ -8,8 +8,9 @@ of a module. It is put together from what the names mean at this moment:
 - what is imported is an import;
 - anything else is the statement that bound the name last.
 
-Cells are found where tracebacks find them, in `linecache`. What stands in none of them,
-as after `exec` or at Python's prompt before 3.13, is left out.
+Cells are found where tracebacks find them, in `linecache`. A function that stands in
+none of them, as under `%%time`, after `exec` or at Python's prompt before 3.13, is told
+by its bytecode and the names in it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import inspect
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 import numpy as np
 
@@ -68,7 +70,11 @@ def _text(module: ModuleType, name: str) -> str:
         is_short = len(told) <= _LONGEST
         digest = sha256(told.encode(errors="backslashreplace")).hexdigest()
         return f"{name} = {told if is_short else repr(digest)}"
-    if own := _statements(_cell_of(value)).get(name):
+    functions = list(_functions(value))
+    cells = ["".join(linecache.getlines(one.__code__.co_filename)) for one in functions]
+    if functions and not all(cells):
+        return _by_code(module, name, functions)
+    if own := _statements(cells[0]).get(name) if cells else "":
         return own
     # As the cell has it, for a library may say otherwise where its functions live.
     if last := next((found[name] for found in _newest() if name in found), ""):
@@ -78,11 +84,12 @@ def _text(module: ModuleType, name: str) -> str:
     return f"from {home} import {called} as {name}" if is_theirs else ""
 
 
-def _is_plain(value: object) -> bool:
-    if type(value) in (list, tuple):
-        return all(map(_is_plain, value))  # type: ignore[call-overload] # it is iterable
-    if type(value) is dict:
-        return all(_is_plain(k) and _is_plain(v) for k, v in value.items())
+def _is_plain(value: object, depth: int = 10) -> bool:
+    if depth and type(value) in (list, tuple):
+        return all(_is_plain(one, depth - 1) for one in value)  # type: ignore[attr-defined] # it is iterable
+    if depth and type(value) is dict:
+        inner = [*value.keys(), *value.values()]
+        return all(_is_plain(one, depth - 1) for one in inner)
     return type(value) in _PLAIN
 
 
@@ -91,22 +98,45 @@ def _is_importable(home: object, called: object) -> bool:
     return isinstance(called, str) and all(name.isidentifier() for name in names)
 
 
-def _cell_of(value: object) -> str:
-    """Return the text of the cell that defined a function or a class, if known."""
+def _functions(value: object) -> Iterator[FunctionType]:
+    """Find the functions of the main module that a function or a class is made of."""
     inner = list(vars(value).values()) if isinstance(value, type) else [value]
     for one in inner:
-        function = inspect.unwrap(getattr(one, "__func__", one))  # type: ignore[arg-type] # whatever it is
+        bare = one.fget if isinstance(one, property) else getattr(one, "__func__", one)
+        function = inspect.unwrap(bare) if callable(bare) else bare
         if isinstance(function, FunctionType) and function.__module__ == MAIN:
-            return "".join(linecache.getlines(function.__code__.co_filename))
-    return ""
+            yield function
+
+
+def _by_code(module: ModuleType, name: str, functions: Sequence[FunctionType]) -> str:
+    """Write a function that says what bytecode says, and names the same names."""
+    pending, called = [one.__code__ for one in functions], set[str]()
+    told = [repr(_given(one)) for one in functions]
+    while pending:
+        code = pending.pop()
+        inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+        pending += inner
+        called.update(code.co_names)
+        others = sorted(repr(one) for one in code.co_consts if one not in inner)
+        told.append(repr((code.co_code, others, code.co_names)))
+    digest = sha256("\n".join(sorted(told)).encode(errors="backslashreplace"))
+    names = sorted(called & vars(module).keys() - {name})
+    return f"def {name}():\n    return {', '.join([repr(digest.hexdigest()), *names])}"
+
+
+def _given(function: FunctionType) -> list[object]:
+    """Return the plain data among defaults and what a function closes over."""
+    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+    for one in function.__closure__ or ():
+        with suppress(ValueError):  # it holds nothing yet
+            given.append(one.cell_contents)
+    return [one for one in given if _is_plain(one)]
 
 
 def _newest() -> Iterator[Mapping[str, str]]:
     """Yield what cells bind, the last one first."""
-    history = getattr(
-        sys.modules[MAIN], "In", None
-    )  # of IPython, in order of execution
-    if isinstance(history, list):
+    history = getattr(sys.modules[MAIN], "In", None)
+    if isinstance(history, list):  # of IPython, in order of execution
         texts = [text for text in history if isinstance(text, str)]
     else:
         # What is no file has no time of change.
@@ -126,7 +156,6 @@ def _statements(text: str) -> Mapping[str, str]:
     for statement in body:
         bound = bindings([statement], "")
         for name in bound.assigned | bound.imported.keys():
-            found[name] = "\n".join(
-                filter(None, (found.get(name), ast.unparse(statement)))
-            )
+            earlier = f"{found[name]}\n" if name in found else ""
+            found[name] = f"{earlier}{ast.unparse(statement)}"
     return found
