@@ -13,7 +13,7 @@ from curvflow.flows.files import SourceFiles
 from curvflow.flows.run import run_study
 from curvflow.schemas import explanation
 from curvflow.schemas.explained import explanations
-from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.study import load_study
 
 TOLD = explanations()
@@ -61,6 +61,10 @@ def test_the_example_of_a_kind_runs(folder, name):
     opened = open_study(path, store="memory:")
     report = run_study(opened.study, opened.store, opened.files)
     assert report.record.failures == []
+
+
+def test_every_built_in_kind_is_explained():
+    assert sorted(TOLD) == [n for n, kind in all_kinds().items() if not kind.home]
 
 
 @pytest.mark.parametrize("name", sorted(TOLD))

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
@@ -124,4 +125,26 @@ KIND = Kind(
     selects=("by", "report"),
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "argmin or argmax over candidates of the mean of `by`; reported is the mean "
+        "of other variables there, ȳ ± t(n - 1) · sem; with folds each part is "
+        "reported of what the others choose"
+    ),
+    source="Varma and Simon (2006) for nested choice",
+    cost="none: stored numbers are read",
+    example="""\
+study: example
+axes: {seed: 4, eta: [0.03, 0.1, 0.3]}
+stages:
+  digits: {use: data.digits, num_train: 200}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: "${eta}"}, seed: "${seed}", epochs: 5,
+        validation_fraction: 0.2}
+  best: {use: aggregate.best, of: fit, along: eta, by: final_validation_loss,
+         goal: min, report: final_test_loss, over: seed, folds: 2}
+""",
+    page="statistics.md#best",
 )

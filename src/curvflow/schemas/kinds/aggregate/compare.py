@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Label, Numbers, Table
@@ -106,4 +107,25 @@ KIND = Kind(
     labels={"baseline": "along"},
     selects=("quantities",),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "mean difference d̄ = mean(yᵢ - bᵢ) over pairs, d̄ ± t · sd / √n; not "
+        "paired: ȳ - b̄ with Welch's degrees of freedom"
+    ),
+    source=(
+        "Student (1908), doi:10.1093/biomet/6.1.1; Wilcoxon (1945), "
+        "doi:10.2307/3001968; Welch (1947), doi:10.1093/biomet/34.1-2.28; Mann and "
+        "Whitney (1947), doi:10.1214/aoms/1177730491; Efron (1987), "
+        "doi:10.2307/2289144; Holm (1979); Hedges (1981), "
+        "doi:10.3102/10769986006002107"
+    ),
+    cost="none: stored numbers are read, and resampled num_resamples times a row",
+    example=REPEATED
+    + """\
+  compared: {use: aggregate.compare, of: fit, along: rule, baseline: sgd,
+             over: seed, quantities: final_test_loss}
+""",
+    page="statistics.md#compare",
 )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
@@ -109,4 +110,24 @@ KIND = Kind(
     selects=("x", "y", "minus"),
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "r = Σ (xᵢ - x̄)(yᵢ - ȳ) / (n sd_x sd_y), of the ranks for spearman; "
+        "kendall: τ-b; interval tanh(atanh r ± z / √(n - 3))"
+    ),
+    source=(
+        "Fisher (1921); Bonett and Wright (2000) for spearman's interval; Kendall "
+        "(1945); Fieller, Hartley and Pearson (1957) for kendall's"
+    ),
+    cost="none: stored numbers are read, and resampled num_resamples times a row",
+    example=REPEATED
+    + """\
+  trace: {use: probe.trace, weights: fit, num_probes: 16}
+  sharp: {use: aggregate.correlate, of: [fit, trace], x: trace,
+          y: final_test_loss,
+          over: [seed, rule], num_resamples: 200}
+""",
+    page="statistics.md#correlate",
 )

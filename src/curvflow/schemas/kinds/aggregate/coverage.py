@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from curvflow.errors import nearest
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
@@ -85,4 +86,27 @@ KIND = Kind(
     reduces=("repetitions",),
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "coverage = share of repetitions with low ≤ truth ≤ high; its interval is "
+        "Clopper and Pearson's"
+    ),
+    source="Clopper and Pearson (1934), doi:10.1093/biomet/26.4.404",
+    cost="none: stored numbers are read",
+    example="""\
+study: example
+axes: {seed: 20}
+stages:
+  digits: {use: data.digits, num_train: 100}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [2]},
+        rule: {rule: sgd, lr: 0.1}, epochs: 2, seed: "${seed}"}
+  trace: {use: probe.trace, weights: fit, num_probes: 16, seed: "${seed}"}
+  exact: {use: probe.dense, weights: fit}
+  covered: {use: aggregate.coverage, of: trace, truth: exact,
+            quantities: trace,
+            repetitions: seed}
+""",
+    page="statistics.md#coverage",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.side_by_side import OUTPUTS, SideBySide
@@ -22,4 +23,20 @@ KIND = Kind(
     reduces=("rows",),
     selects=("quantities",),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "one row for each label of rows, one column for each number, and beside "
+        "each value its state"
+    ),
+    source="none: numbers as they are",
+    cost="none: stored numbers are read",
+    example=REPEATED
+    + """\
+  norms: {use: probe.norms, weights: fit}
+  together: {use: aggregate.join, of: [fit, norms], rows: [rule, seed],
+             quantities: [final_test_loss, norm_l2]}
+""",
+    page="statistics.md#join-and-select",
 )

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
@@ -123,4 +124,24 @@ KIND = Kind(
     selects=("lower_is_better", "higher_is_better"),
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "mean rank R̄ of each label over n repetitions; Friedman's χ² that all are "
+        "alike; critical difference q √(k (k + 1) / 6n)"
+    ),
+    source="Friedman (1937); Iman and Davenport (1980); Nemenyi (1963)",
+    cost="none: stored numbers are read",
+    example="""\
+study: example
+axes: {seed: 4, eta: [0.03, 0.1, 0.3]}
+stages:
+  digits: {use: data.digits, num_train: 200}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: "${eta}"}, seed: "${seed}", epochs: 5}
+  ranks: {use: aggregate.rank, of: fit, along: eta, over: seed,
+          lower_is_better: final_test_loss}
+""",
+    page="statistics.md#rank",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.scaling_laws import ScalingLaw, misnamed
@@ -82,4 +83,24 @@ KIND = Kind(
     selects=("y", "x"),
     misnamed=misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "ln y = ln prefactor + exponent · ln x by least squares; two laws cross at "
+        "exp((b₂ - b₁) / (a₁ - a₂)) of slopes a and intercepts b"
+    ),
+    source="Fieller (1954) for the interval of a crossing; the rest is least squares",
+    cost="none: stored numbers are read, and repetitions resampled",
+    example="""\
+study: example
+axes: {seed: 3, size: [50, 100, 200]}
+stages:
+  digits: {use: data.digits, num_train: "${size}"}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 5}
+  law: {use: aggregate.scaling, of: fit, y: final_test_loss, along: size,
+        over: seed}
+""",
+    page="statistics.md#scaling",
 )

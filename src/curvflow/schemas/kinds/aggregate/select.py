@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import nearest
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.nodes import Label, Numbers, Table
 from curvflow.schemas.params import Params
@@ -92,4 +93,20 @@ KIND = Kind(
     selects=("quantities",),
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "the rows of a joined table at the labels of `at`, where all conditions of "
+        "`where` hold"
+    ),
+    source="none: numbers as they are",
+    cost="none: stored numbers are read",
+    example=REPEATED
+    + """\
+  good: {use: aggregate.select, of: fit, rows: [rule, seed],
+         quantities: [final_test_loss, final_test_accuracy],
+         where: {final_test_accuracy: {above: 0.2}}}
+""",
+    page="statistics.md#join-and-select",
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
@@ -141,4 +142,23 @@ KIND = Kind(
     reduces=("over",),
     selects=("quantities",),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula="ȳ = Σ yᵢ / n, sem = sd / √n, interval ȳ ± t(n - 1) · sem",
+    source=(
+        "Student (1908), doi:10.1093/biomet/6.1.1; Hyndman and Fan (1996), "
+        "definition 7, for quantiles; Efron (1987), doi:10.2307/2289144, for the "
+        "bootstrap"
+    ),
+    cost=(
+        "none: stored numbers are read, and resampled num_resamples times with "
+        "interval: bootstrap"
+    ),
+    example=REPEATED
+    + """\
+  table: {use: aggregate.summary, of: fit, over: seed,
+          quantities: [final_test_loss, final_test_accuracy]}
+""",
+    page="statistics.md#summary",
 )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind, Misnomer
 from curvflow.schemas.kinds.aggregate.compare import CompareParams
@@ -88,4 +89,21 @@ KIND = Kind(
     inputs={"of": Input(Table, many=True, lacking=_lacking)},
     reduces=("over", "label"),
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "the differences of aggregate.compare: mean, interval, n and p, beside the "
+        "line at zero"
+    ),
+    source="that of aggregate.compare",
+    cost="none: stored statistics are drawn",
+    example=REPEATED
+    + """\
+  compared: {use: aggregate.compare, of: fit, along: rule, baseline: sgd,
+             over: seed, quantities: final_test_loss}
+  forest: {use: figure.forest, of: compared}
+""",
+    page="figures.md#comparisons-over-axes",
+    units={"width": "mm", "height": "mm"},
 )

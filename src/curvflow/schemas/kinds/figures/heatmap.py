@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.nodes import Figure, Numbers
@@ -63,4 +64,22 @@ KIND = Kind(
     selects=("z",),
     misnamed=_misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula="z̄(x, y) over two axes, a panel for each label of a third",
+    source="none: means, as written",
+    cost="none: stored numbers are drawn",
+    example="""\
+study: example
+axes: {seed: 3, size: [50, 200], eta: [0.03, 0.1]}
+stages:
+  digits: {use: data.digits, num_train: "${size}"}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: "${eta}"}, seed: "${seed}", epochs: 5}
+  heat: {use: figure.heatmap, of: fit, z: final_test_loss, x: size, y: eta,
+         over: seed}
+""",
+    page="figures.md#comparisons-over-axes",
+    units={"width": "mm", "height": "mm"},
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.figures import PICTURES, FigureParams
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Figure, Numbers
@@ -66,4 +67,25 @@ KIND = Kind(
     selects=("y", "x"),
     misnamed=misnamed,
     vectorised=False,
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "the points and laws of aggregate.scaling on logarithmic axes, with "
+        "Student's interval of the line"
+    ),
+    source="that of aggregate.scaling",
+    cost="none: stored numbers are fitted and drawn",
+    example="""\
+study: example
+axes: {seed: 3, size: [50, 100, 200]}
+stages:
+  digits: {use: data.digits, num_train: "${size}"}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [8]},
+        rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 5}
+  law: {use: figure.scaling, of: fit, y: final_test_loss, along: size,
+        over: seed}
+""",
+    page="figures.md#comparisons-over-axes",
+    units={"width": "mm", "height": "mm"},
 )
