@@ -81,10 +81,13 @@ class Basis:
 
     def status(self, run: RunRecord) -> str:
         """Return `done`, `failed`, `interrupted`, or how a run at work does."""
-        sign = self.opened.store.beats().get(run.begun) if run.ended is None else None
-        if sign is None or (state := process(sign)) == "ended":
-            return run.status
-        return state
+        store = self.opened.store
+        sign = store.beats().get(run.begun) if run.ended is None else None
+        if sign is not None and (state := process(sign)) != "ended":
+            return state
+        # It may have ended since the log was read.
+        now = store.index() if run.ended is None else self.index
+        return now.runs[now.places[run.begun]].status
 
     def receipts(self) -> Iterator[Receipt]:
         """Yield the receipt of every result, those of one key once."""
