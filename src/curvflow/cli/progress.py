@@ -65,15 +65,23 @@ class Bars(Lines):
             console=console,
         )
         self._lines: dict[str, TaskID] = {}
-        self._is_long = False
+        self._is_long, self._whole = False, TaskID(-1)
         self._cached: dict[str, int] = {}
 
     def begin(self, plan: Plan) -> None:
         """Draw a line per stage, unless there is nothing to do.
 
-        Where the screen has no room for all of them, those at work are drawn.
+        Where the screen has no room for all of them, those at work are drawn, below a
+        line for the whole.
         """
         self._is_long = len(plan.graph.nodes) > self._console.height - ROOM
+        if self._is_long:
+            self._whole = self._progress.add_task(
+                f"{len(plan.graph.nodes)} stages",
+                total=plan.counts()["total"],
+                completed=plan.counts()["cached"],
+                told=f"{plan.counts()['cached']} cached",
+            )
         for stage in plan.graph.nodes:
             counts = plan.counts(stage)
             self._cached[stage] = counts["cached"]
@@ -96,6 +104,9 @@ class Bars(Lines):
     def stage_at(self, stage: str, *, done: int, failed: int) -> None:
         """Move a stage's line on."""
         line = self._lines[stage]
+        if self._is_long:
+            news = done - self._progress.tasks[line].completed
+            self._progress.update(self._whole, advance=news)
         self._progress.update(line, completed=done, told=self._told(stage, failed))
         if self._is_long and self._progress.tasks[line].finished:
             self._progress.update(line, visible=False)
