@@ -22,6 +22,8 @@ def check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
         StudyError: an axis has no such label, has it alone where others are compared
             with it, or has labels that are no numbers.
     """
+    if not (stage.kind.labels or stage.kind.numeric):
+        return
     for labels in stage.template.samples():
         params = stage.params(labels)
         for name, named_by in stage.kind.labels.items():

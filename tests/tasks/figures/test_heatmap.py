@@ -127,13 +127,12 @@ def test_means_are_printed_where_all_have_room_in_a_colour_that_can_be_read():
     got = draw(nodes())
     norm = Normalize(0, 30)
     for columns, is_room in ((3, True), (60, False)):
-        figure = Figure(figsize=(3.4, 2))
+        figure = Figure(figsize=(3.4, 2), dpi=300)
         figure.add_subplot()
         mean = np.tile(got["mean"], 20)[:, :, :columns]
         zeros = np.zeros(mean.shape, int)
-        heatmap._print(
-            figure, {"mean": mean, "diverged": zeros, "nonfinite": zeros}, norm
-        )
+        numbers = {"mean": mean, "diverged": zeros, "nonfinite": zeros}
+        heatmap._print(figure, numbers, norm)
         texts = figure.axes[0].texts
         assert bool(texts) == is_room
         for text in texts:
@@ -141,6 +140,17 @@ def test_means_are_printed_where_all_have_room_in_a_colour_that_can_be_read():
             ground = np.array(mpl.colormaps[heatmap.MAP](norm(value))[:3])
             ink = np.array(to_rgba(text.get_color())[:3])
             assert abs(ground.mean() - ink.mean()) > 0.3
+
+
+@pytest.mark.parametrize(("letters", "is_crowded"), [(2, False), (40, True)])
+def test_long_labels_are_tilted(letters, is_crowded):
+    numbers = {
+        "panel": np.array([""]),
+        "x": np.array(["a" * letters, "b"]),
+        "y": np.array(["c"]),
+    }
+    params = HeatmapParams(z="trace", x="width", y="rule")
+    assert heatmap._is_crowded(numbers, params) == is_crowded
 
 
 def test_a_logarithmic_scale_needs_positive_values():

@@ -1,4 +1,5 @@
 import io
+import re
 
 import numpy as np
 import pytest
@@ -70,6 +71,27 @@ def test_the_caption_says_n_band_and_crossing():
 def test_a_crossing_outside_the_points_is_not_drawn():
     laws = {"sgd": (3.0, -0.5), "adam": (30.0, -0.25)}
     assert "Dotted" not in str(draw(nodes(laws))["caption"])
+
+
+def test_many_crossings_are_counted_and_not_drawn():
+    laws = {str(n): (1.0 + n, -0.1 * n) for n in range(7)}
+    caption = str(draw(nodes(laws))["caption"])
+    assert "Dotted" not in caption
+    assert re.search(r"Inside the points \d pairs of lines cross\.$", caption)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (81.0, "81"),
+        (1383.4, "1380"),
+        (0.012345, "0.0123"),
+        (1e7, "1e7"),
+        (2e-6, "2e-6"),
+    ],
+)
+def test_crossings_have_three_digits(value, text):
+    assert scaling._short(value) == text
 
 
 def test_the_legend_has_the_exponent_and_half_its_interval():

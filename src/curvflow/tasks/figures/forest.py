@@ -20,6 +20,12 @@ WIDTH = 130.0  # mm
 FRAME, ROW = 14.0, 5.0  # mm: a panel's axis and heading, and each of its rows
 MOST = 60  # rows that can still be read
 COLUMNS = (6, 26)  # where n and p stand, in points right of the panel
+REASON: dict[str, Any] = {
+    "size": 7,
+    "color": "0.35",
+    "va": "center_baseline",
+    "bbox": {"facecolor": "white", "linewidth": 0, "pad": 1},
+}
 NUMBERS = {"diverged": "diverged", "nonfinite": "not finite", "missing": "missing"}
 
 
@@ -130,7 +136,7 @@ def _draw_panel(
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(f"difference of {captions.axis_label(of[0].measured())}")
-    axes.xaxis.set_major_locator(drawing.tick_steps(6))
+    axes.xaxis.set_major_locator(drawing.tick_steps("auto"))
     axes.margins(x=0.06)
     beside: dict[str, Any] = {
         "xycoords": axes.get_yaxis_transform(),
@@ -155,7 +161,7 @@ def _draw_row(
     if np.isnan(row.mean):
         at = axes.get_yaxis_transform()
         reason = f"no {'pairs' if row.paired else 'values'}: {_reasons(row)}"
-        axes.text(0.03, place, reason, transform=at, va="center", size=7, color="0.35")
+        axes.text(0.03, place, reason, transform=at, **REASON)
         return
     if np.isfinite([row.low, row.high]).all():
         ends = [row.low, row.high]

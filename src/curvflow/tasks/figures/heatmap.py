@@ -25,7 +25,7 @@ from curvflow.tasks.statistics import statistics
 
 WIDTHS = (88.0, 150.0, 180.0)  # mm, by panels side by side
 FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
-BESIDE = 30.0  # mm, about: labels and the bar of colours
+BESIDE = 22.0  # mm, about, beside labels and panels
 MOST = 60  # rows or columns that can still be told apart
 SIZES = (7.0, 6.0, 5.0)  # points, of the means in cells
 MAP = "cividis"  # reads the same without colours
@@ -63,8 +63,6 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
             part = {name: numbers[name][number] for name in COUNTS}
             _draw_panel(axes, part, norm)
             _name_axes(axes, numbers, number, params)
-        if params.numbers:
-            _print(figure, numbers, norm)
         bar = figure.colorbar(
             mpl.cm.ScalarMappable(norm, MAP), ax=figure.axes, pad=0.02, aspect=25
         )
@@ -76,6 +74,9 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
         drawing.compose(
             figure, title=params.title, caption=caption, handles=handles, labels=labels
         )
+        if params.numbers:
+            figure.draw_without_rendering()  # places the panels, so that room is known
+            _print(figure, numbers, norm)
         files = drawing.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
@@ -192,7 +193,7 @@ def _name_axes(
         names = [drawing.literal(name) for name in numbers[role]]
         axis.set_ticks(np.arange(len(names)) + 0.5, names)
         axis.set_tick_params(length=0)
-    if sum(map(len, numbers["x"])) > 24:
+    if _is_crowded(numbers, params):
         axes.set_xticks(
             axes.get_xticks(),
             [label.get_text() for label in axes.get_xticklabels()],
@@ -211,11 +212,24 @@ def _name_axes(
         axes.set_title(drawing.literal(title), size=7, pad=3)
 
 
+def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
+    """Return whether labels below are wider than their cells, about."""
+    size = float(drawing.STYLE["xtick.labelsize"])
+    beside, widest = (
+        max(drawing.text_width(drawing.literal(name), size) for name in numbers[role])
+        for role in ("y", "x")
+    )
+    side = min(len(numbers["panel"]), len(WIDTHS))
+    width = (params.width or WIDTHS[side - 1]) - BESIDE
+    room = (width * drawing.MM - beside) / side / len(numbers["x"])
+    return widest > 0.9 * room
+
+
 def _print(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> None:
     """Print the means in the cells if all of them have room at one size."""
     mean = numbers["mean"]
     texts = _texts(mean)
-    size = _size(figure, texts, mean.shape)
+    size = _size(figure.axes[0], texts, mean.shape)
     if not size:
         return
     gone = numbers["diverged"] + numbers["nonfinite"] > 0
@@ -238,17 +252,16 @@ def _print(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> Non
 
 
 def _size(
-    figure: Figure, texts: Mapping[tuple[int, ...], str], shape: tuple[int, ...]
+    axes: Axes, texts: Mapping[tuple[int, ...], str], shape: tuple[int, ...]
 ) -> float:
     """Return the size at which all texts have room; 0 if there is none."""
-    panels, rows, columns = shape
-    width, height = figure.get_size_inches()
-    side = min(panels, len(WIDTHS))
-    room = (width - BESIDE * drawing.MM) / side / columns
-    tall = height / -(-panels // side) / (rows + 2)
+    _, rows, columns = shape
+    panel = axes.get_window_extent()
+    width, height = panel.width / drawing.DPI, panel.height / drawing.DPI
     for size in SIZES:
         widest = max((drawing.text_width(t, size) for t in texts.values()), default=0)
-        if widest < 0.9 * room and 1.2 * size * drawing.POINT < tall:
+        tall = 1.2 * size * drawing.POINT
+        if widest < 0.86 * width / columns and tall < height / rows:
             return size
     return 0
 

@@ -22,6 +22,7 @@ WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X")
 MINUS = "\u2212"
 MARGIN = 1.15  # of the x beyond the first and the last
+MOST = 3  # crossings that can still be told apart
 FEW = 8  # x of an axis that are ticks themselves
 MANY = 200  # points from which on they are drawn smaller
 
@@ -56,7 +57,7 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
         _set_axes(axes, of, x, y, params)
         for number, one in enumerate(of):
             _draw(axes, one, number, params)
-        for row in crossed:
+        for row in crossed if len(crossed) <= MOST else ():
             axes.axvline(row["crossover"], color="0.45", linewidth=0.8, linestyle=":")
         drawing.compose(
             figure,
@@ -157,14 +158,24 @@ def _held(y: Measured, params: ScalingFigureParams) -> str:
 def _crossing_sentences(
     crossed: Sequence[Mapping[str, Any]], level: str
 ) -> Iterator[str]:
+    if len(crossed) > MOST:
+        yield f"Inside the points {len(crossed)} pairs of lines cross."
+        return
     for row in crossed:
         at, low, high = (
-            f"{row[f'crossover{end}']:.3g}" for end in ("", "_low", "_high")
+            _short(row[f"crossover{end}"]) for end in ("", "_low", "_high")
         )
         interval = (
             "no interval" if low == "nan" else f"{level} interval {low} to {high}"
         )
         yield f"Dotted: {row['crossing']} cross at {at}, {interval}."
+
+
+def _short(value: float) -> str:
+    rounded = float(f"{value:.2e}")
+    if 1e-3 <= value < 1e5:
+        return np.format_float_positional(rounded, trim="-")
+    return captions.short(rounded)
 
 
 def _set_axes(
