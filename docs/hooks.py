@@ -61,6 +61,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         name = found["name"]
         if name is None or addresses.get(name) in (None, page.url) or name == "index":
             return found[0]
+        if "." not in name and page.url.startswith("reference/"):
+            return found[0]  # there `train` may be a variable
         address = get_relative_url(addresses[name], page.url)
         return f'<a class="kind" href="{address}"><code>{name}</code></a>'
 
