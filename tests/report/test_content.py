@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import shutil
 from unittest import mock
 
 import pytest
@@ -253,6 +254,24 @@ def test_a_damaged_result_hides_no_other(small):
     assert content.unreadable
     assert content.glance.marks[1].text.endswith("cannot be read")
     assert stage_of(content, "table").grids[0].rows
+
+
+def test_removed_arrays_are_told_with_the_command_that_brings_them_back(small):
+    curvflow.run(small, workers=1)
+    basis = open_basis(Asked(small))
+    gone = {one.payload for one in basis.results.view("llc").receipts}
+    basis.opened.store.evict(sorted(gone), "old")
+    for payload in gone:
+        for path in (small.parent / ".curvflow" / "payloads").rglob(f"*{payload}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    content = page_of(small)
+    assert content.unreadable == []
+    assert content.troubles.stages == {"removed": {"llc": 6}}
+    assert content.troubles.revive == "curvflow run small.yaml --revive llc"
+    (grid,) = stage_of(content, "llc").grids
+    status = [head.field for head in grid.heads].index("status")
+    assert {row.cells[status].look for row in grid.rows} == {"removed"}
+    assert content.glance.marks[0].text == "6 removed of 15 nodes"
 
 
 def test_a_study_that_never_ran_has_a_page_that_says_so(small):

@@ -100,7 +100,7 @@
   };
   const escaped = (text) => text.replace(/[\\{}$&#%_~^<>|"\u00b1\u2013]/g, (sign) => SIGNS[sign]);
   function latexNumber(text) {
-    const found = /^([-+]?)(\d[\d.,]*)(?:e([-+]?\d+))?$/.exec(text);
+    const found = /^([-+]?)(\d[\d.,]*)(?:e([-+]?\d+))?$/.exec(text.replace("\u2212", "-"));
     if (!found) return escaped(text);
     const [, sign, digits, power] = found;
     if (power !== undefined) return `$${sign}${digits} \\times 10^{${Number(power)}}$`;
