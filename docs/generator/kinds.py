@@ -28,7 +28,10 @@ GROUPS = {
     "Figures": ("figure",),
 }
 # Parameters whose many forms have pages of their own.
-PAGES = {"model": "models.md", "rule": "rules.md"}
+PAGES = {
+    "model": "a [model](../../models.md), by its kind or a factory of yours",
+    "rule": "a [learning rule](../../rules.md), by its name or a preset",
+}
 LINKS = {"operator": "operators.md"}
 _REFERENCES = (
     'Any value may be `"${axis}"` or `"${axis.field}"`, in quotes; see '
@@ -130,8 +133,10 @@ def _producers(taken: Input) -> str:
     names = [kind.name for kind in all_kinds().values() if fits(taken.edge, kind)]
     names = [name for name in names if not all_kinds()[name].home]
     if len(names) > 8:
-        beginnings = sorted({f"{name.partition('.')[0]}.…" for name in names})
-        return f"{code(taken.edge.__name__)}: {', '.join(map(code, beginnings))}"
+        beginnings = {name.partition(".")[0] for name in names}
+        groups = [group for group, has in GROUPS.items() if beginnings & set(has)]
+        told = [f"[{group.lower()}](index.md#{_anchor(group)})" for group in groups]
+        return f"{code(taken.edge.__name__)}: any of {', '.join(told)} that returns it"
     links = [f"[{code(name)}]({name}.md)" for name in names]
     return f"{code(taken.edge.__name__)}: {', '.join(links)}"
 
@@ -182,7 +187,7 @@ class _Rows(Forms):
         form, unit = code(self.type(schema)), prose(self.unit(name, schema))
         if name in PAGES:
             unit = "-"
-            form = f"one of [these](../../{PAGES[name]})"
+            form = PAGES[name]
         need = "required" if required else default or "none"
         return code(name), need, unit, f"{form}<br>{meaning}"
 
