@@ -39,15 +39,14 @@ def correlation_interval(
         Efron (1979), doi:10.1214/aos/1176344552.
     """
     count = len(x_N)
-    if count < 3:
+    if count < 3 or np.ptp(x_N) == 0 or np.ptp(y_N) == 0:
         return NO_INTERVAL
     random = np.random.default_rng(seed)
     values = []
     left = num_resamples
     while left:
         draws = min(left, max(1, CHUNK // count))
-        w_RN = random.multinomial(count, np.full(count, 1 / count), draws)
-        values.append(_weighted(coefficient, x_N, y_N, w_RN.astype(np.float64)))
+        values.append(_weighted(coefficient, x_N, y_N, _counts(random, draws, count)))
         left -= draws
     found_R = np.concatenate(values)
     found_R = found_R[np.isfinite(found_R)]
@@ -58,12 +57,21 @@ def correlation_interval(
     return float(low), float(high)
 
 
+def _counts(random: np.random.Generator, draws: int, count: int) -> Array:
+    """Return how often each point is drawn, shape (draws, count)."""
+    drawn = random.integers(count, size=(draws, count))
+    drawn += count * np.arange(draws)[:, np.newaxis]
+    counts = np.bincount(drawn.ravel(), minlength=draws * count)
+    w_RN: Array = counts.reshape(draws, count).astype(np.float64)
+    return w_RN
+
+
 def _weighted(coefficient: str, x_N: Array, y_N: Array, w_RN: Array) -> Array:
     if coefficient == "kendall":
         return _tau(x_N, y_N, w_RN)
     if coefficient == "spearman":
         return _pearson(_ranks(x_N, w_RN), _ranks(y_N, w_RN), w_RN)
-    return _pearson(x_N[np.newaxis], y_N[np.newaxis], w_RN)
+    return _moments(x_N - x_N.mean(), y_N - y_N.mean(), w_RN)
 
 
 def _ranks(values_N: Array, w_RN: Array) -> Array:
@@ -74,15 +82,33 @@ def _ranks(values_N: Array, w_RN: Array) -> Array:
     return ranks
 
 
+def _moments(x_N: Array, y_N: Array, w_RN: Array) -> Array:
+    """Return Pearson's correlation from sums, of numbers about their means."""
+    sums = np.stack([x_N, y_N, x_N**2, y_N**2, x_N * y_N], axis=1)
+    x, y, xx, yy, xy = (w_RN @ sums / len(x_N)).T
+    xx, yy = xx - x**2, yy - y**2
+    # Where an outlier is not drawn little is left of these differences.
+    poor_R = (xx < 1e-6 * xx.max()) | (yy < 1e-6 * yy.max())
+    found_R = np.full(len(w_RN), math.nan)
+    fine = ~poor_R
+    found_R[fine] = _ratio((xy - x * y)[fine], xx[fine], yy[fine])
+    if poor_R.any():
+        few = x_N[np.newaxis], y_N[np.newaxis], w_RN[poor_R]
+        found_R[poor_R] = _pearson(*few)
+    return found_R
+
+
 def _pearson(x_RN: Array, y_RN: Array, w_RN: Array) -> Array:
     total = w_RN.sum(axis=1, keepdims=True)
-    x_RN = x_RN - (w_RN * x_RN).sum(axis=1, keepdims=True) / total
-    y_RN = y_RN - (w_RN * y_RN).sum(axis=1, keepdims=True) / total
-    return _ratio(
-        (w_RN * x_RN * y_RN).sum(axis=1),
-        (w_RN * x_RN**2).sum(axis=1),
-        (w_RN * y_RN**2).sum(axis=1),
-    )
+    centred, spreads = [], []
+    for values in (x_RN, y_RN):
+        from_mean = values - (w_RN * values).sum(axis=1, keepdims=True) / total
+        spread_R = (w_RN * from_mean**2).sum(axis=1)
+        # Of values that are all the same rounding is left.
+        rounding = w_RN.shape[1] * (1e-14 * np.abs(values).max()) ** 2
+        spreads.append(np.where(spread_R > rounding, spread_R, 0.0))
+        centred.append(from_mean)
+    return _ratio((w_RN * centred[0] * centred[1]).sum(axis=1), *spreads)
 
 
 def _tau(x_N: Array, y_N: Array, w_RN: Array) -> Array:
@@ -96,7 +122,7 @@ def _tau(x_N: Array, y_N: Array, w_RN: Array) -> Array:
 def _ratio(both_R: Array, one_R: Array, other_R: Array) -> Array:
     """Return both / sqrt(one other); NaN where one has no spread but rounding."""
     spread_R = np.sqrt(one_R) * np.sqrt(other_R)
-    varies_R = (one_R > 1e-24 * one_R.max()) & (other_R > 1e-24 * other_R.max())
+    varies_R = (one_R > 0) & (other_R > 0)
     found_R = np.full(both_R.shape, math.nan)
     np.divide(both_R, spread_R, out=found_R, where=varies_R)
     return found_R
