@@ -1,5 +1,8 @@
 """`curvflow report`: where the page goes, what is said, what is refused."""
 
+import html
+import re
+import shlex
 import subprocess
 import sys
 
@@ -23,6 +26,18 @@ def test_the_page_stands_beside_the_results_and_is_named(curvflow, ran, tmp_path
     # The next run leaves it alone.
     assert curvflow("run", ran).code == 0
     assert file.exists()
+
+
+def test_the_commands_on_the_page_are_commands(curvflow, ran, tmp_path):
+    assert curvflow("report", ran, "-o", "p.html", "--set", "axes.seed=1").code == 0
+    (shown,) = re.findall(
+        r'aria-label="Commands">(.*?)</pre>', (tmp_path / "p.html").read_text(), re.S
+    )
+    install, *commands = html.unescape(shown).splitlines()
+    assert install.startswith("pip install curvflow==")
+    assert [shlex.split(one)[1] for one in commands] == ["run"]
+    for command in commands:
+        assert curvflow(*shlex.split(command)[1:]).code == 0
 
 
 @pytest.mark.slow

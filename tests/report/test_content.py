@@ -205,6 +205,11 @@ def test_what_an_earlier_run_could_not_measure_is_told_as_not_measured(small):
     assert (then.verdict, then.origin, now.verdict) == ("not measured", -1, now.verdict)
     curvflow.run(small, workers=1)
     assert page_of(small).expectations.found[0].verdict == "agrees"
+    expect = "{stage: further, where: {seed: 0}, quantity: final, value: 1, within: 9}"
+    more = "  further: {use: toy.fit, data: data, lr: 1.5, seed: '${seed}'}\n"
+    small.write_text(f"{SMALL}{more}expect:\n  - {expect}\n")
+    (then,) = page_of(small, run=1).expectations.found
+    assert (then.node, then.verdict) == ("further[seed=0]", "not measured")
 
 
 def test_a_kind_that_is_known_no_more_is_named(small):

@@ -73,16 +73,13 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
         A line for each expectation and node, those that contradict first.
     """
     found, unreadable = [], []
-    stages = [view.stage for view in basis.views]
     for one in basis.opened.study.expect:
-        if one.stage not in stages:
-            continue  # an earlier run had no such stage
         try:
             found += check(basis.results, (one,))
         except (CorruptPayloadError, RemovedPayloadError) as error:
             unreadable.append(str(error))
             found.append(Finding(one, one.where))
-        except UnknownNameError:  # an earlier run had no such label or kind
+        except UnknownNameError:  # an earlier run had no such stage, label or kind
             found.append(Finding(one, one.where))
     lines = [_expected(basis, origins, one) for one in found]
     order = ("contradicted", "not measured", "agrees")
@@ -92,14 +89,12 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
 
 
 def _expected(basis: Basis, origins: Origins, found: Finding) -> Expected:
-    view = basis.results.view(found.expected.stage)
-    point = tuple(found.coords.get(dim) for dim in view.dims)
-    places = [n for n, own in enumerate(view.points) if tuple(own) == point]
+    stage = found.expected.stage
     inside = ",".join(f"{axis}={label}" for axis, label in found.coords.items())
     has_z = math.isfinite(found.z)
     return Expected(
-        f"{view.stage}[{inside}]" if inside else view.stage,
-        origins.number(view, places[0]) if places else -1,
+        f"{stage}[{inside}]" if inside else stage,
+        _origin(basis, origins, found),
         found.expected.quantity,
         _told(found.measured, found.sem),
         str(found.measured),
@@ -110,6 +105,16 @@ def _expected(basis: Basis, origins: Origins, found: Finding) -> Expected:
         found.verdict,
         found.expected.source,
     )
+
+
+def _origin(basis: Basis, origins: Origins, found: Finding) -> int:
+    for view in basis.views:
+        if view.stage == found.expected.stage:
+            point = tuple(found.coords.get(dim) for dim in view.dims)
+            for number, own in enumerate(view.points):
+                if tuple(own) == point:
+                    return origins.number(view, number)
+    return -1
 
 
 def _told(value: float, error: float) -> str:
