@@ -70,6 +70,14 @@ PICTURES = (
         file=".svg",
     ),
     Variable(
+        "pdf",
+        "the figure as vector graphics for LaTeX",
+        ("pdf_byte",),
+        dtype="uint8",
+        bulk=True,
+        file=".pdf",
+    ),
+    Variable(
         "caption",
         "what is shown: n, what band or bars mean, how many diverged",
         dtype="str",

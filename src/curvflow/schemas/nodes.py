@@ -222,7 +222,7 @@ class Table(NodeData):
 
 
 class Figure(NodeData):
-    """A picture as the bytes of PNG and SVG files."""
+    """A picture as the bytes of PNG, SVG and PDF files."""
 
 
 class Numbers(NodeData):

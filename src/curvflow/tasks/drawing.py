@@ -70,6 +70,7 @@ STYLE: dict[str, Any] = {
     "xtick.minor.size": 1.5,
     "ytick.minor.size": 1.5,
     "svg.fonttype": "path",  # letters look the same without the font
+    "pdf.fonttype": 42,  # letters that programs can edit, and journals accept
     "svg.hashsalt": "curvflow",  # else every file has other identifiers
 }
 
@@ -306,12 +307,13 @@ def pictures(figure: Figure) -> dict[str, Array]:
         figure: the figure.
 
     Returns:
-        `png` and `svg`: the bytes of the files, without dates or versions.
+        `png`, `svg` and `pdf`: the bytes of the files, without dates or versions.
     """
     files = {}
     for kind, metadata in (
         ("png", {"Software": None}),
         ("svg", {"Date": None, "Creator": None}),
+        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}),
     ):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)

@@ -193,6 +193,10 @@ def test_the_files_are_pictures_of_the_size_asked_for():
     assert svg.startswith("<?xml")
     assert "<dc:date>" not in svg
     assert mpl.__version__ not in svg
+    pdf = got["pdf"].tobytes()
+    assert pdf.startswith(b"%PDF")
+    assert b"/CreationDate" not in pdf
+    assert mpl.__version__.encode() not in pdf
     assert not picture.info.keys() & {"Software", "Creation Time"}
 
 

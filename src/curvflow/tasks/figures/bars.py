@@ -50,7 +50,7 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
         machine: not used.
 
     Returns:
-        The files `png` and `svg`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
 
     Raises:
         InputError: y or label is not what the stages have, there are more labels than

@@ -76,7 +76,7 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
         machine: not used.
 
     Returns:
-        The files `png` and `svg`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
 
     Raises:
         InputError: there is no such label, there are more than can be told apart, or a

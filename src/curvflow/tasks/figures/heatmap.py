@@ -45,7 +45,7 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
         machine: not used.
 
     Returns:
-        The files `png` and `svg`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
 
     Raises:
         InputError: z, x, y or label is not what the stage has, there are too many

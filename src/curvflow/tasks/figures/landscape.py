@@ -68,7 +68,7 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
         machine: not used.
 
     Returns:
-        The files `png` and `svg`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
 
     Raises:
         InputError: there is no such label, no plane was measured or several would be

@@ -37,7 +37,7 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
         machine: not used.
 
     Returns:
-        The files `png` and `svg`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
 
     Raises:
         InputError: x, y, label, marker or each is not what the stages have, there are

@@ -55,7 +55,7 @@ def _count(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.bars",
-    version=2,
+    version=3,
     summary="Means with error bars, one bar for each label of an axis.",
     params=BarsParams,
     returns=Figure,

@@ -27,7 +27,7 @@ def _trial(name: str, description: str, dtype: str = "float64") -> Variable:
 
 KIND = Kind(
     name="figure.chains",
-    version=2,
+    version=3,
     summary="Losses of chains, the estimate as draws are added, and the sweep.",
     params=ChainsFigureParams,
     returns=Figure,

@@ -69,7 +69,7 @@ def _drawn(name: str, description: str, units: str) -> Variable:
 
 KIND = Kind(
     name="figure.density",
-    version=2,
+    version=3,
     summary="Spectral densities from Ritz values, with known laws beside them.",
     params=DensityFigureParams,
     returns=Figure,

@@ -43,7 +43,7 @@ def _line(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.landscape",
-    version=2,
+    version=3,
     summary="Losses along lines or in a plane, with the quadratic model.",
     params=LandscapeFigureParams,
     returns=Figure,

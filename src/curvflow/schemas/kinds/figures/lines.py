@@ -42,7 +42,7 @@ def _curve(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.lines",
-    version=2,
+    version=3,
     summary="A curve of means with a band, for each label of an axis.",
     params=LinesParams,
     returns=Figure,

@@ -125,7 +125,7 @@ def _end(axis: str, side: str) -> Variable:
 
 KIND = Kind(
     name="figure.scatter",
-    version=2,
+    version=3,
     summary="One measured number against another, a point for each node or mean.",
     params=ScatterParams,
     returns=Figure,

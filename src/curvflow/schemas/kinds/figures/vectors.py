@@ -41,7 +41,7 @@ def _text(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.vectors",
-    version=2,
+    version=3,
     summary="Weights of two inputs as arrows, such as those of XOR's hidden units.",
     params=VectorsParams,
     returns=Figure,
