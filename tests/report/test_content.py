@@ -12,6 +12,7 @@ from curvflow.errors import UnknownNameError
 from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.basis import compact
 from curvflow.flows.report.gather import gather, open_basis
+from curvflow.flows.report.render import render
 from curvflow.flows.report.write import write_report
 from curvflow.schemas import kinds
 from tests.report.studies import MARKUP, STUDY
@@ -298,6 +299,18 @@ def test_results_of_several_environments_are_told_apart(small, monkeypatch):
     assert dict(content.environment.rows)["Python"][1] == "3.99"
     assert dict(content.environment.rows)["numpy"][1] == "not recorded"
     assert "Results of 2 environments" in [one.text for one in content.glance.marks]
+
+
+def test_results_of_code_that_has_changed_are_told_of(small, monkeypatch):
+    curvflow.run(small, workers=1)
+    assert open_basis(Asked(small)).drifts == []
+    drift = mock.Mock(kind="toy.fit", nodes=[None] * 6)
+    monkeypatch.setattr("curvflow.flows.plan.find_drifts", lambda *_: [drift])
+    content = page_of(small)
+    mark = {one.target: one for one in content.glance.marks}["code"]
+    assert (mark.tone, mark.text) == ("doubt", "Code has changed since for 6 results")
+    assert "toy.fit (6)" in render(content)
+    assert "curvflow plan small.yaml" in render(content)
 
 
 def test_overrides_are_told_with_the_resolved_study_and_in_every_command(small):

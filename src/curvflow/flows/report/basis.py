@@ -30,6 +30,7 @@ class Basis:
         results: as it stands, or of one run.
         index: the log.
         text: of the study file.
+        drifts: kinds whose code has changed since, and how many results are concerned.
     """
 
     asked: Asked
@@ -37,6 +38,7 @@ class Basis:
     results: Results
     index: Index
     text: str
+    drifts: Sequence[tuple[str, int]] = ()
     _failures: dict[tuple[str, Point], Mapping[str, Any]] = field(
         init=False, repr=False, default_factory=dict
     )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from curvflow.flows.api import results_of
 from curvflow.flows.door import open_study
+from curvflow.flows.plan import make_plan
 from curvflow.flows.report.again import Again, again
 from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.basis import Basis, kind_of
@@ -21,8 +22,9 @@ from curvflow.flows.report.stages import Reader, StageTables
 from curvflow.flows.report.troubles import Troubles, troubles
 from curvflow.flows.report.verdicts import Verdicts, calibrations, crosschecks
 from curvflow.flows.report.wording import Wording, wording
+from curvflow.flows.results import Results
 from curvflow.flows.texts import read_text
-from curvflow.flows.views import View
+from curvflow.flows.views import View, plan_views, with_removed
 from curvflow.schemas.nodes import Figure, Table
 
 
@@ -84,8 +86,15 @@ def open_basis(asked: Asked) -> Basis:
     )
     text = read_text(asked.file, what="a study file", remedy="Look at the path.")
     # The log first: what is committed meanwhile may be shown, but nothing twice.
-    index = opened.store.index()
-    return Basis(asked, opened, results_of(opened, asked.run), index, text)
+    store, index = opened.store, opened.store.index()
+    if asked.run is not None:
+        return Basis(asked, opened, results_of(opened, asked.run), index, text)
+    # As `results_of`, but what the plan says of code is kept.
+    plan = make_plan(opened.study, store, opened.files)
+    views = plan_views(plan, plan.causes.failures(), is_ahead=True)
+    results = Results(opened.study.name, with_removed(views, store), store)
+    drifts = [(drift.kind, len(drift.nodes)) for drift in plan.drifts]
+    return Basis(asked, opened, results, index, text, drifts)
 
 
 def gather(basis: Basis) -> Content:

@@ -168,6 +168,9 @@ def _marks(basis: Basis, judged: Judged) -> Iterator[Mark]:
     ):
         if verdicts.stages:
             yield _agreed(verdicts, noun, target, bad)
+    if basis.drifts:
+        several = sum(number for _, number in basis.drifts)
+        yield Mark(DOUBT, f"Code has changed since for {several:,} results", "code")
     if not judged.environment.is_one:
         several = len(judged.environment.runs)
         yield Mark(DOUBT, f"Results of {several} environments", "environment")

@@ -23,12 +23,16 @@ class Environment:
         rows: name of a library or of the platform, and its version per column.
         devices: results by device, in words.
         options: knobs of the run told of that are not the default, in words.
+        drifts: kinds whose code has changed since, and how many results are concerned.
+        plan: command that says which code that is.
     """
 
     runs: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str]]]
     devices: str
     options: str
+    drifts: Sequence[tuple[str, int]]
+    plan: str
 
     @property
     def is_one(self) -> bool:
@@ -70,6 +74,8 @@ def environment(basis: Basis) -> Environment:
         [(NAMES.get(name, name), cells) for name, cells in told],
         ", ".join(f"{n:,} on {device}" for device, n in devices.most_common()),
         _options(basis.run.options if basis.run else {}),
+        basis.drifts,
+        basis.asked.command("plan", of_run=False),
     )
 
 

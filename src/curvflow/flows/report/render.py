@@ -33,6 +33,7 @@ SIGNS = {
     "missing": "\u25cb",
     "removed": "\u2013",
     "unreadable": "\u2715",
+    "changed code": "\u25b3",
 }
 
 
