@@ -35,6 +35,13 @@ def test_run_returns_results_with_the_axes_as_leading_dims(study):
     assert results.run.counts["executed"]["fit"] == 6
 
 
+def test_looking_for_a_stage_reads_nothing(study):
+    results = curvflow.run(study)
+    with mock.patch.object(Results, "__getitem__", side_effect=AssertionError):
+        assert "fit" in results
+        assert "fitt" not in results
+
+
 def test_values_can_be_selected_by_label(study):
     last = curvflow.run(study)["last"]
     got = float(last["square"].sel(seed=1, rule="fast"))

@@ -222,6 +222,10 @@ class Results(Mapping[str, "Dataset"]):
                 hint = nearest(name, known)
                 raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
 
+    def __contains__(self, stage: object) -> bool:
+        """Tell whether the study has a stage, without reading it."""
+        return stage in self._views
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._views)
 
