@@ -13,7 +13,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.products import lengths, measured_product
+from curvflow.tasks.numerics.products import inner, lengths, measured_product
 
 # A vector that is left with less than this part of its length, once the basis is taken
 # off, holds rounding of that basis, and is made orthogonal again.
@@ -99,7 +99,9 @@ def lanczos(
     models, size, starts = start_MDS.shape
     limit = min(num_steps, size)
     held, exact = operator.dtype, torch.float64
-    basis_MSKD = torch.zeros(
+    # Memory that is new costs as much as arithmetic where D is large: what can be done
+    # in place is.
+    basis_MSKD = torch.empty(
         models, starts, limit, size, dtype=held, device=operator.device
     )
     alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
@@ -113,20 +115,21 @@ def lanczos(
         w_MSD = image_MDS.mT
         steps_MS += going_MS
         scale_MS = torch.maximum(scale_MS, lengths_MS)
-        alpha_MSK[:, :, step] = (w_MSD * v_MSD).sum(2, dtype=exact)
-        w_MSD = w_MSD - alpha_MSK[:, :, step, None].to(held) * v_MSD
+        alpha_MSK[:, :, step] = inner(w_MSD, v_MSD, dim=2)
+        w_MSD = _subtracted(w_MSD, alpha_MSK[:, :, step, None].to(held) * v_MSD)
         if step > 0:
             before_MSD = basis_MSKD[:, :, step - 1]
             w_MSD -= beta_MSK[:, :, step - 1, None].to(held) * before_MSD
-        w_MSD = _orthogonal(w_MSD, basis_MSKD[:, :, : step + 1])
-        beta_MS = lengths(w_MSD, dim=2)
+        w_MSD, beta_MS = _orthogonal(w_MSD, basis_MSKD[:, :, : step + 1])
         beta_MSK[:, :, step] = beta_MS
         broken_MS = beta_MS <= breakdown_tolerance(held) * scale_MS
         if broken_MS.all():
             break
         # A broken one is small in single precision, too, and not taken.
         by_MS1 = beta_MS.masked_fill(broken_MS, 1.0).unsqueeze(2).to(held)
-        v_MSD = torch.where(broken_MS.unsqueeze(2), 0.0, w_MSD / by_MS1)
+        v_MSD = w_MSD.div_(by_MS1)
+        v_MSD[broken_MS] = 0.0
+    basis_MSKD[:, :, step + 1 :] = 0.0
     ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
     return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
 
@@ -150,19 +153,29 @@ def _normalised(start_MSD: Tensor) -> Tensor:
     return start_MSD / norms
 
 
-def _orthogonal(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
-    """Take the basis off, and once more where that leaves little, hence rounding."""
+def _orthogonal(w_MSD: Tensor, basis_MSJD: Tensor) -> tuple[Tensor, Tensor]:
+    """Take the basis off, and once more where that leaves little, hence rounding.
+
+    Returns:
+        What is left, and its lengths.
+    """
     once_MSD = _less(w_MSD, basis_MSJD)
     left_MS, was_MS = lengths(once_MSD, dim=2), lengths(w_MSD, dim=2)
     shrunk_MS1 = (left_MS < SHRUNK * was_MS).unsqueeze(2)
     if not shrunk_MS1.any():
-        return once_MSD
-    return torch.where(shrunk_MS1, _less(once_MSD, basis_MSJD), once_MSD)
+        return once_MSD, left_MS
+    twice_MSD = torch.where(shrunk_MS1, _less(once_MSD, basis_MSJD), once_MSD)
+    return twice_MSD, lengths(twice_MSD, dim=2)
 
 
 def _less(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
     along_MSJ = (basis_MSJD @ w_MSD.unsqueeze(3)).squeeze(3)
-    return w_MSD - (along_MSJ.unsqueeze(2) @ basis_MSJD).squeeze(2)
+    return _subtracted(w_MSD, (along_MSJ.unsqueeze(2) @ basis_MSJD).squeeze(2))
+
+
+def _subtracted(w_MSD: Tensor, taken_MSD: Tensor) -> Tensor:
+    """Return the difference in the place of what is taken off."""
+    return torch.sub(w_MSD, taken_MSD, out=taken_MSD)
 
 
 def _ritz(

@@ -8,6 +8,9 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import BatchedOperator
 
+# Entries of a vector that are added up at once.
+PART = 1 << 20
+
 
 def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
     """Multiply in the precision of the operator, and return in double precision.
@@ -55,5 +58,23 @@ def measured_product(
 
 def lengths(vectors: Tensor, *, dim: int) -> Tensor:
     """Return the Euclidean lengths of vectors of any precision, added up in float64."""
-    found: Tensor = torch.linalg.vector_norm(vectors, dim=dim, dtype=torch.float64)
-    return found
+    parts = [
+        torch.linalg.vector_norm(part, dim=dim, dtype=torch.float64)
+        for part in _parts(vectors, dim)
+    ]
+    found: Tensor = torch.linalg.vector_norm(torch.stack(parts), dim=0)
+    return found if len(parts) > 1 else parts[0]
+
+
+def inner(first: Tensor, second: Tensor, *, dim: int) -> Tensor:
+    """Return inner products of vectors of any precision, added up in float64."""
+    parts = [
+        (a * b).sum(dim, dtype=torch.float64)
+        for a, b in zip(_parts(first, dim), _parts(second, dim), strict=True)
+    ]
+    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+def _parts(vectors: Tensor, dim: int) -> tuple[Tensor, ...]:
+    # What is added up in float64 is copied before, and large copies take new memory.
+    return torch.split(vectors, PART, dim)
