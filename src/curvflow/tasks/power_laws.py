@@ -77,6 +77,8 @@ def power_law(x_N: Array, y_N: Array) -> PowerLaw:
         The law; its covariance is NaN for fewer than three points.
     """
     u_N, v_N = np.log(x_N), np.log(y_N)
+    lowest = v_N.min(initial=math.inf)
+    v_N = v_N - lowest  # so that equal y have exactly no slope
     unknown = np.full((2, 2), math.nan)
     if len(u_N) < 2 or np.ptp(u_N) == 0:
         return PowerLaw(math.nan, math.nan, unknown, 0, math.nan, math.nan, math.nan)
@@ -94,7 +96,7 @@ def power_law(x_N: Array, y_N: Array) -> PowerLaw:
         covariance = left / freedom * both
     return PowerLaw(
         slope,
-        float(v_N.mean() - slope * centre),
+        float(lowest + v_N.mean() - slope * centre),
         covariance,
         freedom,
         1 - left / total if total > 0 else math.nan,

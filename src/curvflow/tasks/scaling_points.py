@@ -22,7 +22,7 @@ from curvflow.tasks.power_laws import (
     power_law,
     resampled_laws,
 )
-from curvflow.tasks.resampling import Limits
+from curvflow.tasks.resampling import NOWHERE, Limits
 
 Repetition = tuple[Label, ...]
 
@@ -56,6 +56,11 @@ class Series:
     def y(self) -> Array:
         """Positive y of the points, shape (N,)."""
         return np.array([y for _, _, y in self.found], dtype=np.float64)
+
+    @property
+    def num_repetitions(self) -> int:
+        """Different repetitions among the points."""
+        return len({repetition for repetition, _, _ in self.found})
 
     def add(self, repetition: Repetition, x: float, y: float) -> None:
         """Take a point, or count why it is none."""
@@ -131,13 +136,15 @@ def crossings(of: Sequence[Fitted], confidence: float) -> Iterator[dict[str, obj
     """
     for one, other in combinations(of, 2):
         at, (low, high) = crossover(one.law, other.law, confidence)
+        both_vary = min(one.series.num_repetitions, other.series.num_repetitions) > 1
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             drawn = (other.intercepts - one.intercepts) / (
                 one.exponents - other.exponents
             )
-            limits = np.exp(np.array(percentiles(drawn, confidence)))
-        ends = [np.array(f.series.x) for f in (one, other)]
-        is_inside = all(len(x) and x.min() <= at <= x.max() for x in ends)
+            ends = percentiles(drawn, confidence) if both_vary else NOWHERE
+            limits = np.exp(np.array(ends))
+        every = [np.array(f.series.x) for f in (one, other)]
+        is_inside = all(len(x) and x.min() <= at <= x.max() for x in every)
         yield {
             "crossing": f"{one.series.label} / {other.series.label}",
             "crossover": at,
@@ -150,9 +157,9 @@ def crossings(of: Sequence[Fitted], confidence: float) -> Iterator[dict[str, obj
 
 
 def bootstrap_limits(one: Fitted, confidence: float) -> Limits:
-    """Return the percentile interval of the exponent."""
-    if len({repetition for repetition, _, _ in one.series.found}) < 2:
-        return percentiles(np.zeros(0), confidence)
+    """Return the percentile interval of the exponent; NaN of one repetition."""
+    if one.series.num_repetitions < 2:
+        return NOWHERE
     return percentiles(one.exponents, confidence)
 
 

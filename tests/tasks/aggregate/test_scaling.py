@@ -118,6 +118,22 @@ def test_two_laws_cross_where_they_are_equal():
     assert row["inside"]
 
 
+def test_one_repetition_has_no_bootstrap_of_its_crossing():
+    laws, crossings = tables(nodes(seeds=1), label="rule")
+    (row,) = crossings.values()
+    assert row["crossover_low"] < row["crossover"] < row["crossover_high"]
+    ends = [row["crossover_bootstrap_low"], row["crossover_bootstrap_high"]]
+    ends += [law["bootstrap_low"] for law in laws.values()]
+    assert np.isnan(ends).all()
+
+
+def test_equal_y_have_no_slope_that_differs_from_zero():
+    for y in (0.3, 0.7, 1.1):
+        law = power_law(np.repeat([10.0, 20.0, 40.0], 7), np.full(21, y))
+        assert (law.exponent, law.sem) == (0, 0)
+        assert np.exp(law.intercept) == pytest.approx(y)
+
+
 def test_the_interval_of_the_crossing_holds_it_as_often_as_it_says():
     tries, held = 200, {"": 0, "bootstrap_": 0}
     for seed in range(tries):
