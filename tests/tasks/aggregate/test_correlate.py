@@ -219,6 +219,37 @@ def test_perfect_order_has_no_interval():
         assert np.isnan([row["low"], row["bootstrap_low"]]).all()
 
 
+@pytest.mark.parametrize("count", [3, 5, 7])
+@pytest.mark.parametrize("ties", [False, True])
+def test_ranks_of_few_points_are_tested_exactly(count, ties):
+    x, y = cloud(count, ties=ties)
+    y = y + np.arange(count)  # with ties too, x and y vary
+    known = stats.permutation_test(
+        (x,),
+        lambda one: stats.spearmanr(one, y).statistic,
+        permutation_type="pairings",
+        n_resamples=np.inf,
+    )
+    row = table(nodes(x, y))["curvature against steps: spearman"]
+    assert row["p"] == pytest.approx(_two_sided(known), rel=1e-12)
+
+
+def _two_sided(found):
+    return np.mean(np.abs(found.null_distribution) > abs(found.statistic) - 1e-9)
+
+
+def test_three_points_in_perfect_order_prove_nothing():
+    row = table(nodes([0.0, 1.0, 2.0], [1.0, 2.0, 5.0]))
+    assert row["curvature against steps: spearman"]["p"] == pytest.approx(1 / 3)
+
+
+def test_stages_whose_labels_never_agree_are_refused():
+    of = nodes(*cloud(4))
+    apart = [one for one in of if (one.stage == "other") == (one.coords["seed"] < 2)]
+    with pytest.raises(InputError, match=r"^x, y: expected nodes of equal labels, got"):
+        table(apart)
+
+
 def test_the_order_of_the_nodes_changes_no_bit():
     of = nodes(*cloud())
     assert table(of) == table(of[::-1])
@@ -280,6 +311,17 @@ stages:
         (
             "x: final_norm_l2, y: final_test_loss, minus: num_matvecs, over: seed",
             r"together.minus: expected a variable of 'fit', which has final_test_loss",
+        ),
+        (
+            "x: final_norm_l2, y: final_test_loss, minus: train_loss, over: seed",
+            r"together.minus: expected a single number per node, got 'train_loss' with "
+            "epoch",
+        ),
+        (
+            "x: final_norm_l2, y: final_test_loss, minus: final_train_accuracy, "
+            "over: seed",
+            r"together.minus: expected a variable in the units of final_test_loss, "
+            r"\w+, got 'final_train_accuracy' in 1\.",
         ),
     ],
 )

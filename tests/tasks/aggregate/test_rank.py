@@ -178,6 +178,24 @@ def test_seeds_may_be_averaged_before_tasks_are_ranked():
     assert column(rows, "count") == [2, 2, 2]
 
 
+def test_a_mean_of_which_one_diverged_is_not_the_mean_of_the_others():
+    of = [
+        one
+        for task in range(2)
+        for one in nodes(diverged={(1, 1)} if task == 0 else (), task=task)
+    ]
+    rows = table(of, over="task", mean_over=["seed"])
+    means = np.array([VALUES.mean(axis=0)] * 2)
+    means[0, 1] = np.inf
+    assert column(rows, "mean_rank") == pytest.approx(
+        stats.rankdata(means, axis=1).mean(axis=0)
+    )
+    assert column(rows, "diverged") == [0, 1, 0]
+    assert np.isfinite(column(rows, "mean_value")).all()
+    rows = table(of, over="task", mean_over=["seed"], diverged="leave_out")
+    assert (column(rows, "count"), column(rows, "left_out")) == ([1] * 3, [1] * 3)
+
+
 def test_groups_are_ranked_apart():
     of = nodes(data="xor") + nodes(VALUES[:, ::-1], data="digits")
     rows = table(of, within=["data"])

@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.differences import holm
@@ -35,7 +36,8 @@ def correlate(member: Member, machine: Machine) -> Outcome:
         shape (quantity,).
 
     Raises:
-        InputError: a variable is no single number of one of the stages given.
+        InputError: a variable is no single number of one of the stages given, or no
+            labels agree.
     """
     params = cast("CorrelateParams", member.params)
     nodes = member.inputs["of"]
@@ -44,6 +46,12 @@ def correlate(member: Member, machine: Machine) -> Outcome:
         for y, x in product(params.y, params.x)
         for row in _rows(_less(params, y, nodes), find_measured("x", x, nodes), params)
     ]
+    if not rows:
+        raise InputError(
+            f"x, y: expected nodes of equal labels, got {', '.join(params.x)} and "
+            f"{', '.join(params.y)} of stages that share none. Run them over the same "
+            "labels."
+        )
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     table["p_holm"] = np.full(len(rows), np.nan)
     for coefficient in params.coefficients:

@@ -96,9 +96,13 @@ def _of_group(
     places = list(dict.fromkeys(place for row in own.values() for place in row))
     # Sorted, so that no bit depends on the order of the nodes.
     blocks = sorted({place[: len(params.over)] for place in places}, key=repr)
-    values_NK = np.array(
+    means_NK = np.array(
         [[_mean(row, block) for row in own.values()] for block in blocks]
     )
+    gone_NK = np.array(
+        [[_gone(row, block) for row in own.values()] for block in blocks]
+    )
+    values_NK = np.where(gone_NK, np.nan, means_NK)
     whole_N = _whole(own, blocks, params)
     if params.diverged == "leave_out":
         whole_N &= np.isfinite(values_NK).all(axis=1)
@@ -106,7 +110,7 @@ def _of_group(
     told = _told(ranks_NK, params.confidence)
     columns = {
         **_mean_ranks(ranks_NK, params.confidence),
-        "mean_value": statistics(values_NK).mean,
+        "mean_value": statistics(means_NK).mean,
     }
     behind = named(params.within, group)
     for column, (label, row) in enumerate(own.items()):
@@ -138,8 +142,18 @@ def _mean_ranks(ranks_NK: Array, confidence: float) -> dict[str, Array]:
 
 
 def _mean(row: Mapping[Place, Cell], block: Place) -> float:
-    own = [c.value for place, c in row.items() if place[: len(block)] == block]
+    own = [cell.value for cell in _of(row, block)]
     return float(statistics(np.array(own, dtype=np.float64)).mean)
+
+
+def _gone(row: Mapping[Place, Cell], block: Place) -> bool:
+    """Return whether one that is averaged diverged, or is not finite."""
+    # The mean of the others would reward a label for it.
+    return any(cell.status != "ok" for cell in _of(row, block))
+
+
+def _of(row: Mapping[Place, Cell], block: Place) -> list[Cell]:
+    return [cell for place, cell in row.items() if place[: len(block)] == block]
 
 
 def _whole(

@@ -55,13 +55,29 @@ def _misnamed(params: CorrelateParams, taken: Taken) -> Iterator[Misnomer]:
     yield from not_single("y", params.y, taken)
     if params.minus is not None:
         for name in params.y:
-            stages = [s for s, kind in taken["of"].items() if kind.output(name)]
-            if stages and not taken["of"][stages[0]].output(params.minus):
-                message = (
-                    f"expected a variable of '{stages[0]}', which has {name}, got "
-                    f"'{params.minus}'"
-                )
-                yield ("minus",), message, "Both are taken of the same node."
+            yield from _not_of_a_kind(name, params.minus, taken)
+
+
+def _not_of_a_kind(name: str, minus: str, taken: Taken) -> Iterator[Misnomer]:
+    """Find what cannot be taken off y: other stages, dimensions or units."""
+    having = [(s, v) for s, k in taken["of"].items() if (v := k.output(name))]
+    if not having:
+        return
+    stage, y = having[0]
+    off = taken["of"][stage].output(minus)
+    if off is None:
+        message = f"expected a variable of '{stage}', which has {name}, got '{minus}'"
+        yield ("minus",), message, "Both are taken of the same node."
+    elif off.dims:
+        dims = ", ".join(off.dims)
+        message = f"expected a single number per node, got '{minus}' with {dims}"
+        yield ("minus",), message, "Choose another variable."
+    elif off.units != y.units:
+        message = (
+            f"expected a variable in the units of {name}, {y.units}, got '{minus}' in "
+            f"{off.units}"
+        )
+        yield ("minus",), message, "Their difference has no units."
 
 
 def _column(name: str, description: str) -> Variable:
