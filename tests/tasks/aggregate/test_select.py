@@ -102,6 +102,10 @@ def test_every_declared_variable_is_there():
     ("wrong", "message"),
     [
         ({"where": {"trace": {}}}, "expected above, below or equals, got none"),
+        (
+            {"where": {"trace": {"above": None}}},
+            "expected above, below or equals, got none",
+        ),
         ({"at": {"width": 8}}, "expected at to name axes of rows, got 'width'"),
         ({}, "expected at, where or quantities, got none"),
     ],

@@ -27,7 +27,7 @@ class Condition(Params):
 
     @model_validator(mode="after")
     def _says_something(self) -> Condition:
-        if not self.model_fields_set:
+        if self.above is None and self.below is None and self.equals is None:
             raise ValueError(
                 "expected above, below or equals, got none. Say what must hold."
             )
