@@ -134,6 +134,17 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name):
         assert held[kind] / tries > lowest - 5 * math.sqrt(0.95 * 0.05 / tries)
 
 
+def test_the_bootstrap_of_few_points_is_too_narrow():
+    random = np.random.default_rng(3)
+    held = []
+    for _ in range(300):
+        x, noise = random.normal(size=(2, 5))
+        how = {"confidence": 0.95, "num_resamples": 400, "seed": 0}
+        low, high = correlation_interval("pearson", x, 0.75 * x + noise, **how)
+        held.append(low < 0.6 < high)
+    assert 0.8 < np.mean(held) < 0.93
+
+
 def test_unrelated_numbers_have_no_correlation_at_the_level():
     random = np.random.default_rng(2)
     tries = 200

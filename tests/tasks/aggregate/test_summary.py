@@ -7,6 +7,8 @@ from curvflow.errors import InputError
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.summary import SummaryParams
+from curvflow.tasks.further_statistics import mean_interval
+from curvflow.tasks.resampling import Resampling
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 COLUMNS = ["mean", "sd", "sem", "low", "high"]
@@ -95,6 +97,14 @@ def test_a_value_that_is_not_finite_is_left_out_and_counted():
     values = [1.0, np.nan, 3.0, np.inf]
     row = table([node({"seed": s}, trace=v) for s, v in enumerate(values)])["trace"]
     assert (row["mean"], row["count"], row["nonfinite"]) == (2.0, 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["bca", "percentile"])
+def test_the_bootstrap_of_few_values_is_too_narrow(kind):
+    random = np.random.default_rng(0)
+    values_NE = random.normal(size=(5, 300))
+    low, high = mean_interval(values_NE, 0.95, Resampling(kind, 400, 0))
+    assert 0.75 < np.mean((low < 0) & (high > 0)) < 0.9
 
 
 def test_one_node_has_a_mean_but_no_spread():
