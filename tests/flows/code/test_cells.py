@@ -228,6 +228,55 @@ def test_names_stand_for_what_they_mean_now(notebook):
     assert typed_text().decode() != text
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "def scaled(x, k=K): return k * x",
+        "def scaled(x, *, k=K): return k * x",
+        "class Sc:\n    k = K\n\ndef scaled(x): return Sc.k * x",
+        "def make(k):\n    return lambda x: k * x\n\nscaled = make(K)",
+        "scaled = (lambda k: lambda x: k * x)(K)",
+        "def by(k):\n    return lambda f: lambda x: k * f(x)\n\n"
+        "@by(K)\ndef scaled(x): return x",
+    ],
+)
+def test_what_was_taken_when_a_function_was_defined_is_noticed(notebook, cell):
+    notebook.run("K = 2.0")
+    notebook.run(cell)
+    notebook.run(KIND)
+    notebook.run("K = 3.0")
+    executed()  # with the function of before
+    assert executed() == 0
+    notebook.run(cell)
+    with pytest.raises(ChangedCodeError, match="__main__:"):
+        executed()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "np.float64(n)",
+        "torch.tensor(float(n))",
+        "torch.full((2,), n, dtype=torch.bfloat16)",
+        "frozenset([n])",
+        "[np.full(2, n)]",
+        "{'a': np.float64(n)}",
+        "np.array([(n, 1.0)], dtype='i4,f8')",
+    ],
+)
+def test_values_that_a_cell_makes_anew_are_noticed(notebook, made):
+    cell = f"n = next(count)\nK = {made}\ndel n"
+    notebook.run("import itertools, numpy as np, torch\ncount = itertools.count(1)")
+    notebook.run(cell)
+    notebook.run("def scaled(x):\n    return x if K is not None else -x")
+    notebook.run(KIND)
+    executed()
+    assert executed() == 0
+    notebook.run(cell)
+    with pytest.raises(ChangedCodeError, match="__main__:K changed"):
+        executed()
+
+
 def test_a_script_has_a_file_and_is_read_from_it(notebook):
     assert is_typed("__main__")
     notebook.main.__file__ = "script.py"

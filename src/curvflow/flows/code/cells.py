@@ -3,8 +3,9 @@
 Cells are run in any order, and again once edited, so one after another they are no text
 of a module. It is put together from what the names mean at this moment:
 
-- a function or class is the statement that defined it, in its cell;
-- plain data and arrays are their values, wherever these came from;
+- a function or class is the statement that defined it, in its cell, with the values
+  that it took then: defaults, attributes of a class, what it closes over;
+- plain data, arrays and tensors are their values, wherever these came from;
 - what is imported is an import;
 - anything else is the statement that bound the name last.
 
@@ -20,10 +21,11 @@ import inspect
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from types import CodeType, FunctionType, ModuleType
 
 import numpy as np
@@ -34,6 +36,7 @@ MAIN = "__main__"
 # What Python and IPython put among the names, such as earlier inputs and outputs.
 _HISTORY = re.compile(r"_+\d*|_i+\d*|_[iod]h|In|Out|__\w+__")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_NESTED = (list, tuple, dict, set, frozenset)
 _LONGEST = 500  # characters of a value that are kept as they are
 
 
@@ -55,6 +58,7 @@ def typed_text() -> bytes:
     names = sorted(n for n in vars(module) if not _HISTORY.fullmatch(n))
     # A statement that binds several names is written once.
     texts = dict.fromkeys(_text(module, name) for name in names)
+    texts |= dict.fromkeys(filter(None, (_taken(module, name) for name in names)))
     return "\n".join(texts).encode(errors="backslashreplace")
 
 
@@ -62,14 +66,8 @@ def _text(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        digest = sha256(value.tobytes()).hexdigest()
-        return f"{name} = {f'{value.dtype} {value.shape} {digest}'!r}"
-    if _is_plain(value):
-        told = repr(value)
-        is_short = len(told) <= _LONGEST
-        digest = sha256(told.encode(errors="backslashreplace")).hexdigest()
-        return f"{name} = {told if is_short else repr(digest)}"
+    if (told := _told(value)) is not None:
+        return f"{name} = {_short(told)}"
     functions = list(_functions(value))
     cells = ["".join(linecache.getlines(one.__code__.co_filename)) for one in functions]
     if functions and not all(cells):
@@ -84,13 +82,63 @@ def _text(module: ModuleType, name: str) -> str:
     return f"from {home} import {called} as {name}" if is_theirs else ""
 
 
-def _is_plain(value: object, depth: int = 10) -> bool:
-    if depth and type(value) in (list, tuple):
-        return all(_is_plain(one, depth - 1) for one in value)  # type: ignore[attr-defined] # it is iterable
-    if depth and type(value) is dict:
-        inner = [*value.keys(), *value.values()]
-        return all(_is_plain(one, depth - 1) for one in inner)
-    return type(value) in _PLAIN
+def _short(told: str) -> str:
+    digest = sha256(told.encode(errors="backslashreplace")).hexdigest()
+    return told if len(told) <= _LONGEST else repr(digest)
+
+
+def _told(value: object, depth: int = 10) -> str | None:
+    """Write plain data, arrays and tensors as a literal; None for anything else."""
+    if type(value) in _PLAIN:
+        return repr(value)
+    if type(value) not in _NESTED or not isinstance(value, Collection):
+        return _array(value)
+    flat = chain(*value.items()) if isinstance(value, dict) else value
+    inner = [_told(one, depth - 1) if depth else None for one in flat]
+    told = [one for one in inner if one is not None]
+    if len(told) < len(inner):
+        return None
+    if isinstance(value, dict):
+        pairs = zip(told[::2], told[1::2], strict=True)
+        return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}([{', '.join(sorted(told))}])"
+    joined = ", ".join(told)
+    if isinstance(value, tuple):
+        return f"({joined},)" if len(told) == 1 else f"({joined})"
+    return f"[{joined}]"
+
+
+def _array(value: object) -> str | None:
+    """Tell an array, a number of NumPy or a tensor by its digest."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        try:
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            content = flat.view(torch.uint8).numpy().tobytes()
+        except (RuntimeError, TypeError, NotImplementedError):  # such as a sparse one
+            return None
+        kind, shape = str(value.dtype), tuple(value.shape)
+    elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        kind, shape, content = str(value.dtype), value.shape, value.tobytes()
+    else:
+        return None
+    return repr(f"{kind} {shape} {sha256(content).hexdigest()}")
+
+
+def _taken(module: ModuleType, name: str) -> str:
+    """Write what a function or class took when it was defined, which may have moved."""
+    value = getattr(module, name)
+    taken: list[str] = []
+    if isinstance(value, type) and value.__module__ == MAIN:
+        inner = {k: _told(v) for k, v in vars(value).items() if k[:2] != "__"}
+        taken += [f"{key}={told}" for key, told in inner.items() if told is not None]
+    for one in _functions(value):
+        taken += _given(one)
+    bare = getattr(value, "__func__", value)
+    if isinstance(bare, FunctionType) and bare.__globals__ is vars(module):
+        taken += _given(bare)  # of a decorator too
+    return f"{name} = {_short(repr(taken))}" if taken else ""
 
 
 def _is_importable(home: object, called: object) -> bool:
@@ -124,13 +172,18 @@ def _by_code(module: ModuleType, name: str, functions: Sequence[FunctionType]) -
     return f"def {name}():\n    return {', '.join([repr(digest.hexdigest()), *names])}"
 
 
-def _given(function: FunctionType) -> list[object]:
+def _given(function: FunctionType, depth: int = 5) -> list[str]:
     """Return the plain data among defaults and what a function closes over."""
-    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+    given: list[object] = [*(function.__defaults__ or ())]
+    given += chain(*(function.__kwdefaults__ or {}).items())
     for one in function.__closure__ or ():
         with suppress(ValueError):  # it holds nothing yet
             given.append(one.cell_contents)
-    return [one for one in given if _is_plain(one)]
+    told = [found for one in given if (found := _told(one)) is not None]
+    for held in given if depth else ():
+        if isinstance(held, FunctionType) and held.__globals__ is function.__globals__:
+            told += _given(held, depth - 1)
+    return told
 
 
 def _newest() -> Iterator[Mapping[str, str]]:
