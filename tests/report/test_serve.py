@@ -153,6 +153,18 @@ def test_a_port_that_is_taken_is_refused(small):
             )
 
 
+def test_a_reader_who_leaves_before_the_end_is_no_error(capfd):
+    page = serving.Served("one", b"x" * 30_000_000, "default-src 'none'")
+    with serving._listening(page, 0) as address:
+        place = address.removeprefix("http://").rstrip("/")
+        connection = http.client.HTTPConnection(place)
+        connection.request("GET", "/")
+        connection.getresponse().read(10)
+        connection.close()
+        time.sleep(0.3)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_code_0_and_keeps_the_file(tmp_path, number):

@@ -152,6 +152,11 @@ class _Handler(BaseHTTPRequestHandler):
     served: ClassVar[Served]
     server_version, sys_version = "curvflow", ""
 
+    def handle(self) -> None:
+        """Answer; a reader who leaves before the end is no error."""
+        with suppress(ConnectionError):
+            super().handle()
+
     def do_GET(self) -> None:
         """Answer one request."""
         served = self.served
