@@ -3,9 +3,14 @@
 import csv
 import io
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
+import curvflow
+from curvflow.flows.report.asked import Asked
+from curvflow.flows.report.write import write_report
 from tests.report.studies import MARKUP
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -302,3 +307,18 @@ def test_it_can_be_read_without_scripts(chromium, written):
     assert page.locator("h1").text_content() == "everything"
     assert page.locator(f"{LLC} tbody tr").count() == 12
     context.close()
+
+
+def test_the_report_of_the_quickstart_opens(opened, tmp_path):
+    source = Path(__file__).parents[2] / "studies" / "quickstart.yaml"
+    study = Path(shutil.copy(source, tmp_path))
+    curvflow.run(study, profile="smoke", workers=1)
+    file, unreadable = write_report(Asked(study, profile="smoke"))
+    assert unreadable == []
+    page = opened(file=file)
+    assert page.locator("h1").text_content() == "quickstart"
+    assert page.locator(".picture img").count() == 2
+    table = '.grid[data-name="table by quantity"]'
+    assert page.locator(f"{table} tbody tr").count() > 0
+    press(page, table, "quantity")
+    assert sorts(page, table) == {"quantity": "ascending"}
