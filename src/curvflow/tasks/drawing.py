@@ -317,5 +317,7 @@ def pictures(figure: Figure) -> dict[str, Array]:
     ):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+        # Panels stay where they are: other renderers measure text a little otherwise.
+        figure.set_layout_engine("none")
         files[kind] = np.frombuffer(buffer.getvalue(), np.uint8).copy()
     return files
