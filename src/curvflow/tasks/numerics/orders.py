@@ -59,7 +59,7 @@ def hessian_product(
     Returns:
         A function from columns (W, S) to products (W, S).
     """
-    if order in ("forward_over_reverse", "linearised"):
+    if order in _DERIVED:
         return _DERIVED[order](loss, weights)
     return _KEPT[order](_graph(loss, weights, sizes))
 
@@ -165,7 +165,6 @@ def _graph(loss: Scalar, weights: Tensor, sizes: Sequence[int] | None) -> _Graph
 def _reverse_over_reverse(graph: _Graph) -> Product:
     def product(columns: Tensor) -> Tensor:
         if columns.shape[-1] == 1 and not graph.sizes:
-            # What is joined is copied.
             return graph.along(columns[..., 0], batched=False)[0].unsqueeze(-1)
         found = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
         for row, column in zip(found, columns.unbind(-1), strict=True):
@@ -178,7 +177,9 @@ def _reverse_over_reverse(graph: _Graph) -> Product:
 def _retained(graph: _Graph) -> Product:
     def product(columns: Tensor) -> Tensor:
         found = graph.along(_rows(columns), batched=True)
-        return torch.cat(list(found), -1).movedim(0, -1)
+        # What is joined is copied.
+        rows = torch.cat(list(found), -1) if graph.sizes else found[0]
+        return rows.movedim(0, -1)
 
     return product
 

@@ -62,8 +62,10 @@ def lengths(vectors: Tensor, *, dim: int) -> Tensor:
         torch.linalg.vector_norm(part, dim=dim, dtype=torch.float64)
         for part in _parts(vectors, dim)
     ]
+    if len(parts) == 1:
+        return parts[0]
     found: Tensor = torch.linalg.vector_norm(torch.stack(parts), dim=0)
-    return found if len(parts) > 1 else parts[0]
+    return found
 
 
 def inner(first: Tensor, second: Tensor, *, dim: int) -> Tensor:
@@ -72,7 +74,7 @@ def inner(first: Tensor, second: Tensor, *, dim: int) -> Tensor:
         (a * b).sum(dim, dtype=torch.float64)
         for a, b in zip(_parts(first, dim), _parts(second, dim), strict=True)
     ]
-    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
 def _parts(vectors: Tensor, dim: int) -> tuple[Tensor, ...]:
