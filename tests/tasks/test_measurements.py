@@ -24,6 +24,33 @@ def test_what_diverged_is_kept_apart():
     assert [n.coords["seed"] for n in one.diverged] == [1]
 
 
+def trained(seed, *, diverged=False, lacks=False):
+    """Return a training whose `reached` is optional."""
+    one = node({"seed": seed}, stage="fit", kind="train", diverged=diverged)
+    if lacks:
+        del one.arrays["reached"]
+    return one
+
+
+def test_what_diverged_counts_for_a_variable_that_it_cannot_have():
+    of = [trained(0), trained(1, diverged=True), trained(2, lacks=True)]
+    one = find_measured("y", "reached", of)
+    assert [n.coords["seed"] for n in one.ok] == [0]
+    assert [n.coords["seed"] for n in one.diverged] == [1]
+
+
+def test_a_variable_asked_for_is_there_even_if_every_node_diverged():
+    of = [trained(s, diverged=True) for s in range(2)]
+    assert len(find_measured("y", "reached", of).diverged) == 2
+    assert "reached" not in [one.variable.name for one in measured(of)]
+
+
+def test_a_variable_that_no_result_holds_is_not_there():
+    of = [trained(0, lacks=True), trained(1, diverged=True)]
+    with pytest.raises(InputError, match="expected a measured variable"):
+        find_measured("y", "reached", of)
+
+
 def test_every_stage_brings_its_own_variables():
     of = [node({}), node({}, stage="second", kind="toy.other")]
     found = [(m.stage, m.variable.name) for m in measured(of)]

@@ -10,23 +10,23 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.schemas.variables import Variable
-from curvflow.tasks.measurements import Measured, dim_labels, is_number
+from curvflow.tasks.measurements import Measured, dim_labels, is_number, measured
 
 
-def chosen(known: Sequence[Measured], names: Sequence[str] | None) -> list[Measured]:
+def chosen(nodes: Sequence[NodeData], names: Sequence[str] | None) -> list[Measured]:
     """Return the numbers of some names.
 
     Args:
-        known: what the stages taken measure.
+        nodes: results of one or several stages.
         names: of variables; None for all that tables hold.
 
     Returns:
-        The variables, in the order known.
+        The variables, stage by stage, in the order declared.
 
     Raises:
         InputError: a name is no number's, or there is none at all.
     """
-    numbers = [one for one in known if is_number(one.variable)]
+    numbers = [one for one in measured(nodes, names) if is_number(one.variable)]
     if names is None:  # coordinates such as ranks are no quantities
         variables = [(one, one.variable) for one in numbers]
         tabular = [one for one, v in variables if v.tabular and v.dims != (v.name,)]

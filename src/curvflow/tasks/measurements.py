@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,27 +41,33 @@ class Measured:
         return [node for node in self.nodes if node.status == "diverged"]
 
 
-def measured(nodes: Iterable[NodeData]) -> Iterator[Measured]:
+def measured(
+    nodes: Iterable[NodeData], names: Collection[str] | None = None
+) -> Iterator[Measured]:
     """Yield every variable that the stages of these nodes declare, stage by stage.
 
     Args:
         nodes: results of one or several stages; a repeated one counts once.
+        names: variables asked for, which are there even if every node diverged.
 
     Yields:
-        The variables in the order declared.
+        The variables in the order declared. One that some results lack has the nodes
+        that hold it, and those that diverged.
     """
     stages: dict[str, dict[tuple[tuple[str, Label], ...], NodeData]] = {}
     for node in nodes:
         stages.setdefault(node.stage, {})[tuple(node.coords.items())] = node
     for unique in stages.values():
         once = list(unique.values())
+        asked = names or () if all(n.status == "diverged" for n in once) else ()
         for variable in find_kind(once[0].kind).outputs:
-            if having := [node for node in once if _has(node, variable)]:
-                yield Measured(variable, having)
-
-
-def _has(node: NodeData, variable: Variable) -> bool:
-    return variable.name in node or not variable.optional
+            name, is_sure = variable.name, not variable.optional
+            if is_sure or name in asked or any(name in node for node in once):
+                # What diverged holds nothing, and is counted all the same.
+                yield Measured(
+                    variable,
+                    [n for n in once if is_sure or name in n or n.status == "diverged"],
+                )
 
 
 def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
@@ -78,7 +84,7 @@ def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
     Raises:
         InputError: no stage has a number of this name, or several have.
     """
-    numbers = [one for one in measured(nodes) if is_number(one.variable)]
+    numbers = [one for one in measured(nodes, [name]) if is_number(one.variable)]
     found = [one for one in numbers if one.variable.name == name]
     if not found:
         known = nearest(name, {one.variable.name for one in numbers})

@@ -15,7 +15,7 @@ from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.side_by_side import SideBySide
 from curvflow.tasks.cells import Place, named
 from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.measurements import Measured, measured
+from curvflow.tasks.measurements import Measured
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def side_by_side(nodes: Sequence[NodeData], params: SideBySide) -> Sheet:
         InputError: no stage has all axes of the rows, or a name is no number's.
     """
     places = _places(nodes, params.rows)
-    of = chosen(list(measured(nodes)), params.quantities)
+    of = chosen(nodes, params.quantities)
     several = Counter(one.variable.name for one in of)
     blocks = [_block(one, params.rows, places, nodes) for one in of]
     names = [

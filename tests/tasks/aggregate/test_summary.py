@@ -323,6 +323,20 @@ def test_nodes_without_a_value_are_counted_as_missing():
     assert rows["reached"]["missing"] == 1
 
 
+@pytest.mark.parametrize("quantities", ["reached", None])
+def test_what_diverged_is_counted_for_a_variable_that_not_every_node_has(quantities):
+    of = [node({"seed": 0}, stage="fit", kind="train", reached=True)]
+    of += [node({"seed": s}, stage="fit", kind="train", diverged=True) for s in (1, 2)]
+    row = table(of, quantities=quantities, statistics=["missing"])["reached"]
+    assert [row[n] for n in ("count", "diverged", "missing")] == [1, 2, 0]
+
+
+def test_where_all_diverged_a_variable_that_not_every_node_has_keeps_its_row():
+    of = [node({"seed": s}, stage="fit", kind="train", diverged=True) for s in (1, 2)]
+    row = table(of, quantities="reached")["reached"]
+    assert (row["count"], row["diverged"]) == (0, 2)
+
+
 def test_parameters_at_their_defaults_leave_the_key_as_it_was():
     assert set(form(SummaryParams(over="seed"))) == {
         "over",

@@ -21,7 +21,7 @@ from curvflow.tasks.differences import (
     unpaired_difference,
 )
 from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.measurements import Measured, measured
+from curvflow.tasks.measurements import Measured
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 
@@ -46,7 +46,7 @@ def compare(member: Member, machine: Machine) -> Outcome:
             the baseline, or none has another label.
     """
     params = cast("CompareParams", member.params)
-    taken = chosen(list(measured(member.inputs["of"])), params.quantities)
+    taken = chosen(member.inputs["of"], params.quantities)
     several = Counter(one.variable.name for one in taken)
     rows = [
         row

@@ -15,7 +15,7 @@ from curvflow.tasks.further_statistics import (
     mean_interval,
     quantiles,
 )
-from curvflow.tasks.measurements import Measured, measured
+from curvflow.tasks.measurements import Measured
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 from curvflow.tasks.statistics import statistics
@@ -39,7 +39,7 @@ def summary(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, SummaryParams)
-    taken = chosen(list(measured(member.inputs["of"])), params.quantities)
+    taken = chosen(member.inputs["of"], params.quantities)
     several = Counter(one.variable.name for one in taken)
     blocks = [
         _rows(one, f"{one.stage}." if several[one.variable.name] > 1 else "", params)
