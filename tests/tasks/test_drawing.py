@@ -117,3 +117,16 @@ def test_a_long_logarithmic_axis_has_powers_of_ten_for_ticks():
     drawing.set_log_ticks(axes.yaxis)
     shown = [tick for tick in axes.get_yticks() if 0.03 <= tick <= 300]
     np.testing.assert_allclose(shown, [0.1, 1, 10, 100])
+
+
+@pytest.mark.parametrize("limits", [(1.0, 1e305), (1e-300, 1e300), (1e-250, 1e-3)])
+def test_the_longest_logarithmic_axes_have_round_powers_for_ticks(limits):
+    figure = drawing.sheet(88, 50)
+    axes = figure.add_subplot()
+    axes.set_yscale("log")
+    axes.set_ylim(*limits)
+    drawing.set_log_ticks(axes.yaxis)
+    figure.draw_without_rendering()
+    powers = np.log10(axes.get_yticks())
+    assert 3 <= len(powers) <= 7
+    np.testing.assert_allclose(powers % 50, 0, atol=1e-9)

@@ -23,6 +23,7 @@ from matplotlib.ticker import (
     FuncFormatter,
     MaxNLocator,
     NullFormatter,
+    NullLocator,
 )
 
 from curvflow.errors import InputError
@@ -39,6 +40,7 @@ MARGIN = 1.5 * MM
 CAPTION_SIZE = 6.5
 TITLE_SIZE = 9.0
 GREY = "0.35"
+MOST_POWERS = 100  # of ten, on an axis whose ticks are left to Matplotlib
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with Matplotlib: the same everywhere
     "font.size": 8,
@@ -291,6 +293,12 @@ def set_log_ticks(axis: Axis) -> None:
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_major_formatter(FuncFormatter(_short))
         axis.set_view_interval(low, high, ignore=True)
+    elif len(powers) > MOST_POWERS or powers[-1] > MOST_POWERS:
+        # Matplotlib's own ticks go beyond the limits, and here beyond doubles.
+        ends = math.log10(low), math.log10(high)
+        found = [p for p in tick_steps(6).tick_values(*ends) if ends[0] <= p <= ends[1]]
+        axis.set_major_locator(FixedLocator([10.0**power for power in found]))
+        axis.set_minor_locator(NullLocator())
 
 
 def _short(value: float, place: int | None) -> str:

@@ -160,6 +160,33 @@ def test_a_logarithmic_scale_needs_positive_values():
         draw(nodes(sign=-1), log_z=True)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        (1e305, 1.0),
+        (1.7e308, 1.7e308),
+        (1e300, 1e-300),
+        (5e-324, 5e-324),
+        (-1.7e308, 1.7e308),
+    ],
+)
+@pytest.mark.parametrize("log_z", [True, False])
+def test_numbers_at_the_ends_of_what_can_be_written_are_drawn(values, log_z):
+    of = [node({"rule": "a", "width": w}, trace=v) for w, v in enumerate(values)]
+    got = draw(of, log_z=log_z)
+    assert got["mean"].ravel().tolist() == list(values)
+    assert Image.open(io.BytesIO(got["png"].tobytes())).width
+
+
+def test_what_has_no_logarithm_or_is_not_finite_is_told():
+    values = [-1.0, 0.0, np.inf, np.nan, 2.0]
+    of = [node({"rule": "a", "width": w}, trace=v) for w, v in enumerate(values)]
+    assert str(draw(of, log_z=True)["caption"]) == (
+        "Single values. Not finite, left out: 2 values. "
+        "Not on a logarithmic axis: 2 means at or below 0."
+    )
+
+
 def test_where_all_diverged_there_are_empty_cells():
     gone = {(r, w, s) for r in RULES for w in WIDTHS for s in range(3)}
     got = draw(nodes(diverged=gone))

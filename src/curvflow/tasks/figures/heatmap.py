@@ -32,6 +32,7 @@ MAP = "cividis"  # reads the same without colours
 HATCH = "////"
 NOTHING = "0.88"  # of cells without any node
 MINUS = "\u2212"
+MOST_Z, LEAST_Z = 1e300, 1e-280  # of the ends of a scale; beyond, ticks overflow
 HATCHED: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.45", "hatch": HATCH}
 
 
@@ -130,6 +131,8 @@ def _norm(mean: Array, params: HeatmapParams) -> Normalize:
             raise InputError("log_z: expected positive z, got none. Set it to false.")
         shown = shown[shown > 0]
     low, high = (shown.min(), shown.max()) if len(shown) else (1.0, 10.0)
+    least = LEAST_Z if params.log_z else -MOST_Z
+    low, high = np.clip([low, high], least, MOST_Z)
     if low == high:
         low, high = (low / 2, 2 * low) if params.log_z else (low - 0.5, high + 0.5)
     return (LogNorm if params.log_z else Normalize)(float(low), float(high))
@@ -168,6 +171,7 @@ def _draw_panel(axes: Axes, part: Mapping[str, Array], norm: Normalize) -> None:
     shown = np.ma.masked_invalid(part["mean"])
     if isinstance(norm, LogNorm):
         shown = np.ma.masked_less_equal(shown, 0)
+    shown = shown.clip(norm.vmin, norm.vmax)
     axes.set_facecolor("white")
     axes.pcolormesh(shown, cmap=MAP, norm=norm, edgecolors="white", linewidth=0.8)
     rows, columns = part["mean"].shape
