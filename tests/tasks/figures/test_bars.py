@@ -10,6 +10,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.bars import BarsParams
 from curvflow.tasks import drawing
+from curvflow.tasks.figures import bars
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 TRACES = {"sgd": [1.0, 2.0, 3.0], "adam": [100.0, 110.0, 150.0]}
@@ -113,6 +114,20 @@ def test_without_a_label_there_is_one_bar():
     assert got["count"].tolist() == [[6]]
     assert np.isnan(got["low"]).all()
     assert str(got["caption"]) == "Mean over seed, rule, n = 6."
+
+
+@pytest.mark.parametrize("place", range(len(drawing.PALETTE)))
+def test_error_bars_are_seen_on_bars_of_every_colour(place):
+    figure = drawing.sheet(60, 90)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 2), ylim=(-1, 7))
+    bars._draw_bar(axes, place, {"mean": 1.5, "low": 0.5, "high": 1.8})
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3].mean(axis=2)
+    ends = axes.transData.transform([(1.0, place - 0.25), (1.0, place + 0.25)])
+    (x, low), (_, high) = ends.round().astype(int)
+    across = pixels[low:high, x]
+    assert np.ptp(across) > 100
 
 
 def test_means_that_a_logarithmic_axis_lacks_are_told():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.bars import BarsParams
@@ -27,6 +28,8 @@ ERROR_BAR: dict[str, Any] = {
     "marker": "|",
     "markersize": 4,
 }
+# Of error bars, which would not be seen on a black bar.
+EDGE = [withStroke(linewidth=1.7, foreground="white")]
 CIRCLES: dict[str, Any] = {
     "linestyle": "",
     "marker": "o",
@@ -203,7 +206,8 @@ def _draw_bar(axes: Axes, place: int, bar: Mapping[str, float]) -> None:
         axes.barh(place, bar["mean"], height=0.62, color=drawing.colour(place))
     if np.isfinite(bar["low"]):
         low = max(bar["low"], axes.get_xlim()[0]) if is_log else bar["low"]
-        axes.plot([low, bar["high"]], [place, place], **ERROR_BAR)
+        ends, edge = [low, bar["high"]], [] if is_log else EDGE
+        axes.plot(ends, [place, place], path_effects=edge, **ERROR_BAR)
 
 
 def _draw_points(axes: Axes, place: int, values: Array) -> None:
