@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmarks import denormals, ngd_cost, regularisers, training_gpu
+import curvflow
+from benchmarks import denormals, known_answers, ngd_cost, regularisers, training_gpu
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
@@ -52,6 +54,56 @@ def test_every_rule_is_timed_beside_the_gradient(monkeypatch, capsys):
     assert told.startswith("small, 196 parameters, float64, 2 networks")
     for name in ngd_cost.RULES:
         assert told.count(f"gradient and {name} ") == 2
+
+
+@pytest.fixture
+def two_answers(monkeypatch, tmp_path):
+    """Results of two cases of the study of known answers: few draws, no calibration."""
+    whole = curvflow.Study.from_yaml(known_answers.STUDY.read_text(encoding="utf-8"))
+    axes, stages = whole.axes, whole.stages
+    axes["case"] = {name: axes["case"][name] for name in ("product_5_3_4_r2", "well")}
+    axes["sampler"]["calibrated"] = {**axes["sampler"]["devinterp"], "lr": 1e-6}
+    stages["llc"] |= {"num_draws": 8, "num_chains": 2}
+    monkeypatch.setattr(known_answers, "STUDY", tmp_path / "two.yaml")
+    curvflow.Study(axes=axes, stages=stages).save(known_answers.STUDY)
+    return curvflow.run(known_answers.STUDY)
+
+
+def test_modules_have_the_mean_loss_of_the_populations(two_answers):
+    product, well = (
+        known_answers.stored(two_answers, name) for name in ("product_5_3_4_r2", "well")
+    )
+    for case in product, well:
+        outputs = case.module(case.inputs)
+        assert known_answers.mean_sse(outputs, case.targets).item() == 0
+    with torch.no_grad():
+        product.module.weights[0] += 1  # the first of ones: the first input twice
+        well.module.weights += 1
+    losses = [
+        known_answers.mean_sse(case.module(case.inputs), case.targets).item()
+        for case in (product, well)
+    ]
+    assert losses == pytest.approx([1, (10 + 3 + 1 + 0.3) / 2], rel=1e-6)
+
+
+def test_estimates_that_diverge_are_counted_as_wrong(two_answers, monkeypatch, capsys):
+    def sampled(module, loader, *, optimizer_kwargs, **settings):
+        if optimizer_kwargs:
+            raise RuntimeError("NaN detected in loss at chain 0, draw 4")
+        return {"llc/mean": 2.0, "llc/std": 0.1, "llc-chain/0": 1.9, "llc-chain/1": 2.1}
+
+    peer = {
+        "slt.sampler": SimpleNamespace(estimate_learning_coeff_with_summary=sampled),
+        "utils": SimpleNamespace(make_evaluate=lambda criterion: criterion),
+    }
+    for name, module in peer.items():
+        monkeypatch.setitem(sys.modules, f"devinterp.{name}", module)
+    monkeypatch.setattr("sys.argv", ["known_answers"])
+    known_answers.main()
+    *_, product, well, held = capsys.readouterr().out.splitlines()
+    assert product.startswith("| product_5_3_4_r2 | 8, 1 | 1e+04 |")
+    assert well.endswith("| diverged, diverged | 2.9 | 2.000 ± 0.071, 2.000 ± 0.071 |")
+    assert held.endswith("| 0 of 4 | | 2 of 4 |")
 
 
 def test_decayed_units_hold_denormals_that_count_as_zero_when_flushed():
