@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -97,6 +98,29 @@ def _pairs(
     for node in y.nodes:
         for other in partners.get(tuple(node.coords[axis] for axis in shared), []):
             yield {**other.coords, **node.coords}, (other, node)
+
+
+def places(x: Measured, y: Measured, axes: Sequence[str]) -> list[tuple[Label, ...]]:
+    """List the labels of some axes at which either variable has nodes.
+
+    Args:
+        x: one variable.
+        y: the other.
+        axes: each of them an axis of either; where one lacks it, it is at all labels.
+
+    Returns:
+        Places in these axes, those of y first, in the order of the nodes.
+    """
+    nodes = [*y.nodes, *x.nodes]
+    seen = {
+        axis: dict.fromkeys(n.coords[axis] for n in nodes if axis in n.coords)
+        for axis in axes
+    }
+    found: dict[tuple[Label, ...], None] = {}
+    for node in nodes:
+        own = [(node.coords[a],) if a in node.coords else seen[a] for a in axes]
+        found |= dict.fromkeys(product(*own))
+    return list(found)
 
 
 def num_unpaired(x: Measured, y: Measured, at: Coords) -> int:

@@ -254,6 +254,17 @@ def test_three_points_in_perfect_order_prove_nothing():
     assert row["curvature against steps: spearman"]["p"] == pytest.approx(1 / 3)
 
 
+def test_a_group_without_pairs_has_a_row_of_none():
+    of = nodes(*cloud(8), rule="sgd")
+    lonely = [one for one in nodes(*cloud(8), rule="adam") if one.stage != "other"]
+    rows = table([*of, *lonely], within=["rule"], coefficients=["kendall"])
+    row = rows["curvature against steps: kendall, rule=adam"]
+    assert [row[n] for n in ("count", "diverged", "missing")] == [0, 0, 8]
+    told = ("correlation", "low", "high", "bootstrap_low", "p", "p_holm")
+    assert np.isnan([row[name] for name in told]).all()
+    assert rows["curvature against steps: kendall, rule=sgd"]["count"] == 8
+
+
 def test_stages_whose_labels_never_agree_are_refused():
     of = nodes(*cloud(4))
     apart = [one for one in of if (one.stage == "other") == (one.coords["seed"] < 2)]

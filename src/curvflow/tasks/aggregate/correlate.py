@@ -14,7 +14,7 @@ from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.differences import holm
 from curvflow.tasks.measurements import Measured, find_measured
-from curvflow.tasks.pairs import Point, num_unpaired, points
+from curvflow.tasks.pairs import Point, num_unpaired, places, points
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampled_trends import correlation_interval
 from curvflow.tasks.statistics import statistics
@@ -33,7 +33,7 @@ def correlate(member: Member, machine: Machine) -> Outcome:
 
     Returns:
         One row per pair of variables, point of `within` and coefficient, each column of
-        shape (quantity,).
+        shape (quantity,); also where there is no pair of nodes.
 
     Raises:
         InputError: a variable is no single number of one of the stages given, or no
@@ -46,7 +46,7 @@ def correlate(member: Member, machine: Machine) -> Outcome:
         for y, x in product(params.y, params.x)
         for row in _rows(_less(params, y, nodes), find_measured("x", x, nodes), params)
     ]
-    if not rows:
+    if not any(row["count"] or row["diverged"] or row["nonfinite"] for row in rows):
         raise InputError(
             f"x, y: expected nodes of equal labels, got {', '.join(params.x)} and "
             f"{', '.join(params.y)} of stages that share none. Run them over the same "
@@ -80,10 +80,9 @@ def _rows(
     y: Measured, x: Measured, params: CorrelateParams
 ) -> Iterator[dict[str, object]]:
     words = y.variable.name + (f" - {params.minus}" if params.minus else "")
-    groups: dict[Place, list[Point]] = {}
+    groups: dict[Place, list[Point]] = {at: [] for at in places(x, y, params.within)}
     for point in points(x, y, (*params.within, *params.over)):
-        place = tuple(point.labels[axis] for axis in params.within)
-        groups.setdefault(place, []).append(point)
+        groups[tuple(point.labels[axis] for axis in params.within)].append(point)
     for place, of in groups.items():
         where = zip(params.within, place, strict=True)
         behind = "".join(f", {axis}={label}" for axis, label in where)
