@@ -12,6 +12,8 @@ from scipy.special import stdtr, stdtrit
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.resampling import NOWHERE, Limits
 
+EVERYWHERE: Limits = (0.0, math.inf)  # of a positive number that may be any
+
 
 @dataclass(frozen=True)
 class PowerLaw:
@@ -131,8 +133,9 @@ def crossover(
         confidence: coverage of the interval; degrees of freedom are the lesser ones.
 
     Returns:
-        x, NaN for equal exponents, and Fieller's limits, NaN where the exponents are
-        not told apart and the interval therefore has no end.
+        x, NaN for equal exponents, and Fieller's limits: 0 and infinity where the
+        exponents are not told apart and the interval therefore has no end, NaN where
+        they have no error.
 
     Reference:
         Fieller (1954), doi:10.1111/j.2517-6161.1954.tb00159.x.
@@ -151,7 +154,7 @@ def crossover(
     b = above * below + square * v[0, 1]
     c = above**2 - square * v[0, 0]
     if not a > 0:
-        return _exp(ratio), NOWHERE
+        return _exp(ratio), EVERYWHERE
     root = math.sqrt(max(b**2 - a * c, 0.0))
     return _exp(ratio), (_exp((b - root) / a), _exp((b + root) / a))
 
@@ -198,6 +201,29 @@ def draws(num_repetitions: int, num_resamples: int, seed: int) -> Array:
     return counts.astype(np.float64)
 
 
+def resampled_crossover(
+    one: tuple[Array, Array], other: tuple[Array, Array], confidence: float
+) -> Limits:
+    """Return the percentile interval of where resampled laws cross.
+
+    Args:
+        one: exponents and intercepts of a law, shape (R,) each.
+        other: those of another, of the same resamples.
+        confidence: coverage of the interval.
+
+    Returns:
+        Its limits; 0 and infinity where the interval of the difference of exponents
+        holds 0, for then the laws may be parallel, and cross anywhere or nowhere.
+    """
+    below_R, above_R = one[0] - other[0], other[1] - one[1]
+    low, high = percentiles(below_R, confidence)
+    if low <= 0 <= high:
+        return EVERYWHERE
+    with np.errstate(divide="ignore"):
+        low, high = percentiles(above_R / below_R, confidence)
+    return _exp(low), _exp(high)
+
+
 def percentiles(found_R: Array, confidence: float) -> Limits:
     """Return the percentile interval of what resamples gave, NaN left out."""
     found_R = found_R[np.isfinite(found_R)]
@@ -209,4 +235,4 @@ def percentiles(found_R: Array, confidence: float) -> Limits:
 
 
 def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+    return math.inf if value >= 700 else math.exp(value)

@@ -20,6 +20,7 @@ from curvflow.tasks.power_laws import (
     draws,
     percentiles,
     power_law,
+    resampled_crossover,
     resampled_laws,
 )
 from curvflow.tasks.resampling import NOWHERE, Limits
@@ -137,12 +138,8 @@ def crossings(of: Sequence[Fitted], confidence: float) -> Iterator[dict[str, obj
     for one, other in combinations(of, 2):
         at, (low, high) = crossover(one.law, other.law, confidence)
         both_vary = min(one.series.num_repetitions, other.series.num_repetitions) > 1
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            drawn = (other.intercepts - one.intercepts) / (
-                one.exponents - other.exponents
-            )
-            ends = percentiles(drawn, confidence) if both_vary else NOWHERE
-            limits = np.exp(np.array(ends))
+        drawn = ((f.exponents, f.intercepts) for f in (one, other))
+        ends = resampled_crossover(*drawn, confidence) if both_vary else NOWHERE
         every = [np.array(f.series.x) for f in (one, other)]
         is_inside = all(len(x) and x.min() <= at <= x.max() for x in every)
         yield {
@@ -150,8 +147,8 @@ def crossings(of: Sequence[Fitted], confidence: float) -> Iterator[dict[str, obj
             "crossover": at,
             "crossover_low": low,
             "crossover_high": high,
-            "crossover_bootstrap_low": float(limits[0]),
-            "crossover_bootstrap_high": float(limits[1]),
+            "crossover_bootstrap_low": ends[0],
+            "crossover_bootstrap_high": ends[1],
             "inside": bool(is_inside),
         }
 

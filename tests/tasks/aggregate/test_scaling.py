@@ -151,9 +151,23 @@ def test_exponents_that_are_not_told_apart_leave_the_crossing_without_an_end():
     laws = {"sgd": (3.0, -0.5), "adam": (3.1, -0.5001)}
     row = tables(nodes(laws, noise=0.2), label="rule")[1]["sgd / adam"]
     assert np.isfinite(row["crossover"])
-    assert np.isnan([row["crossover_low"], row["crossover_high"]]).all()
+    for kind in ("", "bootstrap_"):
+        ends = [row[f"crossover_{kind}{end}"] for end in ("low", "high")]
+        assert ends == [0, np.inf]
     one = power_law(np.array([1.0, 2, 4]), np.array([1.0, 2, 4]))
     assert np.isnan(crossover(one, one, 0.95)[0])
+
+
+def test_parallel_laws_seldom_have_a_bounded_interval_for_their_crossing():
+    laws = {"sgd": (3.0, -0.5), "adam": (3.3, -0.5)}
+    tries, unbounded = 100, {"": 0, "bootstrap_": 0}
+    for seed in range(tries):
+        of = nodes(laws, seeds=20, seed=seed)
+        row = tables(of, label="rule")[1]["sgd / adam"]
+        for kind in unbounded:
+            unbounded[kind] += np.isinf(row[f"crossover_{kind}high"])
+    spread = 5 * (0.95 * 0.05 / tries) ** 0.5
+    assert all(found / tries > 0.93 - spread for found in unbounded.values())
 
 
 def test_fieller_s_limits_are_the_roots_of_its_test():

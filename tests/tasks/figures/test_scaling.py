@@ -181,3 +181,8 @@ stages:
     message = r"stages.law.along: expected an axis whose labels are numbers, got 'rule'"
     with pytest.raises(StudyError, match=message):
         load_study(study, file="study.yaml")
+
+
+def test_the_caption_says_where_a_crossing_has_no_bounds():
+    of = nodes({"sgd": (3.0, -0.5), "adam": (3.1, -0.51)}, noise=0.2)
+    assert "95 % interval without end." in str(draw(of)["caption"])

@@ -15,6 +15,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import captions, drawing
 from curvflow.tasks.comparison import Group
 from curvflow.tasks.measurements import Measured
+from curvflow.tasks.power_laws import EVERYWHERE
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.scaling_points import Fitted, crossings, fitted, measured_axes
 
@@ -162,12 +163,15 @@ def _crossing_sentences(
         yield f"Inside the points {len(crossed)} pairs of lines cross."
         return
     for row in crossed:
-        at, low, high = (
-            _short(row[f"crossover{end}"]) for end in ("", "_low", "_high")
-        )
-        interval = (
-            "no interval" if low == "nan" else f"{level} interval {low} to {high}"
-        )
+        ends = row["crossover_low"], row["crossover_high"]
+        if math.isnan(ends[0]):
+            interval = "no interval"
+        elif ends == EVERYWHERE:
+            interval = f"{level} interval without end"
+        else:
+            low, high = map(_short, ends)
+            interval = f"{level} interval {low} to {high}"
+        at = _short(row["crossover"])
         yield f"Dotted: {row['crossing']} cross at {at}, {interval}."
 
 

@@ -65,11 +65,17 @@ KIND = Kind(
         _text("crossing", "two labels whose laws cross", "crossing"),
         _crossing("crossover", "x where they do; NaN if the exponents are equal"),
         _crossing(
-            "crossover_low", "lower limit of Fieller's interval; NaN if it is all"
+            "crossover_low",
+            "lower limit of Fieller's interval; 0 where the exponents are not told "
+            "apart, so that the laws may cross anywhere",
         ),
-        _crossing("crossover_high", "upper limit of it"),
-        _crossing("crossover_bootstrap_low", "lower limit by drawing repetitions anew"),
-        _crossing("crossover_bootstrap_high", "upper limit of it"),
+        _crossing("crossover_high", "upper limit of it; infinite there"),
+        _crossing(
+            "crossover_bootstrap_low",
+            "lower limit by drawing repetitions anew; 0 where these do not tell the "
+            "exponents apart",
+        ),
+        _crossing("crossover_bootstrap_high", "upper limit of it; infinite there"),
         Variable(
             "inside",
             "whether it is between the least and the greatest x of both",
