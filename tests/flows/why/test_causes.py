@@ -86,6 +86,21 @@ def test_a_change_that_is_done_since_is_still_the_root_of_what_it_left(store):
     ]
 
 
+def test_what_another_study_has_under_the_same_name_explains_nothing(store):
+    other = "study: other\naxes: {}\nstages: {data: {use: toy.points, count: 8}}"
+    run(store, text=other)
+    runs = {"data": 1, "fit": 6, "last": 6, "path": 18, "mean": 2}
+    assert causes(store) == {"never computed": (runs, {})}
+    assert why(store, "data") == [
+        "data: stale: new",
+        "  nearest earlier result: data of other",
+        "    parameter count: 8 -> 4",
+    ]
+    run(store, "stages.data.count=2")
+    found = causes(store)
+    assert [*found] == ["data: parameter count: 2 -> 4"]
+
+
 def test_a_failure_is_a_cause_and_blocks_what_follows(store):
     run(store, "axes.seed=[0, 13]")
     found = causes(store, "axes.seed=[0, 13]")

@@ -26,15 +26,16 @@ class Earlier:
 
         Args:
             index: what the log says.
-            study: whose runs tell of nodes that share a result with others.
+            study: whose stages the nodes are; others may have some of the same names.
         """
-        self._index, self._rows, self._study = index, index.rows, study
+        self._index, self._rows = index, index.rows
+        self._runs = [run for run in index.runs if run.study == study]
         self._stages: dict[str, dict[Coords, list[Receipt]]] = {}
         self._labels: dict[str, dict[str, set[Label]]] = {}
         self._likes: dict[str, _Like] = {}
 
     def at(self, node: Node) -> Sequence[Receipt]:
-        """Return the results of a node's stage and coordinates, oldest first."""
+        """Return the study's results of a stage and coordinates, oldest first."""
         return self._stage(node.stage).get(frozenset(node.coords.items()), ())
 
     def nearest_at(self, node: Node) -> Receipt | None:
@@ -44,8 +45,9 @@ class Earlier:
     def nearest(self, node: Node) -> Receipt | None:
         """Return the result nearest to a node, None if there is none of its kind.
 
-        Of the same stage and coordinates if possible, else of the same kind; of those
-        the one with the fewest differing parameters and inputs, the latest of equals.
+        Of the same stage and coordinates if possible, else of the same kind in
+        whichever study; of those the one with the fewest differing parameters and
+        inputs, the latest of equals.
         """
         return self.nearest_at(node) or _nearest(node, self._like(node).near(node))
 
@@ -65,8 +67,9 @@ class Earlier:
     def _stage(self, stage: str) -> Mapping[Coords, Sequence[Receipt]]:
         if stage not in self._stages:
             found = defaultdict(list)
+            own = {run.begun for run in self._runs}
             for receipt in self._rows.values():
-                if receipt.stage == stage:
+                if receipt.stage == stage and receipt.run in own:
                     found[frozenset(receipt.coords.items())].append(receipt)
             for coords, receipt in self._shared(stage):
                 found.setdefault(coords, [receipt])
@@ -75,8 +78,7 @@ class Earlier:
 
     def _shared(self, stage: str) -> Iterator[tuple[Coords, Receipt]]:
         """Yield what the latest run left: a receipt names one of its nodes alone."""
-        runs = [run for run in self._index.runs if run.study == self._study]
-        last = next((run for run in reversed(runs) if stage in run.tables), None)
+        last = next((run for run in reversed(self._runs) if stage in run.tables), None)
         if last is None:
             return
         by_end = {run.ended: run.tables for run in self._index.runs}

@@ -27,6 +27,7 @@ class Answer:
         causes: why it is not done; empty if it is.
         key: its action key, if its inputs are known.
         nearest: the earlier result it was compared with.
+        elsewhere: the study that the earlier result is of, if it is another.
         differs: what differs from that result.
         reason: why a done node diverged.
         traceback: of the error that the node raised before.
@@ -40,6 +41,7 @@ class Answer:
     causes: tuple[str, ...]
     key: str | None
     nearest: Receipt | None
+    elsewhere: str
     differs: tuple[str, ...]
     reason: str = ""
     traceback: str = ""
@@ -76,7 +78,8 @@ class Answer:
             return f"{name}: done, key {(self.key or '')[:12]}{diverged}"
         lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
         if self.nearest and self.causes == ("new",):
-            lines.append(f"  nearest earlier result: {node_name(self.nearest)}")
+            of = f" of {self.elsewhere}" if self.elsewhere else ""
+            lines.append(f"  nearest earlier result: {node_name(self.nearest)}{of}")
             lines += [f"    {difference}" for difference in self.differs]
         lines += [f"  since {link}" for link in self.chain]
         return "\n".join([*lines, *self.traceback.splitlines()])
@@ -113,6 +116,7 @@ def _answer(plan: Plan, node: Node) -> Answer:
         causes=(*plan.causes.of(node), *_own(plan, node)),
         key=node.key,
         nearest=earlier,
+        elsewhere=_elsewhere(plan, earlier) if earlier else "",
         differs=tuple(map(str, plan.causes.differences(node, earlier)))
         if earlier
         else (),
@@ -121,6 +125,12 @@ def _answer(plan: Plan, node: Node) -> Answer:
         chain=tuple(chain(node, plan.causes)),
         code=tuple(_moved(plan, node)),
     )
+
+
+def _elsewhere(plan: Plan, earlier: Receipt) -> str:
+    place = plan.index.places.get(earlier.run)
+    study = "" if place is None else plan.index.runs[place].study
+    return "" if study == plan.graph.study.name else study
 
 
 def _moved(plan: Plan, node: Node) -> Iterator[str]:
