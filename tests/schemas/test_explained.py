@@ -84,6 +84,12 @@ def test_units_are_of_parameters(name):
         assert field.partition(".")[0] in fields, f"{name}: {field}"
 
 
+@pytest.mark.parametrize("field", ["nbeta", "lr", "localization"])
+def test_chains_tell_of_their_settings_in_the_units_of_these(field):
+    output = find_kind("probe.llc").output(field)
+    assert output.units == TOLD["probe.llc"].units[field] != "1"
+
+
 def test_beginnings_of_examples_are_studies_themselves():
     for text in (explanation.TRAINED, explanation.REPEATED):
         assert "fit" in load_study(text, file="example.yaml").stages

@@ -142,12 +142,18 @@ KIND = Kind(
             "of the step as a Metropolis proposal, over the chains that did not fail",
         ),
         Variable(
-            "distance", "mean distance of these chains' last draws from the weights"
+            "distance",
+            "mean distance of these chains' last draws from the weights",
+            units="parameter",
         ),
         Variable("init_loss", "mean loss at the weights, all data", units="loss"),
-        Variable("nbeta", "inverse temperature"),
-        Variable("localization", "gamma"),
-        Variable("lr", "step"),
+        Variable("nbeta", "inverse temperature", units="1 / loss"),
+        Variable("localization", "gamma", units="1 / parameter^2"),
+        Variable(
+            "lr",
+            "step, epsilon; of rmsprop_sgld and adam_sgld before their preconditioner",
+            units="parameter^2",
+        ),
         Variable("batch_size", "samples per step", dtype="int64"),
         Variable("sampling_method", "sampler", dtype="str"),
         Variable("num_burnin_steps", "steps before the first draw", dtype="int64"),
@@ -168,12 +174,18 @@ KIND = Kind(
             units="loss",
             series=True,
         ),
-        Variable("distance_trace", "distance from the weights", DRAW, series=True),
+        Variable(
+            "distance_trace",
+            "distance from the weights",
+            DRAW,
+            units="parameter",
+            series=True,
+        ),
         Variable(
             "failed_at", "step at which a chain failed; -1 if not", CHAIN, "int64"
         ),
         Variable("trial_parameter", "what a trial varied", TRIAL, "str", optional=True),
-        Variable("trial_value", "its value", TRIAL, optional=True),
+        Variable("trial_value", "its value, in its units", TRIAL, optional=True),
         Variable("trial_llc", "estimate of the trial", TRIAL, optional=True),
         Variable("trial_sem", "its standard error", TRIAL, optional=True),
         Variable("trial_acceptance", "its acceptance", TRIAL, optional=True),
@@ -197,9 +209,15 @@ KIND = Kind(
         Variable(
             "largest_eigenvalue",
             "of the Hessian, or mean curvature met where that is larger",
+            units="loss / parameter^2",
             optional=True,
         ),
-        Variable("smallest_eigenvalue", "of the Hessian, as calibrated", optional=True),
+        Variable(
+            "smallest_eigenvalue",
+            "of the Hessian, as calibrated",
+            units="loss / parameter^2",
+            optional=True,
+        ),
         Variable(
             "draws",
             "weights of every draw",
