@@ -125,12 +125,13 @@ def _verdicts(
         wanted = [*names, *(name for name in (main, error) if name)]
         there = [n for n, one in enumerate(view.receipts) if one][:MOST]
         unread += len(view.points) - len(there)
-        nodes = {name_of(view, n): n for n in there}
-        read = reader.records(view, there, wanted)
-        for node, (origin, record) in zip(nodes, read, strict=True):
+        for number in there:
+            # By number, for names may be equal; a node's single values come first.
+            origin, record = next(reader.records(view, [number], wanted))
             value = _value(record, main, error)
             is_good, word, reason = told(record)
-            found.append(Verdict(node, origin, is_good, word, reason, value))
+            name = name_of(view, number)
+            found.append(Verdict(name, origin, is_good, word, reason, value))
     ordered = sorted(found, key=lambda one: one.is_good)
     return Verdicts(ordered, unread, [view.stage for view, _ in stages])
 
