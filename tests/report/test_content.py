@@ -3,12 +3,14 @@
 import hashlib
 import math
 import shutil
+import subprocess
 from unittest import mock
 
 import pytest
 
 import curvflow
 from curvflow.errors import UnknownNameError
+from curvflow.flows.report.again import _commit
 from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.basis import compact
 from curvflow.flows.report.gather import gather, open_basis
@@ -109,6 +111,30 @@ def test_cross_checks_and_samplers_have_their_verdicts_the_doubtful_first(writte
     drifting = [one for one in samplers.found if one.word == "drifting"]
     assert drifting[0].reason == f"R-hat {MARKUP}"
     assert drifting[0].value == "2.235 \u00b1 0.012"
+
+
+def test_each_sampler_has_its_verdict_though_nodes_are_named_alike(toys, tmp_path):
+    study = tmp_path / "alike.yaml"
+    study.write_text("""\
+study: alike
+axes:
+  one: {"1": {lr: 0.25}, "1,two=2": {lr: 0.5}}
+  two: {"3": {seed: 1}, "2,two=3": {seed: 2}}
+stages:
+  data: {use: toy.points}
+  fit: {use: toy.fit, data: data, lr: "${one.lr}"}
+  llc: {use: toy.sample, weights: fit, seed: "${two.seed}"}
+""")
+    curvflow.run(study, workers=1)
+    content = page_of(study)
+    found = [(one.node, one.value[:5]) for one in content.calibrations.found]
+    assert found == [
+        ("llc[one=1,two=3]", "2.235"),
+        ("llc[one=1,two=2,two=3]", "2.235"),
+        ("llc[one=1,two=2,two=3]", "3.235"),
+        ("llc[one=1,two=2,two=2,two=3]", "3.235"),
+    ]
+    assert len({one.origin for one in content.calibrations.found}) == 4
 
 
 def test_numbers_have_the_digits_that_their_error_allows_and_all_of_them_beside(
@@ -241,6 +267,25 @@ def test_the_digest_of_all_results_is_that_of_the_same_study_elsewhere(small, tm
     assert one.again.digest == two.again.digest
     text = hashlib.sha256(small.read_bytes()).hexdigest()
     assert one.again.text_digest == two.again.text_digest == text
+
+
+def test_the_commit_of_a_checkout_is_told_and_whether_files_are_other(tmp_path):
+    def git(*words):
+        own = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        done = ["git", "-C", str(tmp_path), *own, *words]
+        return subprocess.run(done, check=True, capture_output=True, text=True).stdout
+
+    assert _commit(tmp_path) == ""
+    git("init")
+    assert _commit(tmp_path) == ""
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "one")
+    git("tag", "-a", "v1", "-m", "one")
+    commit = git("rev-parse", "HEAD").strip()
+    assert _commit(tmp_path) == commit
+    (tmp_path / "file").write_text("two")
+    assert _commit(tmp_path) == f"{commit} (changed)"
 
 
 def test_methods_are_cited_by_the_sources_that_kinds_state(written):

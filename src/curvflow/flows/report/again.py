@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from curvflow import __version__
 from curvflow.flows.report.basis import Basis
@@ -15,6 +17,13 @@ from curvflow.schemas.keys import sha256
 TITLE = "curvflow: curvature studies of neural networks from one declarative file"
 HAS_YEAR = re.compile(r"\b(18|19|20)\d\d\b")
 YEAR = 2026  # of the version cited
+FOLDER = Path(__file__).parents[4]  # of the checkout, where curvflow runs from one
+# As in README: curvflow is in no package index.
+INSTALL = (
+    "python3 -m venv .venv",
+    ".venv/bin/pip install -c constraints.txt -e .",
+    ". .venv/bin/activate",
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,7 @@ class Again:
 
     Attributes:
         version: of curvflow that wrote the page.
+        commit: of the checkout that it ran from; empty if it ran from none.
         computed: versions of curvflow that computed the results, if others.
         commands: to be typed, in order.
         text_digest: SHA-256 of the study file.
@@ -34,6 +44,7 @@ class Again:
     """
 
     version: str
+    commit: str
     computed: Sequence[str]
     commands: Sequence[str]
     text_digest: str
@@ -56,12 +67,12 @@ def again(basis: Basis) -> Again:
     runs = {run.begun: run for run in map(basis.run_of, basis.receipts()) if run}
     computed = {run.environment.get("curvflow", "") for run in runs.values()}
     asked, overridden = basis.asked, basis.asked.run is not None
-    commands = [f"pip install curvflow=={__version__}"]
-    commands += [asked.command("run", of_run=False)]
+    commands = [*INSTALL, asked.command("run", of_run=False)]
     commands += [asked.command("check", of_run=False)] * bool(basis.opened.study.expect)
     commands += [asked.command("report")] * overridden
     return Again(
         __version__,
+        _commit(FOLDER),
         sorted(computed - {__version__, ""}),
         commands,
         hashlib.sha256(basis.asked.file.read_bytes()).hexdigest(),
@@ -71,6 +82,25 @@ def again(basis: Basis) -> Again:
         list(_methods(basis)),
         list(dict.fromkeys(x.source for x in basis.opened.study.expect if x.source)),
     )
+
+
+def _commit(folder: Path) -> str:
+    """Return a checkout's commit, and whether files are other than there."""
+    if not (folder / ".git").exists():
+        return ""
+    # A tag would hide the commit.
+    words = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty= (changed)"]
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return told.stdout.strip()
 
 
 def _methods(basis: Basis) -> Iterator[tuple[str, str]]:
