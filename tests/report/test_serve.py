@@ -1,6 +1,7 @@
 """`curvflow report --serve`: on loopback, anew while a run goes on, ended by Ctrl-C."""
 
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import curvflow
 from curvflow.errors import RequestError
 from curvflow.flows.report import serve as serving
 from curvflow.flows.report.asked import Asked
+from curvflow.flows.report.gather import open_basis
 from curvflow.flows.report.serve import LOOPBACK, serve_report
 
 SMALL = """\
@@ -87,6 +89,10 @@ def ask(url, path="/", *, method="GET", host=None):
     return answer, text
 
 
+def state(url):
+    return json.loads(ask(url, "/state")[1])
+
+
 def wait_for(found, seconds=60):
     until = time.monotonic() + seconds
     while not found():
@@ -96,12 +102,13 @@ def wait_for(found, seconds=60):
 
 def test_the_page_is_written_anew_when_the_log_has_changed(small):
     with served(small) as (url, file, _):
-        first, page = ask(url, "/version")[1], file.read_text()
+        first, page = state(url), file.read_text()
+        assert first["stale"] == ""
         assert "no run yet" in page
         curvflow.run(small, workers=1)
         wait_for(lambda: "All 5 nodes have a result" in file.read_text())
-        wait_for(lambda: ask(url, "/version")[1] != first)
-        now = ask(url, "/version")[1]
+        wait_for(lambda: state(url) != first)
+        now = state(url)["version"]
         assert f'data-version="{now}"' in ask(url)[1]
         assert "data-version" not in file.read_text()
         assert "connect-src" not in file.read_text()
@@ -126,15 +133,24 @@ def test_only_this_machine_by_its_own_name_is_answered_and_only_two_addresses(sm
         assert ask(url, method="POST")[0].status == 501
 
 
-def test_a_study_that_breaks_meanwhile_is_told_and_the_page_stays(small):
+def test_a_study_that_breaks_meanwhile_is_told_once_and_the_page_stays(small):
     with served(small) as (url, file, told):
-        before = ask(url, "/version")[1]
+        before = state(url)
         small.write_text(SMALL.replace("toy.probe", "toy.prob"))
-        curvflow.run(written_again(small), workers=1)
-        wait_for(lambda: told)
+        with mock.patch.object(serving, "open_basis", wraps=open_basis) as tries:
+            curvflow.run(written_again(small), workers=1)
+            wait_for(lambda: tries.call_count >= 3)
+        assert len(told) == 1
         assert "toy.prob" in told[0]
-        assert ask(url, "/version")[1] == before
+        assert state(url) == {**before, "stale": told[0]}
         assert "no run yet" in file.read_text()
+        small.write_text(SMALL.replace("toy.probe", "toy.pro"))
+        wait_for(lambda: len(told) == 2)
+        small.write_text(SMALL)
+        wait_for(lambda: state(url)["version"] != before["version"])
+        assert "All 5 nodes have a result" in file.read_text()
+        wait_for(lambda: state(url)["stale"] == "")
+        assert len(told) == 2
 
 
 def written_again(study: Path) -> Path:
@@ -208,6 +224,11 @@ def test_an_open_page_reloads_itself_but_not_under_a_reader(small, chromium):
         page.locator("#newer").wait_for(state="visible")
         page.locator("#newer button").click()
         page.locator("#glance", has_text="run 2").wait_for()
-        assert {one.removeprefix(url) for one in requests} <= {"", "version"}
+        assert {one.removeprefix(url) for one in requests} <= {"", "state"}
+        small.write_text(SMALL.replace("toy.probe", "toy.prob"))
+        curvflow.run(written_again(small), workers=1, overrides=["axes.seed=4"])
+        page.locator("#stale", has_text="Not up to date: ").wait_for()
+        assert "toy.prob" in page.locator("#stale").inner_text()
+        assert "run 2" in page.locator("#glance").inner_text()
     context.close()
     assert complaints == []

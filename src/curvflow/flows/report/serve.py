@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import signal
 import threading
@@ -36,11 +37,13 @@ class Served:
         version: its name; another after each writing.
         page: HTML.
         policy: what the page may load, said in a header too.
+        stale: why it could not be written since; empty if it is up to date.
     """
 
     version: str = ""
     page: bytes = b""
     policy: str = ""
+    stale: str = ""
 
 
 def serve_report(
@@ -54,7 +57,8 @@ def serve_report(
     """Serve the page of a study until Ctrl-C or SIGTERM.
 
     Whenever the log of the store has changed, the file is written anew, and pages that
-    are open reload themselves.
+    are open reload themselves. While it cannot be written, they keep what they show and
+    say why.
 
     Args:
         asked: which study, and how.
@@ -68,48 +72,65 @@ def serve_report(
         StoreError: the store cannot be read, or the file not be written.
     """
     served = Served()
-    file, store, number = _write(asked, output, served, tell)
+    writer = _Writer(asked, output, served, tell)
+    file = writer.write()
     # Ctrl-C may come while a page is being written too; the file is never half.
     with _listening(served, port) as address, suppress(KeyboardInterrupt):
         begins(address, file)
-        _keep_up(asked, output, served, tell, store, number)
+        writer.keep_up()
 
 
-def _keep_up(
-    asked: Asked,
-    output: Path | None,
-    served: Served,
-    tell: Callable[[str], Any],
-    store: Store,
-    number: int,
-) -> None:
-    pause = LOOK_EVERY
-    while True:
-        time.sleep(pause)
-        began = time.monotonic()
+class _Writer:
+    """Writes the file and what is served, and says once what is new in trouble."""
+
+    _store: Store
+    _number: int
+
+    def __init__(
+        self,
+        asked: Asked,
+        output: Path | None,
+        served: Served,
+        tell: Callable[[str], Any],
+    ) -> None:
+        self._asked, self._output = asked, output
+        self._served, self._tell = served, tell
+        self._unreadable: set[str] = set()
+
+    def write(self) -> Path:
+        basis = open_basis(self._asked)
+        content = gather(basis)
+        file = self._output or basis.opened.folder / default_name(self._asked.run)
+        replace_file(file, render(content).encode())
+        version, served = secrets.token_hex(8), self._served
+        served.policy = policy_of(is_served=True)
+        served.page = render(content, version=version).encode()
+        served.version = version
+        self._store, self._number = basis.opened.store, basis.index.number
+        for line in content.unreadable:
+            if line not in self._unreadable:
+                self._tell(line)
+        self._unreadable = set(content.unreadable)
+        return file
+
+    def keep_up(self) -> None:
+        pause = LOOK_EVERY
+        while True:
+            time.sleep(pause)
+            began = time.monotonic()
+            self._look()
+            pause = max(LOOK_EVERY, (time.monotonic() - began) / SHARE)
+
+    def _look(self) -> None:
         try:
-            if store.index().number != number:
-                _, store, number = _write(asked, output, served, tell)
+            if self._store.index().number != self._number:
+                self.write()
         except CurvflowError as error:  # the page stays as it is
-            tell(str(error))
-        pause = max(LOOK_EVERY, (time.monotonic() - began) / SHARE)
-
-
-def _write(
-    asked: Asked, output: Path | None, served: Served, tell: Callable[[str], Any]
-) -> tuple[Path, Store, int]:
-    """Write the file and what is served; return the file, the store and its number."""
-    basis = open_basis(asked)
-    content = gather(basis)
-    file = output or basis.opened.folder / default_name(asked.run)
-    replace_file(file, render(content).encode())
-    version = secrets.token_hex(8)
-    served.policy = policy_of(is_served=True)
-    served.page = render(content, version=version).encode()
-    served.version = version
-    for line in content.unreadable:
-        tell(line)
-    return file, basis.opened.store, basis.index.number
+            if str(error) != self._served.stale:
+                self._tell(str(error))
+            self._served.stale = str(error)
+        else:
+            self._served.stale = ""
 
 
 @contextmanager
@@ -147,7 +168,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers with the page, or with its version alone; reads no file."""
+    """Answers with the page, or with its state alone; reads no file."""
 
     served: ClassVar[Served]
     server_version, sys_version = "curvflow", ""
@@ -163,8 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_own():
             # A name that somebody has made to mean this machine.
             self.send_error(HTTPStatus.FORBIDDEN)
-        elif self.path == "/version":
-            self._answer(served.version.encode(), "text/plain")
+        elif self.path == "/state":
+            state = {"version": served.version, "stale": served.stale}
+            self._answer(json.dumps(state).encode(), "application/json")
         elif self.path == "/":
             self._answer(served.page, "text/html")
         else:
