@@ -104,6 +104,9 @@ class Kind:
         labels: parameter that holds a label, to the parameter that names its axis; one
             that maps axes to labels of theirs, to itself.
         numeric: parameters that name an axis whose labels are numbers.
+        several: parameters that name an axis of two labels or more.
+        parts: parameter that holds a number of parts, or None, to the parameter that
+            names the axes whose labels are dealt into them.
         selects: parameters that hold names of input variables; when all are None, all
             tabular variables are taken.
         per_stage: parameters that may name stages taken, as a mapping's keys or a list;
@@ -135,6 +138,8 @@ class Kind:
     reduces: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     numeric: tuple[str, ...] = ()
+    several: tuple[str, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None

@@ -1,8 +1,9 @@
-"""Whether labels that parameters hold are those of an axis."""
+"""Whether axes have the labels that parameters hold, and as many as they need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from curvflow.schemas.axes import Axis, nearest_label
@@ -12,27 +13,29 @@ from curvflow.schemas.written import Path, shown
 
 
 def check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
-    """Check labels named against the axes, and axes whose labels must be numbers.
+    """Check labels named against the axes, and axes for what labels they have.
 
     Args:
         stage: its inputs resolved.
         axes: the study's.
 
     Raises:
-        StudyError: an axis has no such label, has it alone where others are compared
-            with it, or has labels that are no numbers.
+        StudyError: an axis has no such label, one alone where several are needed,
+            fewer than parts are asked for, or labels that are no numbers.
     """
-    if not (stage.kind.labels or stage.kind.numeric):
+    kind = stage.kind
+    if not (kind.labels or kind.numeric or kind.several or kind.parts):
         return
     for labels in stage.template.samples():
         params = stage.params(labels)
-        for name, named_by in stage.kind.labels.items():
+        for name, named_by in kind.labels.items():
             for path, axis, label in _labelled(params, name, named_by):
-                if axis in axes:  # epochs show when the nodes are laid out
-                    _check_label(stage, axes[axis], path, label, labels)
-            if name != named_by:
-                _check_several(stage, axes, named_by, labels)
-        for name in stage.kind.numeric:
+                _check_label(stage, axes.get(axis), path, label, labels)
+        for name in kind.several:
+            _check_several(stage, axes, name, labels)
+        for name, named_by in kind.parts.items():
+            _check_parts(stage, axes, name, getattr(params, named_by), labels)
+        for name in kind.numeric:
             _check_numeric(stage, axes, name, labels)
 
 
@@ -50,9 +53,14 @@ def _labelled(
 
 
 def _check_label(
-    stage: Stage, axis: Axis, path: Path, label: Label, labels: Mapping[str, Label]
+    stage: Stage,
+    axis: Axis | None,
+    path: Path,
+    label: Label,
+    labels: Mapping[str, Label],
 ) -> None:
-    if label not in axis.labels:
+    # Epochs show when the nodes are laid out.
+    if axis is not None and label not in axis.labels:
         message = f"expected a label of axis '{axis.name}', got {shown(label)}"
         hint = nearest_label(label, axis.labels)
         raise stage.complain(path, message, hint, labels=labels)
@@ -66,6 +74,23 @@ def _check_several(
         message = f"expected an axis of two labels or more, got '{axis}' of one"
         hint = f"Give '{axis}' another, or remove the stage."
         raise stage.complain((name,), message, hint, labels=labels)
+
+
+def _check_parts(
+    stage: Stage,
+    axes: Mapping[str, Axis],
+    name: str,
+    dealt: Sequence[str],
+    labels: Mapping[str, Label],
+) -> None:
+    parts = getattr(stage.params(labels), name)
+    if parts is None or not all(axis in axes for axis in dealt):
+        return
+    most = math.prod(len(axes[axis].labels) for axis in dealt)
+    if parts > most:
+        message = f"expected at most {most}, the labels of {', '.join(dealt)}"
+        hint = "Lower it, or add labels."
+        raise stage.complain((name,), f"{message}, got {parts}", hint, labels=labels)
 
 
 def _check_numeric(

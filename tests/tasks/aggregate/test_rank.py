@@ -282,3 +282,14 @@ stages:
 def test_wrong_names_are_refused_while_planning(given, message):
     with pytest.raises(StudyError, match=message):
         load_study(STUDY.format(given=given), file="study.yaml")
+
+
+def test_a_single_label_is_refused_while_planning():
+    given = "along: rule, over: seed, lower_is_better: final_test_loss"
+    text = STUDY.format(given=given).replace(", adam: {rule: adam, lr: 0.1}", "")
+    message = (
+        r"study.yaml:\d+:\d+: stages.ranked.along: expected an axis of two labels or "
+        r"more, got 'rule' of one. Give 'rule' another, or remove the stage.$"
+    )
+    with pytest.raises(StudyError, match=message):
+        load_study(text, file="study.yaml")

@@ -105,6 +105,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
     labels={"baseline": "along"},
+    several=("along",),
     selects=("quantities",),
     vectorised=False,
 )

@@ -121,6 +121,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "mean_over", "within"),
+    several=("along",),
     selects=("lower_is_better", "higher_is_better"),
     misnamed=_misnamed,
     vectorised=False,
