@@ -47,7 +47,7 @@ def choose(rows: Rows, repetitions: Collection[Place], params: BestParams) -> Ch
     Args:
         rows: cells of the variable that decides, by candidate and repetition.
         repetitions: those that decide.
-        params: what is best, and whether gaps are allowed.
+        params: what is best, and how many values a candidate must have.
 
     Returns:
         The first of the best in the order of the candidates, and what else there was.
@@ -56,8 +56,8 @@ def choose(rows: Rows, repetitions: Collection[Place], params: BestParams) -> Ch
     means, errors = {}, {}
     for candidate, row in rows.items():
         values = finite({r: c for r, c in row.items() if r in repetitions})
-        lacks = len(values) < len(repetitions)
-        if not len(values) or (lacks and params.diverged == "refuse"):
+        least = 1.0 if params.diverged == "refuse" else params.least_share
+        if not len(values) or len(values) / len(repetitions) < least:
             found.refused.append(candidate)
             continue
         of = statistics(values)

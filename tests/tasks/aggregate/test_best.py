@@ -139,6 +139,19 @@ def test_a_candidate_that_diverged_once_may_be_chosen_by_the_others():
     assert (row["chosen"], counts) == ("lr=0.1", [3, 1, 0, 0])
 
 
+@pytest.mark.parametrize(
+    ("share", "chosen"), [(None, "lr=1.0"), (0.25, "lr=0.1"), (0.3, "lr=1.0")]
+)
+def test_a_lone_survivor_is_not_chosen_unless_asked_for(share, chosen):
+    given = {} if share is None else {"least_share": share}
+    gone = {(seed, 1) for seed in (0, 1, 3)}
+    rows, candidates = tables(nodes(diverged=gone), diverged="ignore", **given)
+    assert rows["curvature"]["chosen"] == chosen
+    found = candidates["lr=0.1"]
+    assert (found["candidate_count"], found["candidate_diverged"]) == (1, 3)
+    assert found["verdict"] == ("chosen" if chosen == "lr=0.1" else "refused")
+
+
 @pytest.mark.parametrize("folds", [None, 2])
 def test_where_none_can_be_chosen_the_rows_say_so(folds):
     gone = {(seed, lr) for seed in (0, 1) for lr in range(3)}
@@ -236,6 +249,12 @@ stages:
             "along: eta, by: train_loss, goal: min, over: seed, report: "
             "final_test_loss",
             r"best.by: expected a single number per node, got 'train_loss' with epoch",
+        ),
+        (
+            "along: eta, by: final_train_loss, goal: min, over: seed, report: "
+            "final_test_loss, folds: 9",
+            r"study.yaml:\d+:\d+: stages.best.folds: expected at most 3, the labels "
+            r"of seed, got 9. Lower it, or add labels.$",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
-from curvflow.schemas.params import Names, Params
+from curvflow.schemas.params import Names, Neutral, Params
 from curvflow.schemas.single_numbers import not_single
 from curvflow.schemas.variables import Variable
 
@@ -47,7 +47,15 @@ class BestParams(Params):
     diverged: Literal["refuse", "ignore"] = Field(
         "refuse",
         description="refuse: a candidate of which a repetition diverged, is not finite "
-        "or is missing cannot be chosen; ignore: its others decide",
+        "or is missing cannot be chosen; ignore: its others decide, if there are "
+        "least_share of all",
+    )
+    least_share: Annotated[float, Neutral(0.5)] = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="with diverged: ignore, share of the repetitions that a candidate "
+        "must have values of to be chosen; 0 lets a single one decide",
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="coverage of the interval")
 
@@ -122,6 +130,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
+    parts={"folds": "over"},
     selects=("by", "report"),
     misnamed=_misnamed,
     vectorised=False,
