@@ -138,8 +138,10 @@ def crossings(of: Sequence[Fitted], confidence: float) -> Iterator[dict[str, obj
     for one, other in combinations(of, 2):
         at, (low, high) = crossover(one.law, other.law, confidence)
         both_vary = min(one.series.num_repetitions, other.series.num_repetitions) > 1
-        drawn = ((f.exponents, f.intercepts) for f in (one, other))
-        ends = resampled_crossover(*drawn, confidence) if both_vary else NOWHERE
+        ends = NOWHERE
+        if both_vary:
+            first, second = ((f.exponents, f.intercepts) for f in (one, other))
+            ends = resampled_crossover(first, second, confidence)
         every = [np.array(f.series.x) for f in (one, other)]
         is_inside = all(len(x) and x.min() <= at <= x.max() for x in every)
         yield {

@@ -168,10 +168,11 @@ def _sheet(numbers: Mapping[str, Array], params: HeatmapParams) -> Figure:
 
 
 def _draw_panel(axes: Axes, part: Mapping[str, Array], norm: Normalize) -> None:
-    shown = np.ma.masked_invalid(part["mean"])
+    mean = part["mean"]
+    is_hidden = ~np.isfinite(mean)
     if isinstance(norm, LogNorm):
-        shown = np.ma.masked_less_equal(shown, 0)
-    shown = shown.clip(norm.vmin, norm.vmax)
+        is_hidden |= mean <= 0
+    shown = np.ma.masked_array(np.clip(mean, norm.vmin, norm.vmax), is_hidden)
     axes.set_facecolor("white")
     axes.pcolormesh(shown, cmap=MAP, norm=norm, edgecolors="white", linewidth=0.8)
     rows, columns = part["mean"].shape
