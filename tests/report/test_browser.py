@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 from pathlib import Path
@@ -192,6 +193,39 @@ def test_latex_is_copied_with_rules_and_every_sign_escaped(opened):
     body = text.partition("\\midrule\n")[2].partition("  \\bottomrule")[0]
     assert len(body.splitlines()) == 2 * 4 * 3
     assert all(line.count("&") == 3 for line in body.splitlines())
+
+
+# What a label may hold, and how LaTeX is to say it.
+TOLD = {
+    r"a_b & 50% of #3": r"a\_b \& 50\% of \#3",
+    r"{x^2} ~ $y\z": r"\{x$^{2}$\} \textasciitilde{} \$y\textbackslash{}z",
+    "λ ± 1 ≤ \N{MINUS SIGN}∞": r"$\lambda$ $\pm$ 1 $\le$ $-$$\infty$",
+    "Σ x² w₁₀ 10⁻³": "$\\Sigma$ x$^{2}$ w$_{10}$ 10$^{-3}$",
+    "[first]": "{}[first]",
+    "*starred": "{}*starred",
+    '"a" | `b`': r'"a" \textbar{} \textasciigrave{}b\textasciigrave{}',
+    "é \N{EN DASH} …": r"é -- \dots{}",
+}
+
+
+def test_labels_are_escaped_so_that_latex_compiles(opened, toys, tmp_path):
+    study = tmp_path / "labels.yaml"
+    axes = {"note": {label: {"seed": n} for n, label in enumerate(TOLD)}}
+    stages = {
+        "data": {"use": "toy.points"},
+        "fit": {"use": "toy.fit", "data": "data", "seed": "${note.seed}"},
+    }
+    study.write_text(
+        json.dumps({"study": "labels", "axes": axes, "stages": stages}),
+        encoding="utf-8",
+    )
+    curvflow.run(study, workers=1)
+    file, _ = write_report(Asked(study))
+    page = opened(file=file, permissions=["clipboard-read", "clipboard-write"])
+    text = copied(page, '.grid[data-name="fit"]', "latex")
+    body = text.partition("\\midrule\n")[2].partition("  \\bottomrule")[0]
+    rows = [row.strip().removesuffix(" \\\\") for row in body.splitlines()]
+    assert [re.split(r" (?<!\\)& ", row)[0] for row in rows] == [*TOLD.values()]
 
 
 def test_a_figure_is_enlarged_and_put_away_by_keys(opened):

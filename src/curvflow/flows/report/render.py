@@ -52,7 +52,7 @@ def render(content: Content, *, version: str | None = None) -> str:
     return _template().render(
         page=content,
         style=_read("page.css"),
-        script=_read("page.js"),
+        script=_script(),
         live=_read("live.js") if is_served else "",
         version=version,
         policy=policy_of(is_served=is_served),
@@ -68,10 +68,10 @@ def policy_of(*, is_served: bool) -> str:
     Returns:
         A Content-Security-Policy.
     """
-    scripts = ["page.js", "live.js"] if is_served else ["page.js"]
+    scripts = [_script(), _read("live.js")] if is_served else [_script()]
     rules = {
         "default-src": "'none'",
-        "script-src": " ".join(_hashed(_read(name)) for name in scripts),
+        "script-src": " ".join(map(_hashed, scripts)),
         "style-src": _hashed(_read("page.css")),
         "img-src": "data:",
         "base-uri": "'none'",
@@ -85,6 +85,10 @@ def policy_of(*, is_served: bool) -> str:
 @cache
 def _read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    return _read("latex.js") + _read("page.js")
 
 
 def _hashed(text: str) -> str:

@@ -92,36 +92,12 @@
     const lines = rows.map((_, at) => cells.map((column) => column[at]).join(","));
     return [found.map(([field]) => quoted(field)).join(","), ...lines].join("\n") + "\n";
   }
-  const SIGNS = {
-    "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "$": "\\$", "&": "\\&", "#": "\\#",
-    "%": "\\%", "_": "\\_", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}",
-    "<": "\\textless{}", ">": "\\textgreater{}", "\u00b1": "$\\pm$", "\u2013": "--",
-    "|": "\\textbar{}", '"': "\\textquotedbl{}",
-  };
-  const escaped = (text) => text.replace(/[\\{}$&#%_~^<>|"\u00b1\u2013]/g, (sign) => SIGNS[sign]);
-  function latexNumber(text) {
-    const found = /^([-+]?)(\d[\d.,]*)(?:e([-+]?\d+))?$/.exec(text.replace("\u2212", "-"));
-    if (!found) return escaped(text);
-    const [, sign, digits, power] = found;
-    if (power !== undefined) return `$${sign}${digits} \\times 10^{${Number(power)}}$`;
-    return sign ? `$${sign}${digits}$` : digits;
-  }
-  const latexText = (text) => escaped(text).replace(/\\textasciicircum\{\}(-?\d+)/g, "$^{$1}$");
   function latex(grid) {
     const { rows, heads } = columns(grid);
-    const isNumber = heads.map((head) => head.classList.contains("number"));
-    const units = heads.map((head) => latexText(head.dataset.units ?? ""));
-    const line = (cells) => `  ${cells.join(" & ")} \\\\`;
-    return [
-      `\\begin{tabular}{${isNumber.map((one) => (one ? "r" : "l")).join("")}}`,
-      "  \\toprule",
-      line(heads.map((head) => escaped(head.dataset.field))),
-      ...(units.some(Boolean) ? [line(units)] : []),
-      "  \\midrule",
-      ...rows.map((row) => line([...row.cells].map((cell, place) => (isNumber[place] ? latexNumber(bare(cell)) : latexText(cell.dataset.v ?? bare(cell)))))),
-      "  \\bottomrule",
-      "\\end{tabular}",
-    ].join("\n") + "\n";
+    const told = heads.map(({ dataset, classList }) => ({
+      field: dataset.field, units: dataset.units ?? "", isNumber: classList.contains("number"),
+    }));
+    return latexTable(told, rows.map((row) => [...row.cells].map(bare)));
   }
   async function copy(text) {
     try {
