@@ -79,6 +79,21 @@ def test_a_multiple_of_the_identity_breaks_down_at_once(value):
     assert found.residuals[..., 1:].isnan().all()
 
 
+class Unit(BatchedDense):
+    """The identity, which returns what it is given."""
+
+    def __matmul__(self, columns):
+        return columns
+
+
+def test_a_product_may_lie_where_its_factor_does():
+    start = starts(1, 5, 1)
+    found = lanczos(Unit(torch.eye(5)[None].double()), start, num_steps=3, vectors=True)
+    assert found.values[0, 0, 0] == pytest.approx(1.0)
+    unit = (start / start.norm())[0, :, 0]
+    assert torch.allclose(found.vectors[0, 0, :, 0].abs(), unit.abs())
+
+
 def test_a_start_in_an_invariant_subspace_breaks_down_alone():
     d = torch.tensor([5.0, 2.0, -1.0, 0.5, 0.25, 0.125]).double()
     start = torch.zeros(1, 6, 2).double()

@@ -104,31 +104,32 @@ def lanczos(
     basis_MSKD = torch.empty(
         models, starts, limit, size, dtype=held, device=operator.device
     )
+    rest_MSD = torch.empty_like(basis_MSKD[:, :, 0])
     alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
-    v_MSD = _normalised(start_MDS.to(operator.device).double().mT).to(held)
+    _normalise(start_MDS.to(operator.device).mT, into=basis_MSKD[:, :, 0])
     scale_MS = alpha_MSK.new_zeros(models, starts)
     steps_MS = torch.zeros_like(scale_MS, dtype=torch.int64)
+    going_MS = torch.ones_like(scale_MS, dtype=torch.bool)
     for step in range(limit):
-        basis_MSKD[:, :, step] = v_MSD
-        going_MS = (v_MSD != 0).any(2)
+        v_MSD = basis_MSKD[:, :, step]
         image_MDS, lengths_MS = measured_product(operator, v_MSD.mT)
-        w_MSD = image_MDS.mT
         steps_MS += going_MS
         scale_MS = torch.maximum(scale_MS, lengths_MS)
-        alpha_MSK[:, :, step] = inner(w_MSD, v_MSD, dim=2)
-        w_MSD = _subtracted(w_MSD, alpha_MSK[:, :, step, None].to(held) * v_MSD)
+        alpha_MS = inner(image_MDS.mT, v_MSD, dim=2)
+        _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
         if step > 0:
             before_MSD = basis_MSKD[:, :, step - 1]
-            w_MSD -= beta_MSK[:, :, step - 1, None].to(held) * before_MSD
-        w_MSD, beta_MS = _orthogonal(w_MSD, basis_MSKD[:, :, : step + 1])
-        beta_MSK[:, :, step] = beta_MS
-        broken_MS = beta_MS <= breakdown_tolerance(held) * scale_MS
-        if broken_MS.all():
+            _less(rest_MSD, beta_MSK[:, :, step - 1], before_MSD, into=rest_MSD)
+        beta_MS = _orthogonalise(rest_MSD, basis_MSKD[:, :, : step + 1])
+        alpha_MSK[:, :, step], beta_MSK[:, :, step] = alpha_MS, beta_MS
+        going_MS = beta_MS > breakdown_tolerance(held) * scale_MS
+        if step + 1 == limit or not going_MS.any():
             break
         # A broken one is small in single precision, too, and not taken.
-        by_MS1 = beta_MS.masked_fill(broken_MS, 1.0).unsqueeze(2).to(held)
-        v_MSD = w_MSD.div_(by_MS1)
-        v_MSD[broken_MS] = 0.0
+        by_MS1 = beta_MS.masked_fill(~going_MS, 1.0).unsqueeze(2).to(held)
+        torch.div(rest_MSD, by_MS1, out=basis_MSKD[:, :, step + 1])
+        if not going_MS.all():
+            basis_MSKD[:, :, step + 1].masked_fill_(~going_MS.unsqueeze(2), 0.0)
     basis_MSKD[:, :, step + 1 :] = 0.0
     ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
     return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
@@ -146,36 +147,48 @@ def breakdown_tolerance(dtype: torch.dtype) -> float:
     return 64 * float(torch.finfo(dtype).eps)
 
 
-def _normalised(start_MSD: Tensor) -> Tensor:
-    norms: Tensor = start_MSD.norm(dim=2, keepdim=True)
-    if not (torch.isfinite(norms) & (norms > 0)).all():
+def _normalise(start_MSD: Tensor, *, into: Tensor) -> None:
+    norms_MS = lengths(start_MSD, dim=2)
+    if not (torch.isfinite(norms_MS) & (norms_MS > 0)).all():
         raise InputError("start: expected finite vectors other than zero, got one")
-    return start_MSD / norms
+    torch.div(start_MSD, norms_MS.unsqueeze(2).to(start_MSD), out=into)
 
 
-def _orthogonal(w_MSD: Tensor, basis_MSJD: Tensor) -> tuple[Tensor, Tensor]:
-    """Take the basis off, and once more where that leaves little, hence rounding.
+def _less(a_MSD: Tensor, factor_MS: Tensor, b_MSD: Tensor, *, into: Tensor) -> None:
+    factor_MS1 = factor_MS.unsqueeze(2).to(b_MSD)
+    torch.addcmul(a_MSD, factor_MS1, b_MSD, value=-1, out=into)
+
+
+def _orthogonalise(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
+    """Take the basis off in place, and once more where that leaves little.
 
     Returns:
-        What is left, and its lengths.
+        The lengths of what is left, (M, S).
     """
-    once_MSD = _less(w_MSD, basis_MSJD)
-    left_MS, was_MS = lengths(once_MSD, dim=2), lengths(w_MSD, dim=2)
-    shrunk_MS1 = (left_MS < SHRUNK * was_MS).unsqueeze(2)
-    if not shrunk_MS1.any():
-        return once_MSD, left_MS
-    twice_MSD = torch.where(shrunk_MS1, _less(once_MSD, basis_MSJD), once_MSD)
-    return twice_MSD, lengths(twice_MSD, dim=2)
+    taken_MS = _take_off(w_MSD, basis_MSJD)
+    left_MS = lengths(w_MSD, dim=2)
+    shrunk_MS = left_MS < SHRUNK * torch.hypot(left_MS, taken_MS)
+    if not shrunk_MS.any():
+        return left_MS
+    _take_off(w_MSD, basis_MSJD, only_MS=shrunk_MS)
+    return lengths(w_MSD, dim=2)
 
 
-def _less(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
-    along_MSJ = (basis_MSJD @ w_MSD.unsqueeze(3)).squeeze(3)
-    return _subtracted(w_MSD, (along_MSJ.unsqueeze(2) @ basis_MSJD).squeeze(2))
+def _take_off(
+    w_MSD: Tensor, basis_MSJD: Tensor, *, only_MS: Tensor | None = None
+) -> Tensor:
+    """Take the basis off in place; of some runs only, the others stay to the bit.
 
-
-def _subtracted(w_MSD: Tensor, taken_MSD: Tensor) -> Tensor:
-    """Return the difference in the place of what is taken off."""
-    return torch.sub(w_MSD, taken_MSD, out=taken_MSD)
+    Returns:
+        The lengths of what was taken off, (M, S).
+    """
+    # Runs one behind the other, R of them.
+    w_R1D, basis_RJD = w_MSD.flatten(0, 1).unsqueeze(1), basis_MSJD.flatten(0, 1)
+    along_R1J = w_R1D @ basis_RJD.mT
+    if only_MS is not None:
+        along_R1J.masked_fill_(~only_MS.view(-1, 1, 1), 0.0)
+    w_R1D.baddbmm_(along_R1J, basis_RJD, alpha=-1)
+    return lengths(along_R1J, dim=2).view(w_MSD.shape[:2])
 
 
 def _ritz(

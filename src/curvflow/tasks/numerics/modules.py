@@ -52,7 +52,7 @@ from curvflow.tasks.numerics.subjects import Loss, Settings, Subject, subject
 TRIAL_COLUMNS = 2
 # So few products are over before a trial is: they take the order that is soonest ready
 # and asks least of a module.
-FEW_PRODUCTS = 16
+FEW_PRODUCTS = 32
 
 
 def hessian(

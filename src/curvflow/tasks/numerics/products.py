@@ -9,7 +9,7 @@ from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators import BatchedOperator
 
 # Entries of a vector that are added up at once.
-PART = 1 << 20
+PART = 1 << 17
 
 
 def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
@@ -58,14 +58,11 @@ def measured_product(
 
 def lengths(vectors: Tensor, *, dim: int) -> Tensor:
     """Return the Euclidean lengths of vectors of any precision, added up in float64."""
-    parts = [
+    parts: list[Tensor] = [
         torch.linalg.vector_norm(part, dim=dim, dtype=torch.float64)
         for part in _parts(vectors, dim)
     ]
-    if len(parts) == 1:
-        return parts[0]
-    found: Tensor = torch.linalg.vector_norm(torch.stack(parts), dim=0)
-    return found
+    return parts[0] if len(parts) == 1 else lengths(torch.stack(parts), dim=0)
 
 
 def inner(first: Tensor, second: Tensor, *, dim: int) -> Tensor:
