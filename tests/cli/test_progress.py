@@ -48,6 +48,21 @@ def drawn(observer):
     return console.file.getvalue().splitlines()
 
 
+def test_what_is_said_before_there_is_a_plan_goes_with_it():
+    console = Console(file=StringIO(), force_terminal=True)
+    observer = Bars(console)
+    nothing = {"total": 0, "cached": 0}
+    plan = SimpleNamespace(graph=SimpleNamespace(nodes={}), counts=lambda: nothing)
+    with observer.waiting:
+        observer.tell("news")  # draws anew what stands below
+        assert console.file.getvalue().endswith("planning and loading")
+        observer.begin(plan)
+        console.file.truncate(0)
+        observer.tell("more")
+        assert "planning" not in console.file.getvalue()
+    observer.end()
+
+
 def test_bars_fit_into_80_columns_whatever_they_count():
     observer, names = bars()
     observer.tile_begins(names[0])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -13,16 +17,24 @@ from rich.progress import (
 from rich.table import Column
 
 from curvflow.flows.observer import Observer, Unwatched
-from curvflow.flows.plan import Plan
+
+if TYPE_CHECKING:
+    from curvflow.flows.plan import Plan
 
 NAME, TOLD = 26, 22  # characters at most, so that a line fits into 80
 ROOM = 4  # lines of the screen that are left to what stands above
 
 
-def watch() -> Observer:
-    """Return an observer that shows progress if stderr is a terminal."""
+@contextmanager
+def watch() -> Iterator[Observer]:
+    """Yield an observer that shows progress if stderr is a terminal."""
     console = Console(stderr=True)
-    return Bars(console) if console.is_terminal else Lines(console)
+    if not console.is_terminal:
+        yield Lines(console)
+        return
+    bars = Bars(console)
+    with bars.waiting:
+        yield bars
 
 
 class Lines(Unwatched):
@@ -51,11 +63,16 @@ class Lines(Unwatched):
 
 
 class Bars(Lines):
-    """One line per stage: done of total, cached, failed and time left."""
+    """One line per stage: done of total, cached, failed and time left.
+
+    Attributes:
+        waiting: stands there from its start until there is a plan.
+    """
 
     def __init__(self, console: Console) -> None:
         """Draw on a terminal."""
         super().__init__(console)
+        self.waiting = console.status("planning and loading")
         self._progress = Progress(
             TextColumn("{task.description:<16}", table_column=_cut(NAME)),
             BarColumn(bar_width=20, table_column=Column(ratio=1)),
@@ -74,6 +91,7 @@ class Bars(Lines):
         Where the screen has no room for all of them, those at work are drawn, below a
         line for the whole.
         """
+        self.waiting.stop()
         self._is_long = len(plan.graph.nodes) > self._console.height - ROOM
         if self._is_long:
             self._whole = self._progress.add_task(

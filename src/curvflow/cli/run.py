@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -68,25 +67,26 @@ def command(
         "answer": options.answer_to_code(accept or (), rerun or (), reason, verify),
         "reanalyse": reanalyse,
     }
-    with _told_if_interrupted():
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.cli.progress import watch
+
+    with _told_if_interrupted(), watch() as observer:
+        asked["observer"] = observer
         results = _door(observe)(study, store=store, profile=profile, **asked)
     _tell(results, as_json)
 
 
 def _door(observe: bool | None) -> Callable[..., Results]:
     """Return what runs a study; Prefect is loaded for an observed run alone."""
-    # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.progress import watch
-
     if observe is None:
         observe = bool(os.environ.get("PREFECT_API_URL"))
     if observe:
         from curvflow.flows.deployed.observed import observed
 
-        return partial(observed, observer=watch())
+        return observed
     from curvflow.flows.api import run
 
-    return partial(run, observer=watch())
+    return run
 
 
 @contextmanager

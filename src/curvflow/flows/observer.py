@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from curvflow.flows.plan import Plan
+if TYPE_CHECKING:  # who watches can say at once that a plan is being made
+    from curvflow.flows.plan import Plan
 
 
 class Observer(Protocol):
