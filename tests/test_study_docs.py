@@ -1,0 +1,85 @@
+"""Every study shown in README and docs runs, with settings that take a moment."""
+
+from collections import defaultdict
+from typing import Any
+from unittest import mock
+
+import pytest
+from ruamel.yaml import YAML
+
+from curvflow.flows.door import open_study
+from curvflow.flows.originals import find
+from curvflow.flows.originals.catalogue import CATALOGUE
+from curvflow.flows.run import run_study
+from tests.flows.originals import fakes
+from tests.test_docs import ROOT, examples, folder, pythons
+
+__all__ = ["folder"]  # the fixture: the modules shown, in a folder
+
+# The most that a setting of a kind is run with, written or by default.
+MOST = {
+    "train": {"epochs": 30},
+    "data.digits": {"num_train": 100},
+    "data.mnist": {"num_train": 30},
+    "data.fashion_mnist": {"num_train": 30},
+    "data.cifar10": {"num_train": 30},
+    "data.cifar100": {"num_train": 30},
+    "data.modify": {"num_train": 30},
+    "probe.hessian_trace": {"num_probes": 8},
+    "probe.trace": {"num_probes": 8},
+    "probe.moments": {"num_moments": 20},
+    "probe.spectrum": {"num_steps": 15},
+    "probe.llc": {"num_draws": 20},
+}
+# Pages whose code writes the files that their studies read.
+WRITING = ("own-data", "checkpoints")
+
+
+def shown() -> dict[str, list[Any]]:
+    """Return the studies of each page, as it is named."""
+    pages = defaultdict(list)
+    for param in examples():
+        page, _, line = str(param.id).rpartition("-")
+        pages[page].append((f"{page}.md:{line}", param.values[0]))
+    del pages["docs/tutorial"]  # which test_tutorial follows as it is
+    return pages
+
+
+def small(stage: dict[str, Any]) -> dict[str, Any]:
+    """Lower the settings of a stage that are numbers to what is run."""
+    most = MOST.get(stage["use"], {})
+    asked = {name: stage.get(name) or limit for name, limit in most.items()}
+    lower = {
+        name: min(value, most[name])
+        for name, value in asked.items()
+        if isinstance(value, int)
+    }
+    return stage | lower
+
+
+@pytest.fixture
+def place(folder, monkeypatch):
+    """Return a folder with all that the studies shown read, small."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv(find.VARIABLE, str(folder / "images"))
+    for name in WRITING:
+        for code in pythons(ROOT / "docs" / "how-to" / f"{name}.md"):
+            if not code.startswith("# "):
+                exec(code, {})
+    with mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")):
+        yield folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", shown())
+def test_every_study_of_a_page_runs(page, place):
+    store = None
+    for where, study in shown()[page]:
+        stages = {name: small(stage) for name, stage in study["stages"].items()}
+        YAML(typ="safe").dump({**study, "stages": stages}, place / "study.yaml")
+        for profile in (None, *study.get("profiles", {})):
+            opened = open_study("study.yaml", store="memory:", profile=profile)
+            store = store or opened.store  # so that no block repeats another's work
+            record = run_study(opened.study, store, opened.files).record
+            assert record.failures == [], where
