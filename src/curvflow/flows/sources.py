@@ -94,7 +94,11 @@ class Source:
     def _variables(self, kind: Kind, selected: Sequence[str]) -> list[Variable]:
         if takes := self._edge.takes:
             return [v for v in kind.outputs if v.name in takes]
-        return kind.chosen(selected)
+        chosen = kind.chosen(selected)
+        if not self._stage.kind.judges:
+            return chosen
+        verdicts = {v.judged_by for v in chosen}
+        return [v for v in kind.outputs if v in chosen or v.name in verdicts]
 
 
 def _part_name(variable: Variable, epoch: Label | None) -> str:

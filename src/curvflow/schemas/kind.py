@@ -117,6 +117,8 @@ class Kind:
         misnamed: from the parameters and the kinds taken, by input and stage, to names
             that these do not have: where it is written, `expected ..., got ...`, and
             what to do.
+        judges: takes the verdicts on what it takes too, to count or leave out what is
+            not converged.
         vectorised: computes its tile in one program; else node by node.
         accelerated: runs on a GPU where there is one.
         home: `module:name` of a user's kind, told apart from others of its name.
@@ -145,6 +147,7 @@ class Kind:
     checkpoints: Callable[[Any], Sequence[int]] | None = None
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
     misnamed: Callable[[Any, Taken], Iterable[Misnomer]] | None = None
+    judges: bool = False
     vectorised: bool = True
     accelerated: bool = False
     home: str = ""

@@ -26,6 +26,8 @@ class Variable:
         error_of: the variable whose error it is; where that is none but rounding, so is
             this, and two results are compared by the size of that variable.
         file: suffix of the file these bytes are, such as `.png`.
+        judged_by: the variable, text of the same node, that says whether this can be
+            relied on: `converged`, or what is wrong.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Variable:
     optional: bool = False
     error_of: str | None = None
     file: str | None = None
+    judged_by: str | None = None
 
     @property
     def tabular(self) -> bool:

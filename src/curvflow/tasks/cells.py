@@ -23,10 +23,12 @@ class Cell:
     Attributes:
         value: finite, or NaN.
         status: why it is NaN.
+        is_unconverged: whether its node says so.
     """
 
     value: float
     status: Status
+    is_unconverged: bool = False
 
 
 Cells = dict[Place, dict[Place, Cell]]
@@ -68,7 +70,7 @@ def cells(
     found: Cells = {}
     for node in one.nodes:
         row = found.setdefault(place(node, axes), {})
-        row[place(node, over)] = _cell(node, read)
+        row[place(node, over)] = _cell(node, one, read)
     return found
 
 
@@ -105,8 +107,15 @@ def left_out(row: Mapping[Place, Cell], expected: int) -> dict[str, int]:
     }
 
 
-def _cell(node: NodeData, read: Callable[[NodeData], float]) -> Cell:
+def num_unconverged(row: Mapping[Place, Cell]) -> int:
+    """Count the cells whose nodes say that they are not converged."""
+    return sum(cell.is_unconverged for cell in row.values())
+
+
+def _cell(node: NodeData, one: Measured, read: Callable[[NodeData], float]) -> Cell:
     if node.status == "diverged":
         return Cell(np.nan, "diverged")
-    value = read(node)
-    return Cell(value, "ok") if np.isfinite(value) else Cell(np.nan, "nonfinite")
+    value, is_unconverged = read(node), one.is_unconverged(node)
+    if np.isfinite(value):
+        return Cell(value, "ok", is_unconverged)
+    return Cell(np.nan, "nonfinite", is_unconverged)

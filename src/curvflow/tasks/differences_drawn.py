@@ -34,6 +34,7 @@ class Shown:
         diverged: left out.
         nonfinite: left out.
         missing: left out.
+        unconverged: pairs, or values, with another verdict than converged.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Shown:
     diverged: int
     nonfinite: int
     missing: int
+    unconverged: int
 
     @property
     def left_out(self) -> int:
@@ -131,5 +133,8 @@ def _rows(
             else float(node[f"p_{params.test}_holm"][row]),
             int(node["count"][row]),
             bool(node["above"][row] >= 0),
-            *(int(node[n][row]) for n in ("diverged", "nonfinite", "missing")),
+            int(node["diverged"][row]),
+            int(node["nonfinite"][row]),
+            int(node["missing"][row]),
+            int(node["unconverged"][row]) if "unconverged" in node else 0,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.variables import Variable
+
+CONVERGED = "converged"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Measured:
     def diverged(self) -> list[NodeData]:
         """The nodes that did."""
         return [node for node in self.nodes if node.status == "diverged"]
+
+    def is_unconverged(self, node: NodeData) -> bool:
+        """Return whether a node says that its value is not to be relied on."""
+        return is_unconverged(node, self.variable)
 
 
 def measured(
@@ -98,6 +104,49 @@ def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
             "Name only one of them in `of`."
         )
     return found[0]
+
+
+def is_unconverged(node: NodeData, variable: Variable) -> bool:
+    """Return whether a node that did not diverge has another verdict than converged."""
+    verdict = node.arrays.get(variable.judged_by or "")
+    return node.status == "ok" and verdict is not None and str(verdict) != CONVERGED
+
+
+def relied_on(nodes: Sequence[NodeData], how: str) -> Sequence[NodeData]:
+    """Return results to take statistics of.
+
+    Args:
+        nodes: results of one or several stages.
+        how: `count` for all as they are; `exclude` to hold NaN in place of values that
+            are not converged, whose verdicts stay to be counted.
+
+    Returns:
+        The results, in their order.
+    """
+    return nodes if how == "count" else [_without_unconverged(node) for node in nodes]
+
+
+def _without_unconverged(node: NodeData) -> NodeData:
+    blank = {
+        variable.name: np.full(node[variable.name].shape, np.nan)
+        for variable in find_kind(node.kind).outputs
+        if variable.name in node and is_unconverged(node, variable)
+    }
+    return replace(node, arrays={**node.arrays, **blank}) if blank else node
+
+
+def told_of(of: Iterable[Measured], table: Mapping[str, Array]) -> dict[str, Array]:
+    """Return a table, without counts of what is not converged if nothing is judged.
+
+    Args:
+        of: the variables it is of.
+        table: its columns.
+
+    Returns:
+        The columns, all of them if a variable has a verdict.
+    """
+    is_judged = any(one.variable.judged_by for one in of)
+    return {n: v for n, v in table.items() if is_judged or "unconverged" not in n}
 
 
 def is_number(variable: Variable) -> bool:

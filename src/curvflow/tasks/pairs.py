@@ -11,7 +11,7 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.tasks.measurements import Measured
+from curvflow.tasks.measurements import Measured, is_unconverged
 
 Coords = Mapping[str, Label]
 
@@ -25,12 +25,14 @@ class Point:
         nodes: how many pairs there are.
         diverged: of how many a node diverged.
         values: x and y of the others.
+        unconverged: of each of these, whether x or y is not converged.
     """
 
     labels: Coords
     nodes: int = 0
     diverged: int = 0
     values: list[tuple[float, float]] = field(default_factory=list)
+    unconverged: list[bool] = field(default_factory=list)
 
     def text(self, axis: str | None) -> str:
         """Return the label of an axis as text; empty for none."""
@@ -84,6 +86,8 @@ def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
                 for node, one in zip(pair, (x, y), strict=True)
             )
             point.values.append((at_x, at_y))
+            doubts = map(is_unconverged, pair, (x.variable, y.variable))
+            point.unconverged.append(any(doubts))
     return list(found.values())
 
 

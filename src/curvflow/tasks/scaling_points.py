@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from curvflow.tasks.power_laws import (
 from curvflow.tasks.resampling import NOWHERE, Limits
 
 Repetition = tuple[Label, ...]
+_Word = Literal["", "diverged", "unconverged"]
+_Found = tuple[Mapping[str, Label], float, float, _Word]
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Series:
         diverged: nodes that diverged.
         nonpositive: points of which x or y is not above 0.
         nonfinite: points with NaN or infinity.
+        unconverged: points with a value that is not converged.
     """
 
     label: Label
@@ -47,6 +51,7 @@ class Series:
     diverged: int = 0
     nonpositive: int = 0
     nonfinite: int = 0
+    unconverged: int = 0
 
     @property
     def x(self) -> Array:
@@ -164,24 +169,22 @@ def bootstrap_limits(one: Fitted, confidence: float) -> Limits:
 
 def _series(params: ScalingLaw, nodes: Sequence[NodeData]) -> list[Series]:
     found: dict[Label, Series] = {}
-    for labels, x, y, diverged in _points(params, nodes):
+    for labels, x, y, word in _points(params, nodes):
         key = "" if params.label is None else labels[params.label]
         one = found.setdefault(key, Series(key))
         one.nodes += 1
-        if diverged:
-            one.diverged += 1
-            continue
-        axes = params.over or [axis for axis in labels if axis != params.label]
-        one.add(tuple(labels[axis] for axis in axes), x, y)
+        one.diverged += word == "diverged"
+        one.unconverged += word == "unconverged"
+        if word != "diverged":
+            axes = params.over or [axis for axis in labels if axis != params.label]
+            one.add(tuple(labels[axis] for axis in axes), x, y)
     for one in found.values():
         one.found.sort(key=repr)  # so that no bit depends on the order of the nodes
     return list(found.values())
 
 
-def _points(
-    params: ScalingLaw, nodes: Sequence[NodeData]
-) -> Iterator[tuple[Mapping[str, Label], float, float, bool]]:
-    """Yield labels, x, y and whether it diverged, of each pair of nodes."""
+def _points(params: ScalingLaw, nodes: Sequence[NodeData]) -> Iterator[_Found]:
+    """Yield labels, x, y and what is wrong with them, of each pair of nodes."""
     x, y = measured_axes(params, nodes)
     axes = [*(params.over or ()), *params.each]
     axes += [params.label] if params.label else []
@@ -194,18 +197,17 @@ def _points(
     for node in y.nodes:
         labels = {axis: node.coords[axis] for axis in (along, *axes)}
         if node.status == "diverged":
-            yield labels, np.nan, np.nan, True
+            yield labels, np.nan, np.nan, "diverged"
         else:
-            yield labels, float(node.coords[along]), float(node[params.y]), False
+            word: _Word = "unconverged" if y.is_unconverged(node) else ""
+            yield labels, float(node.coords[along]), float(node[params.y]), word
 
 
-def _of_point(
-    point: Point,
-) -> Iterator[tuple[Mapping[str, Label], float, float, bool]]:
-    for x, y in point.values:
-        yield point.labels, x, y, False
+def _of_point(point: Point) -> Iterator[_Found]:
+    for (x, y), is_doubtful in zip(point.values, point.unconverged, strict=True):
+        yield point.labels, x, y, "unconverged" if is_doubtful else ""
     for _ in range(point.diverged):
-        yield point.labels, np.nan, np.nan, True
+        yield point.labels, np.nan, np.nan, "diverged"
 
 
 def _check(y: Measured, along: str, axes: Sequence[str]) -> None:

@@ -78,6 +78,13 @@ def test_interval_and_test_are_those_asked_for():
     assert np.isnan(got["p"]).all()
 
 
+def test_what_is_not_converged_is_told():
+    table = compared()
+    table.arrays["unconverged"] = np.array([0, 3])
+    caption = str(draw([table])["caption"])
+    assert caption.endswith("Not converged: 3 pairs in 1 row.")
+
+
 def test_what_is_left_out_is_told_and_rows_without_pairs_stay():
     gone = {("adam", 1), *(("ngd", s) for s in range(6))}
     got = draw([compared(diverged=gone)])

@@ -10,9 +10,18 @@ import numpy as np
 
 from curvflow.schemas.kinds.aggregate.best import BestParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.cells import Cell, Cells, Place, cells, finite, left_out, named
+from curvflow.tasks.cells import (
+    Cell,
+    Cells,
+    Place,
+    cells,
+    finite,
+    left_out,
+    named,
+    num_unconverged,
+)
 from curvflow.tasks.choices import Choice, Rows, choose, is_at_edge, nested
-from curvflow.tasks.measurements import find_measured
+from curvflow.tasks.measurements import find_measured, relied_on, told_of
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics import statistics
 
@@ -37,7 +46,7 @@ def best(member: Member, machine: Machine) -> Outcome:
         on different repetitions.
     """
     params = cast("BestParams", member.params)
-    nodes = member.inputs["of"]
+    nodes = relied_on(member.inputs["of"], params.unconverged)
     by = find_measured("by", params.by, nodes)
     of = [by, *(find_measured("report", name, nodes) for name in params.report)]
     axes = (*params.within, *params.along)
@@ -62,7 +71,7 @@ def best(member: Member, machine: Machine) -> Outcome:
                 }
             )
         candidates += _candidates(choice, deciding, len(repetitions), group, params)
-    return Outcome({**_table(rows), **_table(candidates)})
+    return Outcome(told_of(of, {**_table(rows), **_table(candidates)}))
 
 
 def _within(grid: Cells, group: Place) -> dict[Place, dict[Place, Cell]]:
@@ -88,6 +97,7 @@ def _reported(
         "high": float(high),
         "count": int(found.count),
         **left_out(own, len(chosen)),
+        "unconverged": num_unconverged(own),
     }
 
 
@@ -120,7 +130,7 @@ def _candidates(
     axes = (*params.within, *params.along)
     for candidate, row in rows.items():
         found = statistics(finite(row))
-        counts = left_out(row, expected)
+        counts = left_out(row, expected) | {"unconverged": num_unconverged(row)}
         yield {
             "candidate": named(axes, (*group, *candidate)),
             "candidate_mean": float(found.mean),

@@ -21,11 +21,12 @@ from curvflow.tasks.differences import (
     unpaired_difference,
 )
 from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.measurements import Measured
+from curvflow.tasks.measurements import Measured, relied_on, told_of
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 
 Place = tuple[Label, ...]
+COUNTS = ("diverged", "nonfinite", "missing", "unconverged")
 
 
 @computes_each("aggregate.compare")
@@ -46,13 +47,14 @@ def compare(member: Member, machine: Machine) -> Outcome:
             the baseline, or none has another label.
     """
     params = cast("CompareParams", member.params)
-    taken = chosen(member.inputs["of"], params.quantities)
+    nodes = relied_on(member.inputs["of"], params.unconverged)
+    taken = chosen(nodes, params.quantities)
     several = Counter(one.variable.name for one in taken)
     rows = [
         row
         for one in taken
         for row in _rows(
-            _Sides(one, member.inputs["of"], params),
+            _Sides(one, nodes, params),
             params,
             f"{one.stage}." if several[one.variable.name] > 1 else "",
         )
@@ -66,7 +68,7 @@ def compare(member: Member, machine: Machine) -> Outcome:
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     for name in ("p_t", "p_rank"):
         table[f"{name}_holm"] = holm(table[name])
-    return Outcome(table)
+    return Outcome(told_of(taken, table))
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,13 @@ class _Side:
     Attributes:
         there: values by place in `over`; those absent are not here.
         diverged: places whose node diverged.
+        unconverged: places whose value is not converged.
         nodes: all places that have a node.
     """
 
     there: Mapping[Place, float]
     diverged: frozenset[Place]
+    unconverged: frozenset[Place]
     nodes: frozenset[Place]
 
 
@@ -92,6 +96,7 @@ class _Sides:
     ) -> None:
         self.names, self._values_NE, self._present_NE = matrix(one)
         self.units = one.variable.units
+        self._is_unconverged = one.is_unconverged
         self._row = {id(node): row for row, node in enumerate(one.ok)}
         self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
         # Also those without the variable, which not every label need have.
@@ -118,7 +123,10 @@ class _Sides:
         diverged = frozenset(
             place for place, node in nodes.items() if node.status == "diverged"
         )
-        return _Side(there, diverged, frozenset(nodes))
+        unconverged = frozenset(
+            place for place in there if self._is_unconverged(nodes[place])
+        )
+        return _Side(there, diverged, unconverged, frozenset(nodes))
 
 
 def _place(node: NodeData, axes: Sequence[str]) -> Place:
@@ -152,14 +160,14 @@ def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object
     how = Resampling(params.bootstrap, params.num_resamples, params.seed)
     samples: tuple[Array, ...]
     if params.paired:
-        first_N, second_N, left_out = _pairs(one, baseline)
+        first_N, second_N, counts = _pairs(one, baseline)
         samples = (first_N - second_N,)
         largest = float(np.abs([first_N, second_N]).max(initial=0))
         found = paired_difference(samples[0], params.confidence, largest=largest)
         above = int((samples[0] > 0).sum())
     else:
         (first_N, one_out), (second_N, other_out) = map(_alone, (one, baseline))
-        samples, left_out, above = (first_N, second_N), one_out + other_out, -1
+        samples, counts, above = (first_N, second_N), one_out + other_out, -1
         found = unpaired_difference(*samples, params.confidence)
     low, high = bootstrap_interval(samples, params.confidence, how)
     return {
@@ -171,7 +179,7 @@ def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object
         "count": len(first_N),
         "baseline_count": len(second_N),
         "above": above,
-        **{name: left_out[name] for name in ("diverged", "nonfinite", "missing")},
+        **{name: counts[name] for name in COUNTS},
     }
 
 
@@ -190,22 +198,24 @@ def _statistics(found: Difference) -> dict[str, object]:
 
 
 def _pairs(one: _Side, other: _Side) -> tuple[Array, Array, Counter[str]]:
-    """Return the values of both at common places, and why others are left out."""
-    left_out: Counter[str] = Counter()
+    """Return the values of both at common places, and what is left out or doubtful."""
+    counts: Counter[str] = Counter()
     kept = []
     # Sorted, so that no bit depends on the order of the nodes.
     for place in sorted(one.nodes | other.nodes, key=repr):
         pair = [side.there[place] for side in (one, other) if place in side.there]
         if place in one.diverged | other.diverged:
-            left_out["diverged"] += 1
-        elif len(pair) < 2:
-            left_out["missing"] += 1
+            counts["diverged"] += 1
+            continue
+        counts["unconverged"] += place in one.unconverged | other.unconverged
+        if len(pair) < 2:
+            counts["missing"] += 1
         elif not np.isfinite(pair).all():
-            left_out["nonfinite"] += 1
+            counts["nonfinite"] += 1
         else:
             kept.append(pair)
     first_N, second_N = np.array(kept, dtype=np.float64).reshape(-1, 2).T
-    return first_N, second_N, left_out
+    return first_N, second_N, counts
 
 
 def _alone(side: _Side) -> tuple[Array, Counter[str]]:
@@ -213,9 +223,10 @@ def _alone(side: _Side) -> tuple[Array, Counter[str]]:
     values_N = np.array(ordered, dtype=np.float64)
     finite = np.isfinite(values_N)
     lacking = len(side.nodes) - len(side.diverged) - len(values_N)
-    left_out = Counter(
+    counts = Counter(
         diverged=len(side.diverged),
+        unconverged=len(side.unconverged),
         nonfinite=int((~finite).sum()),
         missing=lacking,
     )
-    return values_N[finite], left_out
+    return values_N[finite], counts

@@ -13,7 +13,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.differences import holm
-from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.measurements import Measured, find_measured, relied_on, told_of
 from curvflow.tasks.pairs import Point, num_unpaired, places, points
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampled_trends import correlation_interval
@@ -40,12 +40,12 @@ def correlate(member: Member, machine: Machine) -> Outcome:
             labels agree.
     """
     params = cast("CorrelateParams", member.params)
-    nodes = member.inputs["of"]
-    rows = [
-        row
+    nodes = relied_on(member.inputs["of"], params.unconverged)
+    pairs = [
+        (_less(params, y, nodes), find_measured("x", x, nodes))
         for y, x in product(params.y, params.x)
-        for row in _rows(_less(params, y, nodes), find_measured("x", x, nodes), params)
     ]
+    rows = [row for y, x in pairs for row in _rows(y, x, params)]
     if not any(row["count"] or row["diverged"] or row["nonfinite"] for row in rows):
         raise InputError(
             f"x, y: expected nodes of equal labels, got {', '.join(params.x)} and "
@@ -57,7 +57,7 @@ def correlate(member: Member, machine: Machine) -> Outcome:
     for coefficient in params.coefficients:
         own = table["coefficient"] == coefficient
         table["p_holm"][own] = holm(table["p"][own])
-    return Outcome(table)
+    return Outcome(told_of((one for pair in pairs for one in pair), table))
 
 
 def _less(params: CorrelateParams, name: str, nodes: Sequence[NodeData]) -> Measured:
@@ -117,6 +117,7 @@ def _counts(
         "diverged": sum(point.diverged for point in of),
         "nonfinite": sum(len(point.values) - len(point.finite) for point in of),
         "missing": num_unpaired(x, y, at),
+        "unconverged": sum(sum(point.unconverged) for point in of),
     }
 
 

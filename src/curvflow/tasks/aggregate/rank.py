@@ -10,8 +10,8 @@ import numpy as np
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.rank import RankParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
-from curvflow.tasks.cells import Cell, Place, cells, left_out, named
-from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.cells import Cell, Place, cells, left_out, named, num_unconverged
+from curvflow.tasks.measurements import Measured, find_measured, relied_on, told_of
 from curvflow.tasks.ranks import critical_difference, friedman, ranks
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics import statistics
@@ -37,8 +37,9 @@ def rank(member: Member, machine: Machine) -> Outcome:
             besides epochs, or there are fewer than two labels.
     """
     params = cast("RankParams", member.params)
+    nodes = relied_on(member.inputs["of"], params.unconverged)
     found = [
-        (find_measured("quantities", name, member.inputs["of"]), lower)
+        (find_measured("quantities", name, nodes), lower)
         for names, lower in (
             (params.lower_is_better, True),
             (params.higher_is_better, False),
@@ -46,7 +47,8 @@ def rank(member: Member, machine: Machine) -> Outcome:
         for name in names
     ]
     rows = [row for one, lower in found for row in _rows(one, params, lower=lower)]
-    return Outcome({name: np.array([row[name] for row in rows]) for name in rows[0]})
+    table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return Outcome(told_of((one for one, _ in found), table))
 
 
 def _rows(
@@ -123,6 +125,7 @@ def _of_group(
             "wins": _wins(ranks_NK, values_NK[whole_N], column),
             "count": len(ranks_NK),
             **left_out(row, len(places)),
+            "unconverged": num_unconverged(row),
             "left_out": int((~whole_N).sum()),
             **told,
         }

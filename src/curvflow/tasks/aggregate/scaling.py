@@ -10,7 +10,7 @@ import numpy as np
 
 from curvflow.schemas.kinds.aggregate.scaling import KIND, ScalingParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.measurements import Measured
+from curvflow.tasks.measurements import Measured, relied_on, told_of
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.scaling_points import (
     Fitted,
@@ -37,7 +37,7 @@ def scaling(member: Member, machine: Machine) -> Outcome:
             axis are no numbers.
     """
     params = cast("ScalingParams", member.params)
-    nodes = member.inputs["of"]
+    nodes = relied_on(member.inputs["of"], params.unconverged)
     x, y = measured_axes(params, nodes)
     of = fitted(params, nodes)
     rows = [_row(one, x, y, params) for one in of]
@@ -48,7 +48,7 @@ def scaling(member: Member, machine: Machine) -> Outcome:
         v.name: np.array([pair[v.name] for pair in pairs], dtype=v.dtype)
         for v in declared
     }
-    return Outcome({**table, **beside})
+    return Outcome(told_of([y] if x is None else [x, y], {**table, **beside}))
 
 
 def _row(
@@ -83,4 +83,5 @@ def _row(
         "nonpositive": series.nonpositive,
         "diverged": series.diverged,
         "nonfinite": series.nonfinite,
+        "unconverged": series.unconverged,
     }

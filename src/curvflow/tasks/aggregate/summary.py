@@ -15,7 +15,7 @@ from curvflow.tasks.further_statistics import (
     mean_interval,
     quantiles,
 )
-from curvflow.tasks.measurements import Measured
+from curvflow.tasks.measurements import Measured, relied_on, told_of
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 from curvflow.tasks.statistics import statistics
@@ -39,26 +39,27 @@ def summary(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, SummaryParams)
-    taken = chosen(member.inputs["of"], params.quantities)
+    nodes = relied_on(member.inputs["of"], params.unconverged)
+    taken = chosen(nodes, params.quantities)
     several = Counter(one.variable.name for one in taken)
     blocks = [
         _rows(one, f"{one.stage}." if several[one.variable.name] > 1 else "", params)
-        | _missing(one, member.inputs["of"], params)
+        | _missing(one, nodes, params)
         for one in taken
     ]
     shared = {"quantile"}  # a coordinate, the same of all
-    return Outcome(
-        {
-            name: blocks[0][name]
-            if name in shared
-            else np.concatenate([rows[name] for rows in blocks])
-            for name in blocks[0]
-        }
-    )
+    table = {
+        name: blocks[0][name]
+        if name in shared
+        else np.concatenate([rows[name] for rows in blocks])
+        for name in blocks[0]
+    }
+    return Outcome(told_of(taken, table))
 
 
 def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]:
     names, values_NE, present_NE = matrix(one)
+    doubtful_N = np.array([one.is_unconverged(node) for node in one.ok], dtype=bool)
     found = statistics(values_NE)
     low, high = found.interval(params.confidence)
     if how := _resampling(params):
@@ -75,6 +76,7 @@ def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]
         "count": found.count.astype(np.int64),
         "diverged": np.full(rows, len(one.diverged), dtype=np.int64),
         "nonfinite": (present_NE & ~np.isfinite(values_NE)).sum(axis=0, dtype=np.int64),
+        "unconverged": present_NE[doubtful_N].sum(axis=0, dtype=np.int64),
         **_further(values_NE, params),
     }
 

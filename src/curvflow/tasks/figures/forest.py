@@ -115,15 +115,16 @@ def _caption(rows: Sequence[Shown], params: ForestParams) -> str:
             f"p: {names}, corrected by Holm for all rows of a table; filled: p < "
             f"{level}."
         )
-    return " ".join([*notes, *_left_out(rows)])
+    return " ".join([*notes, *_doubts(rows)])
 
 
-def _left_out(rows: Sequence[Shown]) -> Iterator[str]:
-    for name, word in NUMBERS.items():
+def _doubts(rows: Sequence[Shown]) -> Iterator[str]:
+    words = {name: f"Left out, {word}" for name, word in NUMBERS.items()}
+    for name, word in {**words, "unconverged": "Not converged"}.items():
         if total := sum(getattr(row, name) for row in rows):
             noun = "pair" if all(row.paired for row in rows) else "value"
             of = captions.counted(len([r for r in rows if getattr(r, name)]), "row")
-            yield f"Left out, {word}: {captions.counted(total, noun)} in {of}."
+            yield f"{word}: {captions.counted(total, noun)} in {of}."
 
 
 def _draw_panel(

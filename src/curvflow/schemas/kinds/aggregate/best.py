@@ -13,6 +13,7 @@ from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Names, Neutral, Params
 from curvflow.schemas.single_numbers import not_single
+from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
@@ -58,6 +59,7 @@ class BestParams(Params):
         "must have values of to be chosen; 0 lets a single one decide",
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="coverage of the interval")
+    unconverged: Unconverged = "count"
 
 
 def _misnamed(params: BestParams, taken: Taken) -> Iterator[Misnomer]:
@@ -108,6 +110,7 @@ KIND = Kind(
         _count("diverged", "repetitions of what was chosen that diverged"),
         _count("nonfinite", "those with NaN or infinity"),
         _count("missing", "those without a value, or for which none could be chosen"),
+        unconverged("repetitions of what was chosen whose verdict is not converged"),
         _count("num_candidates", "candidates"),
         _count("num_refused", "candidates that could not be chosen"),
         _count("num_tied", "other candidates with the same mean; the first is chosen"),
@@ -126,6 +129,11 @@ KIND = Kind(
         _count("candidate_diverged", "repetitions that diverged", "candidate"),
         _count("candidate_nonfinite", "those with NaN or infinity", "candidate"),
         _count("candidate_missing", "those without a value", "candidate"),
+        unconverged(
+            "repetitions whose verdict is not converged",
+            "candidate",
+            "candidate_unconverged",
+        ),
         _text("verdict", "chosen, tied, refused, or not chosen", "candidate"),
     ),
     inputs={"of": Input(Numbers, many=True)},
@@ -133,6 +141,7 @@ KIND = Kind(
     parts={"folds": "over"},
     selects=("by", "report"),
     misnamed=_misnamed,
+    judges=True,
     vectorised=False,
 )
 

@@ -11,6 +11,7 @@ from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Label, Numbers, Table
 from curvflow.schemas.params import Names, Params
+from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
@@ -42,6 +43,7 @@ class CompareParams(Params):
     )
     num_resamples: int = Field(9999, ge=100, description="samples of the bootstrap")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
+    unconverged: Unconverged = "count"
 
 
 def _column(name: str, description: str, units: str = UNITS) -> Variable:
@@ -101,12 +103,16 @@ KIND = Kind(
         _count("diverged", "pairs, or nodes, left out because one diverged"),
         _count("nonfinite", "left out because of NaN or infinity"),
         _count("missing", "left out because one side has no such value"),
+        unconverged(
+            "pairs, or nodes, that did not diverge, of which one is not converged"
+        ),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
     labels={"baseline": "along"},
     several=("along",),
     selects=("quantities",),
+    judges=True,
     vectorised=False,
 )
 

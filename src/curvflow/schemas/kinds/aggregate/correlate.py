@@ -13,6 +13,7 @@ from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Names, Params
 from curvflow.schemas.single_numbers import not_single
+from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 Coefficient = Literal["pearson", "spearman", "kendall"]
@@ -48,6 +49,7 @@ class CorrelateParams(Params):
     confidence: float = Field(0.95, gt=0, lt=1, description="coverage of the intervals")
     num_resamples: int = Field(9999, ge=100, description="samples of the bootstrap")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
+    unconverged: Unconverged = "count"
 
 
 def _misnamed(params: CorrelateParams, taken: Taken) -> Iterator[Misnomer]:
@@ -120,11 +122,15 @@ KIND = Kind(
         _count("diverged", "nodes, or pairs of nodes, left out because one diverged"),
         _count("nonfinite", "left out because of NaN or infinity"),
         _count("missing", "nodes left out that have no partner with equal labels"),
+        unconverged(
+            "pairs of nodes that did not diverge, with a verdict that is not converged"
+        ),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "mean_over", "within"),
     selects=("x", "y", "minus"),
     misnamed=_misnamed,
+    judges=True,
     vectorised=False,
 )
 

@@ -13,6 +13,7 @@ from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Names, Params
 from curvflow.schemas.single_numbers import not_single
+from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 
@@ -50,6 +51,7 @@ class RankParams(Params):
     confidence: float = Field(
         0.95, gt=0, lt=1, description="of the interval and of the critical difference"
     )
+    unconverged: Unconverged = "count"
 
     @model_validator(mode="after")
     def _each_has_one_direction(self) -> RankParams:
@@ -111,6 +113,7 @@ KIND = Kind(
         _count("nonfinite", "those with NaN or infinity"),
         _count("missing", "those that are not there"),
         _count("left_out", "repetitions not ranked, since a label lacks a value there"),
+        unconverged("nodes of the label whose verdict is not converged"),
         _column("friedman", "Friedman's chi2 that all labels are alike"),
         _column("p_friedman", "its p, from k - 1 degrees of freedom"),
         _column("p_iman_davenport", "p of Iman and Davenport's F from it"),
@@ -124,6 +127,7 @@ KIND = Kind(
     several=("along",),
     selects=("lower_is_better", "higher_is_better"),
     misnamed=_misnamed,
+    judges=True,
     vectorised=False,
 )
 

@@ -6,11 +6,14 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.scaling_laws import ScalingLaw, misnamed
+from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 
 class ScalingParams(ScalingLaw):
     """Of what a law is fitted, and what has one of its own."""
+
+    unconverged: Unconverged = "count"
 
 
 def _column(name: str, description: str, units: str = "1") -> Variable:
@@ -62,6 +65,7 @@ KIND = Kind(
         _count("nonpositive", "points left out because x or y is not above 0"),
         _count("diverged", "nodes left out because they diverged"),
         _count("nonfinite", "left out because of NaN or infinity"),
+        unconverged("points with a verdict that is not converged"),
         _text("crossing", "two labels whose laws cross", "crossing"),
         _crossing("crossover", "x where they do; NaN if the exponents are equal"),
         _crossing(
@@ -88,6 +92,7 @@ KIND = Kind(
     numeric=("along",),
     selects=("y", "x"),
     misnamed=misnamed,
+    judges=True,
     vectorised=False,
 )
 

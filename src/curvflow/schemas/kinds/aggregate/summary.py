@@ -11,6 +11,7 @@ from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Floats, Neutral, Params
+from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
@@ -62,6 +63,7 @@ class SummaryParams(Params):
         9999, ge=100, description="samples of the bootstrap"
     )
     seed: Annotated[int, Neutral(0)] = Field(0, ge=0, description="seed of it")
+    unconverged: Unconverged = "count"
 
     @model_validator(mode="after")
     def _ascending_shares(self) -> SummaryParams:
@@ -133,6 +135,9 @@ KIND = Kind(
         _count("diverged", "nodes that diverged; none of their values is used"),
         _count("nonfinite", "NaN and infinities of other nodes; left out too"),
         _count("missing", "other nodes that have no such value", optional=True),
+        unconverged(
+            "values, of those that did not diverge, whose verdict is not converged"
+        ),
         Variable("quantile", "share of values below", ("quantile",), optional=True),
         _quantile("value_at", "value that the share lies below, interpolated"),
         _quantile("value_at_low", "lower limit of its interval"),
@@ -141,6 +146,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over",),
     selects=("quantities",),
+    judges=True,
     vectorised=False,
 )
 

@@ -38,10 +38,24 @@ KIND = Kind(
     returns=Numbers,
     outputs=(
         _nats("training_loss", "n L at the weights, which each of them begins with"),
-        _nats("watanabe", "n L + llc ln n; wbic, if that is the temperature"),
-        _nats("watanabe_sem", "standard error, of the draws"),
-        _nats("wbic", "n E L; lacking unless nbeta is n / ln n", optional=True),
-        _nats("wbic_sem", "standard error, of the draws", optional=True),
+        _nats(
+            "watanabe",
+            "n L + llc ln n; wbic, if that is the temperature",
+            judged_by="verdict",
+        ),
+        _nats("watanabe_sem", "standard error, of the draws", judged_by="verdict"),
+        _nats(
+            "wbic",
+            "n E L; lacking unless nbeta is n / ln n",
+            optional=True,
+            judged_by="verdict",
+        ),
+        _nats(
+            "wbic_sem",
+            "standard error, of the draws",
+            optional=True,
+            judged_by="verdict",
+        ),
         _nats(
             "laplace",
             "n L + log det(1 + n H / prior_precision) / 2: minus the log evidence of "

@@ -120,6 +120,11 @@ def _may_continue(shorter: LlcParams, longer: LlcParams) -> bool:
 
 CHAIN, DRAW, TRIAL = ("chain",), ("chain", "draw"), ("trial",)
 
+
+def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable:
+    return Variable(name, description, dims, judged_by="verdict")
+
+
 KIND = Kind(
     name="probe.llc",
     version=1,
@@ -127,10 +132,10 @@ KIND = Kind(
     params=LlcParams,
     returns=Draws,
     outputs=(
-        Variable("llc_mean", "nbeta (E L - L(w*)), over the chains that did not fail"),
-        Variable("llc_std", "standard deviation between the chains' estimates"),
-        Variable("llc_sem", "standard error, of autocorrelated draws (mcse)"),
-        Variable("llc_per_chain", "the estimate of each chain", CHAIN),
+        _judged("llc_mean", "nbeta (E L - L(w*)), over the chains that did not fail"),
+        _judged("llc_std", "standard deviation between the chains' estimates"),
+        _judged("llc_sem", "standard error, of autocorrelated draws (mcse)"),
+        _judged("llc_per_chain", "the estimate of each chain", CHAIN),
         Variable("r_hat", "rank-normalised split R-hat of the losses"),
         Variable("ess_bulk", "effective number of draws for the mean"),
         Variable("ess_tail", "the same for the 5 and 95 % quantiles"),

@@ -15,6 +15,10 @@ class LlcRegularParams(Params):
     """There is nothing to choose: the draws settle it."""
 
 
+def _judged(name: str, description: str) -> Variable:
+    return Variable(name, description, judged_by="verdict")
+
+
 KIND = Kind(
     name="probe.llc_regular",
     version=1,
@@ -30,11 +34,11 @@ KIND = Kind(
         Variable(
             "llc_regular_sem", "standard error over the runs; 0 of all eigenvalues"
         ),
-        Variable("llc_mean", "as probe.llc measured it"),
-        Variable("llc_sem", "its standard error"),
-        Variable("llc_singular", "llc_mean - llc_regular: what is not quadratic"),
-        Variable("llc_singular_sem", "standard error, of both"),
-        Variable("z", "llc_singular in standard errors"),
+        _judged("llc_mean", "as probe.llc measured it"),
+        _judged("llc_sem", "its standard error"),
+        _judged("llc_singular", "llc_mean - llc_regular: what is not quadratic"),
+        _judged("llc_singular_sem", "standard error, of both"),
+        _judged("z", "llc_singular in standard errors"),
         Variable(
             "prior_precision",
             "localization / nbeta, which eigenvalues are compared with",

@@ -14,6 +14,10 @@ class WbicParams(Params):
     """There is nothing to choose: the draws settle it."""
 
 
+def _nats(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable:
+    return Variable(name, description, dims, units="nat", judged_by="verdict")
+
+
 KIND = Kind(
     name="probe.wbic",
     version=1,
@@ -21,13 +25,11 @@ KIND = Kind(
     params=WbicParams,
     returns=Numbers,
     outputs=(
-        Variable("wbic", "n E L, over the chains that did not fail", units="nat"),
-        Variable("wbic_sem", "standard error, of autocorrelated draws", units="nat"),
-        Variable(
-            "wbic_per_chain", "of each; NaN if it failed", ("chain",), units="nat"
-        ),
+        _nats("wbic", "n E L, over the chains that did not fail"),
+        _nats("wbic_sem", "standard error, of autocorrelated draws"),
+        _nats("wbic_per_chain", "of each; NaN if it failed", ("chain",)),
         Variable("training_loss", "n L at the weights", units="nat"),
-        Variable("penalty", "wbic - training_loss, which is llc ln n", units="nat"),
+        _nats("penalty", "wbic - training_loss, which is llc ln n"),
         Variable("num_samples", "samples of the data, n", dtype="int64"),
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),

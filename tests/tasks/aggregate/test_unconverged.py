@@ -1,0 +1,171 @@
+"""Values whose verdict is not converged: counted in all tables, left out if asked."""
+
+import numpy as np
+import pytest
+
+from curvflow.flows.door import open_study
+from curvflow.flows.expand import expand
+from curvflow.schemas.kinds import find_kind
+from tests.tasks.measured_nodes import compute, node, toy_kinds
+
+RULES, SEEDS = ("sgd", "adam"), range(4)
+# At seed 1 that of adam drifts, at seed 2 those of both.
+DRIFTING = {("adam", 1), ("adam", 2), ("sgd", 2)}
+ASKED = {
+    "aggregate.summary": {"over": ["rule", "seed"], "quantities": "wbic"},
+    "aggregate.compare": {
+        "along": "rule",
+        "baseline": "sgd",
+        "over": "seed",
+        "quantities": "wbic",
+        "num_resamples": 100,
+    },
+    "aggregate.correlate": {
+        "x": "training_loss",
+        "y": "wbic",
+        "over": "seed",
+        "within": ["rule"],
+        "coefficients": ["kendall"],
+        "num_resamples": 100,
+    },
+    "aggregate.rank": {"along": "rule", "over": "seed", "lower_is_better": "wbic"},
+    "aggregate.best": {
+        "along": "rule",
+        "by": "training_loss",
+        "goal": "min",
+        "report": "wbic",
+        "over": "seed",
+    },
+    "aggregate.scaling": {
+        "y": "wbic",
+        "along": "seed",
+        "label": "rule",
+        "num_resamples": 100,
+    },
+}
+# Of each row: values counted, and those that are not converged.
+KNOWN = {
+    "aggregate.summary": ([8], [3], [5]),
+    "aggregate.compare": ([4], [2], [2]),
+    "aggregate.correlate": ([4, 4], [1, 2], [3, 2]),
+    "aggregate.rank": ([4, 4], [1, 2], [4, 4]),
+    "aggregate.best": ([4, 4], [0, 1], [4, 3]),
+    "aggregate.scaling": ([4, 4], [1, 2], [3, 2]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _toys():
+    with toy_kinds():
+        yield
+
+
+def nodes(drifting=DRIFTING):
+    return [
+        node(
+            {"rule": rule, "seed": seed + 1},
+            stage="wbic",
+            kind="probe.wbic",
+            wbic=1e6 if (rule, seed) in drifting else 2.0 + seed + len(rule),
+            training_loss=1.0 + seed * (seed - 2.5) + len(rule),
+            verdict="drifting" if (rule, seed) in drifting else "converged",
+        )
+        for rule in RULES
+        for seed in SEEDS
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(ASKED))
+def test_what_is_not_converged_is_counted_and_taken_as_it_is(name):
+    count, unconverged, _ = KNOWN[name]
+    table = compute(name, nodes(), **ASKED[name]).arrays
+    assert table["count"].tolist() == count
+    assert table["unconverged"].tolist() == unconverged
+    assert (table["nonfinite"] == 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(ASKED))
+def test_what_is_not_converged_is_left_out_if_asked_and_still_counted(name):
+    _, unconverged, count = KNOWN[name]
+    table = compute(name, nodes(), **ASKED[name], unconverged="exclude").arrays
+    assert table["count"].tolist() == count
+    assert table["unconverged"].tolist() == unconverged
+    assert table["nonfinite"].tolist() == unconverged
+    for column in ("mean", "mean_value", "label_mean", "prefactor"):
+        assert np.nanmax(table.get(column, [0])) < 1e3
+
+
+@pytest.mark.parametrize("name", sorted(ASKED))
+def test_tables_of_what_has_no_verdict_are_as_they_were(name):
+    renamed = {"wbic": "curvature", "training_loss": "trace"}
+    asked = {
+        field: renamed.get(value, value) if isinstance(value, str) else value
+        for field, value in ASKED[name].items()
+    }
+    of = [
+        node(one.coords, kind="toy.other", curvature=one["wbic"], trace=one["wbic"])
+        for one in nodes()
+    ]
+    plain, excluded = (
+        compute(name, of, **asked, unconverged=how).arrays
+        for how in ("count", "exclude")
+    )
+    declared = {v.name for v in find_kind(name).outputs if not v.optional}
+    assert set(plain) == declared
+    for column, values in plain.items():
+        np.testing.assert_array_equal(values, excluded[column])
+
+
+def test_the_candidates_of_a_choice_say_what_is_not_converged():
+    asked = {**ASKED["aggregate.best"], "by": "wbic", "report": "penalty"}
+    table = compute("aggregate.best", nodes(), **asked).arrays
+    assert table["candidate_unconverged"].tolist() == [1, 2]
+
+
+def test_means_of_unpaired_labels_count_both_sides():
+    asked = {**ASKED["aggregate.compare"], "paired": False}
+    assert compute("aggregate.compare", nodes(), **asked).arrays["unconverged"] == [3]
+
+
+def test_what_diverged_is_not_counted_twice():
+    of = nodes()
+    gone = node(
+        {"rule": "sgd", "seed": 9},
+        stage="wbic",
+        kind="probe.wbic",
+        diverged=True,
+        verdict="failed",
+    )
+    table = compute("aggregate.summary", [*of, gone], **ASKED["aggregate.summary"])
+    assert table.arrays["unconverged"].tolist() == [3]
+    assert table.arrays["diverged"].tolist() == [1]
+
+
+STUDY = """
+study: judged
+axes: {seed: 3}
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor, model: {kind: mlp, hidden: [3]}, seed: "${seed}",
+        rule: {rule: sgd, lr: 0.1}, epochs: 2}
+  llc: {use: probe.llc, weights: fit}
+  judged: {use: aggregate.summary, of: llc, over: seed, quantities: llc_mean}
+  sure: {use: aggregate.summary, of: llc, over: seed, quantities: init_loss}
+  drawn: {use: figure.bars, of: llc, y: llc_mean, over: seed}
+"""
+
+
+def test_verdicts_are_taken_where_they_are_counted_and_nowhere_else(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    opened = open_study(path, store="memory:")
+    graph = expand(opened.study, opened.files)
+    parts = {
+        stage: graph.nodes[stage][0].inputs["of"][0].parts
+        for stage in ("judged", "sure", "drawn")
+    }
+    assert parts == {
+        "judged": ("llc_mean", "verdict"),
+        "sure": ("init_loss",),
+        "drawn": ("llc_mean",),
+    }
