@@ -10,7 +10,7 @@ import numpy as np
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.tasks.measurements import Measured
+from curvflow.tasks.measurements import Measured, is_unconverged
 
 Place = tuple[Label, ...]
 Status = Literal["ok", "diverged", "nonfinite"]
@@ -23,12 +23,12 @@ class Cell:
     Attributes:
         value: finite, or NaN.
         status: why it is NaN.
-        is_unconverged: whether its node says so.
+        is_doubtful: whether the node says that its value is not converged.
     """
 
     value: float
     status: Status
-    is_unconverged: bool = False
+    is_doubtful: bool = False
 
 
 Cells = dict[Place, dict[Place, Cell]]
@@ -109,13 +109,13 @@ def left_out(row: Mapping[Place, Cell], expected: int) -> dict[str, int]:
 
 def num_unconverged(row: Mapping[Place, Cell]) -> int:
     """Count the cells whose nodes say that they are not converged."""
-    return sum(cell.is_unconverged for cell in row.values())
+    return sum(cell.is_doubtful for cell in row.values())
 
 
 def _cell(node: NodeData, one: Measured, read: Callable[[NodeData], float]) -> Cell:
     if node.status == "diverged":
         return Cell(np.nan, "diverged")
-    value, is_unconverged = read(node), one.is_unconverged(node)
+    value, is_doubtful = read(node), is_unconverged(node, one.variable)
     if np.isfinite(value):
-        return Cell(value, "ok", is_unconverged)
-    return Cell(np.nan, "nonfinite", is_unconverged)
+        return Cell(value, "ok", is_doubtful)
+    return Cell(np.nan, "nonfinite", is_doubtful)

@@ -42,10 +42,6 @@ class Measured:
         """The nodes that did."""
         return [node for node in self.nodes if node.status == "diverged"]
 
-    def is_unconverged(self, node: NodeData) -> bool:
-        """Return whether a node says that its value is not to be relied on."""
-        return is_unconverged(node, self.variable)
-
 
 def measured(
     nodes: Iterable[NodeData], names: Collection[str] | None = None
@@ -135,7 +131,7 @@ def _without_unconverged(node: NodeData) -> NodeData:
     return replace(node, arrays={**node.arrays, **blank}) if blank else node
 
 
-def told_of(of: Iterable[Measured], table: Mapping[str, Array]) -> dict[str, Array]:
+def judged(of: Iterable[Measured], table: Mapping[str, Array]) -> dict[str, Array]:
     """Return a table, without counts of what is not converged if nothing is judged.
 
     Args:

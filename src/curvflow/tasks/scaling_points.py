@@ -13,7 +13,7 @@ from curvflow.errors import InputError, nearest
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.scaling_laws import ScalingLaw
 from curvflow.tasks.comparison import are_numbers
-from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.measurements import Measured, find_measured, is_unconverged
 from curvflow.tasks.pairs import Point, points
 from curvflow.tasks.power_laws import (
     PowerLaw,
@@ -199,7 +199,7 @@ def _points(params: ScalingLaw, nodes: Sequence[NodeData]) -> Iterator[_Found]:
         if node.status == "diverged":
             yield labels, np.nan, np.nan, "diverged"
         else:
-            word: _Word = "unconverged" if y.is_unconverged(node) else ""
+            word: _Word = "unconverged" if is_unconverged(node, y.variable) else ""
             yield labels, float(node.coords[along]), float(node[params.y]), word
 
 

@@ -21,7 +21,7 @@ from curvflow.tasks.cells import (
     num_unconverged,
 )
 from curvflow.tasks.choices import Choice, Rows, choose, is_at_edge, nested
-from curvflow.tasks.measurements import find_measured, relied_on, told_of
+from curvflow.tasks.measurements import find_measured, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics import statistics
 
@@ -71,7 +71,7 @@ def best(member: Member, machine: Machine) -> Outcome:
                 }
             )
         candidates += _candidates(choice, deciding, len(repetitions), group, params)
-    return Outcome(told_of(of, {**_table(rows), **_table(candidates)}))
+    return Outcome(judged(of, {**_table(rows), **_table(candidates)}))
 
 
 def _within(grid: Cells, group: Place) -> dict[Place, dict[Place, Cell]]:

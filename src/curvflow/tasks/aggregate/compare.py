@@ -21,7 +21,7 @@ from curvflow.tasks.differences import (
     unpaired_difference,
 )
 from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.measurements import Measured, relied_on, told_of
+from curvflow.tasks.measurements import Measured, is_unconverged, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 
@@ -68,7 +68,7 @@ def compare(member: Member, machine: Machine) -> Outcome:
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     for name in ("p_t", "p_rank"):
         table[f"{name}_holm"] = holm(table[name])
-    return Outcome(told_of(taken, table))
+    return Outcome(judged(taken, table))
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class _Sides:
     ) -> None:
         self.names, self._values_NE, self._present_NE = matrix(one)
         self.units = one.variable.units
-        self._is_unconverged = one.is_unconverged
+        self._variable = one.variable
         self._row = {id(node): row for row, node in enumerate(one.ok)}
         self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
         # Also those without the variable, which not every label need have.
@@ -124,7 +124,7 @@ class _Sides:
             place for place, node in nodes.items() if node.status == "diverged"
         )
         unconverged = frozenset(
-            place for place in there if self._is_unconverged(nodes[place])
+            place for place in there if is_unconverged(nodes[place], self._variable)
         )
         return _Side(there, diverged, unconverged, frozenset(nodes))
 

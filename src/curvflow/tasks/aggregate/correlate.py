@@ -13,7 +13,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.differences import holm
-from curvflow.tasks.measurements import Measured, find_measured, relied_on, told_of
+from curvflow.tasks.measurements import Measured, find_measured, judged, relied_on
 from curvflow.tasks.pairs import Point, num_unpaired, places, points
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampled_trends import correlation_interval
@@ -57,7 +57,7 @@ def correlate(member: Member, machine: Machine) -> Outcome:
     for coefficient in params.coefficients:
         own = table["coefficient"] == coefficient
         table["p_holm"][own] = holm(table["p"][own])
-    return Outcome(told_of((one for pair in pairs for one in pair), table))
+    return Outcome(judged((one for pair in pairs for one in pair), table))
 
 
 def _less(params: CorrelateParams, name: str, nodes: Sequence[NodeData]) -> Measured:

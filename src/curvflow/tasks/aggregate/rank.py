@@ -11,7 +11,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.rank import RankParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.cells import Cell, Place, cells, left_out, named, num_unconverged
-from curvflow.tasks.measurements import Measured, find_measured, relied_on, told_of
+from curvflow.tasks.measurements import Measured, find_measured, judged, relied_on
 from curvflow.tasks.ranks import critical_difference, friedman, ranks
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics import statistics
@@ -48,7 +48,7 @@ def rank(member: Member, machine: Machine) -> Outcome:
     ]
     rows = [row for one, lower in found for row in _rows(one, params, lower=lower)]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return Outcome(told_of((one for one, _ in found), table))
+    return Outcome(judged((one for one, _ in found), table))
 
 
 def _rows(

@@ -10,7 +10,7 @@ import numpy as np
 
 from curvflow.schemas.kinds.aggregate.scaling import KIND, ScalingParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.measurements import Measured, relied_on, told_of
+from curvflow.tasks.measurements import Measured, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.scaling_points import (
     Fitted,
@@ -48,7 +48,7 @@ def scaling(member: Member, machine: Machine) -> Outcome:
         v.name: np.array([pair[v.name] for pair in pairs], dtype=v.dtype)
         for v in declared
     }
-    return Outcome(told_of([y] if x is None else [x, y], {**table, **beside}))
+    return Outcome(judged([y] if x is None else [x, y], {**table, **beside}))
 
 
 def _row(

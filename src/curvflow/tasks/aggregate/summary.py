@@ -15,7 +15,7 @@ from curvflow.tasks.further_statistics import (
     mean_interval,
     quantiles,
 )
-from curvflow.tasks.measurements import Measured, relied_on, told_of
+from curvflow.tasks.measurements import Measured, is_unconverged, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 from curvflow.tasks.statistics import statistics
@@ -54,12 +54,14 @@ def summary(member: Member, machine: Machine) -> Outcome:
         else np.concatenate([rows[name] for rows in blocks])
         for name in blocks[0]
     }
-    return Outcome(told_of(taken, table))
+    return Outcome(judged(taken, table))
 
 
 def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]:
     names, values_NE, present_NE = matrix(one)
-    doubtful_N = np.array([one.is_unconverged(node) for node in one.ok], dtype=bool)
+    doubtful_N = np.array(
+        [is_unconverged(node, one.variable) for node in one.ok], dtype=bool
+    )
     found = statistics(values_NE)
     low, high = found.interval(params.confidence)
     if how := _resampling(params):
