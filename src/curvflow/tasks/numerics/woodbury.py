@@ -24,14 +24,14 @@ def damped_solve(
         least_M1: bound of the trace from below.
 
     Returns:
-        The solutions (M, D), computed and returned in double precision; NaN for a model
-        whose damping is lost in rounding.
+        The solutions (M, D), solved and returned in double precision from products of
+        the rows; NaN for a model whose damping is lost in rounding.
 
     Reference:
         Woodbury's identity: kappa (F + kappa I)^-1 v = v - G'(GG' + kappa I)^-1 G v.
     """
     vectors_MD = vectors_MD.double()
-    gram_MRR = rows.gram()
+    gram_MRR = rows.gram().double()
     trace_M1 = gram_MRR.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
     kappa_M1 = alpha_M1 / rows.size * torch.maximum(trace_M1, least_M1)
     # Without checks, which would end the models beside one that has diverged.
@@ -39,8 +39,9 @@ def damped_solve(
     factor_MRR, info_M = torch.linalg.cholesky_ex(damped_MRR)
 
     def solved(v_MD: Tensor) -> Tensor:
-        within_MR1 = torch.cholesky_solve(rows.times(v_MD).unsqueeze(2), factor_MRR)
-        return (v_MD - rows.combined(within_MR1.squeeze(2))) / kappa_M1
+        times_MR1 = rows.times(v_MD).double().unsqueeze(2)
+        within_MR1 = torch.cholesky_solve(times_MR1, factor_MRR)
+        return (v_MD - rows.combined(within_MR1.squeeze(2))).div_(kappa_M1)
 
     found_MD = solved(vectors_MD)
     short_M1 = kappa_M1 * found_MD.norm(dim=1, keepdim=True) * CANCELLED
@@ -49,4 +50,4 @@ def damped_solve(
         product_MD = rows.combined(rows.times(found_MD)) + kappa_M1 * found_MD
         better_MD = found_MD + solved(vectors_MD - product_MD)
         found_MD = torch.where(is_cancelled_M1, better_MD, found_MD)
-    return found_MD.masked_fill(info_M.unsqueeze(1) > 0, torch.nan)
+    return found_MD.masked_fill_(info_M.unsqueeze(1) > 0, torch.nan)

@@ -65,10 +65,12 @@ def step(
         Khudanpur (2015), arXiv:1410.7455, here for the whole matrix, solved exactly.
     """
     direction_MD = _solved(gradient_MD, weights_MD, hyper, now)
-    length_M1 = gradient_MD.double().norm(dim=1, keepdim=True)
-    present_M1 = direction_MD.norm(dim=1, keepdim=True)
-    matched_MD = direction_MD * torch.where(present_M1 > 0, length_M1 / present_M1, 1)
-    direction_MD = torch.where(hyper["norm_match"] > 0, matched_MD, direction_MD)
+    length_M1 = torch.linalg.vector_norm(
+        gradient_MD, dim=1, keepdim=True, dtype=direction_MD.dtype
+    )
+    present_M1 = torch.linalg.vector_norm(direction_MD, dim=1, keepdim=True)
+    is_matched_M1 = (hyper["norm_match"] > 0) & (present_M1 > 0)
+    direction_MD *= torch.where(is_matched_M1, length_M1 / present_M1, 1)
     direction_MD = direction_MD.to(weights_MD)
     return torch.addcmul(weights_MD, hyper["lr"], direction_MD, value=-1), None
 
