@@ -7,6 +7,7 @@ import typer
 
 import curvflow
 from curvflow.cli.app import app
+from curvflow.schemas.explanation import UNITS
 from curvflow.schemas.kinds import all_kinds
 from curvflow.tasks import numerics
 from docs.generator import commands, kinds, python
@@ -37,6 +38,24 @@ def test_no_cell_of_a_page_is_empty(name):
     found = rows(kinds.page(all_kinds()[name]))
     assert found
     assert all(all(cells) for cells in found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_that_is_a_number_has_a_unit(name):
+    page = kinds.page(all_kinds()[name])
+    table = page.partition("## Parameters")[2].partition("## Outputs")[0]
+    row = r"^\| `[\w.]+` \| (?:`.*?`|\w+) \| (.*?) \| `?(.*?)`?<br>"
+    told = re.findall(row, table, re.MULTILINE)
+    assert len(told) == table.count("\n| `")
+    numbers = r"(?!{).*\b(integer|number)\b"
+    assert "-" not in {unit for unit, form in told if re.match(numbers, form)}
+
+
+def test_every_unit_by_name_is_of_a_parameter():
+    fields = {
+        name for kind in all_kinds().values() for name in kind.params.model_fields
+    }
+    assert set(UNITS) <= fields | {"at"}
 
 
 def test_every_kind_is_in_the_navigation_and_in_the_overview():

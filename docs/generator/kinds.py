@@ -85,7 +85,7 @@ def page(kind: Kind) -> str:
         parts += ["## Example", f"```yaml\n{told.example}```"]
     if kind.inputs:
         parts += ["## Inputs", table(("Name", "Takes", "Needed"), _inputs(kind))]
-    parts += ["## Parameters", *_parameters(kind, told.units if told else {})]
+    parts += ["## Parameters", *_parameters(kind, told)]
     parts += [
         f"## Outputs\n\nReturns `{kind.returns.__name__}`.",
         table(("Name", "Dimensions", "Type", "Unit", "Meaning"), _outputs(kind)),
@@ -149,12 +149,13 @@ def _need(taken: Input) -> str:
     return "no" if taken.optional else "yes"
 
 
-def _parameters(kind: Kind, units: Mapping[str, str]) -> list[str]:
+def _parameters(kind: Kind, told: Explanation | None) -> list[str]:
     schema = kind.params.model_json_schema()
-    rows = list(_Rows(schema.get("$defs", {}), units).of(schema))
+    units = told.units_of(("at", *kind.params.model_fields)) if told else {}
+    writer = _Rows(schema.get("$defs", {}), units)
+    rows = list(writer.of(schema))
     if takes_weights(kind):
-        at = _Rows({}, {"at": "epoch"}).row("at", AT, required=False)
-        rows.insert(0, at)
+        rows.insert(0, writer.row("at", AT, required=False))
     if not rows:
         return ["None: there is nothing to choose."]
     heads = ("Name", "Default", "Unit", "Values, and what they mean")
@@ -184,18 +185,12 @@ class _Rows(Forms):
         meaning = prose(schema.get("description", ""))
         if name in LINKS:
             meaning += f"; see [operators](../../{LINKS[name]})"
-        form, unit = code(self.type(schema)), prose(self.unit(name, schema))
+        form, unit = code(self.type(schema)), prose(self.units.get(name, "-"))
         if name in PAGES:
             unit = "-"
             form = PAGES[name]
         need = "required" if required else default or "none"
         return code(name), need, unit, f"{form}<br>{meaning}"
-
-    def unit(self, name: str, schema: Schema) -> str:
-        """Return the unit of a number, 1 of a pure one, and a dash of all else."""
-        told = self.type(schema)
-        numeric = re.search("integer|number", told) and not told.startswith("{")
-        return self.units.get(name, "1" if numeric else "-")
 
 
 def _outputs(kind: Kind) -> Iterator[tuple[str, ...]]:

@@ -125,7 +125,7 @@ def test_a_probe_says_its_choices_epochs_inputs_and_variables(curvflow):
 def test_a_statistic_takes_one_stage_or_several(curvflow):
     said = page(curvflow, "aggregate.summary")
     assert "of: a stage that returns Numbers or a list of such stages (req" in said
-    assert "confidence: number 0 < . < 1, default 0.95" in said
+    assert "confidence: number 0 < . < 1 [1], default 0.95" in said
 
 
 def test_a_kind_without_parameters_says_so(curvflow):

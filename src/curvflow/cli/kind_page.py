@@ -27,8 +27,9 @@ def kind_page(kind: Kind) -> str:
         Several lines.
     """
     schema = kind.params.model_json_schema()
-    forms = _Forms(schema.get("$defs", {}))
     told = explanations().get(kind.name) if not kind.home else None
+    units = told.units_of(kind.params.model_fields) if told else {}
+    forms = _Forms(schema.get("$defs", {}), units)
     lines = _wrapped(f"{kind.name} (version {kind.version})", 0)
     lines += _wrapped(kind.summary, 2)
     lines += _told(told) if told else []
@@ -36,7 +37,7 @@ def kind_page(kind: Kind) -> str:
         lines += ["inputs", *_inputs(kind)]
     if takes_weights(kind):
         lines += ["epochs", *forms.field("at", AT, 2)]
-    parameters = forms.fields(schema, 2, told.units if told else {})
+    parameters = forms.fields(schema, 2)
     lines += ["parameters", *(parameters or ["  none"])]
     if parameters:
         lines += _wrapped(_REFERENCES, 2)
@@ -86,13 +87,12 @@ def _wrapped(text: str, indent: int) -> list[str]:
 class _Forms(Forms):
     """Writes fields line by line; explains each mapping only once."""
 
-    def __init__(self, definitions: Schema) -> None:
+    def __init__(self, definitions: Schema, units: Mapping[str, str]) -> None:
         super().__init__(definitions)
+        self.units = units
         self.explained: list[Schema] = []
 
-    def fields(
-        self, schema: Schema, indent: int, units: Mapping[str, str] | None = None
-    ) -> list[str]:
+    def fields(self, schema: Schema, indent: int, prefix: str = "") -> list[str]:
         """Describe the fields of a mapping, apart from those that tell its form."""
         needed = schema.get("required", ())
         return [
@@ -100,11 +100,7 @@ class _Forms(Forms):
             for name, item in schema.get("properties", {}).items()
             if "const" not in item
             for line in self.field(
-                name,
-                item,
-                indent,
-                required=name in needed,
-                unit=(units or {}).get(name, ""),
+                name, item, indent, prefix=prefix, required=name in needed
             )
         ]
 
@@ -114,23 +110,24 @@ class _Forms(Forms):
         schema: Schema,
         indent: int,
         *,
+        prefix: str = "",
         required: bool = False,
-        unit: str = "",
     ) -> list[str]:
         """Describe one field, then the mappings that it may hold."""
         need = " (required)" if required else " (optional)"
         if "default" in schema:
             need = f", default {plain(schema['default'])}"
         description = schema.get("description", "")
+        unit = self.units.get(prefix + name)
         text = f"{name}: {self.type(schema)}{f' [{unit}]' if unit else ''}{need}"
         lines = _wrapped(f"{text}; {description}" if description else text, indent)
         for form in self.mappings(schema):
             if form not in self.explained:
                 self.explained.append(form)
-                lines += self.explanation(form, indent + 2)
+                lines += self.explanation(form, indent + 2, f"{prefix}{name}.")
         return lines
 
-    def explanation(self, form: Schema, indent: int) -> list[str]:
+    def explanation(self, form: Schema, indent: int, prefix: str) -> list[str]:
         """Describe one form of a mapping."""
         text = f"{self.type(form)}: {form.get('description', '')}".rstrip(": ")
-        return [*_wrapped(text, indent), *self.fields(form, indent + 2)]
+        return [*_wrapped(text, indent), *self.fields(form, indent + 2, prefix)]

@@ -13,6 +13,7 @@ import typer
 from curvflow.cli.arguments import AsJson, print_json
 
 if TYPE_CHECKING:
+    from curvflow.schemas.explanation import Explanation
     from curvflow.schemas.kind import Kind
 
 NAME, WIDTH = 25, 80
@@ -45,15 +46,18 @@ def command(
     if as_json:
         told = explanations()
         print_json(
-            [
-                kind.as_json() | (asdict(told[kind.name]) if kind.name in told else {})
-                for kind in kinds
-            ]
+            [kind.as_json() | _told(kind, told.get(kind.name)) for kind in kinds]
         )
     elif name is None:
         typer.echo("\n".join(map(_line, kinds)))
     else:
         typer.echo(kind_page(kinds[0]))
+
+
+def _told(kind: Kind, told: Explanation | None) -> dict[str, object]:
+    if told is None:
+        return {}
+    return asdict(told) | {"units": told.units_of(kind.params.model_fields)}
 
 
 def _line(kind: Kind) -> str:

@@ -6,7 +6,7 @@ when code changes, and a sentence put better must not ask anybody to settle resu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 # Beginnings of examples, which a stage or two make whole.
@@ -28,6 +28,44 @@ stages:
         rule: "${rule}", seed: "${seed}", epochs: 5}
 """
 
+# What kinds call by one name has one unit, but where a kind says otherwise; 1 is said
+# of pure numbers.
+UNITS = {
+    **dict.fromkeys(("seed", "teacher_seed", "classes"), "1"),
+    **dict.fromkeys(("confidence", "quantiles", "least_share"), "1"),
+    **dict.fromkeys(("test_fraction", "validation_fraction", "label_noise"), "1"),
+    **dict.fromkeys(("tol", "critical_tol", "rounding", "rel_sem", "zero_width"), "1"),
+    **dict.fromkeys(("friction", "decay", "diverged_above"), "1"),
+    **dict.fromkeys(("num_samples", "num_train", "num_test", "batch_size"), "sample"),
+    **dict.fromkeys(("num_steps", "support_steps", "max_iterations"), "product"),
+    **dict.fromkeys(("num_probes", "max_probes"), "vector"),
+    **dict.fromkeys(("num_draws", "draws"), "draw"),
+    **dict.fromkeys(("at", "epochs", "record_every"), "epoch"),
+    **dict.fromkeys(("dim", "inputs"), "input"),
+    **dict.fromkeys(("size", "max_size"), "row"),
+    **dict.fromkeys(("block", "oversampling"), "column"),
+    **dict.fromkeys(("width", "height"), "mm"),
+    "baseline": "as the axis",
+    "bins": "bin",
+    "crop": "pixel",
+    "degenerate_nodes": "Ritz value",
+    "folds": "fold",
+    "hidden": "unit",
+    "k": "eigenvalue",
+    "max_passes": "pass",
+    "mc_samples": "label",
+    "num_batches": "batch",
+    "num_blocks": "block",
+    "num_chains": "chain",
+    "num_directions": "direction",
+    "num_moments": "moment",
+    "num_resamples": "resample",
+    "num_runs": "run",
+    "outputs": "output",
+    "pairs": "pair",
+    "support": "as the eigenvalues",
+}
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -39,7 +77,8 @@ class Explanation:
         cost: in products, gradients or passes over the data.
         example: a study that can be planned, in YAML.
         page: where the documentation says more, with its heading.
-        units: of parameters that are no pure numbers, by name.
+        units: of parameters, by name, `a.b` within mappings, where `UNITS` has
+            none or another.
     """
 
     formula: str
@@ -48,3 +87,14 @@ class Explanation:
     example: str
     page: str
     units: Mapping[str, str] = field(default_factory=dict)
+
+    def units_of(self, parameters: Iterable[str]) -> dict[str, str]:
+        """Return the units of a kind's parameters, those within mappings too.
+
+        Args:
+            parameters: names of all that are not within mappings.
+
+        Returns:
+            Units by name; texts and choices have none.
+        """
+        return {p: UNITS[p] for p in parameters if p in UNITS} | dict(self.units)

@@ -223,10 +223,7 @@ stages:
 """,
     page="study.md#stages",
     units={
-        "epochs": "epoch",
-        "batch_size": "sample",
         "checkpoints.every": "epoch",
         "until.train_loss": "loss",
-        "record_every": "epoch",
     },
 )

@@ -109,4 +109,10 @@ EXPLANATION = Explanation(
          where: {final_test_accuracy: {above: 0.2}}}
 """,
     page="statistics.md#join-and-select",
+    units={
+        "at": "as the axis",
+        "where.above": "as the quantity",
+        "where.below": "as the quantity",
+        "where.equals": "as the quantity",
+    },
 )

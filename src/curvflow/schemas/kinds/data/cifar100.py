@@ -32,5 +32,4 @@ stages:
         seed: "${seed}"}
 """,
     page="data.md#images",
-    units={"num_train": "sample", "num_test": "sample", "crop": "pixel"},
 )

@@ -60,5 +60,4 @@ stages:
   digits: {use: data.digits, num_train: 1000, seed: "${seed}"}
 """,
     page="data.md#digits",
-    units={"num_train": "sample"},
 )

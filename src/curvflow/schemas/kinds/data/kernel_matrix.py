@@ -67,5 +67,10 @@ stages:
   logdet: {use: probe.logdet, matrix: kernel, rank: 60}
 """,
     page="moments.md#matrices-as-data",
-    units={"length_scale": "as the points", "noise": "as the entries"},
+    units={
+        "length_scale": "as the points",
+        "noise": "as the entries",
+        "num_points": "point",
+        "dimension": "coordinate",
+    },
 )

@@ -82,5 +82,5 @@ stages:
                inputs: 5, outputs: 4, rank: 2}
 """,
     page="known-answers.md#data",
-    units={"num_samples": "sample", "noise": "as the targets"},
+    units={"rank": "1", "noise": "as the targets"},
 )

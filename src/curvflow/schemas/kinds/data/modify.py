@@ -39,5 +39,4 @@ stages:
           label_noise: "${share}"}
 """,
     page="data.md#modifications",
-    units={"num_train": "sample", "num_test": "sample", "crop": "pixel"},
 )

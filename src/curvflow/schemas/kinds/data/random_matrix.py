@@ -78,5 +78,5 @@ stages:
   spectrum: {use: probe.spectrum, matrix: wigner, num_runs: 2, num_steps: 30}
 """,
     page="moments.md#matrices-as-data",
-    units={"eigenvalues": "as the entries"},
+    units={"q": "1", "eigenvalues": "as the entries", "scale": "1"},
 )

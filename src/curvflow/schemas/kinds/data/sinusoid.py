@@ -71,5 +71,10 @@ stages:
   sines: {use: data.sinusoid, num_samples: 500, dim: 32, seed: "${seed}"}
 """,
     page="data.md#sinusoid",
-    units={"noise": "as the targets", "num_samples": "sample"},
+    units={
+        "a": "as the targets",
+        "b": "as the inputs",
+        "c": "1",
+        "noise": "as the targets",
+    },
 )

@@ -110,5 +110,5 @@ stages:
   logdet: {use: probe.logdet, matrix: laplacian, floor: 0.01}
 """,
     page="moments.md#matrices-as-data",
-    units={"shift": "as the entries"},
+    units={"grid": "point", "shift": "as the entries"},
 )

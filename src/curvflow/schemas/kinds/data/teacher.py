@@ -86,5 +86,5 @@ stages:
            seed: "${seed}"}
 """,
     page="data.md#teacher",
-    units={"noise": "as the outputs", "num_train": "sample", "num_test": "sample"},
+    units={"weight_scale": "1", "bias_scale": "parameter", "noise": "as the outputs"},
 )

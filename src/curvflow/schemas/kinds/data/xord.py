@@ -83,5 +83,4 @@ stages:
   xord: {use: data.xord, pairs: 5, seed: "${seed}"}
 """,
     page="data.md#xord",
-    units={"num_train": "sample", "num_test": "sample"},
 )

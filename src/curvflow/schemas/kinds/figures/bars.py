@@ -85,5 +85,4 @@ EXPLANATION = Explanation(
          over: seed}
 """,
     page="study.md#statistics-and-figures",
-    units={"width": "mm", "height": "mm"},
 )

@@ -76,5 +76,4 @@ stages:
   traces: {use: figure.chains, of: llc}
 """,
     page="llc.md#the-verdict",
-    units={"width": "mm", "height": "mm"},
 )

@@ -120,9 +120,12 @@ EXPLANATION = Explanation(
 """,
     page="figures.md#spectra",
     units={
-        "width": "mm",
-        "height": "mm",
+        "kappa": "1",
         "sigma": "as the eigenvalues",
+        "overlay.radius": "as the eigenvalues",
+        "overlay.ratio": "1",
+        "overlay.variance": "as the eigenvalues",
         "limits": "as the eigenvalues",
+        "floor": "1",
     },
 )

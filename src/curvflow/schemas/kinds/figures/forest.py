@@ -105,5 +105,4 @@ EXPLANATION = Explanation(
   forest: {use: figure.forest, of: compared}
 """,
     page="figures.md#comparisons-over-axes",
-    units={"width": "mm", "height": "mm"},
 )

@@ -81,5 +81,4 @@ stages:
          over: seed}
 """,
     page="figures.md#comparisons-over-axes",
-    units={"width": "mm", "height": "mm"},
 )

@@ -73,5 +73,4 @@ EXPLANATION = Explanation(
   lines: {use: figure.landscape, of: slices}
 """,
     page="figures.md#slices-of-the-loss",
-    units={"width": "mm", "height": "mm"},
 )

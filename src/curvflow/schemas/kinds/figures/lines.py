@@ -93,5 +93,4 @@ EXPLANATION = Explanation(
            log_y: true}
 """,
     page="study.md#statistics-and-figures",
-    units={"width": "mm", "height": "mm"},
 )

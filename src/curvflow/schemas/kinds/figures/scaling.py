@@ -87,5 +87,4 @@ stages:
         over: seed}
 """,
     page="figures.md#comparisons-over-axes",
-    units={"width": "mm", "height": "mm"},
 )

@@ -171,5 +171,4 @@ EXPLANATION = Explanation(
            label: rule, each: seed, correlation: true}
 """,
     page="study.md#statistics-and-figures",
-    units={"width": "mm", "height": "mm"},
 )

@@ -77,5 +77,5 @@ EXPLANATION = Explanation(
   raw: {use: figure.stem, of: spectrum}
 """,
     page="figures.md#spectra",
-    units={"width": "mm", "height": "mm"},
+    units={"floor": "1"},
 )

@@ -80,5 +80,4 @@ stages:
   units: {use: figure.vectors, weights: fit}
 """,
     page="study.md#statistics-and-figures",
-    units={"width": "mm", "height": "mm"},
 )

@@ -142,4 +142,9 @@ EXPLANATION = Explanation(
   agree: {use: probe.crosscheck, of: [trace, exact], quantity: trace}
 """,
     page="traces.md#several-routes-to-one-number",
+    units={
+        "stated": "as the quantity",
+        "stated.value": "as the quantity",
+        "stated.sem": "as the quantity",
+    },
 )

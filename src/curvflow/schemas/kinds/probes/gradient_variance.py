@@ -92,5 +92,4 @@ EXPLANATION = Explanation(
   noise: {use: probe.gradient_variance, weights: fit, batch_size: 32}
 """,
     page="traces.md#variances-between-samples",
-    units={"batch_size": "sample", "num_samples": "sample"},
 )

@@ -107,5 +107,4 @@ EXPLANATION = Explanation(
           num_batches: 50}
 """,
     page="traces.md#variances-between-samples",
-    units={"batch_size": "sample", "num_batches": "batch"},
 )

@@ -205,5 +205,5 @@ EXPLANATION = Explanation(
            num_points: 11}
 """,
     page="landscape.md",
-    units={"distance": "step"},
+    units={"distance": "step", "num_points": "step"},
 )

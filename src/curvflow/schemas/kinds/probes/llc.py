@@ -277,9 +277,8 @@ stages:
         "nbeta": "1 / loss",
         "lr": "parameter^2",
         "localization": "1 / parameter^2",
-        "batch_size": "sample",
-        "num_draws": "draw",
         "num_burnin_steps": "step",
         "num_steps_bw_draws": "step",
+        "damping": "as the gradient",
     },
 )

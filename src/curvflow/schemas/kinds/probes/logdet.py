@@ -165,5 +165,9 @@ EXPLANATION = Explanation(
            num_runs: 5, num_steps: 30}
 """,
     page="moments.md#log-determinants",
-    units={"damping": "as the eigenvalues", "floor": "as the eigenvalues"},
+    units={
+        "damping": "as the eigenvalues",
+        "floor": "as the eigenvalues",
+        "rank": "column",
+    },
 )

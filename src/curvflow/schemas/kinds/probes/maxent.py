@@ -129,5 +129,9 @@ EXPLANATION = Explanation(
   density: {use: probe.maxent, moments: moments}
 """,
     page="moments.md#density-of-largest-entropy",
-    units={"support": "as the eigenvalues", "error_floor": "as the moments"},
+    units={
+        "num_points": "point",
+        "error_floor": "as the moments",
+        "max_iterations": "step",
+    },
 )

@@ -119,5 +119,4 @@ EXPLANATION = Explanation(
   moments: {use: probe.moments, weights: fit, num_moments: 20, num_probes: 10}
 """,
     page="traces.md#moments",
-    units={"support": "as the eigenvalues"},
 )

@@ -91,4 +91,5 @@ stages:
           model: {kind: quadratic_well, eigenvalues: [1.0, 2.0]}}
 """,
     page="known-answers.md#coefficients",
+    units={"rank": "1"},
 )
