@@ -362,6 +362,7 @@ def test_overrides_are_told_with_the_resolved_study_and_in_every_command(small):
     asked = {"overrides": ["axes.seed=2"], "store": "/somewhere/of/mine/store"}
     content = page_of(small, **asked)
     assert content.wording.note == "Resolved, with --set axes.seed=2."
+    assert content.glance.beside == "--set axes.seed=2"
     assert "seed: 2" in content.wording.text
     (command,) = [one for one in content.again.commands if " run " in one]
     assert command == "curvflow run small.yaml --store store --set axes.seed=2"

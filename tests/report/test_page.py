@@ -25,7 +25,7 @@ LOADING = (
     "formaction",
     "xlink:href",
 )
-VOID = {"meta", "img", "input", "link", "br", "hr", "path", "circle", "rect"}
+VOID = {"meta", "img", "input", "link", "br", "hr", "wbr", "path", "circle", "rect"}
 
 
 class Page(HTMLParser):

@@ -29,6 +29,12 @@ class Asked:
     overrides: Sequence[str] = ()
     run: int | None = None
 
+    @property
+    def beside(self) -> str:
+        """What is set beside the study file, in words; empty if nothing is."""
+        profile = [] if self.profile is None else [f"profile {self.profile}"]
+        return ", ".join([*profile, *(f"--set {one}" for one in self.overrides)])
+
     def command(self, verb: str, *arguments: str, of_run: bool = True) -> str:
         """Return the command that does something with the same study and store.
 

@@ -50,6 +50,7 @@ class Glance:
 
     Attributes:
         question: what the study file says of itself, if anything.
+        beside: profile and overrides; empty without.
         axes: of the study.
         stages: per stage its name, kind and number of nodes.
         marks: whether the numbers can be trusted.
@@ -60,6 +61,7 @@ class Glance:
     """
 
     question: str
+    beside: str
     axes: Sequence[Axis]
     stages: Sequence[tuple[str, str, int]]
     marks: Sequence[Mark]
@@ -98,6 +100,7 @@ def glance(basis: Basis, judged: Judged) -> Glance:
         cost += f"; this run computed {spent.executed:,}, reused {spent.reused:,}"
     return Glance(
         _question(basis),
+        basis.asked.beside,
         list(_axes(basis)),
         [(view.stage, view.use, len(view.points)) for view in basis.views],
         list(_marks(basis, judged)),

@@ -35,9 +35,7 @@ def wording(basis: Basis) -> Wording:
     if run is not None and run.document != basis.opened.study.document:
         told = f"As resolved for run {run.number}; the study file has changed since."
         return Wording(to_yaml(dict(run.document)), told)
-    if asked.profile is not None or asked.overrides:
-        set_beside = [f"profile {asked.profile}"] if asked.profile is not None else []
-        set_beside += [f"--set {one}" for one in asked.overrides]
-        told = f"Resolved, with {', '.join(set_beside)}."
+    if asked.beside:
+        told = f"Resolved, with {asked.beside}."
         return Wording(to_yaml(basis.opened.study.document), told)
     return Wording(basis.text, f"{asked.file.name}, as it is written.")

@@ -60,7 +60,7 @@
       row.hidden = !wanted.every((word) => text.includes(word));
       count += row.hidden ? 0 : 1;
     }
-    grid.querySelector(".shown").textContent = wanted.length ? `${count} of ${rows.length} rows` : "";
+    grid.querySelector(".shown").textContent = wanted.length ? `${count} of ${rows.length} rows` : `${rows.length} rows`;
   }
 
   // Copies: the rows shown, in the order shown; columns that are the same in all rows too.
