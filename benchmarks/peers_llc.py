@@ -9,8 +9,9 @@ devinterp is given its images by a DataLoader, as its documentation has it, and 
 loader that takes rows of a tensor. `tile`: 20 networks of 4 chains each as one program
 and one by one, the latter by devinterp too. Systems take turns; the best turn counts,
 on a CPU in seconds of the process. Estimates are printed, since a fast wrong answer is
-none: they come from different noise and few draws. devinterp 1.3.2 is installed
-beforehand. Prints a table in Markdown.
+none: they come from different noise and few draws. `arithmetic` is what no system gets
+below: the matrix products and normal numbers of the draws, with nothing between them.
+devinterp 1.3.2 is installed beforehand. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from curvflow.tasks.sampled import SampledLosses
 
 CHAINS, GAMMA = 8, 1.0
 TILE, TILE_CHAINS = 20, 4
+# Chains that the arithmetic by itself multiplies together, as fast as any number.
+TOGETHER = 4
 TASKS = ("mlp", "small", "tile")
 
 
@@ -64,6 +67,12 @@ class Case:
         return len(self.inputs) / math.log(len(self.inputs))
 
     @property
+    def widths(self) -> list[int]:
+        """From inputs to outputs."""
+        outputs = 10 if self.loss == "cross_entropy" else 1
+        return [self.inputs[0].numel(), *self.hidden, outputs]
+
+    @property
     def problem(self) -> Problem:
         """The network as curvflow has it."""
         data = {
@@ -77,11 +86,9 @@ class Case:
     def module(self, seed: int) -> nn.Sequential:
         """The same as a module, trained a little."""
         torch.manual_seed(seed)
-        outputs = 10 if self.loss == "cross_entropy" else 1
-        widths = [self.inputs[0].numel(), *self.hidden, outputs]
         layers = [
             layer
-            for come, go in pairwise(widths)
+            for come, go in pairwise(self.widths)
             for layer in (nn.Linear(come, go), nn.ReLU())
         ]
         module = nn.Sequential(*layers[:-1]).to(self.inputs.device)
@@ -123,6 +130,33 @@ def waves(device: str) -> Case:
     return Case(
         (64, 64), "mse", inputs.to(device), targets.to(device), batch=50, lr=1e-5
     )
+
+
+def arithmetic(case: Case, chains: int, draws: int) -> float:
+    """Multiply what gradients multiply and draw noise, and nothing else."""
+
+    def zeros(*shape: int) -> Tensor:
+        return case.inputs.new_zeros(TOGETHER, *shape)
+
+    shapes = [(go, come) for come, go in pairwise(case.widths)]
+    seen = [zeros(case.batch, width) for width in case.widths]
+    back = [torch.zeros_like(one) for one in seen]
+    gradients = [zeros(*shape) for shape in shapes]
+    groups = [[zeros(*shape) for shape in shapes] for _ in range(0, chains, TOGETHER)]
+    size = sum(go * (come + 1) for go, come in shapes)
+    noise = case.inputs.new_empty(chains, size).unbind()
+    for _ in range(draws):
+        for each in noise:
+            each.normal_()
+        for weights in groups:
+            for number, weight in enumerate(weights):
+                torch.bmm(seen[number], weight.mT, out=seen[number + 1])
+            for number in reversed(range(len(weights))):
+                after = back[number + 1]
+                torch.bmm(after.mT, seen[number], out=gradients[number])
+                if number:
+                    torch.bmm(after, weights[number], out=back[number])
+    return math.nan * float(seen[-1].sum())
 
 
 def curvflow(
@@ -225,12 +259,16 @@ def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]
         tiles = {
             "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
             "one by one": one_by_one,
+            "arithmetic": lambda: arithmetic(case, TILE * TILE_CHAINS, draws),
         }
         if find_spec("devinterp") is not None:
             tiles["devinterp, rows, one by one"] = of_peer
         return tiles
     module = case.module(0)
-    found = {"curvflow": lambda: curvflow(case, [module], draws, CHAINS)}
+    found = {
+        "curvflow": lambda: curvflow(case, [module], draws, CHAINS),
+        "arithmetic": lambda: arithmetic(case, CHAINS, draws),
+    }
     if find_spec("devinterp") is not None:
         found["devinterp, rows"] = lambda: devinterp(case, module, draws, is_light=True)
         found["devinterp"] = lambda: devinterp(case, module, draws, is_light=False)
@@ -267,7 +305,8 @@ def main() -> None:
         best = {name: min(found) for name, found in turns.items()}
         own = best[next(iter(best))][0]
         for name, (took, answer) in best.items():
-            ratio, estimate = f"{took / own:.2f}", f"{answer:.2f}"
+            ratio = f"{took / own:.2f}"
+            estimate = "" if math.isnan(answer) else f"{answer:.2f}"
             print(
                 f"| {task} | {name} | {took:.2f} s | {ratio} | {estimate} |", flush=True
             )

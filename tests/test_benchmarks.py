@@ -8,7 +8,14 @@ import pytest
 import torch
 
 import curvflow
-from benchmarks import denormals, known_answers, ngd_cost, regularisers, training_gpu
+from benchmarks import (
+    denormals,
+    known_answers,
+    ngd_cost,
+    peers_llc,
+    regularisers,
+    training_gpu,
+)
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
@@ -54,6 +61,17 @@ def test_every_rule_is_timed_beside_the_gradient(monkeypatch, capsys):
     assert told.startswith("small, 196 parameters, float64, 2 networks")
     for name in ngd_cost.RULES:
         assert told.count(f"gradient and {name} ") == 2
+
+
+def test_chains_are_timed_beside_their_arithmetic(monkeypatch, capsys):
+    asked = ["--draws", "2", "--turns", "1", "--tasks", "small"]
+    monkeypatch.setattr("sys.argv", ["peers_llc", *asked])
+    peers_llc.main()
+    _, _, own, arithmetic, *_ = capsys.readouterr().out.splitlines()
+    assert own.startswith("| small | curvflow |")
+    assert float(own.split("|")[5]) == pytest.approx(0, abs=10)
+    assert arithmetic.startswith("| small | arithmetic |")
+    assert arithmetic.endswith("|  |")
 
 
 @pytest.fixture
