@@ -3,6 +3,7 @@
 import pytest
 
 from curvflow.cli.columns import in_front
+from curvflow.cli.summary import plan_summary
 
 LONG = "a_stage_with_a_name_that_says_all_of_what_it_does"
 STUDY = f"""
@@ -78,3 +79,22 @@ def test_the_first_sentence_on_every_command_is_whole_in_the_list(curvflow):
     commands = out.partition("Commands:\n")[2].splitlines()
     assert len(commands) > 15
     assert [line for line in commands if "..." in line] == []
+
+
+def test_what_a_plan_says_of_the_whole_is_broken_between_words():
+    moved = {"name": "curvflow.tasks.far:thing", "change": "changed", "path": []}
+    change = {"kind": "probe.far", "moved": [moved], "nodes": 1}
+    times = ("predicted_nodes", "unknown_cost_nodes", "saved_seconds")
+    said = plan_summary(
+        {
+            **{"study": "a-study-of-a-long-name", "stages": {}, "causes": []},
+            **{"total": 29, "cached": 29, "stale": 0, "waiting": 0},
+            **dict.fromkeys(times, 0),
+            "code": [{**change, "predicted_seconds": 0.0}],
+        }
+    )
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "probe.far: tasks.far:thing changed" in lines[1]
+    told = "nothing to do; run asks what changed code means"
+    assert told in " ".join(lines)

@@ -44,7 +44,8 @@ def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         moves = change["moved"]
         more = f" and {len(moves) - 1} more" if len(moves) > 1 else ""
         nodes, seconds = change["nodes"], change["predicted_seconds"]
-        what = f"{change['kind']}: {moves[0]['name']} {moves[0]['change']}{more}"
+        name = moves[0]["name"].removeprefix("curvflow.")
+        what = f"{change['kind']}: {name} {moves[0]['change']}{more}"
         way = " > ".join(name.rpartition(":")[2] for name in moves[0]["path"])
         counted = f"{nodes:,} node{'' if nodes == 1 else 's'} concerned"
         yield from _beside(what, counted, "  code".ljust(MARGIN))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curvflow.cli.columns import in_front
+from curvflow.cli.columns import WIDTH, in_front
 from curvflow.cli.foretold import cause_lines, code_lines, totals
 from curvflow.schemas.receipts import RunRecord
 
@@ -44,12 +44,11 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     lines += code_lines(plan["code"])
     lines += cause_lines(plan["causes"])
     todo = plan["stale"] + plan["waiting"]
-    lines.append(
-        f"{plan['study']}: {plan['total']} nodes, {plan['cached']} cached, "
-        + (f"{todo} to consider" if todo else "nothing to do")
-        + ("; run asks what changed code means" if plan["code"] else "")
-    )
-    return "\n".join([*lines, *totals(plan)])
+    told = f"{plan['study']}: {plan['total']} nodes, {plan['cached']} cached, "
+    told += f"{todo} to consider" if todo else "nothing to do"
+    told += "; run asks what changed code means" if plan["code"] else ""
+    whole = textwrap.wrap(told, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([*lines, *whole, *totals(plan)])
 
 
 def _continued(one: Mapping[str, Any]) -> str:
@@ -91,8 +90,16 @@ def run_summary(
         f"{run.study}: run {run.number} executed {executed} "
         f"node{'' if executed == 1 else 's'} in {run.seconds:.1f} s"
     )
-    lines += [f"  {_near(path)}" for path in files]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_written(files)])
+
+
+def _written(files: Sequence[Path]) -> Iterator[str]:
+    """Name files, those that differ by their suffix alone in the way of a shell."""
+    suffixes: dict[Path, list[str]] = defaultdict(list)
+    for path in files:
+        suffixes[_near(path).with_suffix("")].append(path.suffix.removeprefix("."))
+    for path, own in suffixes.items():
+        yield f"  {path}.{own[0]}" if len(own) == 1 else f"  {path}.{{{','.join(own)}}}"
 
 
 def _revived(stage: str, number: int) -> str:
