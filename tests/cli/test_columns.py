@@ -87,8 +87,13 @@ def test_what_a_plan_says_of_the_whole_is_broken_between_words():
     times = ("predicted_nodes", "unknown_cost_nodes", "saved_seconds")
     said = plan_summary(
         {
-            **{"study": "a-study-of-a-long-name", "stages": {}, "causes": []},
-            **{"total": 29, "cached": 29, "stale": 0, "waiting": 0},
+            "study": "a-study-of-a-long-name",
+            "stages": {},
+            "causes": [],
+            "total": 29,
+            "cached": 29,
+            "stale": 0,
+            "waiting": 0,
             **dict.fromkeys(times, 0),
             "code": [{**change, "predicted_seconds": 0.0}],
         }
