@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.numerics import (
-    damped_solve,
-    fisher_draws,
-    fisher_roots,
-    fisher_rows,
-)
+from curvflow.tasks.numerics import fisher_draws, fisher_roots, fisher_rows
 from curvflow.tasks.numerics.fishers import outer_rows
 from curvflow.tasks.numerics.rows import FullRows
 from curvflow.tasks.problems import load_samples, pose
@@ -26,7 +21,7 @@ NETS = {
 }
 
 
-def both(net, form, num_samples=2, dtype=torch.float64):
+def both(net, form, num_samples=2):
     data = blobs(9)
     problem = pose(parse_model(net), "cross_entropy", data)
     samples = load_samples([data], "", "cpu", torch.float64)
@@ -47,8 +42,7 @@ def both(net, form, num_samples=2, dtype=torch.float64):
             strict=False,
         )
     )
-    inputs = samples.inputs.to(dtype)
-    outer = outer_rows(network.outputs_seen, places, weights.to(dtype), inputs, roots)
+    outer = outer_rows(network.outputs_seen, places, weights, samples.inputs, roots)
     full = fisher_rows(network.outputs, weights, samples.inputs, roots)
     return outer, FullRows(full)
 
@@ -70,21 +64,6 @@ def test_products_are_those_of_the_rows_written_out(net, form):
         (outer.combined(u), full.combined(u)),
     ):
         torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("form", ["sampled", "empirical", "exact"])
-def test_rows_in_single_precision_solve_to_its_rounding_over_the_damping(form):
-    outer, full = both(NETS["deep"], form, dtype=torch.float32)
-    alpha = torch.tensor([[1e-3], [0.1], [4.0]], dtype=torch.float64)
-    least = torch.full_like(alpha, 1e-10)
-    generator = torch.Generator().manual_seed(1)
-    v = torch.randn(MODELS, full.size, generator=generator)
-    found = damped_solve(outer, v, alpha, least)
-    exact = damped_solve(full, v.double(), alpha, least)
-    errors = torch.linalg.vector_norm(found - exact, dim=1)
-    errors /= torch.linalg.vector_norm(exact, dim=1)
-    assert found.dtype == torch.float64
-    assert (errors < 10 * torch.finfo(torch.float32).eps / alpha[:, 0]).all()
 
 
 def test_other_layers_than_dense_ones_have_no_outer_rows():

@@ -170,9 +170,7 @@ def outer_rows(
         roots: from outputs (M, N, C) to S, (M, N, R, C).
 
     Returns:
-        The rows, in the precision of the weights: rounding their products costs a step
-        no more than a few times what rounding the gradient does. None if parameters are
-        in anything but dense layers used once.
+        The rows; None if parameters are in anything but dense layers used once.
 
     Reference:
         Goodfellow (2015), arXiv:1510.01799, for gradients of samples by outer products.
@@ -193,8 +191,8 @@ def outer_rows(
     ]
     layers = [
         OuterLayer(
-            torch.stack(per_draw, dim=2).flatten(1, 2),
-            x_MNI.detach(),
+            torch.stack(per_draw, dim=2).flatten(1, 2).double(),
+            x_MNI.detach().double(),
             places[f"{name}.weight"],
             places.get(f"{name}.bias"),
         )

@@ -11,9 +11,7 @@ from torch import Tensor
 
 
 class Rows(Protocol):
-    """R rows of D entries for each of M models.
-
-    Products are computed and returned in the precision of the rows.
+    """R rows of D entries for each of M models, in double precision.
 
     Attributes:
         size: D.
@@ -136,12 +134,10 @@ class OuterRows:
 
     def times(self, vectors_MD: Tensor) -> Tensor:
         """Return Gv, (M, R)."""
-        vectors_MD = vectors_MD.to(self.layers[0].deltas)
         return torch.stack([layer.times(vectors_MD) for layer in self.layers]).sum(0)
 
     def combined(self, factors_MR: Tensor) -> Tensor:
         """Return G'u, (M, D)."""
-        factors_MR = factors_MR.to(self.layers[0].deltas)
         found_MD = factors_MR.new_empty(len(factors_MR), self.size)
         for layer in self.layers:
             layer.combine(factors_MR, found_MD)

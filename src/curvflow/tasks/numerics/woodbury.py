@@ -24,14 +24,14 @@ def damped_solve(
         least_M1: bound of the trace from below.
 
     Returns:
-        The solutions (M, D), solved and returned in double precision from products of
-        the rows; NaN for a model whose damping is lost in rounding.
+        The solutions (M, D), computed and returned in double precision; NaN for a model
+        whose damping is lost in rounding.
 
     Reference:
         Woodbury's identity: kappa (F + kappa I)^-1 v = v - G'(GG' + kappa I)^-1 G v.
     """
     vectors_MD = vectors_MD.double()
-    gram_MRR = rows.gram().double()
+    gram_MRR = rows.gram()
     trace_M1 = gram_MRR.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
     kappa_M1 = alpha_M1 / rows.size * torch.maximum(trace_M1, least_M1)
     # Without checks, which would end the models beside one that has diverged.
@@ -39,8 +39,7 @@ def damped_solve(
     factor_MRR, info_M = torch.linalg.cholesky_ex(damped_MRR)
 
     def solved(v_MD: Tensor) -> Tensor:
-        times_MR1 = rows.times(v_MD).double().unsqueeze(2)
-        within_MR1 = torch.cholesky_solve(times_MR1, factor_MRR)
+        within_MR1 = torch.cholesky_solve(rows.times(v_MD).unsqueeze(2), factor_MRR)
         return (v_MD - rows.combined(within_MR1.squeeze(2))).div_(kappa_M1)
 
     found_MD = solved(vectors_MD)
