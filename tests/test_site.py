@@ -11,7 +11,7 @@ from curvflow.schemas.explanation import UNITS
 from curvflow.schemas.kinds import all_kinds
 from curvflow.tasks import numerics
 from docs.generator import commands, kinds, python
-from docs.generator.markdown import papers, prose
+from docs.generator.markdown import papers, prose, units
 from docs.generator.site import kind_nav, pages
 
 NAMES = sorted(name for name, kind in all_kinds().items() if not kind.home)
@@ -98,6 +98,7 @@ def test_signs_of_markdown_in_prose_stay_signs():
     assert prose("||Hv|| of layer1.* < `a|b_c`") == (
         r"\|\|Hv\|\| of layer1.\* &lt; `a|b_c`"
     )
+    assert units("1 / parameter^2") == "1 / parameter<sup>2</sup>"
     assert papers("x (2004), doi:10.1/a.b, arXiv:1712.09913.") == (
         "x (2004), [doi:10.1/a.b](https://doi.org/10.1/a.b), "
         "[arXiv:1712.09913](https://arxiv.org/abs/1712.09913)."

@@ -17,7 +17,7 @@ from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.variables import Variable
-from docs.generator.markdown import code, papers, prose, table, terms
+from docs.generator.markdown import code, papers, prose, table, terms, units
 
 FOLDER = "reference/kinds"
 GROUPS = {
@@ -151,8 +151,8 @@ def _need(taken: Input) -> str:
 
 def _parameters(kind: Kind, told: Explanation | None) -> list[str]:
     schema = kind.params.model_json_schema()
-    units = told.units_of(("at", *kind.params.model_fields)) if told else {}
-    writer = _Rows(schema.get("$defs", {}), units)
+    known = told.units_of(("at", *kind.params.model_fields)) if told else {}
+    writer = _Rows(schema.get("$defs", {}), known)
     rows = list(writer.of(schema))
     if takes_weights(kind):
         rows.insert(0, writer.row("at", AT, required=False))
@@ -185,7 +185,7 @@ class _Rows(Forms):
         meaning = prose(schema.get("description", ""))
         if name in LINKS:
             meaning += f"; see [operators](../../{LINKS[name]})"
-        form, unit = code(self.type(schema)), prose(self.units.get(name, "-"))
+        form, unit = code(self.type(schema)), units(self.units.get(name, "-"))
         if name in PAGES:
             unit = "-"
             form = PAGES[name]
@@ -201,7 +201,7 @@ def _outputs(kind: Kind) -> Iterator[tuple[str, ...]]:
             code(variable.name),
             f"({prose(dims)})",
             code(variable.dtype),
-            prose(variable.units),
+            units(variable.units),
             prose(variable.description) + (f" *({kept})*" if kept else ""),
         )
 

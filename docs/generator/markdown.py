@@ -24,6 +24,11 @@ def code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
+def units(text: str) -> str:
+    """Return a unit whose powers are raised."""
+    return re.sub(r"\^(\w+)", r"<sup>\1</sup>", prose(text))
+
+
 def papers(text: str) -> str:
     """Return prose whose DOIs and arXiv numbers are links."""
     text = prose(text)
