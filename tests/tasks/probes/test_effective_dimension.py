@@ -24,18 +24,17 @@ def exact(one):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_is_within_five_standard_errors_of_the_dense_one(seed):
-    members = probes(
-        KIND, "tanh-ce", 2, num_runs=16, prior_precision=PRECISION, seed=seed
-    )
+    # Of 45 eigenvalues 7 are zero: 39 differ, so that no run ends before 39 steps, and
+    # rounding decides which of them do then.
+    settings = {"num_runs": 16, "num_steps": 38, "prior_precision": PRECISION}
+    members = probes(KIND, "tanh-ce", 2, seed=seed, **settings)
     for one, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
         arrays = outcome.arrays
         error = np.abs(arrays["effective_dimension"] - exact(one))
         assert (error < 5 * arrays["effective_dimension_sem"]).all()
         assert (np.diff(arrays["effective_dimension"]) < 0).all()
-        # Cross-entropy does not see six directions of the last layer; what rounding
-        # leaves of them may take a run one step more.
-        assert 16 * 39 <= arrays["num_matvecs"] <= 16 * 40
+        assert arrays["num_matvecs"] == 16 * 38
 
 
 def test_stored_ritz_data_give_the_same_without_a_product():
