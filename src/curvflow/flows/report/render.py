@@ -11,7 +11,6 @@ from importlib import resources
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from curvflow.flows.report.gather import Content
 
@@ -19,7 +18,6 @@ FOLDER = resources.files("curvflow.flows.report") / "page"
 SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
-WORD_BREAK = "<wbr>"
 # The signs that stand beside colours and words.
 SIGNS = {
     "good": "\u2713",
@@ -117,8 +115,6 @@ def _filters() -> Mapping[str, Any]:
         "raised": lambda text: re.sub(
             r"\^(-?\d+)", lambda found: found[1].translate(SUPERSCRIPTS), text
         ),
-        "parted": lambda name: Markup(WORD_BREAK).join(
-            re.split(r"(?<=[\[,=_.])", name)
-        ),
+        "parts": lambda name: re.split(r"(?<=[\[,=_.])", name),
         "minute": lambda when: when.strftime("%Y-%m-%d %H:%M UTC"),
     }
