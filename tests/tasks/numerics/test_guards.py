@@ -1,5 +1,7 @@
 """What is refused by name, with the remedy, and how it is let through."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -162,12 +164,41 @@ def test_statistics_of_the_batch_are_derived_through_and_not_moved(order):
         ({"loss": nn.MSELoss(reduction="sum")}, "loss: expected the mean over a batch"),
         ({"data": []}, "data: expected batches"),
         ({"data": [("a", "b")]}, "data: expected tensors in a batch"),
+        ({"data": X}, r"data: expected batches \(inputs, targets\).*got a tensor"),
+        ({"data": [X, Y]}, r"data: expected batches \(inputs, targets\).*got a tensor"),
+        ({"data": (X[:, :2], Y)}, "module: expected to take a batch, got RuntimeError"),
+        ({"data": (X, Y[:3])}, "loss: expected to take a batch, got RuntimeError"),
+        ({"data": (X * torch.nan, Y)}, "loss: expected a finite mean.*got nan"),
+        ({"data": {"inputs": X, "y": Y}}, "expected 'targets' .* got inputs, y"),
+        ({"loss": "cross_entrop"}, "loss: expected one of cross_entropy, mse.*_entrop"),
+        ({"loss": "mse"}, r"data: expected targets of the shape.*got \(\d+,\)"),
+        ({"loss": lambda f, y: None}, "loss: expected to take a batch, got Attribute"),
+        ({"forward": lambda m, b: (m(b[0]),)}, "tensor of outputs, got tuple"),
     ],
 )
 def test_other_requests_are_refused(wrong, message):
     take = {"loss": "cross_entropy", "data": (X, Y), **wrong}
     with pytest.raises(InputError, match=message):
         ggn(net(), take.pop("loss"), take.pop("data"), **take)
+
+
+@pytest.mark.parametrize("num_products", [1, math.inf])
+def test_a_loss_that_left_torch_is_refused_when_it_is_derived(num_products):
+    def left(outputs, targets):
+        return nn.functional.cross_entropy(outputs.detach(), targets)
+
+    operator = hessian(net(), left, (X, Y), num_products=num_products)
+    with pytest.raises(InputError, match="loss: expected a function of the weights"):
+        operator @ torch.ones(operator.shape[0], dtype=torch.float64)
+
+
+def test_orders_and_vectors_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match=r"order: expected one of .*got backwards"):
+        hessian(net(), "cross_entropy", (X, Y), order="backwards")
+    operator = hessian(net(), "cross_entropy", (X, Y))
+    for shape in ((operator.shape[0] - 1,), (1, operator.shape[0]), ()):
+        with pytest.raises(InputError, match="columns: expected shape"):
+            operator @ torch.ones(shape, dtype=torch.float64)
 
 
 def test_weights_that_are_not_finite_or_mixed_are_refused():

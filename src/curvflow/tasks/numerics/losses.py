@@ -24,7 +24,7 @@ def _mean_squared(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
     return (outputs_MNC - targets).square().mean(-1)
 
 
-_LOSSES = {"cross_entropy": _cross_entropy, "mse": _mean_squared, "sse": _squared}
+LOSSES = {"cross_entropy": _cross_entropy, "mse": _mean_squared, "sse": _squared}
 
 
 def sample_losses(name: str) -> SampleLoss:
@@ -38,4 +38,4 @@ def sample_losses(name: str) -> SampleLoss:
         A function of outputs (M, N, C) and targets, labels (M or 1, N) or values
         (M or 1, N, C), that returns losses (M, N).
     """
-    return _LOSSES[name]
+    return LOSSES[name]

@@ -29,6 +29,7 @@ from curvflow.tasks.numerics.gauss_newton import (
     sandwich,
 )
 from curvflow.tasks.numerics.orders import (
+    ORDERS,
     Order,
     Product,
     Scalar,
@@ -236,6 +237,11 @@ def _hessian_of(
     key: Hashable,
     num_products: float,
 ) -> Prepare:
+    if order not in (*ORDERS, "auto"):
+        raise InputError(
+            f"order: expected one of {', '.join(ORDERS)}, or auto, got {order}. Name "
+            "one, or leave it out."
+        )
     chosen: list[Order] = [] if order == "auto" else [order]
     if not chosen and num_products <= FEW_PRODUCTS:
         chosen.append("reverse_over_reverse")

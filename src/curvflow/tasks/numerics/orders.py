@@ -148,8 +148,14 @@ def _graph(loss: Scalar, weights: Tensor, sizes: Sequence[int] | None) -> _Graph
     pieces = torch.split(weights, list(sizes)) if sizes else [weights]
     leaves = [piece.detach().requires_grad_() for piece in pieces]
     with torch.enable_grad():
+        value = loss(leaves if sizes else leaves[0])
+        if not value.requires_grad:
+            raise InputError(
+                "loss: expected a function of the weights, got a constant. Compute it "
+                "by torch, without item(), detach() or NumPy."
+            )
         slopes = torch.autograd.grad(
-            loss(leaves if sizes else leaves[0]),
+            value,
             leaves,
             create_graph=True,
             materialize_grads=True,
@@ -250,6 +256,8 @@ def fastest(
     for order, prepare in prepared.items():
         try:
             seconds[order] = _timed(prepare, columns, keeps=keeps, blocks=blocks)
+        except InputError:
+            raise
         # A module lacks a derivative or a rule, and says so in many ways.
         except Exception as error:
             failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]

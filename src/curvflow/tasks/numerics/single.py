@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from curvflow.errors import InputError
 from curvflow.tasks.numerics.combinations import BatchedSum, scaled, shifted
 from curvflow.tasks.numerics.operators import BatchedOperator, scipy_operator
 
@@ -25,7 +26,16 @@ class Single:
         self.dtype, self.device = batched.dtype, batched.device
 
     def __matmul__(self, columns: Tensor) -> Tensor:
-        """Return the product with a vector (D,) or columns (D, S)."""
+        """Return the product with a vector (D,) or columns (D, S).
+
+        Raises:
+            InputError: the vectors are of another length.
+        """
+        if columns.ndim not in (1, 2) or len(columns) != self.shape[0]:
+            raise InputError(
+                f"columns: expected shape ({self.shape[0]},) or ({self.shape[0]}, S), "
+                f"got {tuple(columns.shape)}. Pass vectors as columns."
+            )
         return (self.batched @ columns.unsqueeze(0)).squeeze(0)
 
     def __add__(self, other: Single) -> Single:

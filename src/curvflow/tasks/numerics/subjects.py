@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypedDict, cast
@@ -17,7 +18,7 @@ from curvflow.errors import InputError
 from curvflow.tasks.numerics.batches import Batch, num_samples, targets_of
 from curvflow.tasks.numerics.calm import calm
 from curvflow.tasks.numerics.guards import Cause, check
-from curvflow.tasks.numerics.losses import sample_losses
+from curvflow.tasks.numerics.losses import LOSSES, sample_losses
 
 Loss = Callable[[Tensor, Any], Tensor]
 
@@ -127,9 +128,29 @@ class Subject:
         return outputs
 
     def at(self, batch: Batch) -> Tensor:
-        """Return what the module computes of a batch, wherever that is."""
+        """Return what the module computes of a batch, wherever that is.
+
+        Raises:
+            InputError: the batch holds no tensors, or the module or the loss does not
+                take it.
+        """
         num_samples(batch)
-        return self.outputs(self.weights, tree_map(self._moved, batch))
+        batch = tree_map(self._moved, batch)
+        with _told("module: expected to take a batch", "Say how to call it by forward"):
+            outputs = self.outputs(self.weights, batch)
+        if not isinstance(outputs, Tensor):
+            raise InputError(
+                f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
+                "Pick it out by forward."
+            )
+        with _told("loss: expected to take a batch", "Try it on outputs and targets"):
+            mean = float(self.mean_loss(outputs, batch))
+        if not math.isfinite(mean):
+            raise InputError(
+                f"loss: expected a finite mean over the first batch, got {mean}. Look "
+                "at the data, or take other weights."
+            )
+        return outputs
 
     def mean_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss of a batch, a scalar."""
@@ -179,6 +200,11 @@ def subject(
     batches = [data] if isinstance(data, tuple | Mapping) else data
     if isinstance(batches, list) and not batches:
         raise InputError("data: expected batches, got an empty list. Pass some.")
+    if isinstance(batches, Tensor) or _holds_tensors(batches):
+        raise InputError(
+            "data: expected batches (inputs, targets), or dictionaries, got a tensor "
+            "in place of one. Pass a tuple for one batch, or a list of such."
+        )
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
     mean, name = _understood(loss)
@@ -195,6 +221,23 @@ def subject(
     )
     check(module, batches, found.at, settings.get("allow", ()))
     return found
+
+
+@contextmanager
+def _told(expected: str, remedy: str) -> Iterator[None]:
+    """Tell what a user's code raises as one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    # It may raise anything.
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{expected}, got {found}. {remedy}.") from error
+
+
+def _holds_tensors(batches: Any) -> bool:
+    return isinstance(batches, list) and isinstance(batches[0], Tensor)
 
 
 def _chosen(
@@ -245,8 +288,18 @@ _NAMED: dict[Any, str] = {
 
 def _understood(loss: Loss | str) -> tuple[Loss, str | None]:
     if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(
+                f"loss: expected one of {', '.join(LOSSES)}, or a function, got "
+                f"{loss}. Name one of them."
+            )
         of_samples = sample_losses(loss)
-        return lambda f, y: of_samples(f[None], y[None]), loss
+
+        def named(outputs: Tensor, targets: Any) -> Tensor:
+            targets = _checked(targets, outputs, loss)
+            return of_samples(outputs[None], targets[None])
+
+        return named, loss
     reduction = getattr(loss, "reduction", "mean")
     if reduction == "sum":
         raise InputError(
@@ -256,8 +309,26 @@ def _understood(loss: Loss | str) -> tuple[Loss, str | None]:
     name = _NAMED.get(loss) or _name_of(loss)
     if name == "mse":
         # torch's own has no second forward derivative (2.13).
-        return lambda f, y: (f - y).square(), name
+        return lambda f, y: (f - _checked(y, f, "mse")).square(), name
     return loss, name
+
+
+def _checked(targets: Any, outputs: Tensor, loss: str) -> Tensor:
+    """Return targets that fit a loss by name, which knows nothing of dictionaries."""
+    if isinstance(targets, Mapping):
+        raise InputError(
+            f"data: expected 'targets' in a batch for the loss {loss}, got "
+            f"{', '.join(targets)}. Name them so, or pass a function of outputs and "
+            "the batch."
+        )
+    found: Tensor = targets
+    if loss != "cross_entropy" and found.shape != outputs.shape:
+        raise InputError(
+            f"data: expected targets of the shape of the outputs for {loss}, "
+            f"{tuple(outputs.shape)}, got {tuple(found.shape)}. Reshape them: others "
+            "would be spread over all outputs."
+        )
+    return found
 
 
 def _name_of(loss: Loss) -> str | None:
