@@ -117,7 +117,7 @@ class Kind:
         misnamed: from the parameters and the kinds taken, by input and stage, to names
             that these do not have: where it is written, `expected ..., got ...`, and
             what to do.
-        judges: takes the verdicts on what it takes too, to count or leave out what is
+        judges: takes the verdicts on what it takes too, to say or leave out what is
             not converged.
         vectorised: computes its tile in one program; else node by node.
         accelerated: runs on a GPU where there is one.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from curvflow.schemas.nodes import Label
 from curvflow.tasks.comparison import Group
-from curvflow.tasks.measurements import Measured
+from curvflow.tasks.measurements import Measured, is_unconverged
 
 SPREADS = {
     "ci95": "Student's 95 % interval of the mean",
@@ -119,3 +119,24 @@ def left_out(of: Sequence[Group]) -> list[str]:
     if nonfinite := sum(group.nonfinite() for group in of):
         sentences.append(f"Not finite, left out: {counted(nonfinite, 'value')}.")
     return sentences
+
+
+def unconverged(of: Iterable[Measured]) -> list[str]:
+    """Say how many nodes are not converged, which means hold all the same.
+
+    Args:
+        of: what is drawn.
+
+    Returns:
+        A sentence; none if no node has such a verdict.
+    """
+    doubts = {
+        id(node): is_unconverged(node, one.variable)
+        for one in of
+        if one.variable.judged_by
+        for node in one.ok
+    }
+    if not (total := sum(doubts.values())):
+        return []
+    share = f"{total} of {counted(len(doubts), 'node')}"
+    return [f"Not converged, drawn all the same: {share}."]

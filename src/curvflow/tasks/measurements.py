@@ -10,6 +10,7 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, NodeData
+from curvflow.schemas.unconverged import Unconverged
 from curvflow.schemas.variables import Variable
 
 CONVERGED = "converged"
@@ -108,7 +109,7 @@ def is_unconverged(node: NodeData, variable: Variable) -> bool:
     return node.status == "ok" and verdict is not None and str(verdict) != CONVERGED
 
 
-def relied_on(nodes: Sequence[NodeData], how: str) -> Sequence[NodeData]:
+def relied_on(nodes: Sequence[NodeData], how: Unconverged) -> Sequence[NodeData]:
     """Return results to take statistics of.
 
     Args:

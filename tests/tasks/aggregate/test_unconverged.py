@@ -1,4 +1,7 @@
-"""Values whose verdict is not converged: counted in all tables, left out if asked."""
+"""Values whose verdict is not converged.
+
+All tables count them, and leave them out if asked; captions of figures tell of them.
+"""
 
 import numpy as np
 import pytest
@@ -67,6 +70,7 @@ def nodes(drifting=DRIFTING):
             stage="wbic",
             kind="probe.wbic",
             wbic=1e6 if (rule, seed) in drifting else 2.0 + seed + len(rule),
+            wbic_sem=0.1,
             training_loss=1.0 + seed * (seed - 2.5) + len(rule),
             verdict="drifting" if (rule, seed) in drifting else "converged",
         )
@@ -141,6 +145,25 @@ def test_what_diverged_is_not_counted_twice():
     assert table.arrays["diverged"].tolist() == [1]
 
 
+DRAWN = {
+    "figure.bars": {"y": ["wbic", "wbic_sem"], "label": "rule", "over": "seed"},
+    "figure.lines": {"y": "wbic", "x": "seed", "label": "rule"},
+    "figure.heatmap": {"z": "wbic", "x": "seed", "y": "rule"},
+    "figure.scaling": {"y": "wbic", "along": "seed", "label": "rule"},
+    "figure.scatter": {"x": "wbic", "y": "training_loss", "label": "rule"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_captions_say_what_is_not_converged_if_anything_is(name):
+    some, none = (
+        str(compute(name, of, **DRAWN[name]).arrays["caption"])
+        for of in (nodes(), nodes(drifting=()))
+    )
+    assert "Not converged, drawn all the same: 3 of 8 nodes." in some
+    assert "onverged" not in none
+
+
 STUDY = """
 study: judged
 axes: {seed: 3}
@@ -152,20 +175,22 @@ stages:
   judged: {use: aggregate.summary, of: llc, over: seed, quantities: llc_mean}
   sure: {use: aggregate.summary, of: llc, over: seed, quantities: init_loss}
   drawn: {use: figure.bars, of: llc, y: llc_mean, over: seed}
+  joined: {use: aggregate.join, of: [llc], rows: [seed], quantities: llc_mean}
 """
 
 
-def test_verdicts_are_taken_where_they_are_counted_and_nowhere_else(tmp_path):
+def test_verdicts_are_taken_where_they_are_told_and_nowhere_else(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     opened = open_study(path, store="memory:")
     graph = expand(opened.study, opened.files)
     parts = {
         stage: graph.nodes[stage][0].inputs["of"][0].parts
-        for stage in ("judged", "sure", "drawn")
+        for stage in ("judged", "sure", "drawn", "joined")
     }
     assert parts == {
         "judged": ("llc_mean", "verdict"),
         "sure": ("init_loss",),
-        "drawn": ("llc_mean",),
+        "drawn": ("llc_mean", "verdict"),
+        "joined": ("llc_mean",),
     }

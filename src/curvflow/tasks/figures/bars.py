@@ -112,6 +112,7 @@ def _caption(
     if params.points:
         text += "; circles: single values"
     notes = dict.fromkeys(note for of in grid for note in captions.left_out(of))
+    notes.update(dict.fromkeys(captions.unconverged(panels)))
     hidden = int((numbers["mean"] <= 0).sum()) if params.log_y else 0
     notes.update(dict.fromkeys(captions.off_scale(hidden, "mean")))
     if params.log_y and (numbers["low"][numbers["mean"] > 0] <= 0).any():

@@ -150,6 +150,7 @@ def _caption(z: Measured, numbers: Mapping[str, Array], params: HeatmapParams) -
         notes.append(f"{text}; {whole} without any value." if whole else f"{text}.")
     if total := int(numbers["nonfinite"].sum()):
         notes.append(f"Not finite, left out: {captions.counted(total, 'value')}.")
+    notes += captions.unconverged([z])
     if params.log_z:
         hidden = int((numbers["mean"] <= 0).sum())
         notes += captions.off_scale(hidden, "mean")

@@ -119,7 +119,8 @@ def _caption(
     if np.isfinite(numbers["low"]).any():
         text += f"; band: {captions.SPREADS[params.band]}"
     hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
-    notes = [*captions.left_out(of), *captions.off_scale(hidden, "point")]
+    notes = [*captions.left_out(of), *captions.unconverged([y])]
+    notes += captions.off_scale(hidden, "point")
     if params.log_y and (numbers["low"][shown] <= 0).any():
         notes.append("Where the band reaches 0 it runs off the axis.")
     return " ".join([f"{text}.", *notes])

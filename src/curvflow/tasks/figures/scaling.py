@@ -51,7 +51,7 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
     of = fitted(params, nodes)
     drawing.check_labels(len(of))
     crossed = _crossed(of, params)
-    caption = _caption(y, of, crossed, params)
+    caption = _caption(x, y, of, crossed, params)
     with drawing.quiet_style():
         figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
@@ -125,6 +125,7 @@ def _signed(text: str) -> str:
 
 
 def _caption(
+    x: Measured | None,
     y: Measured,
     of: Sequence[Fitted],
     crossed: Sequence[Mapping[str, Any]],
@@ -147,6 +148,7 @@ def _caption(
     for name, word in (("nonpositive", "At or below 0"), ("nonfinite", "Not finite")):
         if total := sum(getattr(one.series, name) for one in of):
             notes.append(f"{word}, left out: {captions.counted(total, 'point')}.")
+    notes += captions.unconverged([y] if x is None else [x, y])
     return " ".join(notes)
 
 

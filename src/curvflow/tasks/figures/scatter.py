@@ -139,7 +139,9 @@ def _caption(
         notes.append(f"Largest: the largest magnitude among points{within}.")
     notes += trend_sentences(told, int(shown.sum()), params)
     hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
-    notes += [*captions.left_out(colours), *captions.off_scale(hidden, "point")]
+    notes += captions.left_out(colours)
+    notes += captions.unconverged(axis for one in of for axis in (one.x, one.y))
+    notes += captions.off_scale(hidden, "point")
     if _runs_off(numbers, shown, params):
         notes.append("Bars that reach 0 run off the axis.")
     return " ".join(notes)

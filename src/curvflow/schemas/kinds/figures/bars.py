@@ -72,6 +72,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label"),
     selects=("y",),
+    judges=True,
     vectorised=False,
 )
 

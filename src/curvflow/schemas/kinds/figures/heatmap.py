@@ -63,6 +63,7 @@ KIND = Kind(
     reduces=("over", "x", "y", "label"),
     selects=("z",),
     misnamed=_misnamed,
+    judges=True,
     vectorised=False,
 )
 

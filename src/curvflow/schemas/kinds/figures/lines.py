@@ -77,6 +77,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label", "x"),
     selects=("y",),
+    judges=True,
     vectorised=False,
 )
 

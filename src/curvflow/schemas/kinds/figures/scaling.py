@@ -66,6 +66,7 @@ KIND = Kind(
     numeric=("along",),
     selects=("y", "x"),
     misnamed=misnamed,
+    judges=True,
     vectorised=False,
 )
 

@@ -154,6 +154,7 @@ KIND = Kind(
     reduces=("over", "label", "marker", "each"),
     selects=("x", "y"),
     per_stage=("x", "y", "lower_is_better"),
+    judges=True,
     vectorised=False,
 )
 
