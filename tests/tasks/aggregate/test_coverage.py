@@ -1,5 +1,7 @@
 """How often stated intervals hold the truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,9 +13,9 @@ from tests.tasks.toys import assert_declared, compute, member
 KIND = "aggregate.coverage"
 
 
-def node(coords, stage="trace", status="ok", **arrays):
+def node(coords, stage="trace", status="ok", *, kind="probe.trace", **arrays):
     plain = {name: np.asarray(value) for name, value in arrays.items()}
-    return Numbers(stage, "probe.trace", coords, plain, stage, status)
+    return Numbers(stage, kind, coords, plain, stage, status)
 
 
 def table(of, truth, **params):
@@ -105,7 +107,8 @@ def test_errors_of_few_draws_have_wider_intervals_if_one_says_so():
 
 
 def test_a_truth_without_the_repeated_axis_serves_all():
-    row = table(estimates(50), [node({}, "dense", exact=0.0)], truth_variable="exact")
+    truth = [node({}, "true", kind="weights.known_answer", llc_true=0.0)]
+    row = table(estimates(50), truth, truth_variable="llc_true")
     assert row["trace"]["count"] == 50
 
 
@@ -118,20 +121,49 @@ def test_what_diverged_or_is_unknown_is_counted_and_not_judged():
     assert (row["count"], row["unjudged"]) == (1, 3)
 
 
+GONE = [node({"seed": s}, status="diverged") for s in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("of", "truth"),
+    [
+        (GONE, TRUTH),
+        (estimates(4), [node({}, "dense", "diverged")]),
+        (estimates(4), [node({"seed": 9}, "dense", trace=0.0)]),
+    ],
+    ids=["estimates", "truth", "no common point"],
+)
+def test_a_row_without_any_interval_judged_says_how_many_there_are(of, truth):
+    row = table(of, truth)["trace"]
+    assert (row["count"], row["unjudged"]) == (0, 4)
+    for name in ("coverage", "coverage_low", "coverage_high", "mean_z", "sd_z"):
+        assert np.isnan(row[name])
+
+
+def test_a_stage_of_which_all_diverged_keeps_its_row_beside_another():
+    found = table([*estimates(4), *(replace(one, stage="b") for one in GONE)], TRUTH)
+    assert (found["trace.trace"]["count"], found["trace.trace"]["unjudged"]) == (4, 0)
+    assert (found["b.trace"]["count"], found["b.trace"]["unjudged"]) == (0, 4)
+
+
 @pytest.mark.parametrize(
     ("of", "truth", "message"),
     [
         (
-            [node({"seed": 0}, trac=1.0)],
+            [node({"seed": 0}, kind="probe.norms", norm_l2=1.0)],
             TRUTH,
             "variables of the stages taken, got 'tr",
         ),
         ([node({"seed": 0}, trace=1.0)], TRUTH, "with its error, trace_sem, or its"),
-        (estimates(2), [node({}, "dense", x=1.0)], "a stage that holds 'trace'"),
+        (
+            estimates(2),
+            [node({}, "true", kind="weights.known_answer", llc_true=1.0)],
+            "a stage that holds 'trace'",
+        ),
         (estimates(2), [*TRUTH, node({"seed": 1}, "b", trace=1.0)], "got several"),
         (estimates(2), [node({}, "dense", trace=[1.0, 2.0])], "as many elements"),
     ],
-    ids=["misspelt", "no error", "no truth", "two truths", "shapes"],
+    ids=["not measured", "no error", "no truth", "two truths", "shapes"],
 )
 def test_what_cannot_be_judged_is_refused(of, truth, message):
     with pytest.raises(InputError, match=message):

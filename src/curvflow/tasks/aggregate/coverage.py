@@ -12,6 +12,7 @@ from scipy.special import betaincinv, stdtrit
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks.measurements import Measured, measured
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -49,14 +50,15 @@ def coverage(member: Member, machine: Machine) -> Outcome:
     rows: dict[str, list[_Judged]] = {}
     unjudged: dict[str, int] = {}
     for name in params.quantities:
-        having = {stage: nodes for stage, nodes in stages.items() if _have(nodes, name)}
+        having = [one.stage for one in _named(name, member.inputs["of"])]
         if not having:
             known = {key for node in member.inputs["of"] for key in node.arrays}
             raise InputError(
                 f"quantities: expected variables of the stages taken, got '{name}'. "
                 f"{nearest(name, known)}"
             )
-        for stage, nodes in having.items():
+        for stage in having:
+            nodes = stages[stage]
             row = f"{stage}.{name}" if len(having) > 1 else name
             pairs = list(_pairs(nodes, member.inputs["truth"], name, params))
             rows[row] = [_judged(*pair, name, params) for pair in pairs]
@@ -64,8 +66,8 @@ def coverage(member: Member, machine: Machine) -> Outcome:
     return Outcome(_table(rows, unjudged))
 
 
-def _have(nodes: Sequence[NodeData], name: str) -> bool:
-    return any(name in node for node in nodes if node.status == "ok")
+def _named(name: str, nodes: Sequence[NodeData]) -> list[Measured]:
+    return [one for one in measured(nodes, [name]) if one.variable.name == name]
 
 
 def _pairs(
@@ -76,22 +78,21 @@ def _pairs(
 ) -> Iterator[tuple[NodeData, Array]]:
     """Yield estimates with their truth: that whose labels are all the estimate's."""
     wanted = params.truth_variable or name
-    holding = [node for node in truths if wanted in node]
+    holding = _named(wanted, truths)
     if not holding:
         known = {key for node in truths for key in node.arrays}
         raise InputError(
             f"truth: expected a stage that holds '{wanted}', got none. "
             f"{nearest(wanted, known)}"
         )
-    dims = {tuple(node.coords) for node in holding}
-    if len(dims) > 1 or len({node.stage for node in holding}) > 1:
+    if len(holding) > 1:
         raise InputError(
             f"truth: expected one stage that holds '{wanted}', got several. Name one."
         )
-    (shared,) = dims
-    at = {frozenset(node.coords.items()): node for node in holding}
+    exact = holding[0].nodes
+    at = {frozenset(node.coords.items()): node for node in exact}
     for node in nodes:
-        point = frozenset((dim, node.coords[dim]) for dim in shared)
+        point = frozenset((dim, node.coords[dim]) for dim in exact[0].coords)
         if node.status == "ok" and point in at and at[point].status == "ok":
             yield node, at[point][wanted]
 
@@ -135,7 +136,7 @@ def _table(
 ) -> dict[str, Array]:
     columns: dict[str, list[object]] = {}
     for name, judged in rows.items():
-        sizes = {len(one.z) for one in judged}
+        sizes = {len(one.z) for one in judged} or {1}
         if len(sizes) != 1:
             raise InputError(
                 f"quantities: expected '{name}' of one shape at some point, got "
