@@ -32,7 +32,7 @@ const latexTable = (() => {
   }
   const words = (text) => escaped(text).replace(/\\textasciicircum\{\}(-?\d+)/g, "$^{$1}$");
   function number(text) {
-    const found = /^([-+]?)(\d[\d.,]*)(?:e([-+]?\d+))?$/.exec(text.replace("−", "-"));
+    const found = /^([-+]?)(\d[\d.,]*)(?:e([-+]?\d+))?$/.exec(text);
     if (!found) return escaped(text);
     const [, sign, digits, power] = found;
     if (power !== undefined) return `$${sign}${digits} \\times 10^{${Number(power)}}$`;
