@@ -219,7 +219,7 @@ def resampled_crossover(
     low, high = percentiles(below_R, confidence)
     if low <= 0 <= high:
         return EVERYWHERE
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         low, high = percentiles(above_R / below_R, confidence)
     return _exp(low), _exp(high)
 
