@@ -62,6 +62,19 @@ def test_title_legend_and_caption_come_on_top_of_the_panels_height():
     assert full.get_figheight() > bare.get_figheight() > 50 * drawing.MM
 
 
+def test_a_title_stands_clear_of_the_label_above_it():
+    with drawing.quiet_style():
+        figure = drawing.sheet(88, 92)
+        for row in (1, 2):
+            figure.add_subplot(2, 1, row, title="title", xlabel="label")
+        drawing.compose(figure, title=None, caption="")
+        figure.draw_without_rendering()
+        upper, lower = (axes.get_tightbbox() for axes in figure.axes)
+    assert upper is not None
+    assert lower is not None
+    assert (upper.y0 - lower.y1) / figure.dpi > 2 * drawing.MM
+
+
 @pytest.mark.parametrize("length", [1, 12, 50])
 def test_a_legend_stays_inside_the_sheet(length):
     labels = [f"{k} {'x' * length}" for k in range(9)]

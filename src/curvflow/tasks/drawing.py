@@ -180,7 +180,7 @@ def compose(
     total = head_height + legend_height + panel + foot_height
     figure.set_size_inches(width, total)
     rect = (0, foot_height / total, 1, panel / total)
-    layout = Placement(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04)
+    layout = Placement(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04, hspace=0.05)
     figure.set_layout_engine(layout)
     left = MARGIN / width
     if legend:
