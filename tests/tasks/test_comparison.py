@@ -52,3 +52,14 @@ def test_truth_values_are_no_numbers_of_an_axis():
     assert are_numbers([1, 2.5])
     assert not are_numbers([True, False])
     assert not are_numbers(["1"])
+
+
+def test_where_all_diverged_each_x_is_there_once():
+    of = [
+        node({"width": width, "seed": seed}, diverged=True)
+        for seed in range(2)
+        for width in (16, 4)
+    ]
+    one = find_measured("y", "trace", of)
+    found = groups(one, label=None, x="width")
+    assert run_x(one, "width", found) == [4, 16]

@@ -82,9 +82,10 @@ def run_x(one: Measured, x: str, of: Sequence[Group]) -> list[Label]:
     Returns:
         At least one x; where everything diverged, those that were asked for.
     """
-    xs = list(dict.fromkeys(v for group in of for own, _ in group.rows for v in own))
-    xs = xs or [node.coords[x] for node in one.nodes if x in node.coords] or [0]
-    return sorted(xs, key=float) if are_numbers(xs) else list(dict.fromkeys(xs))
+    seen = [v for group in of for own, _ in group.rows for v in own]
+    seen = seen or [node.coords[x] for node in one.nodes if x in node.coords] or [0]
+    xs = list(dict.fromkeys(seen))
+    return sorted(xs, key=float) if are_numbers(xs) else xs
 
 
 def are_numbers(labels: Sequence[Label]) -> bool:
