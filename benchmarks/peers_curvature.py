@@ -190,7 +190,7 @@ def curvflow(case: Case, task: str) -> Any:
     batched = operator.batched
     if task == "trace":
         return _trace_draws(case, operator).mean().item()
-    start = torch.randn(1, case.size, 1, generator=torch.Generator().manual_seed(0))
+    start = random_vectors([0], case.size, range(1), "rademacher", operator.dtype)
     if task == "spectrum":
         found = lanczos(batched, start.to(operator.device), num_steps=case.steps)
         _evidence[case.name, task] = found

@@ -22,6 +22,7 @@ from curvflow.tasks.numerics.eigenpairs import (
     zero_level,
 )
 from curvflow.tasks.numerics.lanczos import SHRUNK, breakdown_tolerance
+from curvflow.tasks.numerics.memory import unwritten
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.products import lengths, measured_product, product
 from curvflow.tasks.numerics.streams import stream
@@ -182,7 +183,9 @@ def restarted_lanczos(
 
 def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
     models, size, block = start_MDB.shape
-    rows = start_MDB.new_empty(models, most + block, size, dtype=dtype)
+    rows = unwritten(
+        models, most + block, size, like=start_MDB.new_empty(0, dtype=dtype)
+    )
     rows[:, :block] = torch.linalg.qr(start_MDB).Q.mT
     return _Space(
         rows,
