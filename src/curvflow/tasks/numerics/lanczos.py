@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.memory import unwritten
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.products import inner, lengths, measured_product
 
@@ -102,9 +101,10 @@ def lanczos(
     held, exact = operator.dtype, torch.float64
     # Memory that is new costs as much as arithmetic where D is large: what can be done
     # in place is.
-    like = torch.empty(0, dtype=held, device=operator.device)
-    basis_MSKD = unwritten(models, starts, limit, size, like=like)
-    rest_MSD = unwritten(models, starts, size, like=like)
+    basis_MSKD = torch.empty(
+        models, starts, limit, size, dtype=held, device=operator.device
+    )
+    rest_MSD = torch.empty_like(basis_MSKD[:, :, 0])
     alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
     _normalise(start_MDS.to(operator.device).mT, into=basis_MSKD[:, :, 0])
     scale_MS = alpha_MSK.new_zeros(models, starts)

@@ -28,7 +28,6 @@ from torch import Tensor
 from torch.func import grad, jvp, vmap
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.memory import unwritten
 from curvflow.tasks.numerics.tapes import Tape, record
 
 Order = Literal[
@@ -173,7 +172,7 @@ def _reverse_over_reverse(graph: _Graph) -> Product:
     def product(columns: Tensor) -> Tensor:
         if columns.shape[-1] == 1 and not graph.sizes:
             return graph.along(columns[..., 0], batched=False)[0].unsqueeze(-1)
-        found = unwritten(columns.shape[-1], *columns.shape[:-1], like=columns)
+        found = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
         for row, column in zip(found, columns.unbind(-1), strict=True):
             torch.cat(list(graph.along(column, batched=False)), out=row)
         return found.movedim(0, -1)

@@ -12,7 +12,6 @@ from curvflow.errors import InputError
 from curvflow.tasks.numerics.batches import Batch, num_samples
 from curvflow.tasks.numerics.combinations import PrincipalBlock, block_index
 from curvflow.tasks.numerics.differentiable import differentiable
-from curvflow.tasks.numerics.memory import unwritten
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.orders import Product
 from curvflow.tasks.numerics.single import Single
@@ -43,7 +42,7 @@ def in_parts(product: Product) -> Product:
         if columns_DS.shape[1] <= most:
             return product(columns_DS)
         # Each vector lies whole in memory.
-        found_SD = unwritten(*columns_DS.shape[::-1], like=columns_DS)
+        found_SD = columns_DS.new_empty(columns_DS.shape[::-1])
         rows, columns = torch.split(found_SD, most), torch.split(columns_DS, most, 1)
         for part_SD, part_DS in zip(rows, columns, strict=True):
             part_SD.copy_(product(part_DS).mT)

@@ -22,7 +22,6 @@ from curvflow.tasks.numerics.eigenpairs import (
     zero_level,
 )
 from curvflow.tasks.numerics.lanczos import SHRUNK, breakdown_tolerance
-from curvflow.tasks.numerics.memory import unwritten
 from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.products import lengths, measured_product, product
 from curvflow.tasks.numerics.streams import stream
@@ -183,9 +182,7 @@ def restarted_lanczos(
 
 def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
     models, size, block = start_MDB.shape
-    rows = unwritten(
-        models, most + block, size, like=start_MDB.new_empty(0, dtype=dtype)
-    )
+    rows = start_MDB.new_empty(models, most + block, size, dtype=dtype)
     rows[:, :block] = torch.linalg.qr(start_MDB).Q.mT
     return _Space(
         rows,
