@@ -98,11 +98,9 @@ def _of_group(
     places = list(dict.fromkeys(place for row in own.values() for place in row))
     # Sorted, so that no bit depends on the order of the nodes.
     blocks = sorted({place[: len(params.over)] for place in places}, key=repr)
-    means_NK = np.array(
-        [[_mean(row, block) for row in own.values()] for block in blocks]
-    )
-    gone_NK = np.array(
-        [[_gone(row, block) for row in own.values()] for block in blocks]
+    means_NK, gone_NK = (
+        np.array([[of(row, block) for row in own.values()] for block in blocks])
+        for of in (_mean, _gone)
     )
     values_NK = np.where(gone_NK, np.nan, means_NK)
     whole_N = _whole(own, blocks, params)

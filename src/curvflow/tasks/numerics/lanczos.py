@@ -125,11 +125,7 @@ def lanczos(
         going_MS = beta_MS > breakdown_tolerance(held) * scale_MS
         if step + 1 == limit or not going_MS.any():
             break
-        # A broken one is small in single precision, too, and not taken.
-        by_MS1 = beta_MS.masked_fill(~going_MS, 1.0).unsqueeze(2).to(held)
-        torch.div(rest_MSD, by_MS1, out=basis_MSKD[:, :, step + 1])
-        if not going_MS.all():
-            basis_MSKD[:, :, step + 1].masked_fill_(~going_MS.unsqueeze(2), 0.0)
+        _go_on(rest_MSD, beta_MS, going_MS, into=basis_MSKD[:, :, step + 1])
     basis_MSKD[:, :, step + 1 :] = 0.0
     ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
     return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
@@ -157,6 +153,17 @@ def _normalise(start_MSD: Tensor, *, into: Tensor) -> None:
 def _less(a_MSD: Tensor, factor_MS: Tensor, b_MSD: Tensor, *, into: Tensor) -> None:
     factor_MS1 = factor_MS.unsqueeze(2).to(b_MSD)
     torch.addcmul(a_MSD, factor_MS1, b_MSD, value=-1, out=into)
+
+
+def _go_on(
+    rest_MSD: Tensor, beta_MS: Tensor, going_MS: Tensor, *, into: Tensor
+) -> None:
+    """Write the next vectors of a basis; those of runs that broke down are zero."""
+    # A broken one is small in single precision, too, and not taken.
+    by_MS1 = beta_MS.masked_fill(~going_MS, 1.0).unsqueeze(2).to(into)
+    torch.div(rest_MSD, by_MS1, out=into)
+    if not going_MS.all():
+        into.masked_fill_(~going_MS.unsqueeze(2), 0.0)
 
 
 def _orthogonalise(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
