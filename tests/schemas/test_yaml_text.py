@@ -15,7 +15,8 @@ TRAPS = st.sampled_from(
         *("", "- a", " a ", "a: b", "a #b", "${a}", "'", '"', "\\", "#", "|", "a\n"),
     ]
 )
-TEXTS = TRAPS | st.text()
+SIGNS = st.text(alphabet=":?-,[]{}#&*!|>'\"%@` ~=<.\\", max_size=4)
+TEXTS = TRAPS | SIGNS | st.text()
 VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
     lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
@@ -31,6 +32,7 @@ DOCUMENTS = st.dictionaries(TEXTS, KEYED, min_size=1, max_size=4).filter(
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(DOCUMENTS)
 @example({"a": {"b": "x" * 200 + " " + "y" * 200}})
+@example({"a": {"b": [":0", "?0", {"?0": ":0"}]}})
 @example({"a": {"b": ["\x85 \u2028", "\ufeff", "\x00\x7f"]}})
 def test_written_data_reads_as_the_same_data_in_the_same_order(data):
     read = read_document(to_yaml(data), "study.yaml").root.plain()

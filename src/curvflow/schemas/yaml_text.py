@@ -67,8 +67,12 @@ def _laid_out(value: Any, depth: int, used: int) -> Any:
 
 
 def _quoted(value: Any) -> Any:
-    # As the pages write references; and line breaks of Unicode, which are escaped so.
-    if isinstance(value, str) and ("${" in value or not value.isprintable()):
+    """Quote what is read as something else, or is written so on the pages."""
+    if isinstance(value, str) and (
+        "${" in value  # as the pages write references
+        or not value.isprintable()  # line breaks of Unicode, which are escaped so
+        or value.startswith((":", "?"))  # signs of a key where all is on one line
+    ):
         return DoubleQuotedScalarString(value)
     return value
 
