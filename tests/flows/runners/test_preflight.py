@@ -111,6 +111,18 @@ def test_modules_of_other_code_are_refused_until_the_worker_is_restarted(
         assert "restart the workers" in said
 
 
+def test_a_worker_that_leaves_while_it_is_asked_is_not_missed(running, site, tmp_path):
+    from curvflow.flows.runners.preflight import preflight
+
+    left = tmp_path / "left"
+    leaves = f"import os, pathlib\npathlib.Path({str(left)!r}).touch()\nos._exit(0)\n"
+    (tmp_path / "leaves.py").write_text(leaves)
+    order = replace(running.order, folder=str(tmp_path), modules=("leaves",))
+    with worker(site), joined(site, 1) as client:
+        preflight(client, sealed(order), device="cpu")
+    assert left.exists()
+
+
 def test_a_worker_of_several_threads_is_refused(running, site):
     with worker(site, "--nthreads", 2), joined(site, 1) as client:
         said = refused(running, client)

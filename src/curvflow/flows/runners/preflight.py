@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distributed import Client, Worker
+from distributed.comm import CommClosedError
 
 from curvflow.errors import ClusterError, CurvflowError, RequestError
 from curvflow.flows.runners.gone import LOST, give_up
@@ -21,7 +22,8 @@ ANSWER_WITHIN = 60.0  # seconds; a worker may have to load much from a slow disk
 def preflight(client: Client, order: Sealed, *, device: str) -> None:
     """Refuse a cluster that cannot do the tiles of a run, before it does any.
 
-    Workers that come later are asked the same by their first tile.
+    Workers that come later are asked the same by their first tile. One that leaves
+    while it is asked, as happens in a cluster that grows and shrinks, is not missed.
 
     Args:
         client: of the cluster.
@@ -91,6 +93,7 @@ def _answers(client: Any, order: Sealed, address: str) -> Mapping[str, str | Non
     return {
         worker: _wording(worker, answer) if isinstance(answer, Exception) else answer
         for worker, answer in found.items()
+        if not isinstance(answer, CommClosedError)
     }
 
 
