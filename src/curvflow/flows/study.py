@@ -163,10 +163,10 @@ class Study:
 
 
 def make_importable(folder: Path) -> None:
-    """Let a study name modules that lie in a folder.
+    """Let a study name modules that lie in a folder, which come before all others.
 
     Args:
         folder: the study's.
     """
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    others = [entry for entry in sys.path if entry != str(folder)]
+    sys.path[:] = [str(folder), *others]

@@ -98,6 +98,26 @@ def test_a_sample_is_not_verified_with_code_that_is_not_the_files(lab):
     assert not lab.store.index().settlements
 
 
+def test_a_namesake_from_the_folder_of_another_study_is_not_computed_with(
+    lab, tmp_path
+):
+    lab.run()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "lab_kinds.py").write_bytes((lab.folder / "lab_kinds.py").read_bytes())
+    sources = Sources(other, tmp_path)
+    with pytest.raises(RequestError) as caught:
+        sources.module("lab_kinds", frozenset({"lab_kinds"}))
+    assert str(caught.value) == (
+        f"lab_kinds: expected the module beside the study, {other / 'lab_kinds.py'}, "
+        f"got one that was imported before, {lab.folder / 'lab_kinds.py'}. "
+        "Restart Python, or rename one of them."
+    )
+    (other / "lab_kinds.py").unlink()
+    (other / "lab_kinds.py").symlink_to(lab.folder / "lab_kinds.py")
+    assert Sources(other, tmp_path).module("lab_kinds", frozenset({"lab_kinds"}))
+
+
 @pytest.fixture
 def late(tmp_path, monkeypatch):
     (tmp_path / "late_nets.py").write_text(NETS)

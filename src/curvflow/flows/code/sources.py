@@ -7,6 +7,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from curvflow.errors import RequestError
 from curvflow.flows.code.cells import is_typed, typed_text
 from curvflow.flows.code.modules import Module, read_module
 
@@ -50,10 +51,16 @@ class Sources:
 
         Returns:
             The module; None if it is not of the project or has no readable source.
+
+        Raises:
+            RequestError: the study's module lies beside it, and this process has
+                imported another of its name.
         """
         top = name.partition(".")[0]
         if top in LIBRARIES or not name:
             return None
+        if top in tops:
+            self._refuse_namesake(top)
         if top == OWN or top in tops or self._is_beside(top):
             if name not in self._modules:
                 self._modules[name], self._digests[name] = self._read(name)
@@ -79,6 +86,16 @@ class Sources:
             data = place.read_bytes() if place and is_file else None
             return "" if data is None else _digest(data)
         return self._digests[name]
+
+    def _refuse_namesake(self, top: str) -> None:
+        beside, loaded = _file(self._folder, top), _loaded(top)
+        if not beside or not beside.is_file() or not loaded or not loaded.exists():
+            return
+        if not loaded.samefile(beside):
+            raise RequestError(
+                f"{top}: expected the module beside the study, {beside}, got one that "
+                f"was imported before, {loaded}. Restart Python, or rename one of them."
+            )
 
     def _is_beside(self, top: str) -> bool:
         place = self._place(top)
