@@ -78,10 +78,10 @@ def test_a_planted_divergence_ends_well_and_is_counted(curvflow, study):
 
 
 def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
-    (study.parent / "nets.py").write_text(
+    (study.parent / "no_nets.py").write_text(
         "def broken(*args, **kwargs):\n    raise RuntimeError('no net today')\n"
     )
-    factory = 'stages.fit.model={factory: "nets:broken", kwargs: {}}'
+    factory = 'stages.fit.model={factory: "no_nets:broken", kwargs: {}}'
     said = curvflow("run", study, "--set", factory)
     assert said.code == 1
     lines = said.out.splitlines()

@@ -52,7 +52,7 @@ CELLS = """
 study: cells
 axes:
   seed: 2
-  net: {one: 0.0, two: 0.01, three: 0.1, four: 0.02}
+  net: {one: 0.0, two: 0.01, three: 0.4, four: 0.02}
 stages:
   data: {use: data.xor}
   fit: {use: train, data: data, rule: {rule: sgd, lr: 0.1}, seed: "${seed}", epochs: 2,
