@@ -1,6 +1,7 @@
 """What the command line tells of the past: diff, log, causes and time."""
 
 import json
+import re
 
 import pytest
 
@@ -60,7 +61,8 @@ def test_why_without_a_node_tells_all_causes(curvflow, ran):
 def test_why_follows_a_node_up_to_the_root(curvflow, ran):
     out = curvflow("why", ran, "table", *LONGER).out
     assert out.splitlines()[-1] == (
-        "  since fit[seed=0] and 1 more: parameter epochs: 2 -> 3"
+        "  since fit[seed=0] and 1 more: parameter epochs: 2 -> 3; "
+        "2 nodes continue from epoch 2 to 3"
     )
     (answer,) = json.loads(curvflow("why", ran, "table", *LONGER, "--json").out)
     assert answer["chain"][-1]["causes"] == ["parameter epochs: 2 -> 3"]
@@ -167,8 +169,47 @@ def test_diff_says_that_what_differs_is_below_rtol(curvflow, ran):
 
 
 def test_plan_says_from_which_epoch_a_training_continues(curvflow, ran):
-    longer = "    epochs 2 -> 3: 2 nodes continue from epoch 2\n"
+    longer = "           2 nodes continue from epoch 2 to 3\n"
     assert longer in curvflow("plan", ran, *LONGER).out
+    assert longer in curvflow("why", ran, *LONGER).out
     one = ("--set", "axes.seed=1")
-    longer = "    epochs 2 -> 3: 1 node continues from epoch 2\n"
+    longer = "           1 node continues from epoch 2 to 3\n"
     assert longer in curvflow("plan", ran, *LONGER, *one).out
+
+
+def test_why_of_a_node_says_from_which_epoch_it_continues(curvflow, ran):
+    assert curvflow("why", ran, "fit[seed=0]", *LONGER).out == (
+        "fit[seed=0]: stale: parameter epochs: 2 -> 3\n"
+        "  1 node continues from epoch 2 to 3\n"
+    )
+    (said,) = json.loads(curvflow("why", ran, "fit[seed=0]", *LONGER, "--json").out)
+    begin = {"param": "epochs", "from": 2, "to": 3, "nodes": 1}
+    assert said["continues"] == [begin]
+    (cause,) = json.loads(curvflow("why", ran, *LONGER, "--json").out)
+    assert cause["continues"] == [begin | {"nodes": 2}]
+
+
+def test_plan_says_how_long_a_run_takes_to_start(curvflow, ran):
+    start = json.loads(curvflow("plan", ran, "--json").out)["start_seconds"]
+    record = open_store(str(ran.parent / ".curvflow"), create=False).index().runs[0]
+    assert 0 < start < record.seconds
+    out = curvflow("plan", ran, *LONGER).out
+    assert re.search(r"\nplus (~\d+|under 1) s to start and to write results\n", out)
+    assert "plus" not in curvflow("plan", ran).out  # nothing to do
+
+
+def test_a_long_cause_is_laid_out_within_80_columns(curvflow, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [f"curvature_of_the_network_number_{n}" for n in range(9)]
+    stages = "".join(
+        f"  {name}: {{use: probe.norms, weights: fit}}\n" for name in names
+    )
+    (tmp_path / "small.yaml").write_text(SMALL.replace("  norm:", stages + "  norm:"))
+    out = curvflow("why", "small.yaml").out
+    assert fits(out)
+    told = [line.strip() for line in out.splitlines()]
+    assert told[:2] == [
+        "cause 1  never computed",
+        f"24 nodes run: 1 data, 2 fit, 2 {names[0]},",
+    ]
+    assert all(re.match(r"\d", line) for line in told[2:-1])  # a count with its stage

@@ -6,10 +6,12 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from curvflow.flows.continued import continued
 from curvflow.schemas.durations import duration
 
-WIDTH, MARGIN, RIGHT = 80, 11, 22
+WIDTH, MARGIN = 80, 11
 MOST = 10  # causes told of; all are in the JSON
+HELD = "\N{NO-BREAK SPACE}"  # between words that belong on one line
 
 
 def cause_lines(causes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -19,15 +21,17 @@ def cause_lines(causes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         causes: as `curvflow plan --json` gives them.
 
     Yields:
-        Two lines or more per cause: what changed and what surely runs; what may follow
-        and how long all of it takes; an example.
+        Two lines or more per cause: what changed; what surely runs, what may follow and
+        how long all of it takes; where a longer computation goes on from.
     """
     for number, cause in enumerate(causes[:MOST], start=1):
-        first = f"  cause {number}".ljust(MARGIN)
-        yield from _beside(cause["cause"], _runs(cause["runs"]), first)
-        yield from _beside(_follows(cause), time_of(cause), " " * MARGIN)
-    if causes[MOST:]:
-        yield f"  and {len(causes) - MOST:,} more causes; --json lists all"
+        yield from _beside(f"  cause {number}", cause["cause"])
+        told = (_runs(cause), _follows(cause), _held(time_of(cause)))
+        yield from _beside("", "; ".join(filter(None, told)))
+        for one in cause["continues"]:
+            yield from _beside("", continued(one))
+    if more := len(causes[MOST:]):
+        yield f"  and {more:,} more cause{'' if more == 1 else 's'}; --json lists all"
 
 
 def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -37,45 +41,67 @@ def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         changes: as `curvflow plan --json` gives them.
 
     Yields:
-        Per kind two lines or more: the first definition that moved, how it is reached,
+        Per kind two lines or more: the first definition that moved; how it is reached,
         how many nodes are concerned, and how long they would take again.
     """
     for change in changes:
         moves = change["moved"]
         more = f" and {len(moves) - 1} more" if len(moves) > 1 else ""
-        nodes, seconds = change["nodes"], change["predicted_seconds"]
         name = moves[0]["name"].removeprefix("curvflow.")
         what = f"{change['kind']}: {name} {moves[0]['change']}{more}"
-        way = " > ".join(name.rpartition(":")[2] for name in moves[0]["path"])
-        counted = f"{nodes:,} node{'' if nodes == 1 else 's'} concerned"
-        yield from _beside(what, counted, "  code".ljust(MARGIN))
-        yield from _beside(f"by {way}" if way else "", _about(seconds), " " * MARGIN)
+        way = f"{HELD}> ".join(name.rpartition(":")[2] for name in moves[0]["path"])
+        nodes = _held(f"{_nodes(change['nodes'])} concerned")
+        seconds = _held(_about(change["predicted_seconds"]))
+        told = (f"by {way}" if way else "", nodes, seconds)
+        yield from _beside("  code", what)
+        yield from _beside("", "; ".join(filter(None, told)))
 
 
-def _beside(left: str, right: str, margin: str) -> Iterator[str]:
-    """Set text with another beside its first line."""
-    room = WIDTH - MARGIN - RIGHT - 2
-    lines = textwrap.wrap(left, room, break_on_hyphens=False) or [""]
-    yield f"{margin}{lines[0]:<{room}}  {right}".rstrip()
-    yield from (f"{' ' * MARGIN}{line}" for line in lines[1:])
+def _beside(name: str, text: str) -> Iterator[str]:
+    """Set text behind a name, its further lines below itself."""
+    lines = textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=name.ljust(MARGIN),
+        subsequent_indent=" " * MARGIN,
+        break_on_hyphens=False,
+    )
+    yield from (line.replace(HELD, " ") for line in lines)
 
 
-def _runs(stages: Mapping[str, int]) -> str:
+def _held(text: str) -> str:
+    return text.replace(" ", HELD)
+
+
+def _nodes(count: int) -> str:
+    return f"{count:,} node{'' if count == 1 else 's'}"
+
+
+def _runs(cause: Mapping[str, Any]) -> str:
+    stages = cause["runs"]
     total = sum(stages.values())
-    return f"{total:,} node{'' if total == 1 else 's'} run{'s' if total == 1 else ''}"
+    run = "runs" if total == 1 else "run"
+    if len(stages) > 1:
+        return f"{_held(f'{_nodes(total)} {run}')}: {_per_stage(stages)}"
+    if not stages:
+        return ""
+    is_all = cause["examples"] and not cause["may_follow"]
+    such = f", such as {cause['examples'][0]}" if is_all else ""
+    return f"{_counted(stages)} {run}{such}"
 
 
 def _follows(cause: Mapping[str, Any]) -> str:
-    if cause["may_follow"]:
-        return f"up to {_counted(cause['may_follow'])} may follow"
-    if len(cause["runs"]) > 1:
-        return _counted(cause["runs"])
-    return f"such as {cause['examples'][0]}" if cause["examples"] else ""
+    if not cause["may_follow"]:
+        return ""
+    return f"up to {_counted(cause['may_follow'])} may follow"
 
 
 def _counted(stages: Mapping[str, int]) -> str:
-    told = ", ".join(f"{n:,} {stage}" for stage, n in stages.items())
-    return f"{told} node{'' if sum(stages.values()) == 1 else 's'}"
+    return f"{_per_stage(stages)} node{'' if sum(stages.values()) == 1 else 's'}"
+
+
+def _per_stage(stages: Mapping[str, int]) -> str:
+    return ", ".join(f"{n:,}{HELD}{stage}" for stage, n in stages.items())
 
 
 def time_of(cause: Mapping[str, Any]) -> str:
@@ -101,7 +127,7 @@ def totals(plan: Mapping[str, Any]) -> Iterator[str]:
         plan: as `curvflow plan --json` prints it.
 
     Yields:
-        A line on time to come, one on time saved.
+        Lines on time to come, and one on time saved.
     """
     nodes, unknown = plan["predicted_nodes"], plan["unknown_cost_nodes"]
     if nodes > unknown:
@@ -113,7 +139,9 @@ def totals(plan: Mapping[str, Any]) -> Iterator[str]:
             told += f", {unknown:,} of unknown cost"
         if plan["must_run_seconds"] < plan["predicted_seconds"]:
             told += f"; {_about(plan['must_run_seconds'])} for what surely runs"
-        yield from textwrap.wrap(told, WIDTH)
+        yield from textwrap.wrap(told, WIDTH, break_on_hyphens=False)
+        if plan["start_seconds"] is not None:
+            yield f"plus {_about(plan['start_seconds'])} to start and to write results"
     elif nodes:
         yield f"no time is known: nothing like these {nodes:,} nodes was computed here"
     if plan["cached"]:

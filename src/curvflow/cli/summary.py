@@ -33,7 +33,6 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     for front, stage in zip(fronts[1:], plan["stages"].values(), strict=True):
         counts = (stage[key] for key in ("total", "cached", "stale", "waiting"))
         lines.append(front + numbers.format(*counts))
-        lines += map(_continued, stage["continues"])
         if stage["removed"]:
             lines.append(
                 f"    {stage['removed']} results removed, made again if needed"
@@ -49,13 +48,6 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     told += "; run asks what changed code means" if plan["code"] else ""
     whole = textwrap.wrap(told, WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n".join([*lines, *whole, *totals(plan)])
-
-
-def _continued(one: Mapping[str, Any]) -> str:
-    single = one["nodes"] == 1
-    told = "1 node continues" if single else f"{one['nodes']} nodes continue"
-    begin = f"{one['param'].removesuffix('s')} {one['from']}"
-    return f"    {one['param']} {one['from']} -> {one['to']}: {told} from {begin}"
 
 
 def run_summary(

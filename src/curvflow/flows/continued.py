@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from curvflow.flows.code.accepted import Accepted
 from curvflow.flows.code.fingerprints import Fingerprints
@@ -15,6 +16,46 @@ from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index, Store
 
 Shape = tuple[int, str, str]
+
+
+def continues(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+    """Count the nodes that go on from a shorter computation, by where they begin.
+
+    Args:
+        nodes: of a plan.
+
+    Returns:
+        `param`, its value `from` which and `to` which they go, and how many `nodes`.
+    """
+    found = Counter(
+        (
+            node.kind.continues.param,
+            node.earlier.params[node.kind.continues.param],
+            getattr(node.params, node.kind.continues.param),
+        )
+        for node in nodes
+        if node.earlier and node.kind.continues
+    )
+    return [
+        {"param": param, "from": start, "to": end, "nodes": count}
+        for (param, start, end), count in found.items()
+    ]
+
+
+def continued(one: Mapping[str, Any]) -> str:
+    """Say in words where nodes go on from.
+
+    Args:
+        one: of `continues`.
+
+    Returns:
+        Such as `4 nodes continue from epoch 10 to 20`.
+    """
+    nodes = (
+        "1 node continues" if one["nodes"] == 1 else f"{one['nodes']} nodes continue"
+    )
+    unit = one["param"].removeprefix("num_").removesuffix("s")
+    return f"{nodes} from {unit} {one['from']} to {one['to']}"
 
 
 class Earlier:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from curvflow.errors import InputError, UnknownNameError, nearest
 from curvflow.flows.alive import in_work
 from curvflow.flows.code.drift import Drift, find_drifts
 from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.continued import Earlier
+from curvflow.flows.continued import Earlier, continues
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Graph, Node, State
@@ -61,7 +61,7 @@ class Plan:
                 "kind": self.graph.study.stages[name].kind.name,
                 **self.counts(name),
                 "reasons": self.causes.grouped(nodes),
-                "continues": _continues(nodes),
+                "continues": continues(nodes),
                 "removed": sum(self._is_removed(node) for node in nodes),
                 "in_work": sum(self._is_in_work(node) for node in nodes),
             }
@@ -82,23 +82,6 @@ class Plan:
         """Whether a node is done, but its arrays would be computed again if needed."""
         payload = node.receipt.payload if node.receipt else None
         return node.state == "cached" and payload in self.removed
-
-
-def _continues(nodes: Iterable[Node]) -> list[dict[str, Any]]:
-    """Count the nodes that go on from a shorter computation, by where they begin."""
-    found = Counter(
-        (
-            node.kind.continues.param,
-            node.earlier.params[node.kind.continues.param],
-            getattr(node.params, node.kind.continues.param),
-        )
-        for node in nodes
-        if node.earlier and node.kind.continues
-    )
-    return [
-        {"param": param, "from": start, "to": end, "nodes": count}
-        for (param, start, end), count in found.items()
-    ]
 
 
 def make_plan(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from curvflow.flows.plan import make_plan
-from curvflow.flows.why.cost import Costs, saved_seconds
+from curvflow.flows.why.cost import Costs, saved_seconds, start_seconds
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Continues
 from tests.flows.toys import FIT, STUDY, opened, run
@@ -34,6 +34,27 @@ def told(store, *overrides, text=STUDY):
     plan = make_plan(o.study, o.store, o.files)
     todo = [node for node in plan.graph if node.state != "cached"]
     return Costs(plan.graph, plan.index).predicted(todo)
+
+
+def test_a_start_takes_what_runs_took_beside_computing(store):
+    assert start_seconds(store.index()) is None
+    run(store)
+    index = store.index()
+    (first,) = index.runs
+    spent = sum(receipt.seconds for receipt in index.rows.values())
+    assert start_seconds(index) == pytest.approx(first.seconds - spent)
+    run(store)  # computes nothing, and so loads nothing
+    assert start_seconds(store.index()) == start_seconds(index)
+
+
+@pytest.mark.parametrize(
+    "change", [{"options": {"workers": 2}}, {"ended": None}, {"seconds": 0.0}]
+)
+def test_runs_of_several_workers_or_cut_short_tell_of_no_start(store, change):
+    run(store)
+    index = store.index()
+    index.runs[:] = [replace(one, **change) for one in index.runs]
+    assert start_seconds(index) is None
 
 
 def test_new_seeds_take_as_long_as_their_siblings(timed):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from curvflow.flows.continued import continued, continues
 from curvflow.flows.graph import Node
 from curvflow.flows.names import node_name
 from curvflow.flows.why.causes import Causes
@@ -25,17 +27,20 @@ class Link:
         nodes: how many there are.
         state: `cached`, `stale` or `waiting`.
         causes: what is to be said of them.
+        continues: which of them go on from a shorter computation.
     """
 
     node: str
     nodes: int
     state: str
     causes: tuple[str, ...]
+    continues: Sequence[Mapping[str, Any]]
 
     def __str__(self) -> str:
         more = f" and {self.nodes - 1} more" if self.nodes > 1 else ""
         done = " (done since)" if self.state == "cached" else ""
-        return f"{self.node}{more}: {'; '.join(self.causes)}{done}"
+        told = "; ".join([*self.causes, *map(continued, self.continues)])
+        return f"{self.node}{more}: {told}{done}"
 
 
 def chain(node: Node, causes: Causes) -> list[Link]:
@@ -67,7 +72,8 @@ def _links(node: Node, causes: Causes) -> Iterator[Link]:
         for one, before in level:
             alike[one.stage, one.state, _told(one, before, causes)].append(one)
         for (_, state, told), nodes in alike.items():
-            yield Link(node_name(nodes[0]), len(nodes), state, told)
+            name = node_name(nodes[0])
+            yield Link(name, len(nodes), state, told, continues(nodes))
 
 
 def _told(node: Node, before: Receipt | None, causes: Causes) -> tuple[str, ...]:

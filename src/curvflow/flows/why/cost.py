@@ -12,10 +12,11 @@ from typing import Any
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.tiles import without
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Index
 
 Address = tuple[str, frozenset[Any]]
+LATEST = 5  # runs by which the start of the next is foretold
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,33 @@ def _units(kind: Kind, params: Mapping[str, object]) -> float:
 def _done(node: Node) -> float:
     """Return the units that a shorter computation has done already."""
     return _units(node.kind, node.earlier.params) if node.earlier else 0.0
+
+
+def start_seconds(index: Index) -> float | None:
+    """Return what a run takes beside computing: to load libraries, start and write.
+
+    Args:
+        index: what the log says.
+
+    Returns:
+        Median over the latest runs for which at most one worker was asked and in which
+        nothing failed; None if there was none.
+    """
+    runs = {run.begun: run for run in index.runs if _tells_of_start(run)}
+    latest = dict(list(runs.items())[-LATEST:])
+    computing = dict.fromkeys(latest, 0.0)
+    for receipt in index.rows.values():
+        if receipt.run in computing:
+            computing[receipt.run] += receipt.seconds
+    beside = [run.seconds - computing[begun] for begun, run in latest.items()]
+    # Workers that a run chose by itself may compute more seconds than pass.
+    return median(found) if (found := [s for s in beside if s > 0]) else None
+
+
+def _tells_of_start(run: RunRecord) -> bool:
+    elsewhere = run.options.get("scheduler") or run.options.get("cluster")
+    alone = not elsewhere and run.options.get("workers") in (None, 1)
+    return run.status == "done" and alone and any(run.counts["executed"].values())
 
 
 def saved_seconds(graph: Graph) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
+from curvflow.flows.continued import continued, continues
 from curvflow.flows.graph import Node
 from curvflow.flows.names import node_name
 from curvflow.flows.plan import Plan
@@ -33,6 +34,7 @@ class Answer:
         traceback: of the error that the node raised before.
         chain: what it takes that is not as it was, level by level.
         code: what has moved in its code, under an unchanged version, since it was done.
+        continues: the shorter computation that it goes on from, if any.
     """
 
     stage: str
@@ -47,6 +49,7 @@ class Answer:
     traceback: str = ""
     chain: tuple[Link, ...] = ()
     code: tuple[str, ...] = ()
+    continues: Sequence[Mapping[str, Any]] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -67,6 +70,7 @@ class Answer:
                 vars(link) | {"causes": list(link.causes)} for link in self.chain
             ],
             "code": list(self.code),
+            "continues": list(self.continues),
         }
 
     def __str__(self) -> str:
@@ -81,6 +85,7 @@ class Answer:
             of = f" of {self.elsewhere}" if self.elsewhere else ""
             lines.append(f"  nearest earlier result: {node_name(self.nearest)}{of}")
             lines += [f"    {difference}" for difference in self.differs]
+        lines += [f"  {continued(one)}" for one in self.continues]
         lines += [f"  since {link}" for link in self.chain]
         return "\n".join([*lines, *self.traceback.splitlines()])
 
@@ -124,6 +129,7 @@ def _answer(plan: Plan, node: Node) -> Answer:
         traceback=plan.causes.traceback(node),
         chain=tuple(chain(node, plan.causes)),
         code=tuple(_moved(plan, node)),
+        continues=continues([node]),
     )
 
 

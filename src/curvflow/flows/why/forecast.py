@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from curvflow.flows.continued import continues
 from curvflow.flows.graph import Graph
 from curvflow.flows.why.causes import Causes
-from curvflow.flows.why.cost import Costs, Prediction, saved_seconds
+from curvflow.flows.why.cost import Costs, Prediction, saved_seconds, start_seconds
 from curvflow.flows.why.root_causes import RootCause, root_causes
 from curvflow.stores.base import Index
 from curvflow.stores.log import without_collection
@@ -24,7 +25,8 @@ def forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
         `causes`, those that take longest first. Seconds are those of one worker that
         computes one tile after another: `predicted_seconds` of all nodes to consider,
         `must_run_seconds` of those that run whatever their inputs turn out to be, and
-        `saved_seconds` of results at hand.
+        `saved_seconds` of results at hand. `start_seconds` are what a run takes beside
+        computing, None if that is not known.
     """
     with without_collection():
         return _forecast(graph, index, causes)
@@ -42,6 +44,7 @@ def _forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
         "predicted_nodes": told.nodes,
         "rough_cost_nodes": told.rough,
         "unknown_cost_nodes": told.unknown,
+        "start_seconds": start_seconds(index),
         "saved_seconds": saved_seconds(graph),
     }
 
@@ -54,6 +57,7 @@ def _told(root: RootCause, costs: Costs) -> dict[str, Any]:
         "must_run_seconds": runs.seconds,
         "rough_cost_nodes": both.rough,
         "unknown_cost_nodes": both.unknown,
+        "continues": continues(root.runs),
     }
 
 
