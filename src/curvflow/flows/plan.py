@@ -11,6 +11,7 @@ from curvflow.errors import InputError, UnknownNameError, nearest
 from curvflow.flows.alive import in_work
 from curvflow.flows.code.drift import Drift, find_drifts
 from curvflow.flows.code.fingerprints import Fingerprints
+from curvflow.flows.code.named import NamedCode
 from curvflow.flows.continued import Earlier, continues
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
@@ -131,7 +132,7 @@ def _plan(
     for nodes in graph.nodes.values():
         earlier.find(nodes)
     plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
-    check_files(graph, files)
+    check_files(graph, files, plan.codes)
     if any(node.state == "stale" for node in graph):
         plan.in_work = in_work(store)
     return plan
@@ -183,23 +184,29 @@ def demand(graph: Graph, removed: Collection[str]) -> bool:
     return found
 
 
-def check_files(graph: Graph, files: SourceFiles) -> None:
-    """Look for the files of nodes that must run, and let kinds look at them.
+def check_files(graph: Graph, files: SourceFiles, codes: Fingerprints) -> None:
+    """Look for the files and the code that nodes which must run name.
+
+    Kinds look at their files.
 
     Raises:
-        StudyError: a file is nowhere, or holds what the kind cannot use.
+        StudyError: a file or a function is nowhere, or a file holds what the kind
+            cannot use.
     """
     seen: set[int] = set()
+    named = NamedCode(files.folder)
     for node in graph:
         if node.state == "cached" or id(node.form) in seen:
             continue
         seen.add(id(node.form))
-        files.seek(graph.study.stages[node.stage], node.params)
+        stage = graph.study.stages[node.stage]
+        if codes.functions(node):
+            named.seek(stage, node.params, node.coords)
+        files.seek(stage, node.params)
         check = node.kind.check
         if check is None:
             continue
         try:
             check(node.params, files.read(node.params, node.form))
         except InputError as error:
-            stage = graph.study.stages[node.stage]
             raise stage.complain((), str(error)) from error

@@ -104,6 +104,10 @@ class Fingerprints:
         for node in nodes:
             self.of(node)
 
+    def functions(self, node: Node) -> frozenset[str]:
+        """Return the functions that a node's own parameters name."""
+        return self._by_params(node).all.functions
+
     def record(self, node: Node) -> CodeRecord:
         """Return what the log is to remember of the code that computes a node."""
         code, kind = self.of(node), node.kind

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
+from curvflow.schemas.written import Path
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -67,8 +69,15 @@ def signature(kind: Kind, params: Params) -> Hashable:
     return tuple(shape)
 
 
+def called(params: Params) -> Iterator[tuple[Path, str]]:
+    """Return the functions and classes that parameters name, each with its path."""
+    for path, model in _models(params):
+        if name := _called(model):
+            yield (*path, model.names_code_in), name
+
+
 def _named(kind: Kind, params: Params, paths: Collection[str], start: object) -> Loaded:
-    models = list(_models(start))
+    models = [model for _, model in _models(start)]
     return Loaded(
         frozenset(f"{kind.loads[p]}.{_at(params, p) or 'factory'}" for p in paths),
         frozenset(filter(None, map(_called, models))),
@@ -93,16 +102,17 @@ def _steps(path: str) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
-def _models(value: object) -> Iterator[Params]:
+def _models(value: object, path: Path = ()) -> Iterator[tuple[Path, Params]]:
+    inner: Iterable[tuple[Label, object]] = ()
     if isinstance(value, Params):
-        yield value
-        for name in _fields_with_more(type(value)):
-            yield from _models(getattr(value, name))
+        yield path, value
+        inner = ((n, getattr(value, n)) for n in _fields_with_more(type(value)))
     elif isinstance(value, tuple | list):
-        for inner in value:
-            yield from _models(inner)
+        inner = enumerate(value)
     elif isinstance(value, dict):
-        yield from _models(list(value.values()))
+        inner = value.items()
+    for key, one in inner:
+        yield from _models(one, (*path, key))
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distributed import Client, Worker
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from curvflow.errors import ClusterError, CurvflowError, RequestError
 from curvflow.flows.runners.gone import LOST, give_up

@@ -1,0 +1,106 @@
+"""Refuse functions of modules that parameters name and that are not there.
+
+Nothing is imported for it: a module is found by Python's own finders, and its names are
+read from its text.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+
+from curvflow.errors import nearest
+from curvflow.flows.code.loaded import called
+from curvflow.flows.code.modules import Module, read_module
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.params import Params
+from curvflow.schemas.study import Stage
+
+# A module that uses one of these may have names that its text does not show.
+_HIDDEN = frozenset({"__getattr__", "exec", "globals", "setattr", "vars"})
+
+
+class NamedCode:
+    """The functions that the parameters of a study name, each looked for once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Remember where modules lie beside the study.
+
+        Args:
+            folder: the study's.
+        """
+        self._folder = folder
+        self._faults: dict[str, tuple[str, str] | None] = {}
+
+    def seek(self, stage: Stage, params: Params, labels: Mapping[str, Label]) -> None:
+        """Make sure that what parameters name can be imported, as far as files tell.
+
+        Args:
+            stage: for messages.
+            params: its validated parameters.
+            labels: the point of the axes, for messages.
+
+        Raises:
+            StudyError: there is no such module, or its text has no such name.
+        """
+        for path, name in called(params):
+            if name not in self._faults:
+                self._faults[name] = self._fault(*name.split(":"))
+            if fault := self._faults[name]:
+                raise stage.complain(path, *fault, labels=labels)
+
+    def _fault(self, module: str, function: str) -> tuple[str, str] | None:
+        """Return what was expected and what to do; None if nothing is wrong."""
+        spec = self._spec(module)
+        if spec is None:
+            return None if _is_elsewhere(module) else _no_module(module)
+        if not spec.origin or not spec.origin.endswith(".py"):
+            return None
+        try:
+            text = Path(spec.origin).read_bytes()
+            known = _names(module, text, is_package=spec.parent == module)
+        except SyntaxError as error:
+            reason = f"got a syntax error in line {error.lineno} of {spec.origin}"
+            return f"expected a module that can be imported, {reason}", ""
+        except OSError as error:
+            reason = f"got {spec.origin} ({error.strerror})"
+            return f"expected a module that can be read, {reason}", ""
+        if known is None or function in known:
+            return None
+        message = f"expected a function of module '{module}', got '{function}'"
+        return message, nearest(function, known)
+
+    def _spec(self, module: str) -> ModuleSpec | None:
+        places: list[str] | None = [str(self._folder), *sys.path]
+        spec, name = None, ""
+        for part in module.split("."):
+            name = f"{name}.{part}".lstrip(".")
+            spec = PathFinder.find_spec(name, places) if places else None
+            places = spec.submodule_search_locations if spec else None
+        return spec
+
+
+def _is_elsewhere(module: str) -> bool:
+    """Return whether a module comes from no file that could be read."""
+    return module in sys.modules or (
+        "." not in module and find_spec(module) is not None
+    )
+
+
+def _no_module(module: str) -> tuple[str, str]:
+    return (
+        f"expected a module that can be imported, got '{module}'",
+        f"Put {module.replace('.', '/')}.py beside the study file, or install it.",
+    )
+
+
+def _names(module: str, text: bytes, *, is_package: bool) -> set[str] | None:
+    """Return the names that a module's text binds; None if it may have others."""
+    used = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
+    found: Module = read_module(module, text, is_package=is_package)
+    names = {*found.parts, *found.aliases, *found.lazy}
+    return None if found.stars or _HIDDEN & (used | names) else names
