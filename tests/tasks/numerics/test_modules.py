@@ -14,6 +14,7 @@ from curvflow.tasks.numerics import (
     ggn,
     gradient_covariance,
     hessian,
+    lanczos,
     residual,
 )
 from curvflow.tasks.numerics.orders import ORDERS
@@ -133,6 +134,24 @@ def test_every_operator_is_its_dense_twin(name):
     assert_equal(columns_of(fisher(*take, kind="type-2")), G)
     assert_equal(columns_of(fisher(*take, kind="empirical")), E)
     assert_equal(columns_of(gradient_covariance(*take)), E - torch.outer(g, g))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_lanczos_writes_the_products_into_its_own_memory(order, count):
+    module, x, y = made("conv-norm-skip")
+    H = dense_hessian(module, x, y)
+    batches = list(zip(x.split(7 // count), y.split(7 // count), strict=True))
+    operator = hessian(module, "cross_entropy", batches, order=order).batched
+    start = torch.randn(1, len(H), 2, dtype=H.dtype)
+    room = torch.full((1, 2, len(H)), torch.nan, dtype=H.dtype).mT
+    operator.multiply(start, room)
+    assert_equal(room[0], H @ start[0])
+    found = lanczos(operator, start, num_steps=len(H))
+    # A run may end before, with what the start has a part in.
+    for values in found.values[0]:
+        held = values[~values.isnan()]
+        assert_equal(held[[0, -1]], torch.linalg.eigvalsh(H)[[0, -1]])
 
 
 OTHERS = [(n, o) for n in NETS for o in ORDERS if o != "forward_over_reverse"]

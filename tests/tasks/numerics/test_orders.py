@@ -86,7 +86,7 @@ def test_a_graph_of_pieces_is_that_of_the_whole(order):
         return whole[:2].prod() * whole[:2].sum() + whole[2:5].sum()
 
     whole = hessian_product(order, loss, w)(columns)
-    pieces = hessian_product(order, loss, w, [2, 3, 2])(columns)
+    pieces = hessian_product(order, loss, w, [(2,), (3,), (2,)])(columns)
     torch.testing.assert_close(pieces, whole, rtol=0, atol=0)
     assert whole[:2].abs().min() > 0
     assert not whole[2:].any()

@@ -101,18 +101,20 @@ def lanczos(
     held, exact = operator.dtype, torch.float64
     # Memory that is new costs as much as arithmetic where D is large: what can be done
     # in place is.
-    basis_MSKD = torch.empty(
-        models, starts, limit, size, dtype=held, device=operator.device
+    room_MSKD = torch.empty(
+        models, starts, limit + 1, size, dtype=held, device=operator.device
     )
-    rest_MSD = torch.empty_like(basis_MSKD[:, :, 0])
+    basis_MSKD = room_MSKD[:, :, :limit]
     alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
     _normalise(start_MDS.to(operator.device).mT, into=basis_MSKD[:, :, 0])
     scale_MS = alpha_MSK.new_zeros(models, starts)
     steps_MS = torch.zeros_like(scale_MS, dtype=torch.int64)
     going_MS = torch.ones_like(scale_MS, dtype=torch.bool)
     for step in range(limit):
-        v_MSD = basis_MSKD[:, :, step]
-        image_MDS, lengths_MS = measured_product(operator, v_MSD.mT)
+        v_MSD, rest_MSD = room_MSKD[:, :, step], room_MSKD[:, :, step + 1]
+        image_MDS, lengths_MS = measured_product(
+            operator, v_MSD.mT, room_MDS=rest_MSD.mT
+        )
         steps_MS += going_MS
         scale_MS = torch.maximum(scale_MS, lengths_MS)
         alpha_MS = inner(image_MDS.mT, v_MSD, dim=2)
@@ -125,7 +127,7 @@ def lanczos(
         going_MS = beta_MS > breakdown_tolerance(held) * scale_MS
         if step + 1 == limit or not going_MS.any():
             break
-        _go_on(rest_MSD, beta_MS, going_MS, into=basis_MSKD[:, :, step + 1])
+        _go_on(rest_MSD, beta_MS, going_MS)
     basis_MSKD[:, :, step + 1 :] = 0.0
     ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
     return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
@@ -155,15 +157,12 @@ def _less(a_MSD: Tensor, factor_MS: Tensor, b_MSD: Tensor, *, into: Tensor) -> N
     torch.addcmul(a_MSD, factor_MS1, b_MSD, value=-1, out=into)
 
 
-def _go_on(
-    rest_MSD: Tensor, beta_MS: Tensor, going_MS: Tensor, *, into: Tensor
-) -> None:
-    """Write the next vectors of a basis; those of runs that broke down are zero."""
+def _go_on(rest_MSD: Tensor, beta_MS: Tensor, going_MS: Tensor) -> None:
+    """Make the next vectors of a basis; those of runs that broke down are zero."""
     # A broken one is small in single precision, too, and not taken.
-    by_MS1 = beta_MS.masked_fill(~going_MS, 1.0).unsqueeze(2).to(into)
-    torch.div(rest_MSD, by_MS1, out=into)
+    rest_MSD.div_(beta_MS.masked_fill(~going_MS, 1.0).unsqueeze(2).to(rest_MSD))
     if not going_MS.all():
-        into.masked_fill_(~going_MS.unsqueeze(2), 0.0)
+        rest_MSD.masked_fill_(~going_MS.unsqueeze(2), 0.0)
 
 
 def _orthogonalise(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:

@@ -34,10 +34,12 @@ from curvflow.tasks.numerics.orders import (
     Product,
     Scalar,
     Trial,
+    Written,
     fastest,
     hessian_product,
     times_as_long,
     tried,
+    written_product,
 )
 from curvflow.tasks.numerics.over_batches import (
     Curvature,
@@ -246,7 +248,7 @@ def _hessian_of(
     if not chosen and num_products <= FEW_PRODUCTS:
         chosen.append("reverse_over_reverse")
 
-    def prepare(batch: Batch, _first: int, columns: Tensor) -> Product:
+    def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
         if not chosen:
             most = min(TRIAL_COLUMNS, columns_at_once(columns))
             few, some = few_of(batch), torch.ones_like(columns[:, :most])
@@ -256,7 +258,7 @@ def _hessian_of(
                 blocks *= times_as_long(scalar(batch), small, of.weights)
             orders = tried(keeps=keeps, columns=some.shape[1])
             trial = fastest(
-                {o: partial(ordered, o, small) for o in orders},
+                {o: partial(_ordered, of, o, small) for o in orders},
                 some,
                 keeps=keeps,
                 key=(key, of.names, _shapes(few), num_products),
@@ -265,14 +267,16 @@ def _hessian_of(
             chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
-        return ordered(chosen[0], scalar(batch))
-
-    def ordered(order: Order, loss: Scalar) -> Product:
-        product = hessian_product(order, loss, of.weights, of.sizes)
-        # Its columns go one by one, in memory that is made but once.
-        return product if order == "reverse_over_reverse" else in_parts(product)
+        return _ordered(of, chosen[0], scalar(batch))
 
     return prepare
+
+
+def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:
+    if order == "reverse_over_reverse":
+        # Its columns go one by one anyway.
+        return written_product(loss, of.weights, of.shapes)
+    return in_parts(hessian_product(order, loss, of.weights, of.shapes))
 
 
 def _key(what: str, module: nn.Module, loss: Loss | str) -> Hashable:
@@ -287,7 +291,7 @@ def _shapes(batch: Batch) -> Hashable:
 
 
 def _gauss_newton(of: Subject) -> Prepare:
-    def prepare(batch: Batch, _first: int, _columns: Tensor) -> Product:
+    def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         middle = output_hessian(lambda f: of.mean_loss(f, batch))
         return in_parts(sandwich(lambda w: of.outputs(w, batch), of.weights, middle))
 
@@ -297,7 +301,7 @@ def _gauss_newton(of: Subject) -> Prepare:
 def _second_moment(of: Subject) -> Prepare:
     _check_mean(of)
 
-    def prepare(batch: Batch, _first: int, _columns: Tensor) -> Product:
+    def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         def losses(weights: Tensor) -> Tensor:
             return of.losses(of.outputs(weights, batch), batch)
 
@@ -333,7 +337,7 @@ def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
         uniform.extend(torch.rand(more, generator=generator, dtype=torch.float64))
         return torch.stack(uniform[first:last]).to(outputs_NC.device)
 
-    def prepare(batch: Batch, first: int, _columns: Tensor) -> Product:
+    def prepare(batch: Batch, first: int, _columns: Tensor) -> Written:
         def middle(found: Tensor) -> Product:
             outputs_1NC = found.flatten(1).unsqueeze(0)
             drawn = of_rows(first, found.flatten(1)).unsqueeze(0)

@@ -2,8 +2,9 @@
 
 All give the same numbers up to rounding. Each takes a scalar function of weights of any
 shape W, prepares what does not depend on the columns, and multiplies columns (W, S).
-Those that keep a graph may take weights (D,) in pieces, which the function is given as
-a list: each is a leaf of the graph, and nothing as long as D is joined but products.
+Those that keep a graph may take weights (D,) in parts, such as the parameters of a
+module, which the function is given as a list: each is a leaf of the graph, and nothing
+as long as D is joined but products.
 
 - `forward_over_reverse`: the directional derivative of the gradient, all columns at
   once. Nothing is kept between blocks.
@@ -18,10 +19,10 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -36,6 +37,15 @@ Order = Literal[
 ORDERS: tuple[Order, ...] = get_args(Order)
 Scalar = Callable[[Any], Tensor]
 Product = Callable[[Tensor], Tensor]
+Shape = tuple[int, ...]
+
+
+class Written(Protocol):
+    """A product that is written into memory at hand, where it is given some."""
+
+    def __call__(self, columns: Tensor, into: Tensor | None = None) -> Tensor:
+        """Return the products of columns (W, S), in `into` if that is given."""
+
 
 # The first forward derivative makes torch load rules that it compiles by its own
 # torch.jit.script, which it calls deprecated (seen in 2.13).
@@ -45,23 +55,39 @@ with warnings.catch_warnings():
 
 
 def hessian_product(
-    order: Order, loss: Scalar, weights: Tensor, sizes: Sequence[int] | None = None
+    order: Order, loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None = None
 ) -> Product:
     """Prepare products with the Hessian of a scalar function.
 
     Args:
         order: of differentiation.
-        loss: the function, of weights of shape W; where `sizes` are given, of their
-            pieces as well.
+        loss: the function, of weights of shape W; where `shapes` are given, of their
+            parts as well.
         weights: where to take the Hessian, shape W.
-        sizes: of pieces of weights (D,), for the orders that keep a graph.
+        shapes: of parts of weights (D,), for the orders that keep a graph.
 
     Returns:
         A function from columns (W, S) to products (W, S).
     """
     if order in _DERIVED:
         return _DERIVED[order](loss, weights)
-    return _KEPT[order](_graph(loss, weights, sizes))
+    return _KEPT[order](_graph(loss, weights, shapes))
+
+
+def written_product(
+    loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None = None
+) -> Written:
+    """Prepare products by `reverse_over_reverse`, which can be written in place.
+
+    Args:
+        loss: as for `hessian_product`.
+        weights: where to take the Hessian, shape W.
+        shapes: of parts of weights (D,).
+
+    Returns:
+        The product.
+    """
+    return _reverse_over_reverse(_graph(loss, weights, shapes))
 
 
 def tried(*, keeps: bool, columns: int) -> tuple[Order, ...]:
@@ -119,36 +145,55 @@ def _linearised(loss: Scalar, weights: Tensor) -> Product:
 
 @dataclass(frozen=True)
 class _Graph:
-    """The gradient of a function, piece by piece, and how it came about.
+    """The gradient of a function, part by part, and how it came about.
 
     Attributes:
         slopes: gradient by each leaf.
-        leaves: pieces of the weights (D,), or the weights themselves.
-        sizes: of the pieces; None for one leaf.
+        leaves: parts of the weights (D,), or the weights themselves.
+        shapes: of the parts; None for one leaf.
     """
 
     slopes: Sequence[Tensor]
     leaves: Sequence[Tensor]
-    sizes: Sequence[int] | None
+    shapes: Sequence[Shape] | None
 
     def along(self, rows: Tensor, *, batched: bool) -> Sequence[Tensor]:
-        """Return the pieces of the product with (D,), or with rows (S, D)."""
-        pieces = torch.split(rows, list(self.sizes), -1) if self.sizes else [rows]
+        """Return the parts of the product with (D,), or with rows (S, D)."""
         return torch.autograd.grad(
             self.slopes,
             self.leaves,
-            pieces,
+            parted(rows, self.shapes) if self.shapes else [rows],
             retain_graph=True,
             is_grads_batched=batched,
             materialize_grads=True,
         )
 
+    def join(self, parts: Iterable[Tensor], into: Tensor) -> None:
+        """Write the parts of products into (D,), or rows (S, D)."""
+        places = parted(into, self.shapes) if self.shapes else [into]
+        for place, part in zip(places, parts, strict=True):
+            place.copy_(part)
 
-def _graph(loss: Scalar, weights: Tensor, sizes: Sequence[int] | None) -> _Graph:
-    pieces = torch.split(weights, list(sizes)) if sizes else [weights]
-    leaves = [piece.detach().requires_grad_() for piece in pieces]
+
+def parted(rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+    """Return views of the consecutive parts of vectors.
+
+    Args:
+        rows: vectors, (..., D).
+        shapes: of the parts, D entries in sum.
+    """
+    parts = torch.split(rows, [math.prod(shape) for shape in shapes], -1)
+    return [
+        part.view(*rows.shape[:-1], *shape)
+        for part, shape in zip(parts, shapes, strict=True)
+    ]
+
+
+def _graph(loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None) -> _Graph:
+    parts = parted(weights, shapes) if shapes else [weights]
+    leaves = [part.detach().requires_grad_() for part in parts]
     with torch.enable_grad():
-        value = loss(leaves if sizes else leaves[0])
+        value = loss(leaves if shapes else leaves[0])
         if not value.requires_grad:
             raise InputError(
                 "loss: expected a function of the weights, got a constant. Compute it "
@@ -165,16 +210,19 @@ def _graph(loss: Scalar, weights: Tensor, sizes: Sequence[int] | None) -> _Graph
             slope if slope.requires_grad else slope + 0 * leaf
             for slope, leaf in zip(slopes, leaves, strict=True)
         ]
-    return _Graph(kept, leaves, sizes)
+    return _Graph(kept, leaves, shapes)
 
 
-def _reverse_over_reverse(graph: _Graph) -> Product:
-    def product(columns: Tensor) -> Tensor:
-        if columns.shape[-1] == 1 and not graph.sizes:
+def _reverse_over_reverse(graph: _Graph) -> Written:
+    def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
+        if into is not None:
+            found = into.movedim(-1, 0)
+        elif columns.shape[-1] == 1 and not graph.shapes:
             return graph.along(columns[..., 0], batched=False)[0].unsqueeze(-1)
-        found = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
+        else:
+            found = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
         for row, column in zip(found, columns.unbind(-1), strict=True):
-            torch.cat(list(graph.along(column, batched=False)), out=row)
+            graph.join(graph.along(column, batched=False), row)
         return found.movedim(0, -1)
 
     return product
@@ -182,10 +230,13 @@ def _reverse_over_reverse(graph: _Graph) -> Product:
 
 def _retained(graph: _Graph) -> Product:
     def product(columns: Tensor) -> Tensor:
-        found = graph.along(_rows(columns), batched=True)
-        # What is joined is copied.
-        rows = torch.cat(list(found), -1) if graph.sizes else found[0]
-        return rows.movedim(0, -1)
+        rows = _rows(columns)
+        found = graph.along(rows, batched=True)
+        if not graph.shapes:
+            return found[0].movedim(0, -1)
+        joined = torch.empty_like(rows)
+        graph.join(found, joined)
+        return joined.movedim(0, -1)
 
     return product
 

@@ -13,13 +13,13 @@ from curvflow.tasks.numerics.batches import Batch, num_samples
 from curvflow.tasks.numerics.combinations import PrincipalBlock, block_index
 from curvflow.tasks.numerics.differentiable import differentiable
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.orders import Product
+from curvflow.tasks.numerics.orders import Product, Written
 from curvflow.tasks.numerics.single import Single
 from curvflow.tasks.numerics.subjects import Subject
 
 # From a batch, the number of its first sample, and the columns that will be multiplied,
 # to the product with the mean over the batch.
-Prepare = Callable[[Batch, int, Tensor], Product]
+Prepare = Callable[[Batch, int, Tensor], Written]
 
 
 # Columns multiplied at once on a CPU. Measured: beyond a core's cache, wider products
@@ -34,19 +34,18 @@ def columns_at_once(columns_DS: Tensor) -> int:
     return max(1, CACHED_BYTES // (columns_DS.element_size() * len(columns_DS)))
 
 
-def in_parts(product: Product) -> Product:
+def in_parts(product: Product) -> Written:
     """Return a product that takes as many columns at once as are best."""
 
-    def parts(columns_DS: Tensor) -> Tensor:
-        most = columns_at_once(columns_DS)
-        if columns_DS.shape[1] <= most:
-            return product(columns_DS)
+    def parts(columns: Tensor, into: Tensor | None = None) -> Tensor:
+        most = columns_at_once(columns)
+        if into is None and columns.shape[1] <= most:
+            return product(columns)
         # Each vector lies whole in memory.
-        found_SD = columns_DS.new_empty(columns_DS.shape[::-1])
-        rows, columns = torch.split(found_SD, most), torch.split(columns_DS, most, 1)
-        for part_SD, part_DS in zip(rows, columns, strict=True):
-            part_SD.copy_(product(part_DS).mT)
-        return found_SD.mT
+        rows = columns.new_empty(columns.shape[::-1]) if into is None else into.mT
+        for few, some in zip(rows.split(most), columns.split(most, 1), strict=True):
+            few.copy_(product(some).mT)
+        return rows.mT
 
     return parts
 
@@ -59,7 +58,7 @@ class OverBatches:
         self.shape = (1, size, size)
         self.dtype, self.device = of.weights.dtype, of.weights.device
         self._subject, self._prepare = of, prepare
-        self._kept: Product | None = None
+        self._kept: Written | None = None
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (1, D) or columns (1, D, S)."""
@@ -68,13 +67,20 @@ class OverBatches:
         with differentiable():
             return self._product(columns[0]).unsqueeze(0)
 
-    def _product(self, columns_DS: Tensor) -> Tensor:
+    def multiply(self, columns: Tensor, into: Tensor) -> None:
+        """Write the products with columns (1, D, S) into memory like them."""
+        with differentiable():
+            self._product(columns[0], into[0])
+
+    def _product(self, columns_DS: Tensor, into: Tensor | None = None) -> Tensor:
         if self._subject.has_one_batch:
             if self._kept is None:
                 (batch,) = self._subject.batches()
                 self._kept = self._prepare(batch, 0, columns_DS)
-            return self._kept(columns_DS)
-        total_DS, weight, first = torch.zeros_like(columns_DS), 0.0, 0
+            return self._kept(columns_DS, into)
+        total_DS = torch.empty_like(columns_DS) if into is None else into
+        total_DS.zero_()
+        weight, first = 0.0, 0
         for batch in self._subject.batches():
             product = self._prepare(batch, first, columns_DS)
             size = self._subject.size_of(batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,14 @@ from curvflow.tasks.numerics.operators import BatchedOperator
 
 # Entries of a vector that are added up at once.
 PART = 1 << 17
+
+
+@runtime_checkable
+class Writing(Protocol):
+    """An operator whose products can be written into memory at hand."""
+
+    def multiply(self, columns: Tensor, into: Tensor) -> None:
+        """Write the products with columns (M, D, S) into memory like them."""
 
 
 def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
@@ -30,13 +40,15 @@ def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
 
 
 def measured_product(
-    operator: BatchedOperator, columns_MDS: Tensor
+    operator: BatchedOperator, columns_MDS: Tensor, *, room_MDS: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Multiply in the precision of the operator, and return the lengths as well.
 
     Args:
         operator: maps of M models.
         columns_MDS: what to multiply, (M, D, S).
+        room_MDS: memory that the products may be written to: where D is large, new
+            memory costs as much as arithmetic.
 
     Returns:
         The products, (M, D, S), in the operator's precision, and their lengths, (M, S),
@@ -45,7 +57,12 @@ def measured_product(
     Raises:
         InputError: a product holds NaN or infinity.
     """
-    images_MDS = operator @ columns_MDS.to(operator.dtype)
+    columns_MDS = columns_MDS.to(operator.dtype)
+    if room_MDS is not None and isinstance(operator, Writing):
+        operator.multiply(columns_MDS, room_MDS)
+        images_MDS = room_MDS
+    else:
+        images_MDS = operator @ columns_MDS
     # A length is finite where every entry is, and is wanted anyway.
     lengths_MS = lengths(images_MDS, dim=1)
     if not torch.isfinite(lengths_MS).all():

@@ -19,6 +19,7 @@ from curvflow.tasks.numerics.batches import Batch, num_samples, targets_of
 from curvflow.tasks.numerics.calm import calm
 from curvflow.tasks.numerics.guards import Cause, check
 from curvflow.tasks.numerics.losses import LOSSES, sample_losses
+from curvflow.tasks.numerics.orders import parted
 
 Loss = Callable[[Tensor, Any], Tensor]
 
@@ -105,17 +106,9 @@ class Subject:
         return float(size_of(batch)) if size_of else num_samples(batch)
 
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
-        """Return what the module computes of a batch at weights (D,), or their pieces.
-
-        A piece is a parameter, flat.
-        """
-        pieces = (
-            torch.split(weights, self.sizes) if isinstance(weights, Tensor) else weights
-        )
-        own = {
-            name: piece.view(shape)
-            for name, piece, shape in zip(self.names, pieces, self.shapes, strict=True)
-        }
+        """Return what the module computes of a batch at weights (D,), or parameters."""
+        parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
+        own = dict(zip(self.names, parts, strict=True))
         named = {alias: own[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
         settings = self.settings
