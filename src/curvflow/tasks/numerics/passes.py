@@ -87,14 +87,16 @@ class Averaged(ABC):
         """Return the products with vectors (M, D) or columns (M, D, S)."""
         if columns.ndim == 2:
             return (self @ columns.unsqueeze(-1)).squeeze(-1)
-        total = torch.zeros_like(columns)
+        # Memory that is new costs as much as arithmetic: it is written to but once.
+        total = torch.empty_like(columns)
         with differentiable():
             for part in self.parts():
                 product = self._kept or self.prepare(part, columns.shape[2])
                 if self._is_one_pass():
                     self._kept = product
-                total[part.models] += product(columns[part.models])
-        return total / self.num_samples
+                found, into = product(columns[part.models]), total[part.models]
+                into.copy_(found) if part.rows.start == 0 else into.add_(found)
+        return total.div_(self.num_samples)
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes, samples within models."""
