@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 import xarray as xr
@@ -98,6 +99,33 @@ def test_show_csv_and_the_table_on_disk_agree(curvflow, ran):
     assert said == on_disk
     rows = list(csv.DictReader(io.StringIO(said)))
     assert {"rule", "quantity", "units", "mean", "sd", "sem", "count"} <= set(rows[0])
+
+
+def test_show_leaves_out_what_was_measured_nowhere_until_all_is_asked(curvflow, ran):
+    short, whole = (curvflow("show", ran, "table", *a).out for a in ((), ("--all",)))
+    assert "final_validation_loss" not in short
+    assert short.endswith(
+        "4 quantities are left out, measured nowhere; --all prints all\n"
+    )
+    assert len(short.splitlines()) < 100
+    assert "final_validation_loss" in whole
+    names = {
+        row["quantity"]
+        for row in json.loads(curvflow("show", ran, "table", "--json").out)
+    }
+    assert names <= set(whole.split())
+
+
+def test_show_tells_the_units_of_a_single_column(curvflow, ran):
+    out = curvflow("show", ran, "table", "--variable", "mean").out
+    assert re.search(r"trace +loss / parameter\^2 +\d", out)
+    assert "as the quantity" not in out
+
+
+def test_what_was_never_computed_is_told_on_stderr(curvflow, study):
+    said = curvflow("show", study, "table")
+    assert (said.code, said.out.split()[:3]) == (0, ["status", "=", "missing"])
+    assert said.err == "table: no result yet at 2 of 2 nodes. Run the study.\n"
 
 
 def test_show_without_a_stage_lists_them(curvflow, ran):
@@ -198,6 +226,7 @@ def test_json_holds_neither_nan_nor_infinity(capsys):
     ("arguments", "message"),
     [
         (["show", "tiny.yaml", "trace", "--json", "--csv"], "--json or --csv"),
+        (["show", "tiny.yaml", "--where", "seed=1"], "expected STAGE with --where"),
         (["show", "tiny.yaml", "trac"], "Did you mean 'trace'?"),
         (["show", "tiny.yaml", "trace", "--where", "sed=1"], "Did you mean 'seed'?"),
         (["show", "tiny.yaml", "trace", "--where", "seed=9"], "expected one of its"),

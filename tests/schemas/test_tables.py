@@ -51,6 +51,19 @@ def test_one_record_is_a_line_per_field():
         note    two lines""")
 
 
+def test_a_long_text_goes_on_below_itself():
+    lines = render([row(caption="mean of the seeds " * 9)], {}).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert [line[:9].strip() for line in lines] == [
+        "rule",
+        "seed",
+        "status",
+        "caption",
+        "",
+        "",
+    ]
+
+
 def test_records_with_other_fields_form_a_table_of_their_own():
     rows = [row(seed=s) for s in range(2)] + [row(seed=s, n=s) for s in range(2)]
     first, second = render(rows, UNITS).split("\n\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from curvflow.cli.absent import tell_absent
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
@@ -18,11 +19,13 @@ from curvflow.cli.arguments import (
     opened,
     print_json,
 )
-from curvflow.cli.removed import tell_removed
 
 if TYPE_CHECKING:
     from curvflow.flows.check import Finding
 
+NOTHING = """\
+the study expects nothing; to have a value checked, add it to the study, such as
+expect: [{stage: table, quantity: trace, value: 8.2, sd: 0.3, source: "a paper"}]"""
 CODES = {"contradicted": 3, "not measured": 1}
 
 
@@ -44,11 +47,11 @@ def command(
     results = results_of(asked, run)
     findings = check(results, asked.study.expect)
     for stage in dict.fromkeys(one.stage for one in asked.study.expect):
-        tell_removed(results, stage)
+        tell_absent(results, stage)
     if as_json:
         print_json([finding.as_json() for finding in findings])
     else:
-        typer.echo("\n".join(map(_line, findings)) or "the study expects nothing")
+        typer.echo("\n".join(map(_line, findings)) or NOTHING)
     verdicts = {finding.verdict for finding in findings}
     code = max((CODES.get(verdict, 0) for verdict in verdicts), default=0)
     if code:

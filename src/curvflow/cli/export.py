@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from curvflow.cli.absent import tell_absent
 from curvflow.cli.arguments import (
     Overrides,
     Profile,
@@ -15,7 +16,6 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
 )
-from curvflow.cli.removed import tell_removed
 
 
 def command(
@@ -40,7 +40,7 @@ def command(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
     left_out = export(results, stage, output, variables)
-    tell_removed(results, stage)
+    tell_absent(results, stage)
     if left_out:
         names = ", ".join(left_out)
         typer.echo(f"left out: {names}; name them with --variable", err=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curvflow.cli.absent import tell_absent
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
@@ -18,14 +19,16 @@ from curvflow.cli.arguments import (
     labels,
     print_json,
 )
-from curvflow.cli.removed import tell_removed
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.results import Results
+    from curvflow.schemas.kind import Kind
+    from curvflow.schemas.tables import Rows
 
 STATUSES = ("ok", "diverged", "removed", "failed", "missing")
 STAGE = typer.Argument(metavar="STAGE", help="its name; all of them by default")
+ALL = typer.Option("--all", help="print long tables whole, as JSON and CSV are")
 
 
 def command(
@@ -40,6 +43,7 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
+    whole: Annotated[bool, ALL] = False,
 ) -> None:
     """Show results, a record per node and element, or list the stages."""
     # Loaded here so that `curvflow --help` starts at once.
@@ -51,9 +55,17 @@ def command(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
     if stage is None:
+        if where or variables or as_csv or whole:
+            raise RequestError(
+                "show: expected STAGE with --where, --variable, --csv or --all, got "
+                "none. Name a stage; `curvflow show STUDY` lists them."
+            )
         _print_overview(results, as_json=as_json)
         return
-    tell_removed(results, stage, labels(where))
+    tell_absent(results, stage, labels(where))
+    view = results.view(stage).where(labels(where))
+    if not (as_json or as_csv):
+        variables = _with_units(view.kind, variables)
     rows = results.records(stage, where=labels(where), variables=variables)
     if as_json:
         print_json(rows)
@@ -62,14 +74,24 @@ def command(
 
         typer.echo(csv_text(rows), nl=False)
     else:
-        from curvflow.schemas.tables import render
-        from curvflow.schemas.times import time_variables
-
-        kind = results.view(stage).kind
-        units = {v.name: v.units for v in (*kind.outputs, *time_variables(kind))}
-        typer.echo(render(rows, units))
-    for line in results.view(stage).where(labels(where)).chosen():
+        typer.echo(_tables(rows, view.kind, whole=whole))
+    for line in view.chosen():
         typer.echo(f"{stage}: {line}", err=True)
+
+
+def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
+    """Ask for the units too, where each row has its own."""
+    has_units = any(variable.name == "units" for variable in kind.outputs)
+    return ["units", *variables] if variables and has_units else variables
+
+
+def _tables(rows: Rows, kind: Kind, *, whole: bool) -> str:
+    from curvflow.cli.shortened import shortened
+    from curvflow.schemas.tables import render
+    from curvflow.schemas.times import time_variables
+
+    units = {v.name: v.units for v in (*kind.outputs, *time_variables(kind))}
+    return render(rows, units) if whole else shortened(rows, units)
 
 
 def _print_overview(results: Results, *, as_json: bool) -> None:

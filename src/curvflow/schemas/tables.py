@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,12 +74,24 @@ def render(records: Rows, units: Mapping[str, str]) -> str:
     Returns:
         Several lines; nothing without records.
     """
+    return "\n\n".join(
+        "\n".join(_table(list(rows[0]), rows, units)) for rows in alike(records)
+    )
+
+
+def alike(records: Rows) -> list[Rows]:
+    """Part records into those of equal fields, in the order of the first of each.
+
+    Args:
+        records: as from `schemas.records`.
+
+    Returns:
+        The rows of each table.
+    """
     tables: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         tables.setdefault(tuple(record), []).append(record)
-    return "\n\n".join(
-        "\n".join(_table(fields, rows, units)) for fields, rows in tables.items()
-    )
+    return list(tables.values())
 
 
 def _table(
@@ -87,7 +100,7 @@ def _table(
     columns = columns_of(fields, rows, units)
     if len(rows) == 1:
         width = max(len(one.field) for one in columns)
-        yield from (f"{one.field:<{width}}{GAP}{one.with_units()}" for one in columns)
+        yield from (line for one in columns for line in _beside(one, width))
         return
     same = [one for one in columns if len(set(one.cells)) == 1]
     varying = [one for one in columns if one not in same]
@@ -100,6 +113,17 @@ def _table(
     for number, block in enumerate(_blocks(varying) if not sections else ()):
         yield from [""] if number else []
         yield from _lines(block)
+
+
+def _beside(column: Column, width: int) -> Iterator[str]:
+    yield from textwrap.wrap(
+        column.with_units(),
+        WIDTH,
+        initial_indent=f"{column.field:<{width}}{GAP}",
+        subsequent_indent=" " * (width + len(GAP)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [column.field]
 
 
 def _sections(columns: Sequence[Column], rows: Rows) -> list[Rows]:

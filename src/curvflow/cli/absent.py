@@ -11,21 +11,27 @@ if TYPE_CHECKING:
     from curvflow.flows.results import Results
 
 
-def tell_removed(
+def tell_absent(
     results: Results, stage: str, where: Mapping[str, str] | None = None
 ) -> None:
-    """Tell of results whose arrays collection has removed, if there are any.
+    """Tell of results that were never computed, or whose arrays collection removed.
 
     Args:
         results: of the study.
         stage: name of the stage.
         where: dimension to label; all nodes by default.
     """
-    number = results.view(stage).where(where or {}).counts()["removed"]
-    if number:
+    view = results.view(stage).where(where or {})
+    counts = view.counts()
+    if number := counts["removed"]:
         told = "1 result" if number == 1 else f"{number} results"
         typer.echo(
             f"{stage}: collection has removed the arrays of {told}. "
             f"Run the study with --revive {stage} to compute them again.",
             err=True,
+        )
+    if (number := counts["missing"]) and results.run is None:
+        nodes = "1 node" if len(view.points) == 1 else f"{len(view.points)} nodes"
+        typer.echo(
+            f"{stage}: no result yet at {number} of {nodes}. Run the study.", err=True
         )

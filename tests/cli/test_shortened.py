@@ -1,0 +1,54 @@
+"""Tables for people: of a length that a terminal holds, and saying what is left out."""
+
+import math
+
+from curvflow.cli.shortened import MOST, shortened
+
+
+def row(rule, quantity, count=5):
+    mean = 1.5 if count else math.nan
+    return {"rule": rule, "quantity": quantity, "units": "1", "mean": mean} | {
+        "count": count
+    }
+
+
+def test_a_long_table_has_as_many_rows_under_each_label_and_counts_the_others():
+    rows = [row(rule, f"q{n}") for rule in ("sgd", "adam") for n in range(MOST)]
+    lines = shortened(rows, {}).splitlines()
+    assert sum(line.startswith("sgd ") for line in lines) == MOST // 2
+    assert sum(line.startswith("adam ") for line in lines) == MOST // 2
+    assert lines[-1] == f"and {MOST} more rows; --all prints all"
+
+
+def test_more_labels_than_rows_leave_the_first_of_them():
+    rows = [{"seed": n, "trace": n + 0.5} for n in range(MOST + 1)]
+    lines = shortened(rows, {}).splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == [str(n) for n in range(MOST)]
+    assert lines[-1] == "and 1 more row; --all prints all"
+
+
+def test_a_table_that_fits_is_whole():
+    rows = [{"seed": n, "trace": n + 0.5} for n in range(MOST)]
+    assert "more row" not in shortened(rows, {})
+
+
+def test_quantities_measured_nowhere_are_left_out():
+    rows = [row(rule, q, n) for rule in "ab" for q, n in (("x", 5), ("y", 0))]
+    text = shortened(rows, {})
+    assert text.startswith("quantity = x, ")
+    assert text.endswith(
+        "\n\n1 quantity is left out, measured nowhere; --all prints all"
+    )
+
+
+def test_what_one_rule_lacks_stays_where_the_other_has_it():
+    rows = [row("sgd", "x"), row("adam", "x", 0), row("sgd", "y"), row("adam", "y")]
+    text = shortened(rows, {})
+    assert "nan" in text
+    assert "left out" not in text
+
+
+def test_where_nothing_was_measured_that_is_shown():
+    text = shortened([row("sgd", "x", 0), row("sgd", "y", 0)], {})
+    assert "x" in text
+    assert "left out" not in text
