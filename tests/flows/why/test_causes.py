@@ -141,9 +141,12 @@ def test_a_new_node_is_compared_with_the_result_that_differs_least(store):
     assert [text.split(":")[0] for text in answer[0].differs] == ["parameter seed"]
 
 
-@pytest.mark.parametrize("values", [(1, True), (1.0, 1)], ids=["bool", "float"])
-def test_values_that_python_holds_equal_are_told_apart(values):
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [(1, True, "1 -> true"), (1.0, 1, "1.0 -> 1"), (None, "null", "null -> 'null'")],
+)
+def test_values_are_told_as_a_study_writes_them(old, new, told):
     from curvflow.flows.why.changes import _parameters
 
-    (change,) = _parameters({"a": [1, {"b": values[0]}][1]}, {"a": {"b": values[1]}})
-    assert change.text == f"parameter a.b: {values[0]!r} -> {values[1]!r}"
+    (change,) = _parameters({"a": {"b": old}}, {"a": {"b": new}})
+    assert change.text == f"parameter a.b: {told}"

@@ -10,6 +10,7 @@ from typing import Any
 from curvflow.flows.graph import Node
 from curvflow.flows.lookup import input_digests
 from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.written import flow
 
 CONTENT = ".sha256"  # how a key names what a file holds
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -109,7 +110,7 @@ def _is_digest(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is _ABSENT else repr(value)
+    return "nothing" if value is _ABSENT else flow(value)
 
 
 def _plain(value: object) -> object:
