@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from curvflow.cli.kind_page import kind_page
+from curvflow.cli.kind_page import kind_page, parameter_page
 from curvflow.schemas import kinds
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.models import all_models
@@ -42,9 +42,9 @@ def largest(weights: Weights, settings: Settings):
 '''
 
 
-def page(curvflow, name: str) -> str:
+def page(curvflow, *name: str) -> str:
     """Return a page without its line breaks."""
-    said = curvflow("kinds", name)
+    said = curvflow("kinds", *name)
     assert said.code == 0, said.err
     return re.sub(r"\s+", " ", said.out)
 
@@ -70,20 +70,23 @@ def test_json_is_the_declaration(curvflow):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_fits_80_columns(name):
-    assert max(map(len, kind_page(all_kinds()[name]).splitlines())) <= 80
+    for whole in (False, True):
+        lines = kind_page(all_kinds()[name], whole=whole).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert whole or len(lines) < 250
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_names_every_field_input_and_variable(name):
+def test_a_whole_page_names_every_field_input_and_variable(name):
     kind = all_kinds()[name]
-    named = set(re.findall(r"[\w.]+", kind_page(kind)))
+    named = set(re.findall(r"[\w.]+", kind_page(kind, whole=True)))
     schema = kind.params.model_json_schema()
     assert fields(schema) | set(kind.inputs) <= named
     assert {variable.name for variable in kind.outputs} <= named
 
 
 def test_train_says_what_a_rule_can_be(curvflow):
-    said = page(curvflow, "train")
+    said = page(curvflow, "train", "--all")
     rules = " | ".join(f"{{rule: {name}, ...}}" for name in all_rules())
     assert f"rule: {rules} | {{preset: text, ...}} (required); the learn" in said
     assert "lr: number > 0 (required); learning rate" in said
@@ -95,7 +98,7 @@ def test_train_says_what_a_rule_can_be(curvflow):
 
 
 def test_train_says_what_a_model_and_its_init_can_be(curvflow):
-    said = page(curvflow, "train")
+    said = page(curvflow, "train", "--all")
     models = " | ".join(
         "{factory: text, ...}" if name == "factory" else f"{{kind: {name}, ...}}"
         for name in all_models()
@@ -109,6 +112,53 @@ def test_train_says_what_a_model_and_its_init_can_be(curvflow):
     assert "checkpoints: {every: integer >= 1} | null, default null" in said
     assert "at: final" in said  # of the weights it may begin with
     assert "at: final" not in page(curvflow, "data.xor")
+
+
+def test_train_lists_its_rules_and_models_and_how_to_see_one(curvflow):
+    out = curvflow("kinds", "train").out
+    for name in (*all_rules(), *all_models(), "preset"):
+        assert f"\n    {name}: " in out
+    assert "one in full: curvflow kinds train rule.adagrad\n" in out
+    assert "standard deviation, not the variance" not in out  # of initial weights
+    assert "{every: integer >= 1}: Which weights are kept" in out
+
+
+@pytest.mark.parametrize("name", [*all_rules(), "preset"])
+def test_one_rule_is_shown_with_its_parameters(name):
+    kind = all_kinds()["train"]
+    first, *rest = parameter_page(kind, f"rule.{name}").splitlines()
+    assert first.startswith(("{preset: text, ...}", f"{{rule: {name}, ...}}: "))
+    assert first in re.sub(r"\s+", " ", kind_page(kind, whole=True))
+    assert any(re.match(r"  \w+: ", line) for line in rest)
+
+
+def test_a_parameter_is_shown_in_full(curvflow):
+    assert curvflow("kinds", "train", "epochs").out == (
+        "epochs: integer >= 1 [epoch] (required); passes over the training data\n"
+    )
+    said = page(curvflow, "train", "model.mlp")
+    assert said.startswith("{kind: mlp, ...}: Dense layers")
+    assert "standard deviation, not the variance" in said
+    assert "hidden: [integer > 0, ...] (required); widths" in said
+    assert "lenet5" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "modl"], "train: expected a parameter, got 'modl'. Did you mean"),
+        (["train", "rule.sdg"], "train: expected a form of rule, got 'sdg'. Did you"),
+        (
+            ["train", "epochs.sgd"],
+            "train: expected a form of epochs, got 'sgd'. It has a single",
+        ),
+        (["train", "rule", "--json"], "expected PARAMETER or --json, got both."),
+    ],
+)
+def test_a_parameter_that_is_none_is_refused(curvflow, arguments, message):
+    said = curvflow("kinds", *arguments)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert message in said.err
 
 
 def test_a_probe_says_its_choices_epochs_inputs_and_variables(curvflow):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from curvflow.cli.forms import Forms, Schema, plain
+from curvflow.errors import UnknownNameError, nearest
 from curvflow.schemas.draft import takes_weights
 from curvflow.schemas.explained import explanations
 from curvflow.schemas.explanation import Explanation
@@ -14,22 +15,24 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.variables import Variable
 
 _WIDTH = 80
+_LONG = 60  # lines on the forms of one parameter, beyond which each has one
 _REFERENCES = 'Any value may be "${axis}" or "${axis.field}", in quotes.'
 
 
-def kind_page(kind: Kind) -> str:
+def kind_page(kind: Kind, *, name: str = "", whole: bool = False) -> str:
     """Describe one kind with its inputs, parameters and variables.
 
     Args:
         kind: the declaration.
+        name: by which it was asked for; its own by default.
+        whole: every form of a parameter in full, however many there are.
 
     Returns:
         Several lines.
     """
     schema = kind.params.model_json_schema()
-    told = explanations().get(kind.name) if not kind.home else None
-    units = told.units_of(kind.params.model_fields) if told else {}
-    forms = _Forms(schema.get("$defs", {}), units)
+    told = _explanation(kind)
+    forms = _forms_of(kind, schema, "" if whole else name or kind.name)
     lines = _wrapped(f"{kind.name} (version {kind.version})", 0)
     lines += _wrapped(kind.summary, 2)
     lines += _told(told) if told else []
@@ -46,6 +49,57 @@ def kind_page(kind: Kind) -> str:
     if told:
         lines += ["example", *(f"  {line}" for line in told.example.splitlines())]
     return "\n".join(lines)
+
+
+def parameter_page(kind: Kind, path: str) -> str:
+    """Describe one parameter of a kind in full, or one of the forms it may have.
+
+    Args:
+        kind: the declaration.
+        path: the parameter's name, with a dot and a form's name behind it if one form
+            is meant, such as `rule.sgd`.
+
+    Returns:
+        Several lines.
+
+    Raises:
+        UnknownNameError: there is no such parameter or form.
+    """
+    schema = kind.params.model_json_schema()
+    forms = _forms_of(kind, schema, "")
+    name, dot, wanted = path.partition(".")
+    parameter = _known(name, schema.get("properties", {}), f"{kind.name}: a parameter")
+    if not dot:
+        needed = name in schema.get("required", ())
+        return "\n".join(forms.field(name, parameter, 0, required=needed))
+    named = {_form_name(form): form for form in forms.mappings(parameter)}
+    form = _known(wanted, named, f"{kind.name}: a form of {name}")
+    return "\n".join(forms.explanation(form, 0, f"{name}."))
+
+
+def _known(name: str, known: Mapping[str, Schema], what: str) -> Schema:
+    if name not in known:
+        of, _, expected = what.partition(": ")
+        hint = nearest(name, known) or "It has a single form."
+        raise UnknownNameError(f"{of}: expected {expected}, got '{name}'. {hint}")
+    return known[name]
+
+
+def _form_name(form: Schema) -> str:
+    """Return the word by which one form of a mapping is chosen, such as `sgd`."""
+    fields = form["properties"]
+    chosen = (item["const"] for item in fields.values() if "const" in item)
+    return str(next(chosen, next(iter(form.get("required", fields)))))
+
+
+def _explanation(kind: Kind) -> Explanation | None:
+    return explanations().get(kind.name) if not kind.home else None
+
+
+def _forms_of(kind: Kind, schema: Schema, shortened: str) -> _Forms:
+    told = _explanation(kind)
+    units = told.units_of(kind.params.model_fields) if told else {}
+    return _Forms(schema.get("$defs", {}), units, shortened)
 
 
 def _told(told: Explanation) -> list[str]:
@@ -87,9 +141,12 @@ def _wrapped(text: str, indent: int) -> list[str]:
 class _Forms(Forms):
     """Writes fields line by line; explains each mapping only once."""
 
-    def __init__(self, definitions: Schema, units: Mapping[str, str]) -> None:
+    def __init__(
+        self, definitions: Schema, units: Mapping[str, str], shortened: str
+    ) -> None:
         super().__init__(definitions)
         self.units = units
+        self.shortened = shortened  # the kind's name, if long parameters are cut
         self.explained: list[Schema] = []
 
     def fields(self, schema: Schema, indent: int, prefix: str = "") -> list[str]:
@@ -121,11 +178,24 @@ class _Forms(Forms):
         unit = self.units.get(prefix + name)
         text = f"{name}: {self.type(schema)}{f' [{unit}]' if unit else ''}{need}"
         lines = _wrapped(f"{text}; {description}" if description else text, indent)
+        before, new = [*self.explained], []
         for form in self.mappings(schema):
             if form not in self.explained:
                 self.explained.append(form)
-                lines += self.explanation(form, indent + 2, f"{prefix}{name}.")
-        return lines
+                new += self.explanation(form, indent + 2, f"{prefix}{name}.")
+        if self.shortened and not prefix and len(new) > _LONG:
+            self.explained = before
+            new = self.listed(name, [*self.mappings(schema)], indent + 2)
+        return lines + new
+
+    def listed(self, name: str, forms: Sequence[Schema], indent: int) -> list[str]:
+        """Give each form of a long parameter a line, and say how to see one in full."""
+        lines = []
+        for form in forms:
+            told, _, _ = form.get("description", "").partition("\n\n")
+            lines += _wrapped(f"{_form_name(form)}: {told}".rstrip(": "), indent)
+        such = f"{self.shortened} {name}.{_form_name(forms[0])}"
+        return [*lines, *_wrapped(f"one in full: curvflow kinds {such}", indent)]
 
     def explanation(self, form: Schema, indent: int, prefix: str) -> list[str]:
         """Describe one form of a mapping."""

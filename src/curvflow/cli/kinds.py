@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import AsJson, print_json
+from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.schemas.explanation import Explanation
     from curvflow.schemas.kind import Kind
 
 NAME, WIDTH = 25, 80
+PARAMETER = typer.Argument(help="one of its parameters, in full, or rule.sgd, a form")
+ALL = typer.Option("--all", help="every form of every parameter in full")
 
 
 def command(
@@ -24,15 +27,18 @@ def command(
         str | None,
         typer.Argument(help="one kind, in full; a kind of yours is module:name"),
     ] = None,
+    parameter: Annotated[str | None, PARAMETER] = None,
     *,
+    whole: Annotated[bool, ALL] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the kinds that `use:` knows, or show one.
 
     With NAME, that kind with every parameter, what it takes and what it returns.
     """
+    _check(parameter, as_json=as_json)
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.kind_page import kind_page
+    from curvflow.cli.kind_page import kind_page, parameter_page
     from curvflow.schemas.explained import explanations
     from curvflow.schemas.kinds import all_kinds
     from curvflow.schemas.use import named_kind
@@ -50,8 +56,18 @@ def command(
         )
     elif name is None:
         typer.echo("\n".join(map(_line, kinds)))
+    elif parameter:
+        typer.echo(parameter_page(kinds[0], parameter))
     else:
-        typer.echo(kind_page(kinds[0]))
+        typer.echo(kind_page(kinds[0], name=name, whole=whole))
+
+
+def _check(parameter: str | None, *, as_json: bool) -> None:
+    if parameter and as_json:
+        raise RequestError(
+            "kinds: expected PARAMETER or --json, got both. Leave one out; JSON has "
+            "all parameters."
+        )
 
 
 def _told(kind: Kind, told: Explanation | None) -> dict[str, object]:
