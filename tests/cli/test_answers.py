@@ -141,6 +141,25 @@ def test_show_without_a_stage_lists_them(curvflow, ran):
     ]
 
 
+def test_the_list_of_stages_holds_many_axes_within_80_columns(curvflow, tmp_path):
+    axes = [f"number_of_kind_{n}" for n in range(6)]
+    sizes = "".join(f"  {axis}: [2, 3]\n" for axis in axes)
+    hidden = ", ".join(f'"${{{axis}}}"' for axis in axes)
+    (tmp_path / "wide.yaml").write_text(
+        f"study: wide\naxes:\n{sizes}stages:\n  data: {{use: data.xor}}\n"
+        "  fit: {use: train, data: data, rule: {rule: sgd, lr: 0.1}, epochs: 1,\n"
+        f"        model: {{kind: mlp, hidden: [{hidden}]}}}}\n"
+    )
+    out = curvflow("show", tmp_path / "wide.yaml").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert set(axes) <= set(out.replace(",", " ").split())
+    _, data, fit, *below = out.splitlines()
+    assert data.endswith("  1 missing   none")
+    column = data.index("none")
+    assert fit[column:].startswith("number_of_kind_0,")
+    assert all(line[:column].isspace() for line in below)
+
+
 def test_show_run_goes_back_in_time(curvflow, ran):
     before = curvflow("show", ran, "trace", "--json").out
     change = ("--set", "stages.trace.num_probes=6")

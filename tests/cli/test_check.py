@@ -115,6 +115,16 @@ expect:
     assert json.loads(said.out)[0]["measured"] == 1
 
 
+def test_what_is_expected_stands_on_one_line(curvflow, study):
+    expecting(
+        study, stage="table", quantity="trace", value=1.0, tolerance="within: 0.25"
+    )
+    study.write_text(study.read_text().replace("table", "table_of_the_two_traces"))
+    lines = curvflow("check", study).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].strip() == "expected 1 in [0.75, 1.25]"
+
+
 def test_what_was_not_measured_is_not_passed_over(curvflow, study):
     expecting(
         study, stage="table", quantity="trace", value=1.0, tolerance="within: 1.0"

@@ -150,7 +150,7 @@ def test_a_parameter_is_shown_in_full(curvflow):
         (["train", "rule.sdg"], "train: expected a form of rule, got 'sdg'. Did you"),
         (
             ["train", "epochs.sgd"],
-            "train: expected a form of epochs, got 'sgd'. It has a single",
+            "train: expected a form of epochs, got 'sgd'. It has none.",
         ),
         (["train", "rule", "--json"], "expected PARAMETER or --json, got both."),
     ],

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
 expect: [{stage: table, quantity: trace, value: 8.2, sd: 0.3, source: "a paper"}]"""
+HELD = "\N{NO-BREAK SPACE}"
 CODES = {"contradicted": 3, "not measured": 1}
 
 
@@ -68,15 +69,16 @@ def _line(finding: Finding) -> str:
         within = f" in [{low:g}, {high:g}]"
         if expected.within_sems is not None:
             within += f" or within {expected.within_sems:g} standard errors"
-    told = f"{node} {expected.quantity}: {_measured(finding)}"
+    # What belongs to one number stays on one line.
+    beside = f"expected {expected.value:g}{within}".replace(" ", HELD)
     return textwrap.fill(
-        f"{told}expected {expected.value:g}{within}",
+        f"{node} {expected.quantity}: {_measured(finding)}{beside}",
         80,
         initial_indent=f"{finding.verdict:<13} ",
         subsequent_indent=" " * 14,
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ).replace(HELD, " ")
 
 
 def _measured(finding: Finding) -> str:

@@ -143,7 +143,8 @@ def totals(plan: Mapping[str, Any]) -> Iterator[str]:
         if plan["start_seconds"] is not None:
             yield f"plus {_about(plan['start_seconds'])} to start and to write results"
     elif nodes:
-        yield f"no time is known: nothing like these {nodes:,} nodes was computed here"
+        these = "this node" if nodes == 1 else f"these {nodes:,} nodes"
+        yield f"no time is known: nothing like {these} was computed here"
     if plan["cached"]:
         share = 100 * plan["cached"] / plan["total"]
         yield f"reuse {share:.1f} %, saves {_about(plan['saved_seconds'])}"

@@ -80,7 +80,7 @@ def parameter_page(kind: Kind, path: str) -> str:
 def _known(name: str, known: Mapping[str, Schema], what: str) -> Schema:
     if name not in known:
         of, _, expected = what.partition(": ")
-        hint = nearest(name, known) or "It has a single form."
+        hint = nearest(name, known) or "It has none."
         raise UnknownNameError(f"{of}: expected {expected}, got '{name}'. {hint}")
     return known[name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.kind import Kind
     from curvflow.schemas.tables import Rows
 
+AXES = 24  # characters that names of axes have on a line
 STATUSES = ("ok", "diverged", "removed", "failed", "missing")
 STAGE = typer.Argument(metavar="STAGE", help="its name; all of them by default")
 ALL = typer.Option("--all", help="print long tables whole, as JSON and CSV are")
@@ -108,10 +110,12 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
         return
     from curvflow.cli.columns import in_front
 
-    rows = [("stage", "kind", "axes", "results")]
+    rows = [("stage", "kind", "results", "axes")]
     for stage, view in views.items():
         states = ", ".join(f"{n} {status}" for status, n in view.counts().items())
-        rows.append((stage, view.use, ", ".join(view.dims) or "none", states))
-    fronts = in_front([row[:3] for row in rows], 2 + max(len(row[3]) for row in rows))
+        rows.append((stage, view.use, states, ", ".join(view.dims) or "none"))
+    fronts = in_front([row[:3] for row in rows], AXES)
     for front, row in zip(fronts, rows, strict=True):
-        typer.echo(f"{front}  {row[3]}")
+        first, *more = textwrap.wrap(row[3], AXES - 2, break_long_words=False)
+        below = " " * (len(front.rpartition("\n")[2]) + 2)
+        typer.echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))

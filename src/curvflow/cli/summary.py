@@ -33,10 +33,9 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     for front, stage in zip(fronts[1:], plan["stages"].values(), strict=True):
         counts = (stage[key] for key in ("total", "cached", "stale", "waiting"))
         lines.append(front + numbers.format(*counts))
-        if stage["removed"]:
-            lines.append(
-                f"    {stage['removed']} results removed, made again if needed"
-            )
+        if count := stage["removed"]:
+            results = "1 result" if count == 1 else f"{count} results"
+            lines.append(f"    {results} removed, made again if needed")
         if count := stage["in_work"]:
             nodes = "1 node is" if count == 1 else f"{count} nodes are"
             lines.append(f"    {nodes} in work in another run")
@@ -46,8 +45,11 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
     told = f"{plan['study']}: {plan['total']} nodes, {plan['cached']} cached, "
     told += f"{todo} to consider" if todo else "nothing to do"
     told += "; run asks what changed code means" if plan["code"] else ""
-    whole = textwrap.wrap(told, WIDTH, break_long_words=False, break_on_hyphens=False)
-    return "\n".join([*lines, *whole, *totals(plan)])
+    return "\n".join([*lines, _wrapped(told), *totals(plan)])
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def run_summary(
@@ -78,10 +80,9 @@ def run_summary(
     lines += _failures(run)
     lines += [_revived(stage, number) for stage, number in revived.items()]
     executed = sum(run.counts["executed"].values())
-    lines.append(
-        f"{run.study}: run {run.number} executed {executed} "
-        f"node{'' if executed == 1 else 's'} in {run.seconds:.1f} s"
-    )
+    nodes = "1 node" if executed == 1 else f"{executed} nodes"
+    told = f"{run.study}: run {run.number} executed {nodes} in {run.seconds:.1f} s"
+    lines.append(_wrapped(told))
     return "\n".join([*lines, *_written(files)])
 
 
