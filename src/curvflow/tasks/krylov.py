@@ -47,8 +47,8 @@ def member_bytes(member: Member) -> int:
     if has_stored(member):
         return 16 * member.one(RITZ)["ritz_values"].nbytes + (1 << 20)
     runs = _runs_at_once(member)
-    # The basis and a few blocks of vectors.
-    bases = runs * (_basis_bytes(member) + 6 * 8 * operators.size_of(member))
+    # The starts stay beside the basis and the row behind it.
+    bases = runs * (_basis_bytes(member) + 2 * 8 * operators.size_of(member))
     return operators.product_bytes(member, runs) + bases
 
 

@@ -9,6 +9,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Matrix
 from curvflow.tasks.krylov import member_bytes
+from curvflow.tasks.numerics.sizes import peak_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum
@@ -123,6 +124,13 @@ def test_memory_counts_the_bases_of_the_runs_at_once():
         for runs in (4, 8)
     )
     assert many - few >= 4 * 45 * 45 * 8
+
+
+def test_memory_is_estimated_within_a_tenth():
+    one = of_matrix(np.linspace(1, 2, 100), num_runs=16, num_steps=4)
+    held = one.one("matrix")["dense"].nbytes
+    taken = peak_bytes(lambda: compute(KIND, [one]))
+    assert member_bytes(one) - held == pytest.approx(taken, rel=0.1)
 
 
 @pytest.mark.gpu
