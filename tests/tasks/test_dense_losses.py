@@ -9,6 +9,7 @@ import torch
 from curvflow.schemas.models import parse_model
 from curvflow.tasks import dense_losses
 from curvflow.tasks.dense_forms import dense_form
+from curvflow.tasks.numerics import dense_gradients
 from curvflow.tasks.problems import Samples, pose
 from curvflow.tasks.sampled import SampledLosses
 
@@ -137,7 +138,11 @@ def test_a_chain_alone_is_bit_for_bit_that_among_others(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("loss", "outputs"), [("cross_entropy", 4), ("mse", 1)])
-def test_chains_do_not_depend_bit_for_bit_on_how_many_there_are(dtype, loss, outputs):
+@pytest.mark.parametrize("turned_from", [1, 1 << 11])
+def test_chains_do_not_depend_bit_for_bit_on_how_many_there_are(
+    monkeypatch, dtype, loss, outputs, turned_from
+):
+    monkeypatch.setattr(dense_gradients, "MANY", turned_from)
     problem = posed({"kind": "mlp", "hidden": [16, 16]}, loss, outputs)
     samples, _ = drawn(problem, 1, outputs)
     targets = samples.targets
@@ -187,6 +192,16 @@ def test_one_output_is_as_exact_as_several(bias):
         samples, weights_CD = drawn(problem, members, outputs=1)
         for rows_CB in (None, batches()):
             assert_exact(problem, samples, weights_CD, rows_CB)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("members", [1, MEMBERS])
+def test_narrow_layers_are_as_exact_turned(monkeypatch, members, bias):
+    monkeypatch.setattr(dense_gradients, "MANY", 1)
+    problem = posed({**MLP, "hidden": [20, 3], "bias": bias}, "cross_entropy")
+    samples, weights_CD = drawn(problem, members)
+    for rows_CB in (None, batches()):
+        assert_exact(problem, samples, weights_CD, rows_CB)
 
 
 def test_weights_that_want_gradients_are_taken_as_numbers():
