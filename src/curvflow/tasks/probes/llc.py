@@ -21,7 +21,7 @@ from curvflow.tasks.curvature import described, same_problem
 from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
 from curvflow.tasks.numerics.sampling.posteriors import Draws
 from curvflow.tasks.numerics.sampling.steps import Steps
-from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.numerics.sampling.summaries import Summary, summarise
 from curvflow.tasks.numerics.sampling.supply import page_length
 from curvflow.tasks.numerics.sampling.verdicts import Verdict, judge
 from curvflow.tasks.problems import grouped, probed_bytes
@@ -217,7 +217,7 @@ def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> 
     found = summarise(
         walked.traces["loss_trace"], first, setting.nbeta, walked.failed_at
     )
-    verdict = _judged(place, setting, first, walked, found.llc_mean)
+    verdict = _judged(place, setting, first, walked, found)
     arrays: dict[str, Array] = {
         **{name: np.array(getattr(found, name)) for name in SUMMARISED},
         **_told(place, setting, first, walked),
@@ -238,12 +238,13 @@ def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> 
 
 
 def _judged(
-    place: Ground, setting: Setting, first: float, walked: _Walked, llc: float
+    place: Ground, setting: Setting, first: float, walked: _Walked, found: Summary
 ) -> Verdict:
     bias = setting.bias
     if bias is None and setting.method != EXACT:
-        bias = bias_of_steps(float(walked.acceptance.mean()), llc)
+        bias = bias_of_steps(float(walked.acceptance.mean()), found.llc_mean)
     return judge(
+        found,
         walked.traces["loss_trace"],
         first,
         setting.nbeta,

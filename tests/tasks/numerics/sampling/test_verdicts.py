@@ -33,8 +33,8 @@ def verdict(losses, distances, acceptance=0.6, failed_at=FINE, **others):
     accepted = torch.as_tensor(acceptance, dtype=torch.float64).expand(len(losses))
     settings = {"localization": LOCALIZATION, "num_parameters": SIZE} | others
     return judge(
-        losses, INIT_LOSS, NBETA, settings.pop("localization"), distances, accepted,
-        failed_at, **settings,
+        summarise(losses, INIT_LOSS, NBETA, failed_at), losses, INIT_LOSS, NBETA,
+        settings.pop("localization"), distances, accepted, failed_at, **settings,
     )  # fmt: skip
 
 

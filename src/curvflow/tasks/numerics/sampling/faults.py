@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -47,6 +48,11 @@ class Chains:
     bias: float
     summary: Summary
 
+    @cached_property
+    def sems(self) -> Tensor:
+        """Standard error of each chain's estimate, (C,)."""
+        return self.nbeta * mcse_mean(self.losses[:, None])
+
 
 def too_large(chains: Chains) -> str:
     """Say so if steps are rejected, or bias the estimate."""
@@ -68,9 +74,8 @@ def too_large(chains: Chains) -> str:
 def negative(chains: Chains) -> str:
     """Say so if losses lie below the one at the weights, beyond the errors."""
     llc_C = chains.summary.llc_per_chain
-    sem_C = chains.nbeta * mcse_mean(chains.losses[:, None])
     # The least of several: a standard error more than for one.
-    low_C = llc_C + (SURE + 1) * sem_C < -NEGLIGIBLE
+    low_C = llc_C + (SURE + 1) * chains.sems < -NEGLIGIBLE
     mean = chains.summary.llc_mean
     if mean + SURE * chains.summary.llc_sem >= -NEGLIGIBLE and not low_C.any():
         return ""
@@ -110,8 +115,7 @@ def _too_far(chains: Chains) -> str:
 def _too_high(chains: Chains) -> str:
     # Regular minima have 1/2 a parameter, singular ones of smooth losses less; |w|, 1.
     llc_C = chains.summary.llc_per_chain
-    sem_C = chains.nbeta * mcse_mean(chains.losses[:, None])
-    if not (llc_C - (SURE + 1) * sem_C > chains.size).any():
+    if not (llc_C - (SURE + 1) * chains.sems > chains.size).any():
         return ""
     return (
         f"a chain's estimate is {float(llc_C.max()):.4g}, above the {chains.size} "

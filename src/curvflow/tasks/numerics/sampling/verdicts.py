@@ -17,7 +17,7 @@ from curvflow.tasks.numerics.sampling.faults import (
     too_large,
     well,
 )
-from curvflow.tasks.numerics.sampling.summaries import failed, summarise
+from curvflow.tasks.numerics.sampling.summaries import Summary, failed
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Verdict:
 
 
 def judge(
+    summary: Summary,
     losses_CK: Tensor,
     init_loss: float,
     nbeta: float,
@@ -53,6 +54,7 @@ def judge(
     or too short to tell; else `converged`.
 
     Args:
+        summary: the estimate by these chains.
         losses_CK: mean losses at the draws, at least 8 of each chain.
         init_loss: mean loss at the weights.
         nbeta: inverse temperature.
@@ -79,7 +81,7 @@ def judge(
         localization,
         num_parameters,
         bias,
-        summarise(losses_CK, init_loss, nbeta, failed_at_C),
+        summary,
     )
     tests = {
         "step too large": too_large,
