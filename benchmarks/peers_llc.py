@@ -1,17 +1,20 @@
 """Chains about trained weights: curvflow beside devinterp, and a tile beside its parts.
 
     python -m benchmarks.peers_llc [--draws N] [--turns N] [--threads N]
-        [--device cpu|cuda] [--tasks mlp,small,tile]
+        [--device cpu|cuda] [--tasks mlp,small,tile,given,calibrated]
 
 `mlp` and `small`: 8 chains by SGLD, the loss of a draw that of its batch, as devinterp
 takes it; the same network, loss, data, batch, step, temperature and precision, float32.
 devinterp is given its images by a DataLoader, as its documentation has it, and by a
 loader that takes rows of a tensor. `tile`: 20 networks of 4 chains each as one program
-and one by one, the latter by devinterp too. Systems take turns; the best turn counts,
-on a CPU in seconds of the process. Estimates are printed, since a fast wrong answer is
-none: they come from different noise and few draws. `arithmetic` is what no system gets
-below: the matrix products and normal numbers of the draws, with nothing between them.
-devinterp 1.3.2 is installed beforehand. Prints a table in Markdown.
+and one by one, the latter by devinterp too, and chain by chain. `given`, `calibrated`:
+the kind `probe.llc` on these 20 networks as one tile and as 20 tiles of one, from nodes
+to outcomes with verdicts: with the settings of `tile`, and with `calibrate: auto` on
+200 of the 1,000 points and 500 steps of burn-in. Systems take turns; the best turn
+counts, on a CPU in seconds of the process. Estimates are printed, since a fast wrong
+answer is none: they come from different noise and few draws. `arithmetic` is what no
+system gets below: the matrix products and normal numbers of the draws, with nothing
+between them. devinterp 1.3.2 is installed beforehand. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -21,33 +24,38 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.probes_batched import member
 from curvflow.flows.originals.originals import originals
 from curvflow.schemas.images import ImageParams
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.models.mlp import Mlp
-from curvflow.schemas.nodes import NodeData
+from curvflow.schemas.nodes import Data, Member, Weights
+from curvflow.tasks.numerics.dense_gradients import FILLED
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
 from curvflow.tasks.numerics.sampling.sample import sample
 from curvflow.tasks.numerics.sampling.steps import Steps, Stream
 from curvflow.tasks.problems import Problem, Samples, pose
+from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.sampled import SampledLosses
 
 CHAINS, GAMMA = 8, 1.0
 TILE, TILE_CHAINS = 20, 4
 # Chains that the arithmetic by itself multiplies together, as fast as any number.
 TOGETHER = 4
-TASKS = ("mlp", "small", "tile")
+TASKS = ("mlp", "small", "tile", "given", "calibrated")
+CALIBRATED_POINTS, CALIBRATED_BURNIN = 200, 500
 
 
 @dataclass(frozen=True)
@@ -73,15 +81,17 @@ class Case:
         return [self.inputs[0].numel(), *self.hidden, outputs]
 
     @property
+    def data(self) -> Data:
+        """The data as a node; what is tested on has no part in chains."""
+        inputs, targets = (x.cpu().numpy() for x in (self.inputs, self.targets))
+        arrays = {"inputs": inputs, "targets": targets, "num_classes": np.array(10)}
+        arrays |= {"test_inputs": inputs[:1], "test_targets": targets[:1]}
+        return Data("data", "data.points", {}, arrays, "points")
+
+    @property
     def problem(self) -> Problem:
         """The network as curvflow has it."""
-        data = {
-            "inputs": self.inputs.cpu().numpy(),
-            "targets": self.targets.cpu().numpy(),
-            "num_classes": 10,
-        }
-        model = Mlp(hidden=self.hidden, activation="relu")
-        return pose(model, self.loss, cast("NodeData", data))
+        return pose(Mlp(hidden=self.hidden, activation="relu"), self.loss, self.data)
 
     def module(self, seed: int) -> nn.Sequential:
         """The same as a module, trained a little."""
@@ -141,7 +151,12 @@ def arithmetic(case: Case, chains: int, draws: int) -> float:
     shapes = [(go, come) for come, go in pairwise(case.widths)]
     seen = [zeros(case.batch, width) for width in case.widths]
     back = [torch.zeros_like(one) for one in seen]
-    gradients = [zeros(*shape) for shape in shapes]
+    # Of few inputs the transpose is several times as fast.
+    is_turned = [come < FILLED for _, come in shapes]
+    gradients = [
+        zeros(come, go) if turned else zeros(go, come)
+        for (go, come), turned in zip(shapes, is_turned, strict=True)
+    ]
     groups = [[zeros(*shape) for shape in shapes] for _ in range(0, chains, TOGETHER)]
     size = sum(go * (come + 1) for go, come in shapes)
     noise = case.inputs.new_empty(chains, size).unbind()
@@ -153,7 +168,10 @@ def arithmetic(case: Case, chains: int, draws: int) -> float:
                 torch.bmm(seen[number], weight.mT, out=seen[number + 1])
             for number in reversed(range(len(weights))):
                 after = back[number + 1]
-                torch.bmm(after.mT, seen[number], out=gradients[number])
+                if is_turned[number]:
+                    torch.bmm(seen[number].mT, after, out=gradients[number])
+                else:
+                    torch.bmm(after.mT, seen[number], out=gradients[number])
                 if number:
                     torch.bmm(after, weights[number], out=back[number])
     return math.nan * float(seen[-1].sum())
@@ -163,9 +181,7 @@ def curvflow(
     case: Case, modules: list[nn.Sequential], draws: int, chains: int
 ) -> float:
     """Return the mean estimate of all chains."""
-    flat_MD = torch.stack(
-        [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
-    )
+    flat_MD = flattened(modules)
     owner_C = torch.arange(len(modules), device=flat_MD.device).repeat_interleave(
         chains
     )
@@ -192,6 +208,61 @@ def curvflow(
     start_C = losses_of(every_M).values(flat_MD, None)[owner_C]
     excess_CK = sample(posterior, steps, streams).losses - start_C[:, None]
     return case.nbeta * float(excess_CK.mean())
+
+
+def flattened(modules: list[nn.Sequential]) -> Tensor:
+    """Return weights as rows, (M, D)."""
+    return torch.stack(
+        [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
+    )
+
+
+def nodes(
+    case: Case, modules: list[nn.Sequential], settings: dict[str, Any]
+) -> list[Member]:
+    """Return what a run would hand to `probe.llc`, a member for each network."""
+    text, data = np.array(case.problem.text), case.data
+    weights = [
+        Weights("fit", "train", {}, {"weights": each, "network": text}, f"w{number}")
+        for number, each in enumerate(flattened(modules).cpu().numpy())
+    ]
+    every = {"dtype": "float32", "num_chains": TILE_CHAINS, **settings}
+    return [member("probe.llc", every, weights=one, data=data) for one in weights]
+
+
+def probed(tiles: list[list[Member]], device: str) -> float:
+    """Return the mean estimate of all members, computed tile by tile."""
+    outcomes = [
+        outcome
+        for tile in tiles
+        for outcome in find("probe.llc").compute(tile, Machine(device))
+    ]
+    return sum(float(one.arrays["llc_mean"]) for one in outcomes) / len(outcomes)
+
+
+def probe_systems(
+    task: str, case: Case, draws: int, device: str
+) -> dict[str, Callable[[], float]]:
+    """Return what is timed of the kind, by name."""
+    modules = [case.module(seed) for seed in range(TILE)]
+    settings: dict[str, Any] = {
+        "calibrate": "none",
+        "sampling_method": "sgld",
+        "lr": case.lr,
+        "localization": GAMMA,
+        "batch_size": case.batch,
+        "num_burnin_steps": 0,
+        "at_draws": "batch",
+    }
+    if task == "calibrated":
+        few = slice(CALIBRATED_POINTS)
+        case = replace(case, inputs=case.inputs[few], targets=case.targets[few])
+        settings = {"num_burnin_steps": CALIBRATED_BURNIN}
+    every = nodes(case, modules, settings | {"num_draws": draws})
+    return {
+        "one tile": lambda: probed([every], device),
+        "tiles of one": lambda: probed([[one] for one in every], device),
+    }
 
 
 class Rows(DataLoader[tuple[Tensor, ...]]):
@@ -242,12 +313,18 @@ def devinterp(
 def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]]:
     """Return what is timed for a task, by name."""
     case = mnist(device) if task == "mlp" else waves(device)
+    if task in ("given", "calibrated"):
+        return probe_systems(task, case, draws, device)
     if task == "tile":
         modules = [case.module(seed) for seed in range(TILE)]
 
         def one_by_one() -> float:
             parts = [curvflow(case, [m], draws, TILE_CHAINS) for m in modules]
             return sum(parts) / TILE
+
+        def chain_by_chain() -> float:
+            every = [m for m in modules for _ in range(TILE_CHAINS)]
+            return sum(curvflow(case, [m], draws, 1) for m in every) / len(every)
 
         def of_peer() -> float:
             parts = [
@@ -259,6 +336,7 @@ def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]
         tiles = {
             "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
             "one by one": one_by_one,
+            "chain by chain": chain_by_chain,
             "arithmetic": lambda: arithmetic(case, TILE * TILE_CHAINS, draws),
         }
         if find_spec("devinterp") is not None:
