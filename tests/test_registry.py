@@ -243,6 +243,15 @@ def test_declared_fields_exist(name):
         assert given.follows is None or given.follows in kind.inputs
     names = [variable.name for variable in kind.outputs]
     assert len(names) == len(set(names))
+    for variable in kind.outputs:
+        if variable.judged_by:
+            verdict = kind.output(variable.judged_by)
+            assert verdict is not None
+            assert verdict.dtype == "bool" or (verdict.dtype, verdict.dims) == (
+                "str",
+                (),
+            )
+            assert verdict.dims in ((), variable.dims)
     assert set(kind.returns.takes or ()) <= set(names)
 
 

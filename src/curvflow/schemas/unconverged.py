@@ -13,15 +13,19 @@ Unconverged = Annotated[
     Literal["count", "exclude"],
     Neutral("count"),
     Field(
-        description="of values whose verdict is not converged, such as those of chains "
-        "that drift: count says in a column how many there are; exclude leaves them "
-        "out as well, as if they were not finite"
+        description="of values that are not converged, such as those of chains that "
+        "drift, or of too few iterations: count says in a column how many there are; "
+        "exclude leaves them out as well, as if they were not finite"
     ),
 ]
 
 
-def unconverged(description: str, dim: str = "quantity", name: str = "") -> Variable:
+# The columns of tables that hold how many there are.
+COUNTS = ("unconverged", "candidate_unconverged")
+
+
+def unconverged(
+    description: str, dim: str = "quantity", name: str = COUNTS[0]
+) -> Variable:
     """Declare the column that counts them; only tables of what is judged have it."""
-    return Variable(
-        name or "unconverged", description, (dim,), dtype="int64", optional=True
-    )
+    return Variable(name, description, (dim,), dtype="int64", optional=True)

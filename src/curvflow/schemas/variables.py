@@ -26,8 +26,8 @@ class Variable:
         error_of: the variable whose error it is; where that is none but rounding, so is
             this, and two results are compared by the size of that variable.
         file: suffix of the file these bytes are, such as `.png`.
-        judged_by: the variable, text of the same node, that says whether this can be
-            relied on: `converged`, or what is wrong.
+        judged_by: the variable of the same node that says whether this can be relied
+            on: a text, `converged` or what is wrong, or a flag of this one's shape.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, product
 
 import numpy as np
@@ -10,7 +11,13 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.schemas.variables import Variable
-from curvflow.tasks.measurements import Measured, dim_labels, is_number, measured
+from curvflow.tasks.measurements import (
+    Measured,
+    dim_labels,
+    doubtful,
+    is_number,
+    measured,
+)
 
 
 def chosen(nodes: Sequence[NodeData], names: Sequence[str] | None) -> list[Measured]:
@@ -46,28 +53,38 @@ def chosen(nodes: Sequence[NodeData], names: Sequence[str] | None) -> list[Measu
     return [one for one in numbers if one.variable.name in names]
 
 
-def matrix(one: Measured) -> tuple[list[str], Array, Array]:
-    """Set nodes against elements, which need not be the same at every node.
+@dataclass(frozen=True)
+class Elements:
+    """The E elements of a variable at the N nodes that did not diverge.
 
-    Args:
-        one: a variable with its nodes.
-
-    Returns:
-        Names of the E elements; their values at the N nodes that did not diverge, shape
-        (N, E), NaN where a node lacks one; and where they are present, shape (N, E).
+    Attributes:
+        names: of the elements.
+        values: shape (N, E), NaN where a node lacks one.
+        present: shape (N, E), where they are there.
+        doubtful: shape (N, E), where they are there and not converged.
     """
+
+    names: Sequence[str]
+    values: Array
+    present: Array
+    doubtful: Array
+
+
+def matrix(one: Measured) -> Elements:
+    """Set nodes against elements, which need not be the same at every node."""
     elements = [list(_elements(node, one.variable)) for node in one.ok]
     # A diverged node names its elements too, so that a table keeps its rows.
     further = [_elements(node, one.variable) for node in one.diverged]
     names = list(dict.fromkeys(chain(*elements, *further))) or [one.variable.name]
     column = {name: number for number, name in enumerate(names)}
     values_NE = np.full((len(elements), len(names)), np.nan)
-    present_NE = np.zeros(values_NE.shape, dtype=bool)
+    present_NE, doubtful_NE = np.zeros((2, *values_NE.shape), dtype=bool)
     for row, (node, own) in enumerate(zip(one.ok, elements, strict=True)):
         where = [column[name] for name in own]
         values_NE[row, where] = node[one.variable.name].ravel()
         present_NE[row, where] = True
-    return names, values_NE, present_NE
+        doubtful_NE[row, where] = doubtful(node, one.variable).ravel()
+    return Elements(names, values_NE, present_NE, doubtful_NE)
 
 
 def _elements(node: NodeData, variable: Variable) -> Iterator[str]:

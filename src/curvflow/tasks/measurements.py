@@ -10,7 +10,7 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.schemas.unconverged import Unconverged
+from curvflow.schemas.unconverged import COUNTS, Unconverged
 from curvflow.schemas.variables import Variable
 
 CONVERGED = "converged"
@@ -103,10 +103,27 @@ def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
     return found[0]
 
 
-def is_unconverged(node: NodeData, variable: Variable) -> bool:
-    """Return whether a node that did not diverge has another verdict than converged."""
+def doubtful(node: NodeData, variable: Variable) -> Array:
+    """Return which elements of a variable its node says are not converged.
+
+    Args:
+        node: holds the variable.
+        variable: its declaration.
+
+    Returns:
+        Booleans in the variable's shape; false throughout if nothing judges it.
+    """
+    shape = node[variable.name].shape
     verdict = node.arrays.get(variable.judged_by or "")
-    return node.status == "ok" and verdict is not None and str(verdict) != CONVERGED
+    if verdict is None:
+        return np.zeros(shape, dtype=bool)
+    good = verdict if verdict.dtype == bool else np.asarray(verdict == CONVERGED)
+    return np.broadcast_to(~good, shape)
+
+
+def is_unconverged(node: NodeData, variable: Variable) -> bool:
+    """Return whether a node that did not diverge is in doubt of any element."""
+    return node.status == "ok" and bool(doubtful(node, variable).any())
 
 
 def relied_on(nodes: Sequence[NodeData], how: Unconverged) -> Sequence[NodeData]:
@@ -125,7 +142,7 @@ def relied_on(nodes: Sequence[NodeData], how: Unconverged) -> Sequence[NodeData]
 
 def _without_unconverged(node: NodeData) -> NodeData:
     blank = {
-        variable.name: np.full(node[variable.name].shape, np.nan)
+        variable.name: np.where(doubtful(node, variable), np.nan, node[variable.name])
         for variable in find_kind(node.kind).outputs
         if variable.name in node and is_unconverged(node, variable)
     }
@@ -143,7 +160,7 @@ def judged(of: Iterable[Measured], table: Mapping[str, Array]) -> dict[str, Arra
         The columns, all of them if a variable has a verdict.
     """
     is_judged = any(one.variable.judged_by for one in of)
-    return {n: v for n, v in table.items() if is_judged or "unconverged" not in n}
+    return {n: v for n, v in table.items() if is_judged or n not in COUNTS}
 
 
 def is_number(variable: Variable) -> bool:

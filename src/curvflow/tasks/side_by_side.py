@@ -125,7 +125,7 @@ def _block(
     places: Sequence[Place],
     nodes: Sequence[NodeData],
 ) -> tuple[list[str], Array, Array]:
-    names, values_NE, present_NE = matrix(one)
+    found = matrix(one)
     row_of = {id(node): row for row, node in enumerate(one.ok)}
     own = [axis for axis in axes if axis in one.nodes[0].coords]
     # Also those without the variable, which not every node need have.
@@ -134,7 +134,7 @@ def _block(
         for node in nodes
         if node.stage == one.stage
     }
-    values = np.full((len(places), len(names)), np.nan)
+    values = np.full((len(places), len(found.names)), np.nan)
     cells = np.full(values.shape, "missing", dtype="<U9")
     for number, place in enumerate(places):
         labels: dict[str, Label] = dict(zip(axes, place, strict=True))
@@ -144,8 +144,8 @@ def _block(
         if node.status == "diverged":
             cells[number] = "diverged"
         elif (row := row_of.get(id(node))) is not None:
-            finite = np.isfinite(values_NE[row])
-            values[number] = np.where(finite, values_NE[row], np.nan)
+            finite = np.isfinite(found.values[row])
+            values[number] = np.where(finite, found.values[row], np.nan)
             said = np.where(finite, "ok", "nonfinite")
-            cells[number] = np.where(present_NE[row], said, "missing")
-    return names, values, cells
+            cells[number] = np.where(found.present[row], said, "missing")
+    return list(found.names), values, cells

@@ -1,4 +1,4 @@
-"""Values whose verdict is not converged.
+"""Values that are not converged, by the verdict or the flag of their nodes.
 
 All tables count them, and leave them out if asked; captions of figures tell of them.
 """
@@ -9,6 +9,7 @@ import pytest
 from curvflow.flows.door import open_study
 from curvflow.flows.expand import expand
 from curvflow.schemas.kinds import find_kind
+from curvflow.tasks.measurements import judged, measured
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 RULES, SEEDS = ("sgd", "adam"), range(4)
@@ -164,6 +165,71 @@ def test_captions_say_what_is_not_converged_if_anything_is(name):
     assert "onverged" not in none
 
 
+# Of the first two of three eigenvalues at four seeds.
+FOUND = [(True, True), (True, False), (True, False), (True, True)]
+
+
+def spectra():
+    return [
+        node(
+            {"seed": seed, "rule": rule},
+            stage="eigen",
+            kind="probe.eigenvalues",
+            rank=[1, 2, 3],
+            eigenvalues=[9.0, 5.0 if second else 1e6, 1.0],
+            converged=[first, second, False],
+        )
+        for rule in RULES
+        for seed, (first, second) in enumerate(FOUND)
+    ]
+
+
+def test_every_eigenvalue_is_judged_by_its_own_flag():
+    asked = {"over": ["rule", "seed"], "quantities": "eigenvalues"}
+    kept, excluded = (
+        compute("aggregate.summary", spectra(), **asked, unconverged=how).arrays
+        for how in ("count", "exclude")
+    )
+    for table in (kept, excluded):
+        assert table["unconverged"].tolist() == [0, 4, 8]
+    assert kept["count"].tolist() == [8, 8, 8]
+    assert excluded["count"].tolist() == [8, 4, 0]
+    np.testing.assert_array_equal(excluded["mean"], [9, 5, np.nan])
+
+
+def test_pairs_of_eigenvalues_are_judged_by_their_own_flags():
+    asked = {**ASKED["aggregate.compare"], "quantities": "eigenvalues"}
+    kept, excluded = (
+        compute("aggregate.compare", spectra(), **asked, unconverged=how).arrays
+        for how in ("count", "exclude")
+    )
+    for table in (kept, excluded):
+        assert table["unconverged"].tolist() == [0, 2, 4]
+    assert excluded["count"].tolist() == [4, 2, 0]
+
+
+def test_each_number_is_judged_by_the_flag_that_is_about_it():
+    of = [
+        node(
+            {"seed": seed},
+            kind="probe.sharpness",
+            converged=seed > 0,
+            critical_converged=seed > 1,
+        )
+        for seed in range(4)
+    ]
+    names = ["sharpness", "residual", "critical_lr"]
+    table = compute("aggregate.summary", of, over="seed", quantities=names).arrays
+    assert table["quantity"].tolist() == names
+    assert table["unconverged"].tolist() == [1, 0, 2]
+
+
+def test_where_nothing_is_judged_the_columns_that_count_it_go_and_no_others():
+    table = {name: np.zeros(1) for name in ("mean", "unconverged", "num_unconverged")}
+    plain = measured([node({}, kind="toy.other")])
+    assert [*judged(plain, table)] == ["mean", "num_unconverged"]
+
+
 STUDY = """
 study: judged
 axes: {seed: 3}
@@ -176,6 +242,9 @@ stages:
   sure: {use: aggregate.summary, of: llc, over: seed, quantities: init_loss}
   drawn: {use: figure.bars, of: llc, y: llc_mean, over: seed}
   joined: {use: aggregate.join, of: [llc], rows: [seed], quantities: llc_mean}
+  eigen: {use: probe.eigenvalues, weights: fit, k: 2}
+  values: {use: aggregate.summary, of: eigen, over: seed, quantities: eigenvalues}
+  bounds: {use: aggregate.summary, of: eigen, over: seed, quantities: residuals}
 """
 
 
@@ -186,11 +255,13 @@ def test_verdicts_are_taken_where_they_are_told_and_nowhere_else(tmp_path):
     graph = expand(opened.study, opened.files)
     parts = {
         stage: graph.nodes[stage][0].inputs["of"][0].parts
-        for stage in ("judged", "sure", "drawn", "joined")
+        for stage in ("judged", "sure", "drawn", "joined", "values", "bounds")
     }
     assert parts == {
         "judged": ("llc_mean", "verdict"),
         "sure": ("init_loss",),
         "drawn": ("llc_mean", "verdict"),
         "joined": ("llc_mean",),
+        "values": ("rank", "eigenvalues", "converged"),
+        "bounds": ("rank", "residuals"),
     }

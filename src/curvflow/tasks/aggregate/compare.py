@@ -21,7 +21,7 @@ from curvflow.tasks.differences import (
     unpaired_difference,
 )
 from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.measurements import Measured, is_unconverged, judged, relied_on
+from curvflow.tasks.measurements import Measured, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 
@@ -94,9 +94,8 @@ class _Sides:
     def __init__(
         self, one: Measured, nodes: Sequence[NodeData], params: CompareParams
     ) -> None:
-        self.names, self._values_NE, self._present_NE = matrix(one)
-        self.units = one.variable.units
-        self._variable = one.variable
+        self._elements = matrix(one)
+        self.names, self.units = self._elements.names, one.variable.units
         self._row = {id(node): row for row, node in enumerate(one.ok)}
         self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
         # Also those without the variable, which not every label need have.
@@ -114,17 +113,19 @@ class _Sides:
 
     def of(self, label: Label, group: Place, column: int) -> _Side:
         nodes = self._nodes.get((label, group), {})
-        rows = {place: self._row.get(id(node)) for place, node in nodes.items()}
-        there = {
-            place: float(self._values_NE[row, column])
-            for place, row in rows.items()
-            if row is not None and self._present_NE[row, column]
+        found = self._elements
+        rows = {
+            place: row
+            for place, node in nodes.items()
+            if (row := self._row.get(id(node))) is not None
+            and found.present[row, column]
         }
+        there = {place: float(found.values[row, column]) for place, row in rows.items()}
         diverged = frozenset(
             place for place, node in nodes.items() if node.status == "diverged"
         )
         unconverged = frozenset(
-            place for place in there if is_unconverged(nodes[place], self._variable)
+            place for place, row in rows.items() if found.doubtful[row, column]
         )
         return _Side(there, diverged, unconverged, frozenset(nodes))
 

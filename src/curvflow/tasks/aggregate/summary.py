@@ -15,7 +15,7 @@ from curvflow.tasks.further_statistics import (
     mean_interval,
     quantiles,
 )
-from curvflow.tasks.measurements import Measured, is_unconverged, judged, relied_on
+from curvflow.tasks.measurements import Measured, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.resampling import Resampling
 from curvflow.tasks.statistics import statistics
@@ -58,17 +58,15 @@ def summary(member: Member, machine: Machine) -> Outcome:
 
 
 def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]:
-    names, values_NE, present_NE = matrix(one)
-    doubtful_N = np.array(
-        [is_unconverged(node, one.variable) for node in one.ok], dtype=bool
-    )
+    elements = matrix(one)
+    values_NE, present_NE = elements.values, elements.present
     found = statistics(values_NE)
     low, high = found.interval(params.confidence)
     if how := _resampling(params):
         low, high = mean_interval(values_NE, params.confidence, how)
-    rows = len(names)
+    rows = len(elements.names)
     return {
-        "quantity": np.array([prefix + name for name in names]),
+        "quantity": np.array([prefix + name for name in elements.names]),
         "units": np.repeat([one.variable.units], rows),
         "mean": found.mean,
         "sd": found.sd,
@@ -78,7 +76,7 @@ def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]
         "count": found.count.astype(np.int64),
         "diverged": np.full(rows, len(one.diverged), dtype=np.int64),
         "nonfinite": (present_NE & ~np.isfinite(values_NE)).sum(axis=0, dtype=np.int64),
-        "unconverged": present_NE[doubtful_N].sum(axis=0, dtype=np.int64),
+        "unconverged": elements.doubtful.sum(axis=0, dtype=np.int64),
         **_further(values_NE, params),
     }
 
@@ -103,7 +101,7 @@ def _missing(
         for node in nodes
         if node.stage == one.stage and node.status == "ok"
     }
-    present_NE = matrix(one)[2]
+    present_NE = matrix(one).present
     return {"missing": (len(own) - present_NE.sum(axis=0)).astype(np.int64)}
 
 

@@ -110,7 +110,7 @@ KIND = Kind(
         _count("diverged", "repetitions of what was chosen that diverged"),
         _count("nonfinite", "those with NaN or infinity"),
         _count("missing", "those without a value, or for which none could be chosen"),
-        unconverged("repetitions of what was chosen whose verdict is not converged"),
+        unconverged("repetitions of what was chosen that are not converged"),
         _count("num_candidates", "candidates"),
         _count("num_refused", "candidates that could not be chosen"),
         _count("num_tied", "other candidates with the same mean; the first is chosen"),
@@ -130,7 +130,7 @@ KIND = Kind(
         _count("candidate_nonfinite", "those with NaN or infinity", "candidate"),
         _count("candidate_missing", "those without a value", "candidate"),
         unconverged(
-            "repetitions whose verdict is not converged",
+            "repetitions that are not converged",
             "candidate",
             "candidate_unconverged",
         ),

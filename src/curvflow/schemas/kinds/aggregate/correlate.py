@@ -123,7 +123,7 @@ KIND = Kind(
         _count("nonfinite", "left out because of NaN or infinity"),
         _count("missing", "nodes left out that have no partner with equal labels"),
         unconverged(
-            "pairs of nodes that did not diverge, with a verdict that is not converged"
+            "pairs of nodes that did not diverge, of which one is not converged"
         ),
     ),
     inputs={"of": Input(Numbers, many=True)},

@@ -113,7 +113,7 @@ KIND = Kind(
         _count("nonfinite", "those with NaN or infinity"),
         _count("missing", "those that are not there"),
         _count("left_out", "repetitions not ranked, since a label lacks a value there"),
-        unconverged("nodes of the label whose verdict is not converged"),
+        unconverged("nodes of the label that are not converged"),
         _column("friedman", "Friedman's chi2 that all labels are alike"),
         _column("p_friedman", "its p, from k - 1 degrees of freedom"),
         _column("p_iman_davenport", "p of Iman and Davenport's F from it"),

@@ -65,7 +65,7 @@ KIND = Kind(
         _count("nonpositive", "points left out because x or y is not above 0"),
         _count("diverged", "nodes left out because they diverged"),
         _count("nonfinite", "left out because of NaN or infinity"),
-        unconverged("points with a verdict that is not converged"),
+        unconverged("points with a value that is not converged"),
         _text("crossing", "two labels whose laws cross", "crossing"),
         _crossing("crossover", "x where they do; NaN if the exponents are equal"),
         _crossing(

@@ -135,9 +135,7 @@ KIND = Kind(
         _count("diverged", "nodes that diverged; none of their values is used"),
         _count("nonfinite", "NaN and infinities of other nodes; left out too"),
         _count("missing", "other nodes that have no such value", optional=True),
-        unconverged(
-            "values, of those that did not diverge, whose verdict is not converged"
-        ),
+        unconverged("values, of nodes that did not diverge, that are not converged"),
         Variable("quantile", "share of values below", ("quantile",), optional=True),
         _quantile("value_at", "value that the share lies below, interpolated"),
         _quantile("value_at_low", "lower limit of its interval"),

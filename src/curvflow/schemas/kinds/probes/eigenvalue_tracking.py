@@ -53,7 +53,7 @@ KIND = Kind(
             series=True,
         ),
         Variable("rank", "1 is the most wanted", ("rank",), dtype="int64", series=True),
-        _by_rank("eigenvalues", "signed eigenvalues"),
+        replace(_by_rank("eigenvalues", "signed eigenvalues"), judged_by="converged"),
         replace(
             _by_rank("residuals", "||Hv - lambda v||, a bound on the error"),
             error_of="eigenvalues",

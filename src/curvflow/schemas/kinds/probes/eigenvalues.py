@@ -75,7 +75,13 @@ KIND = Kind(
     returns=Numbers,
     outputs=(
         Variable("rank", "1 is the most wanted", ("rank",), dtype="int64"),
-        Variable("eigenvalues", "signed eigenvalues", ("rank",), units=UNITS),
+        Variable(
+            "eigenvalues",
+            "signed eigenvalues",
+            ("rank",),
+            units=UNITS,
+            judged_by="converged",
+        ),
         Variable(
             "residuals",
             "||Hv - lambda v||, a bound on the error",

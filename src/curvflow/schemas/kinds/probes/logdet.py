@@ -92,6 +92,10 @@ def _number(name: str, description: str) -> Variable:
     return Variable(name, description)
 
 
+def _judged(name: str, description: str) -> Variable:
+    return Variable(name, description, judged_by="converged")
+
+
 KIND = Kind(
     name="probe.logdet",
     version=2,
@@ -99,8 +103,8 @@ KIND = Kind(
     params=LogdetParams,
     returns=Numbers,
     outputs=(
-        _number("logdet", "log det(A + damping I), in natural logarithms"),
-        _number("logdet_sem", "standard error over the runs; 0 for dense"),
+        _judged("logdet", "log det(A + damping I), in natural logarithms"),
+        _judged("logdet_sem", "standard error over the runs; 0 for dense"),
         Variable(
             "logdet_draws", "estimate of each run", ("run",), series=True, optional=True
         ),
@@ -116,7 +120,7 @@ KIND = Kind(
             dtype="bool",
         ),
         _number("scale", "Gershgorin's bound of a matrix, lambda_u; 1 of what is none"),
-        _number("logdet_scaled", "log det of the operator over lambda_u"),
+        _judged("logdet_scaled", "log det of the operator over lambda_u"),
         _number("smallest", "least Ritz value of the operator, damped; NaN if none"),
         Variable("rank", "of the preconditioner; 0 without", dtype="int64"),
         Variable("size", "dimension of the operator, D", dtype="int64"),

@@ -70,6 +70,10 @@ def _too_few(params: Any, name: str, moments: Any) -> Iterator[Misnomer]:
         yield ("num_moments",), message, hint
 
 
+def _judged(name: str, description: str) -> Variable:
+    return Variable(name, description, judged_by="converged")
+
+
 KIND = Kind(
     name="probe.maxent",
     version=1,
@@ -82,9 +86,9 @@ KIND = Kind(
         Variable(
             "mass", "of each point of the grid, of sum 1", ("point",), series=True
         ),
-        Variable("entropy", "differential entropy, -int q log q"),
-        Variable("kl", "relative entropy with respect to the prior"),
-        Variable(
+        _judged("entropy", "differential entropy, -int q log q"),
+        _judged("kl", "relative entropy with respect to the prior"),
+        _judged(
             "dual",
             "-kl less half the squared misfit in standard errors; falls as moments are "
             "added",

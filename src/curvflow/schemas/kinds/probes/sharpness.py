@@ -48,26 +48,33 @@ KIND = Kind(
             "largest eigenvalue of P^-1/2 H P^-1/2, P the rule's preconditioner and H "
             "the Hessian of the loss; NaN before the first step of an adaptive rule",
             units=UNITS,
+            judged_by="converged",
         ),
         Variable("residual", "a bound on its error", units=UNITS),
         Variable("converged", "whether the residual is within tol", dtype="bool"),
         Variable("rule_lr", "learning rate of the rule at this checkpoint"),
-        Variable("scaled_sharpness", "rule_lr times sharpness"),
+        Variable("scaled_sharpness", "rule_lr times sharpness", judged_by="converged"),
         Variable(
             "stable_up_to",
             "the scaled sharpness above which steps grow on a quadratic: 2 for plain "
             "steps, 2 (1 + momentum) for heavy ball",
         ),
-        Variable("edge", "scaled_sharpness / stable_up_to: 1 is the edge of stability"),
+        Variable(
+            "edge",
+            "scaled_sharpness / stable_up_to: 1 is the edge of stability",
+            judged_by="converged",
+        ),
         Variable(
             "critical_lr",
             "smallest learning rate at which a step along -P^-1 g raises the loss, g "
             "its gradient over all the data",
+            judged_by="critical_converged",
         ),
         Variable(
             "critical_sharpness",
             "2 / critical_lr; for a quadratic not above the sharpness",
             units=UNITS,
+            judged_by="critical_converged",
         ),
         Variable(
             "critical_converged", "whether it was found within tolerance", dtype="bool"
