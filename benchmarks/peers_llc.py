@@ -23,7 +23,7 @@ import argparse
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -142,6 +142,21 @@ def waves(device: str) -> Case:
     )
 
 
+def products(
+    seen: list[Tensor], back: list[Tensor], weights: list[Tensor]
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield the factors of what a gradient multiplies, and where the product goes."""
+    for number, weight in enumerate(weights):
+        yield seen[number], weight.mT, seen[number + 1]
+    for number in reversed(range(len(weights))):
+        before, after, weight = seen[number], back[number + 1], weights[number]
+        # Of few inputs the transpose is several times as fast.
+        left, right = (before, after) if weight.shape[2] < FILLED else (after, before)
+        yield left.mT, right, torch.bmm(left.mT, right)
+        if number:
+            yield after, weight, back[number]
+
+
 def arithmetic(case: Case, chains: int, draws: int) -> float:
     """Multiply what gradients multiply and draw noise, and nothing else."""
 
@@ -151,29 +166,18 @@ def arithmetic(case: Case, chains: int, draws: int) -> float:
     shapes = [(go, come) for come, go in pairwise(case.widths)]
     seen = [zeros(case.batch, width) for width in case.widths]
     back = [torch.zeros_like(one) for one in seen]
-    # Of few inputs the transpose is several times as fast.
-    is_turned = [come < FILLED for _, come in shapes]
-    gradients = [
-        zeros(come, go) if turned else zeros(go, come)
-        for (go, come), turned in zip(shapes, is_turned, strict=True)
+    every = [
+        product
+        for _ in range(0, chains, TOGETHER)
+        for product in products(seen, back, [zeros(*shape) for shape in shapes])
     ]
-    groups = [[zeros(*shape) for shape in shapes] for _ in range(0, chains, TOGETHER)]
     size = sum(go * (come + 1) for go, come in shapes)
     noise = case.inputs.new_empty(chains, size).unbind()
     for _ in range(draws):
         for each in noise:
             each.normal_()
-        for weights in groups:
-            for number, weight in enumerate(weights):
-                torch.bmm(seen[number], weight.mT, out=seen[number + 1])
-            for number in reversed(range(len(weights))):
-                after = back[number + 1]
-                if is_turned[number]:
-                    torch.bmm(seen[number].mT, after, out=gradients[number])
-                else:
-                    torch.bmm(after.mT, seen[number], out=gradients[number])
-                if number:
-                    torch.bmm(after, weights[number], out=back[number])
+        for left, right, into in every:
+            torch.bmm(left, right, out=into)
     return math.nan * float(seen[-1].sum())
 
 
