@@ -1,11 +1,12 @@
 """Probe 40 checkpoints of 10 seeds as one tile, and one after another.
 
-    python -m benchmarks.probes_batched [--all]
+    python -m benchmarks.probes_batched [--all] [--turns N]
 
 The same functions compute both, as a run would call them: a tile of 400 members, and
 tiles of one. Of the latter only some are taken, evenly over the tile, and counted up.
 Both must return equal numbers. CPU seconds of one process, one thread, after an untimed
-call of each. With `--all` also networks large enough that a tile no longer pays.
+call of each, the middle one of three turns: one alone may pay for new memory. With
+`--all` also networks large enough that a tile no longer pays.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--all", action="store_true", help="large networks too")
-    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{CHECKPOINTS} checkpoints of {SEEDS} seeds, CPU seconds")
