@@ -74,6 +74,17 @@ def test_chains_are_timed_beside_their_arithmetic(monkeypatch, capsys):
     assert arithmetic.endswith("|  |")
 
 
+def test_a_tile_of_the_kind_estimates_what_its_nodes_do_alone(monkeypatch, capsys):
+    asked = ["--draws", "8", "--turns", "1", "--tasks", "given"]
+    monkeypatch.setattr("sys.argv", ["peers_llc", *asked])
+    monkeypatch.setattr(peers_llc, "TILE", 2)
+    peers_llc.main()
+    _, _, tile, alone = capsys.readouterr().out.splitlines()
+    assert tile.startswith("| given | one tile |")
+    assert alone.startswith("| given | tiles of one |")
+    assert tile.split("|")[5] == alone.split("|")[5]
+
+
 @pytest.fixture
 def two_answers(monkeypatch, tmp_path):
     """Results of two cases of the study of known answers: few draws, no calibration."""
