@@ -68,7 +68,9 @@ def test_runs_are_counted_in_words():
     one = "Ritz values of 1 Lanczos run of 3 steps"
     assert runs_sentence([ritz(wigner(9), 3)]) == one
     several = [ritz(wigner(9), steps, 2) for steps in (3, 5)]
-    assert runs_sentence(several) == "Ritz values of 4 Lanczos runs of 3, 5 steps"
+    assert runs_sentence(several) == (
+        "Ritz values of 2 Lanczos runs of 3, 5 steps at each of 2 nodes"
+    )
     assert runs_sentence([]) == "Ritz values of no Lanczos runs"
 
 
@@ -76,6 +78,6 @@ def test_a_whole_matrix_is_no_lanczos_run():
     whole = replace(ritz(wigner(9), 9), kind="probe.dense")
     assert runs_sentence([whole]) == "All eigenvalues of 1 dense matrix of 9 rows"
     assert runs_sentence([whole, ritz(wigner(9), 3), whole]) == (
-        "Ritz values of 1 Lanczos run of 3 steps, and all eigenvalues of 2 dense "
-        "matrices of 9 rows"
+        "Ritz values of 1 Lanczos run of 3 steps, and all eigenvalues of 1 dense "
+        "matrix of 9 rows at each of 2 nodes"
     )

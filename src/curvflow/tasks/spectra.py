@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,8 +119,8 @@ def runs_sentence(nodes: Sequence[NodeData]) -> str:
         nodes: Ritz data.
 
     Returns:
-        Such as `Ritz values of 2 Lanczos runs of 30 steps`, or `All eigenvalues of 1
-        dense matrix of 45 rows`, or both.
+        Such as `Ritz values of 2 Lanczos runs of 30 steps at each of 3 nodes`, or `All
+        eigenvalues of 1 dense matrix of 45 rows`, or both.
     """
     dense = [node for node in nodes if node.kind == DENSE]
     lanczos = [node for node in nodes if node.kind != DENSE]
@@ -139,6 +139,13 @@ def _counted(nodes: Sequence[NodeData], what: str, length: str) -> str:
     if not nodes:
         return f"no {many}"
     shapes = [node["ritz_values"].shape for node in nodes]
-    runs = sum(shape[0] for shape in shapes)
-    sizes = ", ".join(map(str, sorted({shape[1] for shape in shapes})))
-    return f"{runs} {what if runs == 1 else many} of {sizes} {length}"
+    runs, sizes = ({shape[axis] for shape in shapes} for axis in (0, 1))
+    told = (
+        f"{_listed(runs)} {what if runs == {1} else many} of {_listed(sizes)} {length}"
+    )
+    # Runs average the same matrix, nodes are of different ones.
+    return told if len(nodes) == 1 else f"{told} at each of {len(nodes)} nodes"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
