@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import pytest
 
-from curvflow.schemas.tables import WIDTH, render
+from curvflow.schemas.tables import WIDTH, alike, cell, render
 
 UNITS = {"trace": "loss / parameter^2", "trace_sem": "loss / parameter^2", "n": "1"}
 
@@ -146,3 +146,17 @@ def test_a_table_too_wide_goes_on_below_with_its_labels_repeated():
 
 def test_without_records_there_is_nothing_to_show():
     assert render([], {}) == ""
+
+
+def test_counts_of_work_come_behind_what_was_measured():
+    work = {"seed": 0, "status": "ok", "iterations": 7, "seconds": 0.5}
+    ranks = [{"seed": 0, "status": "ok", "rank": n, "value": 0.5} for n in (1, 2)]
+    assert alike([work, *ranks]) == [ranks, [work]]
+    loss = {"seed": 0, "status": "ok", "loss": 0.25}
+    assert alike([loss, *ranks]) == [[loss], ranks]
+
+
+def test_an_error_of_rounding_alone_leaves_no_digits_of_its_own():
+    assert cell(1 + 2e-16, 7e-17) == "1"
+    assert cell(0.1 + 0.2, 5e-17) == "0.3000"
+    assert cell(0.3, 5e-13) == "0.30000000000000"

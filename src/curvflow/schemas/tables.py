@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from curvflow.schemas.times import SECONDS
+
 Rows = Sequence[Mapping[str, Any]]
 
 WIDTH = 80
 GAP = "  "
 DIGITS = 4  # significant, where no standard error says how many there are
+ROUNDING = 1e-14  # of a value; an error below it is none
 # Columns of a table that are known as well as the mean is.
 LIKE_THE_MEAN = ("mean", "sd", "sem", "low", "high")
 
@@ -80,18 +83,24 @@ def render(records: Rows, units: Mapping[str, str]) -> str:
 
 
 def alike(records: Rows) -> list[Rows]:
-    """Part records into those of equal fields, in the order of the first of each.
+    """Part records into those of equal fields.
 
     Args:
         records: as from `schemas.records`.
 
     Returns:
-        The rows of each table.
+        The rows of each table, in the order of the first of each; those of counts
+        alone, such as of products, come behind what was measured.
     """
     tables: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         tables.setdefault(tuple(record), []).append(record)
-    return list(tables.values())
+    return sorted(tables.values(), key=_has_no_measurement)
+
+
+def _has_no_measurement(rows: Rows) -> bool:
+    names = [name for name in rows[0] if not name.startswith(SECONDS)]
+    return not any(isinstance(row[name], float) for row in rows for name in names)
 
 
 def _table(
@@ -212,6 +221,8 @@ def cell(value: Any, error: float) -> str:
         return "yes" if value else "no"
     if not isinstance(value, float):
         return "" if value is None else " ".join(str(value).split())
+    if error <= ROUNDING * abs(value):  # there is no more than that in a double
+        error, value = 0, float(f"{value:.14g}")
     exact = error == 0 and value.is_integer() and abs(value) < 1e6
     if not math.isfinite(value) or value == 0 or exact:
         return f"{value:.6g}"
