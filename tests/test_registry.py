@@ -303,7 +303,7 @@ GOLDEN = {
     "probe.gradient_variance": "23828c042dc320ce0d85e2b82c25e1fe658c2fd9",
     "probe.hessian_trace": "fdac7e6679fdff0339fa15bf353a14ddf9b9c10d",
     "probe.hessian_variance": "b43254f9f4c72c92e47400f606759463db590618",
-    "probe.landscape": "1482b25dcde21b6f6d4ff1d021773ce28be2a7d7",
+    "probe.landscape": "268cec5fa8878c5c0039e6aa4fe21b4a1fe787f5",
     "probe.llc": "d22628e5158aa54a7e848863f6b684251907773c",
     "probe.llc_regular": "2af29062e1f8987c715f2bf8d2f945cad179b95c",
     "probe.logdet": "c1eb74566b75dd474e7e14f3a273346d7e125898",

@@ -96,6 +96,7 @@ def test_curvature_of_the_slice_at_0_is_the_rayleigh_quotient(case):
         assert_declared(KIND, outcome)
         arrays = outcome.arrays
         curvature = np.diagonal(arrays["curvature"])
+        assert arrays["direction"].tolist() == arrays["other"].tolist() == [1, 2]
         np.testing.assert_allclose(
             arrays["rayleigh"] * arrays["direction_norm"] ** 2, curvature, rtol=1e-12
         )

@@ -226,9 +226,11 @@ def _model(
         "path": found.path[number],
         "explained": found.explained[number],
     }
+    places = np.arange(1, count + 1, dtype=np.int64)
     return {
-        "direction": np.arange(1, count + 1, dtype=np.int64),
-        "along": np.array([f"{what} {k}" for k in range(1, count + 1)]),
+        "direction": places,
+        "other": places,
+        "along": np.array([f"{what} {k}" for k in places]),
         "converged": found.converged[number].cpu().numpy(),
         "checkpoint": np.concatenate([np.zeros(0, np.int64), *epochs]),
         "num_matvecs": np.array(found.num_matvecs[number] + count, dtype=np.int64),

@@ -92,12 +92,13 @@ def _plane(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="probe.landscape",
-    version=1,
+    version=2,
     summary="Slices of training and test loss, with the quadratic model.",
     params=LandscapeParams,
     returns=Landscape,
     outputs=(
         Variable("direction", "1 is the first", ("direction",), dtype="int64"),
+        Variable("other", "the same, of a second one", ("other",), dtype="int64"),
         Variable("along", "what each direction is", ("direction",), dtype="str"),
         Variable(
             "direction_norm",
