@@ -97,6 +97,8 @@ def test_logarithmic_limits_hold_every_mean_and_cut_bars_that_near_zero():
     assert 110 < top < 200
     assert drawing.log_limits(*np.full((3, 2), np.nan)) == (1.0, 10.0)
     assert drawing.log_limits(*np.full((3, 1), 5.0)) == (2.5, 10.0)
+    nothing = np.full(4, np.nan)
+    assert 0.8 < drawing.log_limits(mean, nothing, nothing)[0] < 1
 
 
 @pytest.mark.parametrize(

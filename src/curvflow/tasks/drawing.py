@@ -258,7 +258,7 @@ def log_limits(mean: Array, low: Array, high: Array) -> tuple[float, float]:
 
     Args:
         mean: means, any shape.
-        low: lower ends.
+        low: lower ends; NaN where there is no bar.
         high: upper ends.
 
     Returns:
@@ -267,7 +267,8 @@ def log_limits(mean: Array, low: Array, high: Array) -> tuple[float, float]:
     seen = mean > 0
     if not seen.any():
         return 1.0, 10.0
-    bottom = np.fmax(low[seen], mean[seen] / 10).min()
+    ends = np.where(np.isnan(low[seen]), mean[seen], low[seen])
+    bottom = np.maximum(ends, mean[seen] / 10).min()
     top = np.fmax(high[seen], mean[seen]).max()
     margin = (top / bottom) ** 0.04 if top > bottom else 2.0
     return float(bottom / margin), float(top * margin)
