@@ -56,7 +56,7 @@ def test_every_row_of_every_network_is_an_arrow():
     assert got["network"][:5].tolist() == ["seed = 0"] * 4 + ["seed = 1"]
     assert got["unit"][3] == "layer1.weight[3]"
     assert str(got["caption"]) == (
-        "Arrows: rows of layer1.weight, 4 of each network; all, n = 3, of seed. "
+        "Arrows: rows of layer1.weight, 4 of each network; all 3 of seed. "
         "Scales: equal."
     )
 
@@ -106,7 +106,7 @@ def test_without_a_label_there_is_one_panel():
     assert got["panel"].tolist() == [""]
     assert got["networks"].tolist() == [9]
     assert got["network"][-1] == "seed = 2, rule = l2"
-    assert str(got["caption"]).endswith("all, n = 9, of seed, rule.")
+    assert str(got["caption"]).endswith("all 9 of seed, rule.")
 
 
 def test_hidden_units_of_a_trained_network_are_its_first_layer():

@@ -138,7 +138,7 @@ def _caption(
     others = {axis: some for axis, some in seen.items() if axis != params.label}
     if over := [axis for axis, some in others.items() if len(some) > 1]:
         counts = [len(panel.networks) for panel in panels if panel.networks]
-        which = f"all, n = {_range(counts)}," if params.show == "all" else "the first"
+        which = f"all {_range(counts)}" if params.show == "all" else "the first"
         text += f"; {which} of {', '.join(over)}"
     held = [f"{axis} = {one}" for axis, (one, *more) in others.items() if not more]
     text += f", at {', '.join(held)}" if held else ""
