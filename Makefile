@@ -3,18 +3,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study reports test test-all browser data check docs bench
+.PHONY: study test test-all browser data check docs bench
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
-
-# Real images must be there, see docs/data.md. The store is not that of whole runs.
-SMOKE = --profile smoke --store .curvflow/smoke
-reports: .venv/.run .venv/.data # run every study that ships, small, and write its report
-	for study in $$(grep -rl --include='*.yaml' '^  smoke:' studies); do \
-	  $(BIN)/curvflow run $$study $(SMOKE) && $(BIN)/curvflow report $$study $(SMOKE) || exit; \
-	done
 
 # Many small programs, one to a core.
 test test-all: export OMP_NUM_THREADS = 1

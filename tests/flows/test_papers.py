@@ -45,19 +45,6 @@ def test_a_small_study_of_all_rules_runs(name, tmp_path):
     assert_trained(smoke(name, tmp_path))
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_regression_study_runs(activation, tmp_path):
-    few = ["stages.fit.epochs=2", "stages.data.num_samples=200"]
-    assert_trained(smoke(f"synthetic-{activation}", tmp_path, overrides=few))
-
-
-@pytest.mark.images
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_study_of_real_digits_runs_on_some_of_them(activation, tmp_path):
-    few = ["stages.data.num_train=512", "stages.fit.epochs=2"]
-    assert_trained(smoke(f"mnist-{activation}", tmp_path, overrides=few))
-
-
 GROWING = """
 study: growing
 axes:

@@ -40,10 +40,10 @@ def idx_contents(seed: int = 0, train: int = 60, test: int = 20) -> dict[str, by
     return {part: idx_bytes(array) for part, array in arrays.items()}
 
 
-def ten_contents() -> dict[str, bytes]:
+def ten_contents(each: int = 20) -> dict[str, bytes]:
     names = (*cifar.TRAIN_BATCHES, cifar.TEST_BATCH)
     return {
-        f"{name}.bin": rows(images(20, (3072,), seed), labels(20, 10)[:, None])
+        f"{name}.bin": rows(images(each, (3072,), seed), labels(each, 10)[:, None])
         for seed, name in enumerate(names)
     }
 

@@ -1,0 +1,82 @@
+"""Every study that ships runs in its profile smoke, and its page holds all of it."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from ruamel.yaml import YAML
+
+import curvflow
+from curvflow.flows.originals.catalogue import CATALOGUE
+from curvflow.flows.originals.find import VARIABLE
+from curvflow.flows.report.asked import Asked
+from curvflow.flows.report.basis import kind_of
+from curvflow.flows.report.gather import gather, open_basis
+from curvflow.flows.report.render import render
+from curvflow.schemas.nodes import Figure, Table
+from tests.flows.originals import fakes, real
+from tests.report.page import Page, assert_whole_in_itself
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+
+def cases():
+    for path in sorted(STUDIES.glob("**/*.yaml")):
+        if "smoke" in YAML(typ="safe").load(path).get("profiles", {}):
+            yield pytest.param(path, id=f"{path.parent.name}-{path.stem}")
+
+
+def stages(basis, returns):
+    """Return the number of nodes of each stage that returns such a result."""
+    return {
+        view.stage: len(view.points)
+        for view in basis.views
+        if issubclass(kind_of(view).returns, returns)
+    }
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """Return one store for all, in which what several studies share is found."""
+    return str(tmp_path_factory.mktemp("shipped"))
+
+
+@pytest.fixture(scope="session")
+def made_up(tmp_path_factory):
+    """Return a folder of noise for sets that cannot be installed everywhere."""
+    folder = tmp_path_factory.mktemp("images")
+    contents = {
+        "fashion_mnist": fakes.idx_contents(train=300, test=100),
+        "cifar10": fakes.ten_contents(each=100),
+    }
+    known = {}
+    for name, content in contents.items():
+        fakes.write(folder / name, CATALOGUE[name].layouts[0], content)
+        known[name] = fakes.knowing(CATALOGUE[name], 0, content)
+    with mock.patch.dict(CATALOGUE, known):
+        yield folder
+
+
+@pytest.mark.slow
+@pytest.mark.images
+@pytest.mark.parametrize("path", [*cases()])
+def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
+    path, store, made_up, tmp_path, monkeypatch
+):
+    monkeypatch.setenv(VARIABLE, str(made_up))
+    text = path.read_text(encoding="utf-8")
+    if "use: data.mnist" in text:
+        real.read("mnist")
+    study = tmp_path / path.name
+    study.write_text(text, encoding="utf-8")
+    results = curvflow.run(study, store=store, profile="smoke", workers=1)
+    assert results.run.failures == []
+    basis = open_basis(Asked(study, store=store, profile="smoke"))
+    content = gather(basis)
+    page = Page(render(content))
+    assert content.unreadable == content.gallery.notes == []
+    assert {*content.troubles.stages} <= {"diverged"}
+    assert {one.name for one in content.tables if one.grids} == {*stages(basis, Table)}
+    figures = sum(stages(basis, Figure).values())
+    assert len([one for one in page.all("img") if "src" in one]) == figures
+    assert_whole_in_itself(page)
