@@ -182,7 +182,10 @@ def columns_of(
             Column(
                 field,
                 "" if shown == "1" else shown,
-                [_text(field, row) for row in rows],
+                [
+                    _text(field, row, is_label=bool(units) and field not in units)
+                    for row in rows
+                ],
                 all(isinstance(v, int | float) for v in values),
                 leading,
             )
@@ -190,10 +193,16 @@ def columns_of(
     return columns
 
 
-def _text(field: str, row: Mapping[str, Any]) -> str:
-    if field == "units" and row[field] == "1":
+def _text(field: str, row: Mapping[str, Any], *, is_label: bool) -> str:
+    value = row[field]
+    if field == "units" and value == "1":
         return ""  # as in the headings
-    return cell(row[field], _error(field, row))
+    error = _error(field, row)
+    if is_label and isinstance(value, float) and math.isnan(error):
+        short = f"{value:.4g}"
+        if float(short) == value:  # written so, not measured
+            return short
+    return cell(value, error)
 
 
 def _has_fractions(values: Sequence[Any]) -> bool:
