@@ -43,8 +43,8 @@ def in_parts(product: Product) -> Written:
             return product(columns)
         # Each vector lies whole in memory.
         rows = columns.new_empty(columns.shape[::-1]) if into is None else into.mT
-        parts = torch.split(rows, most), torch.split(columns, most, 1)
-        for few, some in zip(*parts, strict=True):
+        pieces = torch.split(rows, most), torch.split(columns, most, 1)
+        for few, some in zip(*pieces, strict=True):
             few.copy_(product(some).mT)
         return rows.mT
 
