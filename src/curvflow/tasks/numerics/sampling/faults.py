@@ -49,7 +49,7 @@ class Chains:
     summary: Summary
 
     @cached_property
-    def sems(self) -> Tensor:
+    def sem_per_chain(self) -> Tensor:
         """Standard error of each chain's estimate, (C,)."""
         return self.nbeta * mcse_mean(self.losses[:, None])
 
@@ -75,7 +75,7 @@ def negative(chains: Chains) -> str:
     """Say so if losses lie below the one at the weights, beyond the errors."""
     llc_C = chains.summary.llc_per_chain
     # The least of several: a standard error more than for one.
-    low_C = llc_C + (SURE + 1) * chains.sems < -NEGLIGIBLE
+    low_C = llc_C + (SURE + 1) * chains.sem_per_chain < -NEGLIGIBLE
     mean = chains.summary.llc_mean
     if mean + SURE * chains.summary.llc_sem >= -NEGLIGIBLE and not low_C.any():
         return ""
@@ -115,7 +115,7 @@ def _too_far(chains: Chains) -> str:
 def _too_high(chains: Chains) -> str:
     # Regular minima have 1/2 a parameter, singular ones of smooth losses less; |w|, 1.
     llc_C = chains.summary.llc_per_chain
-    if not (llc_C - (SURE + 1) * chains.sems > chains.size).any():
+    if not (llc_C - (SURE + 1) * chains.sem_per_chain > chains.size).any():
         return ""
     return (
         f"a chain's estimate is {float(llc_C.max()):.4g}, above the {chains.size} "
