@@ -86,4 +86,4 @@ def test_a_wrong_preset_is_one_line_with_its_place(planned, rule, place, message
 def test_kinds_says_that_a_rule_may_be_a_preset(curvflow):
     said = " ".join(curvflow("kinds", "train").out.split())
     assert "the learning rule, or a preset of one by its name" in said
-    assert "{preset: text, ...}: Published settings by name" in said
+    assert "preset: Published settings by name" in said
