@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
+import dask
 from distributed import Client
 
 from curvflow.errors import ClusterError, RequestError
@@ -20,6 +21,10 @@ from curvflow.flows.runners.quiet import quiet
 from curvflow.schemas.cluster import Cluster
 
 LOOK_EVERY = 0.2  # seconds between looks for the first worker
+WAIT_COUNT = "distributed.adaptive.wait-count"
+# Seconds that a worker may be idle before it is let go. Dask has three; but to be asked
+# whether it is fit it loads PyTorch, and a queue may take long to give another.
+IDLE = 60
 
 
 @contextmanager
@@ -78,7 +83,10 @@ def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Clie
             if asked.workers is not None:
                 cluster.scale(asked.workers)
             elif asked.adapt is not None:
-                cluster.adapt(minimum=asked.adapt.minimum, maximum=asked.adapt.maximum)
+                least, most = asked.adapt.minimum, asked.adapt.maximum
+                looks = max(IDLE, dask.config.get(WAIT_COUNT))
+                with dask.config.set({WAIT_COUNT: looks}):
+                    cluster.adapt(minimum=least, maximum=most)
             client = stack.enter_context(connected(cluster))
         except Exception as error:
             raise RequestError(
