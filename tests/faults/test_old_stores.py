@@ -23,6 +23,8 @@ OLD = Path(__file__).parents[1] / "old_stores"
 STORES = sorted(OLD.glob("*.zip"))
 # The stage whose version has been raised since a store was written.
 MOVED = {"2026-11-first": "fit", "2026-11-second": "trace"}
+# What has one more column since in a table that names no quantities.
+ANOTHER = ("aggregate.summary",)
 PRESENT = [path for path in STORES if path.stem not in MOVED]
 EARLIER = [path for path in STORES if path.stem in MOVED]
 
@@ -59,7 +61,9 @@ def plan(path, *overrides):
 def accept(path, kinds):
     """Accept code that computes every result of these kinds again, and the same."""
     o = open_study(path)
-    answer = Answer(accept=kinds, reason="the same results", verify=1.0)
+    kinds = [kind for kind in kinds if kind not in ANOTHER]
+    same = "the same results"
+    answer = Answer(accept=kinds, rerun=ANOTHER, reason=same, verify=1.0)
     options = RunOptions(workers=1)
     run_study(o.study, o.store, o.files, options=options, answer=answer)
     settlements = o.store.index().settlements
@@ -122,7 +126,8 @@ def test_a_new_seed_runs_alone_on_a_store_of_an_earlier_version(present):
     assert run.counts["cached"]["fit"] == 4
     again = {key for note in store.notes(run) for key in note.get("keys", ())}
     assert not again & before
-    assert set(begun(store).values()) == {1}
+    again = {r.key for r in store.index().rows.values() if r.kind in ANOTHER}
+    assert {n for key, n in begun(store).items() if key not in again} == {1}
     assert ended(start(study, path, "axes.seed=[0, 1, 77]")) == 0
     last = open_study(path).store.index().runs[-1]
     assert set(last.counts["executed"].values()) == {0}
