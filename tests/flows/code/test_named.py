@@ -1,5 +1,9 @@
 """Functions that a study names are looked for while planning; nothing is imported."""
 
+import sys
+import zipfile
+from importlib.machinery import ModuleSpec
+
 import pytest
 
 from curvflow.errors import StudyError
@@ -68,10 +72,32 @@ def test_what_is_there_is_planned_with(plan, named):
         "def __getattr__(name):\n    return len",
         "globals()['make'] = len",
         "import sys\nsetattr(sys.modules[__name__], 'make', len)",
+        "import sys\nsys.modules[__name__].make = len",
+        "locals()['make'] = len",
+        "def declare():\n    global make\n    make = len\n\n\ndeclare()",
+        "with open(__file__) as make:\n    pass",
     ],
 )
 def test_a_module_that_may_have_more_names_than_its_text_shows_passes(plan, text):
     assert len(plan("named_other:make", text).graph.nodes["fit"]) == 2
+
+
+def test_a_module_of_another_finder_passes(plan, monkeypatch):
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return ModuleSpec(name, None) if name == "named_editable" else None
+
+    monkeypatch.setattr("sys.meta_path", [*sys.meta_path, Finder])
+    assert plan("named_editable.models:make")
+
+
+def test_a_module_in_an_archive_passes(plan, tmp_path, monkeypatch):
+    archive = tmp_path / "archive.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("named_zipped.py", "def make():\n    pass\n")
+    monkeypatch.syspath_prepend(archive)
+    assert plan("named_zipped:make")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +120,11 @@ def test_a_module_that_may_have_more_names_than_its_text_shows_passes(plan, text
             None,
             "expected a function of module 'named_nets', got 'made'. "
             "Did you mean 'make'?",
+        ),
+        (
+            "named_other:make",
+            "print()\nA = B = 1\n",
+            "got 'make'. Known: A, B.",
         ),
         (
             "named_other:make",

@@ -11,17 +11,21 @@ import sys
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 from curvflow.errors import nearest
+from curvflow.flows.code.cells import is_typed
 from curvflow.flows.code.loaded import called
-from curvflow.flows.code.modules import Module, read_module
+from curvflow.flows.code.modules import ON_IMPORT, read_module
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study import Stage
 
 # A module that uses one of these may have names that its text does not show.
-_HIDDEN = frozenset({"__getattr__", "exec", "globals", "setattr", "vars"})
+_HIDDEN = frozenset(
+    {"__getattr__", "exec", "globals", "locals", "setattr", "sys", "vars"}
+)
 
 
 class NamedCode:
@@ -55,21 +59,25 @@ class NamedCode:
 
     def _fault(self, module: str, function: str) -> tuple[str, str] | None:
         """Return what was expected and what to do; None if nothing is wrong."""
-        spec = self._spec(module)
+        spec = None if is_typed(module) else self._spec(module)
         if spec is None:
-            return None if _is_elsewhere(module) else _no_module(module)
-        if not spec.origin or not spec.origin.endswith(".py"):
+            return None if self._is_elsewhere(module) else _no_module(module)
+        origin = Path(spec.origin or "")
+        # What is compiled, or in an archive, cannot be looked into here.
+        if origin.suffix != ".py" or not origin.is_file():
             return None
         try:
-            text = Path(spec.origin).read_bytes()
-            known = _names(module, text, is_package=spec.parent == module)
+            text = origin.read_bytes()
+            found = read_module(module, text, is_package=spec.parent == module)
         except SyntaxError as error:
-            reason = f"got a syntax error in line {error.lineno} of {spec.origin}"
+            reason = f"got a syntax error in line {error.lineno} of {origin}"
             return f"expected a module that can be imported, {reason}", ""
         except OSError as error:
-            reason = f"got {spec.origin} ({error.strerror})"
+            reason = f"got {origin} ({error.strerror})"
             return f"expected a module that can be read, {reason}", ""
-        if known is None or function in known:
+        known = {*found.parts, *found.aliases, *found.lazy} - {ON_IMPORT}
+        bound = known | _bound(text)
+        if found.stars or function in bound or _HIDDEN & bound:
             return None
         message = f"expected a function of module '{module}', got '{function}'"
         return message, nearest(function, known)
@@ -83,12 +91,14 @@ class NamedCode:
             places = spec.submodule_search_locations if spec else None
         return spec
 
-
-def _is_elsewhere(module: str) -> bool:
-    """Return whether a module comes from no file that could be read."""
-    return module in sys.modules or (
-        "." not in module and find_spec(module) is not None
-    )
+    def _is_elsewhere(self, module: str) -> bool:
+        """Return whether a module may come from where no file tells of it."""
+        top = module.partition(".")[0]
+        if module in sys.modules:
+            return True
+        return self._spec(top) is None and (
+            top in sys.modules or find_spec(top) is not None
+        )
 
 
 def _no_module(module: str) -> tuple[str, str]:
@@ -98,9 +108,9 @@ def _no_module(module: str) -> tuple[str, str]:
     )
 
 
-def _names(module: str, text: bytes, *, is_package: bool) -> set[str] | None:
-    """Return the names that a module's text binds; None if it may have others."""
-    used = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
-    found: Module = read_module(module, text, is_package=is_package)
-    names = {*found.parts, *found.aliases, *found.lazy}
-    return None if found.stars or _HIDDEN & (used | names) else names
+def _bound(text: bytes) -> set[str]:
+    """Return the names that a text uses or declares anywhere, also within functions."""
+    nodes = list(ast.walk(ast.parse(text)))
+    declared = (one.names for one in nodes if isinstance(one, ast.Global))
+    used = (one.id for one in nodes if isinstance(one, ast.Name))
+    return {*used, *chain.from_iterable(declared)}
