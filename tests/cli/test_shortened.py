@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from curvflow.cli.shortened import MOST, shortened
 
 
@@ -39,6 +41,13 @@ def test_quantities_measured_nowhere_are_left_out():
     assert text.endswith(
         "\n\n1 quantity is left out, measured nowhere; --all prints all"
     )
+
+
+@pytest.mark.parametrize("went_wrong", ["diverged", "nonfinite", "unconverged"])
+def test_a_quantity_that_went_wrong_everywhere_is_shown(went_wrong):
+    text = shortened([row("sgd", "x"), row("sgd", "y", 0) | {went_wrong: 5}], {})
+    assert "left out" not in text
+    assert went_wrong in text
 
 
 def test_what_one_rule_lacks_stays_where_the_other_has_it():

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from curvflow.schemas.tables import Rows, alike, render
 
 MOST = 40  # rows of one table
+# Where one of these is not 0, something was measured or went wrong.
+COUNTS = ("count", "diverged", "nonfinite", "unconverged")
 
 
 def shortened(records: Rows, units: Mapping[str, str]) -> str:
@@ -28,7 +30,7 @@ def shortened(records: Rows, units: Mapping[str, str]) -> str:
 
 def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
     kept, names = _measured(records)
-    for rows in alike(kept):
+    for rows in alike(kept, units):
         shown = _first(rows)
         text = render(shown, units)
         if more := len(rows) - len(shown):
@@ -44,9 +46,9 @@ def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
 
 
 def _measured(records: Rows) -> tuple[Rows, set[str]]:
-    """Return the records of quantities with a value somewhere, and the other names."""
+    """Return the records of quantities that any node has, and the other names."""
     counted = [row for row in records if "quantity" in row and "count" in row]
-    found = {row["quantity"] for row in counted if row["count"]}
+    found = {row["quantity"] for row in counted if any(map(row.get, COUNTS))}
     names = {row["quantity"] for row in counted} - found
     if not found:  # nothing was measured, which is what there is to show
         return records, set()

@@ -78,15 +78,16 @@ def render(records: Rows, units: Mapping[str, str]) -> str:
         Several lines; nothing without records.
     """
     return "\n\n".join(
-        "\n".join(_table(list(rows[0]), rows, units)) for rows in alike(records)
+        "\n".join(_table(list(rows[0]), rows, units)) for rows in alike(records, units)
     )
 
 
-def alike(records: Rows) -> list[Rows]:
+def alike(records: Rows, units: Mapping[str, str]) -> list[Rows]:
     """Part records into those of equal fields.
 
     Args:
         records: as from `schemas.records`.
+        units: units per field; labels have none.
 
     Returns:
         The rows of each table, in the order of the first of each; those of counts
@@ -95,12 +96,17 @@ def alike(records: Rows) -> list[Rows]:
     tables: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         tables.setdefault(tuple(record), []).append(record)
-    return sorted(tables.values(), key=_has_no_measurement)
+    return sorted(tables.values(), key=lambda rows: not _is_measured(rows, units))
 
 
-def _has_no_measurement(rows: Rows) -> bool:
-    names = [name for name in rows[0] if not name.startswith(SECONDS)]
-    return not any(isinstance(row[name], float) for row in rows for name in names)
+def _is_measured(rows: Rows, units: Mapping[str, str]) -> bool:
+    names = [name for name in rows[0] if name in units]
+    return any(
+        isinstance(row[name], float)
+        for row in rows
+        for name in names
+        if not name.startswith(SECONDS)
+    )
 
 
 def _table(
