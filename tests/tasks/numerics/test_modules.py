@@ -145,7 +145,7 @@ def test_lanczos_writes_the_products_into_its_own_memory(order, count):
     operator = hessian(module, "cross_entropy", batches, order=order).batched
     start = torch.randn(1, len(H), 2, dtype=H.dtype)
     room = torch.full((1, 2, len(H)), torch.nan, dtype=H.dtype).mT
-    operator.multiply(start, room)
+    operator.multiply_into(start, room)
     assert_equal(room[0], H @ start[0])
     found = lanczos(operator, start, num_steps=len(H))
     # A run may end before, with what the start has a part in.

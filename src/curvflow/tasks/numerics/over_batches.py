@@ -68,7 +68,7 @@ class OverBatches:
         with differentiable():
             return self._product(columns[0]).unsqueeze(0)
 
-    def multiply(self, columns: Tensor, into: Tensor) -> None:
+    def multiply_into(self, columns: Tensor, into: Tensor) -> None:
         """Write the products with columns (1, D, S) into memory like them."""
         with differentiable():
             self._product(columns[0], into[0])

@@ -18,7 +18,7 @@ PART = 1 << 17
 class Writing(Protocol):
     """An operator whose products can be written into memory at hand."""
 
-    def multiply(self, columns: Tensor, into: Tensor) -> None:
+    def multiply_into(self, columns: Tensor, into: Tensor) -> None:
         """Write the products with columns (M, D, S) into memory like them."""
 
 
@@ -59,7 +59,7 @@ def measured_product(
     """
     columns_MDS = columns_MDS.to(operator.dtype)
     if room_MDS is not None and isinstance(operator, Writing):
-        operator.multiply(columns_MDS, room_MDS)
+        operator.multiply_into(columns_MDS, room_MDS)
         images_MDS = room_MDS
     else:
         images_MDS = operator @ columns_MDS
