@@ -94,8 +94,9 @@ class Averaged(ABC):
                 product = self._kept or self.prepare(part, columns.shape[2])
                 if self._is_one_pass():
                     self._kept = product
-                found, into = product(columns[part.models]), total[part.models]
-                into.copy_(found) if part.rows.start == 0 else into.add_(found)
+                into = total[part.models]
+                write = into.copy_ if part.rows.start == 0 else into.add_
+                write(product(columns[part.models]))
         return total.div_(self.num_samples)
 
     def parts(self) -> Iterator[Part]:
