@@ -38,16 +38,22 @@ def test_quantities_measured_nowhere_are_left_out():
     rows = [row(rule, q, n) for rule in "ab" for q, n in (("x", 5), ("y", 0))]
     text = shortened(rows, {})
     assert text.startswith("quantity = x, ")
-    assert text.endswith(
-        "\n\n1 quantity is left out, measured nowhere; --all prints all"
-    )
+    assert text.endswith("\n\nleft out, measured at no node: y; --all prints all")
 
 
-@pytest.mark.parametrize("went_wrong", ["diverged", "nonfinite", "unconverged"])
+@pytest.mark.parametrize("went_wrong", ["diverged", "unconverged"])
 def test_a_quantity_that_went_wrong_everywhere_is_shown(went_wrong):
     text = shortened([row("sgd", "x"), row("sgd", "y", 0) | {went_wrong: 5}], {})
     assert "left out" not in text
     assert went_wrong in text
+
+
+def test_what_is_nan_where_nothing_diverged_is_named_among_what_is_left_out():
+    absent = [row("sgd", f"final_validation_{n}", 0) | {"nonfinite": 5} for n in "abcd"]
+    lines = shortened([row("sgd", "x"), *absent], {}).splitlines()
+    said = " ".join(lines[lines.index("") :])
+    assert all(name["quantity"] in said for name in absent)
+    assert max(map(len, lines)) <= 80
 
 
 def test_what_one_rule_lacks_stays_where_the_other_has_it():

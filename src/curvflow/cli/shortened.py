@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from textwrap import fill
 
 from curvflow.schemas.tables import Rows, alike, render
 
 MOST = 40  # rows of one table
-# Where one of these is not 0, something was measured or went wrong.
-COUNTS = ("count", "diverged", "nonfinite", "unconverged")
+# Where one of these is not 0, something was measured or went wrong. What is NaN at every
+# node, of which none diverged, is what a study has not: a loss on no validation data.
+COUNTS = ("count", "diverged", "unconverged")
 
 
 def shortened(records: Rows, units: Mapping[str, str]) -> str:
@@ -39,10 +41,12 @@ def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
             )
         yield text
     if names:
-        quantities = (
-            "1 quantity is" if len(names) == 1 else f"{len(names)} quantities are"
+        yield fill(
+            f"left out, measured at no node: {', '.join(sorted(names))}; "
+            "--all prints all",
+            width=80,
+            break_long_words=False,
         )
-        yield f"{quantities} left out, measured nowhere; --all prints all"
 
 
 def _measured(records: Rows) -> tuple[Rows, set[str]]:
