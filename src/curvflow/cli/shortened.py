@@ -9,8 +9,9 @@ from textwrap import fill
 from curvflow.schemas.tables import Rows, alike, render
 
 MOST = 40  # rows of one table
-# Where one of these is not 0, something was measured or went wrong. What is NaN at every
-# node, of which none diverged, is what a study has not: a loss on no validation data.
+# Where one of these is not 0, something was measured or went wrong. What is NaN at
+# every node, of which none diverged, is what a study has not: a loss on no validation
+# data.
 COUNTS = ("count", "diverged", "unconverged")
 
 
