@@ -310,7 +310,7 @@ GOLDEN = {
     "probe.maxent": "c23dc83b784a57137eeb1c8dcd992a159c2b5796",
     "probe.moments": "dc68405a1f8bef6890347a3a4ccdb4ecac983fb6",
     "probe.norms": "5989118032d7aec2b341a8f8286d45d3aff5b069",
-    "probe.sharpness": "3c8a48a7e805db851072afd98d60615f312b9839",
+    "probe.sharpness": "4e8b09e2f0ab5a1fb52769e546ed3a67e821ddfa",
     "probe.spectrum": "8adef918041633874f69e4d7bcf5113c6232a75c",
     "probe.trace": "f767f155269e59bc4fe2b10f0f472ceda870c1d4",
     "probe.wbic": "30cddac3e21519bc144a48efe0a3007c452685ed",

@@ -166,7 +166,8 @@ def _outcome(number: int, found: Ritz, scales: _Scales, critical: Critical) -> O
         {
             "sharpness": np.array(largest),
             "residual": np.array(value(found.residuals[:, 0])),
-            "converged": np.array(is_known and bool(found.converged[number, 0])),
+            # What has no preconditioner has no value either that could be in doubt.
+            "converged": np.array(not is_known or bool(found.converged[number, 0])),
             "rule_lr": np.array(rate),
             "scaled_sharpness": np.array(rate * largest),
             "stable_up_to": np.array(bound),
@@ -174,7 +175,7 @@ def _outcome(number: int, found: Ritz, scales: _Scales, critical: Critical) -> O
             "critical_lr": np.array(critical_lr),
             "critical_sharpness": np.array(2 / critical_lr),
             "critical_converged": np.array(
-                is_known and bool(critical.converged[number])
+                not is_known or bool(critical.converged[number])
             ),
             "num_matvecs": np.array(int(found.num_matvecs[number]), dtype=np.int64),
             "num_passes": np.array(int(critical.passes[number]), dtype=np.int64),

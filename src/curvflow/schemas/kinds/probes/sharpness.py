@@ -38,7 +38,7 @@ class SharpnessParams(Params):
 
 KIND = Kind(
     name="probe.sharpness",
-    version=1,
+    version=2,
     summary="Sharpness as the learning rule sees it, and how near it is to its edge.",
     params=SharpnessParams,
     returns=Numbers,
@@ -51,7 +51,11 @@ KIND = Kind(
             judged_by="converged",
         ),
         Variable("residual", "a bound on its error", units=UNITS),
-        Variable("converged", "whether the residual is within tol", dtype="bool"),
+        Variable(
+            "converged",
+            "whether the residual is within tol; true where there is no sharpness",
+            dtype="bool",
+        ),
         Variable("rule_lr", "learning rate of the rule at this checkpoint"),
         Variable("scaled_sharpness", "rule_lr times sharpness", judged_by="converged"),
         Variable(
@@ -77,7 +81,9 @@ KIND = Kind(
             judged_by="critical_converged",
         ),
         Variable(
-            "critical_converged", "whether it was found within tolerance", dtype="bool"
+            "critical_converged",
+            "whether it was found within tolerance; true where there is none",
+            dtype="bool",
         ),
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
         Variable(
