@@ -155,6 +155,29 @@ def test_each_model_stops_by_itself():
         )
 
 
+@pytest.mark.parametrize("block", [1, 2])
+def test_what_an_operator_returns_is_left_as_it_was(block):
+    A_DD = torch.diag(torch.arange(60.0).double())
+
+    class Remembers:
+        """Returns of its products what it goes on holding."""
+
+        shape, dtype, device = (1, 60, 60), torch.float64, torch.device("cpu")
+
+        def __init__(self):
+            self.given = []
+
+        def __matmul__(self, columns):
+            found = A_DD @ columns
+            self.given.append((found, found.clone()))
+            return found
+
+    operator = Remembers()
+    restarted_lanczos(operator, blocks(1, 60, block), k=2, tol=1e-6, max_iterations=300)
+    assert operator.given
+    assert all(torch.equal(found, copy) for found, copy in operator.given)
+
+
 def test_products_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match="operator: expected finite products"):
         solve(torch.full((1, 120, 120), torch.nan).double())

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from curvflow.tasks.numerics import stream
 from curvflow.tasks.numerics.tapes import CannotRecordError, record
@@ -35,6 +36,26 @@ def test_a_tape_gives_the_function_at_other_arguments(function):
     assert torch.equal(value, function(like))
     for one in (like, *others):
         assert torch.equal(tape(one), function(one))
+
+
+@pytest.mark.parametrize("function", [several, written, lambda x: MATRIX[0]])
+def test_a_value_is_written_into_memory_at_hand(function):
+    like, other = arguments(2)
+    tape, _ = record(function, like)
+    size = len(function(other))
+    memory = torch.full((size + 2,), torch.nan, dtype=torch.float64)
+    tape(other, into=memory[1:-1])
+    assert torch.equal(memory[1:-1], function(other))
+    assert memory[[0, -1]].isnan().all()
+
+
+def test_parts_are_joined_where_they_belong_without_new_memory():
+    x = arguments(1)[0].repeat(100_000)
+    tape, _ = record(lambda x: torch.cat([x.sin(), x.cos()]), x)
+    room = torch.empty(2 * len(x), dtype=x.dtype)
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        tape(x, into=room)
+    assert "aten::copy_" not in {event.key for event in found.key_averages()}
 
 
 def test_the_argument_and_what_is_read_stay_as_they_were():

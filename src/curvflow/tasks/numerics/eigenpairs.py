@@ -48,7 +48,7 @@ class Ritz:
         count = torch.zeros(models, dtype=torch.int64, device=like.device)
         return cls(
             like.new_empty(models, k),
-            like.new_empty(models, size, k),
+            like.new_empty(models, k, size).mT,  # each vector lies whole in memory
             like.new_empty(models, k, dtype=torch.float64),
             torch.zeros(models, k, dtype=torch.bool, device=like.device),
             count,

@@ -35,11 +35,11 @@ from curvflow.tasks.numerics.orders import (
     Scalar,
     Trial,
     Written,
+    copied,
     fastest,
     hessian_product,
     times_as_long,
     tried,
-    written_product,
 )
 from curvflow.tasks.numerics.over_batches import (
     Curvature,
@@ -273,10 +273,9 @@ def _hessian_of(
 
 
 def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:
-    if order == "reverse_over_reverse":
-        # Its columns go one by one anyway.
-        return written_product(loss, of.weights, of.shapes)
-    return in_parts(hessian_product(order, loss, of.weights, of.shapes))
+    found = hessian_product(order, loss, of.weights, of.shapes)
+    # The columns of this one go one by one anyway.
+    return found if order == "reverse_over_reverse" else in_parts(found)
 
 
 def _key(what: str, module: nn.Module, loss: Loss | str) -> Hashable:
@@ -293,9 +292,15 @@ def _shapes(batch: Batch) -> Hashable:
 def _gauss_newton(of: Subject) -> Prepare:
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         middle = output_hessian(lambda f: of.mean_loss(f, batch))
-        return in_parts(sandwich(lambda w: of.outputs(w, batch), of.weights, middle))
+        return _between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare
+
+
+def _between(
+    of: Subject, outputs: Product, middle: Callable[[Tensor], Product]
+) -> Written:
+    return in_parts(copied(sandwich(outputs, of.weights, middle)))
 
 
 def _second_moment(of: Subject) -> Prepare:
@@ -308,7 +313,7 @@ def _second_moment(of: Subject) -> Prepare:
         def shared(found: Tensor) -> Product:
             return lambda tangent: tangent / len(found)
 
-        return in_parts(sandwich(losses, of.weights, shared))
+        return _between(of, losses, shared)
 
     return prepare
 
@@ -345,6 +350,6 @@ def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
             inner = outer_products(scores)
             return lambda t: inner(t.flatten(1)).view(t.shape) / len(found)
 
-        return in_parts(sandwich(lambda w: of.outputs(w, batch), of.weights, middle))
+        return _between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare

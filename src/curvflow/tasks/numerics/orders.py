@@ -56,7 +56,7 @@ with warnings.catch_warnings():
 
 def hessian_product(
     order: Order, loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None = None
-) -> Product:
+) -> Written:
     """Prepare products with the Hessian of a scalar function.
 
     Args:
@@ -72,22 +72,6 @@ def hessian_product(
     if order in _DERIVED:
         return _DERIVED[order](loss, weights)
     return _KEPT[order](_graph(loss, weights, shapes))
-
-
-def written_product(
-    loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None = None
-) -> Written:
-    """Prepare products by `reverse_over_reverse`, which can be written in place.
-
-    Args:
-        loss: as for `hessian_product`.
-        weights: where to take the Hessian, shape W.
-        shapes: of parts of weights (D,).
-
-    Returns:
-        The product.
-    """
-    return _reverse_over_reverse(_graph(loss, weights, shapes))
 
 
 def tried(*, keeps: bool, columns: int) -> tuple[Order, ...]:
@@ -112,6 +96,16 @@ def columnwise(along: Product) -> Product:
     return lambda columns: together(_rows(columns)).movedim(0, -1)
 
 
+def copied(product: Product) -> Written:
+    """Return a product as one that is copied into memory at hand."""
+
+    def into_place(columns: Tensor, into: Tensor | None = None) -> Tensor:
+        found = product(columns)
+        return found if into is None else into.copy_(found)
+
+    return into_place
+
+
 def _rows(columns: Tensor) -> Tensor:
     # Contiguous, for what is recorded has views that not all strides allow.
     return columns.movedim(-1, 0).contiguous()
@@ -125,20 +119,20 @@ def _derivative(loss: Scalar, weights: Tensor) -> Product:
     return along
 
 
-def _forward_over_reverse(loss: Scalar, weights: Tensor) -> Product:
-    return columnwise(_derivative(loss, weights))
+def _forward_over_reverse(loss: Scalar, weights: Tensor) -> Written:
+    return copied(columnwise(_derivative(loss, weights)))
 
 
-def _linearised(loss: Scalar, weights: Tensor) -> Product:
+def _linearised(loss: Scalar, weights: Tensor) -> Written:
     along = vmap(_derivative(loss, weights), randomness="same")
     tapes: dict[torch.Size, Tape] = {}
 
-    def product(columns: Tensor) -> Tensor:
-        rows = _rows(columns)
+    def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
+        rows, room = _rows(columns), None if into is None else into.movedim(-1, 0)
         if rows.shape in tapes:
-            return tapes[rows.shape](rows).movedim(0, -1)
+            return tapes[rows.shape](rows, into=room).movedim(0, -1)
         tapes[rows.shape], found = record(along, rows)
-        return found.movedim(0, -1)
+        return (found if room is None else room.copy_(found)).movedim(0, -1)
 
     return product
 
@@ -228,24 +222,24 @@ def _reverse_over_reverse(graph: _Graph) -> Written:
     return product
 
 
-def _retained(graph: _Graph) -> Product:
-    def product(columns: Tensor) -> Tensor:
+def _retained(graph: _Graph) -> Written:
+    def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
         rows = _rows(columns)
         found = graph.along(rows, batched=True)
-        if not graph.shapes:
+        if into is None and not graph.shapes:
             return found[0].movedim(0, -1)
-        joined = torch.empty_like(rows)
+        joined = torch.empty_like(rows) if into is None else into.movedim(-1, 0)
         graph.join(found, joined)
         return joined.movedim(0, -1)
 
     return product
 
 
-_DERIVED: dict[Order, Callable[[Scalar, Tensor], Product]] = {
+_DERIVED: dict[Order, Callable[[Scalar, Tensor], Written]] = {
     "forward_over_reverse": _forward_over_reverse,
     "linearised": _linearised,
 }
-_KEPT: dict[Order, Callable[[_Graph], Product]] = {
+_KEPT: dict[Order, Callable[[_Graph], Written]] = {
     "reverse_over_reverse": _reverse_over_reverse,
     "retained": _retained,
 }

@@ -13,7 +13,7 @@ from curvflow.tasks.numerics.batches import Batch, num_samples
 from curvflow.tasks.numerics.combinations import PrincipalBlock, block_index
 from curvflow.tasks.numerics.differentiable import differentiable
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.orders import Product, Written
+from curvflow.tasks.numerics.orders import Written
 from curvflow.tasks.numerics.single import Single
 from curvflow.tasks.numerics.subjects import Subject
 
@@ -34,7 +34,7 @@ def columns_at_once(columns_DS: Tensor) -> int:
     return max(1, CACHED_BYTES // (columns_DS.element_size() * len(columns_DS)))
 
 
-def in_parts(product: Product) -> Written:
+def in_parts(product: Written) -> Written:
     """Return a product that takes as many columns at once as are best."""
 
     def parts(columns: Tensor, into: Tensor | None = None) -> Tensor:
@@ -45,7 +45,7 @@ def in_parts(product: Product) -> Written:
         rows = columns.new_empty(columns.shape[::-1]) if into is None else into.mT
         pieces = torch.split(rows, most), torch.split(columns, most, 1)
         for few, some in zip(*pieces, strict=True):
-            few.copy_(product(some).mT)
+            product(some, few.mT)
         return rows.mT
 
     return parts

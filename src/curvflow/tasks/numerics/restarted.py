@@ -8,6 +8,7 @@ several times as long.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -196,36 +197,59 @@ def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
 
 def _extended(operator: BatchedOperator, space: _Space, iteration: int) -> _Space:
     """Multiply the block that goes on, and make it part of the basis."""
-    image_MDB, lengths_MB = measured_product(operator, space.block.mT)
+    block, length = space.R_MBB.shape[1], space.length + space.R_MBB.shape[1]
+    # Memory that is new costs as much as arithmetic where D is large: the product is
+    # written to where the next block lies, and made that in place.
+    next_MBD = space.rows[:, length : length + block]
+    image_MDB, lengths_MB = measured_product(
+        operator, space.block.mT, room_MDS=next_MBD.mT
+    )
     W_MBD = image_MDB.mT
     scale_M = torch.maximum(space.scale, lengths_MB.amax(1))
-    V_MPD = space.rows[:, : space.length + W_MBD.shape[1]]
-    across_MBP = scale_M.new_zeros(*W_MBD.shape[:2], V_MPD.shape[1])
+    V_MPD = space.rows[:, :length]
+    across_MBP = scale_M.new_zeros(len(scale_M), block, length)
     # What the product has of the basis first, then what rounding has left of it.
-    for first in (space.reach, 0):
-        lengths_MB = lengths(W_MBD, dim=2)
-        along_MBP = W_MBD @ V_MPD[:, first:].mT
-        W_MBD = torch.baddbmm(W_MBD, along_MBP, V_MPD[:, first:], alpha=-1)
-        across_MBP[:, :, first:] += along_MBP
-    Q_MDB, R_MBB = torch.linalg.qr(W_MBD.mT)
-    R_MBB = R_MBB.double()
+    across_MBP[:, :, space.reach :] = _take_off(
+        W_MBD, V_MPD[:, space.reach :], into=next_MBD
+    )
+    lengths_MB = lengths(next_MBD, dim=2)
+    across_MBP += _take_off(next_MBD, V_MPD, into=next_MBD)
+    R_MBB = _orthonormalise(next_MBD)
     left_MB = R_MBB.diagonal(dim1=1, dim2=2).abs()
     negligible_MB = left_MB <= (
         breakdown_tolerance(operator.dtype) * scale_M.unsqueeze(1)
     )
     if negligible_MB.any():
-        Q_MDB = torch.where(negligible_MB.unsqueeze(1), _fresh(Q_MDB, iteration), Q_MDB)
+        fresh_MBD = _fresh(next_MBD, iteration)
+        next_MBD.copy_(torch.where(negligible_MB.unsqueeze(2), fresh_MBD, next_MBD))
     shrunk_M = (negligible_MB | (left_MB < SHRUNK * lengths_MB)).any(1)
     if shrunk_M.any():
         # QR raises what is left of the basis in vectors nearly dependent.
-        again_MDB = _orthogonal(_orthogonal(Q_MDB, V_MPD), V_MPD)
-        Q_MDB = torch.where(shrunk_M[:, None, None], again_MDB, Q_MDB)
+        again_MBD = _orthogonal(_orthogonal(next_MBD, V_MPD), V_MPD)
+        next_MBD.copy_(torch.where(shrunk_M[:, None, None], again_MBD, next_MBD))
     H_MPP = _bordered(space.H_MPP, across_MBP)
-    extended = _Space(
-        space.rows, H_MPP, R_MBB, scale_M, space.length, negligible_MB.any(1)
-    )
-    extended.block.copy_(Q_MDB.mT)
-    return extended
+    is_fresh_M = negligible_MB.any(1)
+    return _Space(space.rows, H_MPP, R_MBB, scale_M, space.length, is_fresh_M)
+
+
+def _take_off(W_MBD: Tensor, V_MPD: Tensor, *, into: Tensor) -> Tensor:
+    """Write what vectors of a basis leave of a block, and return what they take."""
+    along_MBP = W_MBD @ V_MPD.mT
+    torch.baddbmm(W_MBD, along_MBP, V_MPD, alpha=-1, out=into)
+    return along_MBP
+
+
+def _orthonormalise(rows_MBD: Tensor) -> Tensor:
+    """Make a block orthonormal in place, Q of W' = Q'R, and return R, float64."""
+    if rows_MBD.shape[1] > 1:
+        Q_MDB, R_MBB = torch.linalg.qr(rows_MBD.mT)
+        rows_MBD.copy_(Q_MDB.mT)
+        return cast("Tensor", R_MBB.double())
+    # One row needs no copies; its sign is as QR would have it.
+    length_M11 = lengths(rows_MBD, dim=2).unsqueeze(2)
+    R_M11 = -torch.copysign(length_M11, rows_MBD[:, :, :1])
+    rows_MBD.div_(R_M11.masked_fill(R_M11 == 0, 1.0).to(rows_MBD))
+    return R_M11
 
 
 def _bordered(H_MPP: Tensor, across_MBP: Tensor) -> Tensor:
@@ -240,20 +264,20 @@ def _bordered(H_MPP: Tensor, across_MBP: Tensor) -> Tensor:
     return bordered_MPP
 
 
-def _orthogonal(Q_MDB: Tensor, V_MPD: Tensor) -> Tensor:
-    """Take the basis off columns, and make them orthonormal."""
-    left_MDB = Q_MDB - ((Q_MDB.mT @ V_MPD.mT) @ V_MPD).mT
-    columns: Tensor = torch.linalg.qr(left_MDB).Q
-    return columns
+def _orthogonal(Q_MBD: Tensor, V_MPD: Tensor) -> Tensor:
+    """Take the basis off a block, and make it orthonormal."""
+    left_MBD = Q_MBD - (Q_MBD @ V_MPD.mT) @ V_MPD
+    _orthonormalise(left_MBD)
+    return left_MBD
 
 
-def _fresh(like_MDB: Tensor, iteration: int) -> Tensor:
-    """Return random columns, to go on with where an invariant subspace is found."""
-    _, size, block = like_MDB.shape
+def _fresh(like_MBD: Tensor, iteration: int) -> Tensor:
+    """Return random rows, to go on with where an invariant subspace is found."""
+    _, block, size = like_MBD.shape
     generator = stream(iteration, "invariant subspace")
     drawn = torch.randn(size, block, generator=generator, dtype=torch.float64)
-    fresh: Tensor = drawn / drawn.norm(dim=0)
-    return fresh.to(like_MDB)
+    fresh: Tensor = (drawn / drawn.norm(dim=0)).mT
+    return fresh.to(like_MBD)
 
 
 def _pairs(space: _Space, which: Which) -> _Pairs:
@@ -317,15 +341,19 @@ def _keep(
     models, k = active[ends], found.values.shape[1]
     have = min(k, space.length)
     turn = pairs.turn[ends][:, :, :have].mT.to(space.rows)
-    vectors = (turn @ space.basis[ends]).mT.double()
+    # Of all models the basis is taken as it lies.
+    basis_MPD = space.basis if ends.all() else space.basis[ends]
+    vectors_MKD = turn @ basis_MPD
     for into, of in (
         (found.values, pairs.values[ends]),
         (found.residuals, pairs.residuals[ends]),
     ):
         into[models] = torch.nan
         into[models, :have] = of[:, :have]
-    found.vectors[models] = torch.nan
-    found.vectors[models, :, :have] = vectors
+    found.vectors[models, :, have:] = torch.nan
+    # One by one: where D is large, to write by index takes ten times as long.
+    for model, own_KD in zip(models.tolist(), vectors_MKD, strict=True):
+        found.vectors[model, :, :have].copy_(own_KD.mT)
     found.converged[models, :have] = within[ends, :have]
     found.iterations[models] = iteration
     found.num_matvecs[models] = iteration * space.R_MBB.shape[1]
@@ -333,7 +361,9 @@ def _keep(
 
 def _measured(operator: BatchedOperator, found: Ritz, tol: float) -> Ritz:
     """Count the rounding of products into residuals and flags."""
-    vectors_MDK = found.vectors.nan_to_num(nan=0.0)
+    absent_MK, vectors_MDK = found.values.isnan(), found.vectors
+    if absent_MK.any():
+        vectors_MDK = vectors_MDK.nan_to_num(nan=0.0)
     values_MK = found.values.nan_to_num(nan=0.0)
     models, _, k = vectors_MDK.shape
     # The bounds hold but for the rounding, which is as good as independent of them.
@@ -348,8 +378,8 @@ def _measured(operator: BatchedOperator, found: Ritz, tol: float) -> Ritz:
     unsure_M = ~within.all(1)
     if unsure_M.any():
         images_MDK = product(operator, vectors_MDK)
-        each: Tensor = (images_MDK - vectors_MDK * values_MK.unsqueeze(1)).norm(dim=1)
-        each = each.masked_fill(found.values.isnan(), torch.nan)
+        images_MDK.addcmul_(vectors_MDK, values_MK.unsqueeze(1), value=-1)
+        each: Tensor = images_MDK.norm(dim=1).masked_fill(absent_MK, torch.nan)
         bounds = torch.where(unsure_M.unsqueeze(1), each, bounds)
         within = _within(operator, found, bounds, tol)
         count_M = count_M + k * unsure_M

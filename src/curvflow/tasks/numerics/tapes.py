@@ -19,6 +19,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 Function = Callable[[Tensor], Tensor]
 
+# Operations that make a long vector of parts, by what they are recorded as. As the last
+# ones they write into memory at hand.
+_JOINS: dict[Any, Callable[..., Tensor]] = {torch.ops.aten.cat.default: torch.cat}
+
 # Where a tensor bears the mark of its recorder and its number.
 NUMBER = "_number_on_tape"
 
@@ -147,21 +151,24 @@ class Tape:
     def __init__(self, steps: Sequence[_Step], result: Tensor | _Slot) -> None:
         self._steps, self._result = steps, result
 
-    def __call__(self, argument: Tensor) -> Tensor:
-        """Return the function's value."""
+    def __call__(self, argument: Tensor, into: Tensor | None = None) -> Tensor:
+        """Return the function's value, in `into` if that is given."""
         if isinstance(self._result, Tensor):
-            return self._result
+            return self._result if into is None else into.copy_(self._result)
         values = {0: argument}
         with torch.no_grad():
             for step in self._steps:
                 args = [_filled(one, values) for one in step.args]
                 kwargs = {k: _filled(one, values) for k, one in step.kwargs.items()}
+                if into is not None and step.run in _JOINS and step is self._steps[-1]:
+                    return _JOINS[step.run](*args, **kwargs, out=into)
                 outs = tree_leaves(step.run(*args, **kwargs))
-                into = zip(step.into, outs, strict=True)
-                values.update({n: out for n, out in into if n is not None})
+                numbered = zip(step.into, outs, strict=True)
+                values.update({n: out for n, out in numbered if n is not None})
                 for number in step.last:
                     del values[number]
-        return values[self._result.number]
+        found = values[self._result.number]
+        return found if into is None else into.copy_(found)
 
 
 def _filled(one: Any, values: Mapping[int, Tensor]) -> Any:
