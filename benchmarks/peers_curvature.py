@@ -11,10 +11,11 @@ precision, float32, one process, one number of threads; the systems take turns, 
 other load on the machine hits all alike, and the median of the turns counts, on a CPU
 of the seconds of the process. What is done once per process is done before. curvflow's
 answers are checked by single products in double precision, made by plain double
-backward, and all others by its: one outside 5 standard errors or 1 % is marked. Times
-of traces are also given in gradient equivalents: the time of a product over that of one
-gradient, whose floor is about 2. Peers are installed beforehand, by
-requirements-peers-curvature.txt; what is missing or fails is listed with the reason.
+backward, and all others by its: one outside 5 standard errors of a trace, 1 % of the
+largest value of a spectrum or the 1e-3 asked of the top ten is marked. Times of traces
+are also given in gradient equivalents: the time of a product over that of one gradient,
+whose floor is about 2. Peers are installed beforehand, by requirements-peers-
+curvature.txt; what is missing or fails is listed with the reason.
 Prints a table in Markdown.
 """
 
@@ -350,7 +351,7 @@ def is_like(case: Case, task: str, answer: Any, own: Any) -> bool:
     found, expected = (np.sort(np.abs(values))[::-1] for values in (answer, own))
     if task == "spectrum":
         return bool(abs(found[0] / expected[0] - 1) < 0.01)
-    return bool(np.allclose(found, expected, rtol=0.01))
+    return bool(np.allclose(found, expected, rtol=TOL))
 
 
 def gradient_seconds(case: Case) -> float:
