@@ -12,7 +12,7 @@ import pytest
 import curvflow
 from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.write import write_report
-from tests.report.studies import MARKUP
+from tests.report.studies import MARKUP, report_kinds
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -332,6 +332,71 @@ def test_print_is_on_white_without_controls_and_shows_whole_tables(opened):
 def test_nothing_is_wider_than_the_screen(opened, width):
     page = opened(viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+COMPARED = """\
+study: compared
+axes:
+  seed: [2, 3, 4]
+  rule:
+    slow: {lr: 0.25}
+    fast: {lr: 0.5}
+stages:
+  data: {use: toy.points}
+  fit: {use: toy.fit, data: data, lr: "${rule.lr}", seed: "${seed}"}
+  last: {use: toy.probe, weights: fit}
+  table: {use: aggregate.compare, of: last, along: rule, baseline: slow, over: seed}
+"""
+TABLE = '.grid[data-name="table by quantity"]'
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Return the page of a study with a table that is wider than the screen."""
+    study = tmp_path_factory.mktemp("compared") / "compared.yaml"
+    study.write_text(COMPARED)
+    with report_kinds():
+        curvflow.run(study, workers=1)
+        file, _ = write_report(Asked(study))
+    return file
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_wide_table_scrolls_in_its_box_and_says_so(opened, compared, width, scheme):
+    view = {"width": width, "height": 800}
+    page = opened(file=compared, viewport=view, color_scheme=scheme)
+    wider = "document.scrollingElement.scrollWidth > innerWidth"
+    told = page.locator(f"{TABLE} .more-columns")
+    told.wait_for(state="visible")
+    assert not page.evaluate(wider)
+    box = page.locator(f"{TABLE} .scroll")
+    assert box.evaluate("one => one.scrollWidth > one.clientWidth")
+    assert "gradient" in box.evaluate("one => getComputedStyle(one).maskImage")
+    first = page.locator(f"{TABLE} tbody th, {TABLE} thead th:first-child")
+    before = [one.bounding_box()["x"] for one in first.all()]
+    box.evaluate("one => { one.scrollLeft = one.scrollWidth }")
+    told.wait_for(state="hidden")
+    assert box.evaluate("one => getComputedStyle(one).maskImage") == "none"
+    assert [one.bounding_box()["x"] for one in first.all()] == before
+    grounds = "all => all.map(one => getComputedStyle(one).backgroundColor)"
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert {*first.evaluate_all(grounds)} == {paper}
+    assert not page.evaluate(wider)
+
+
+def test_a_table_that_fits_says_nothing_of_more_columns(opened):
+    page = opened()
+    page.locator(LLC).scroll_into_view_if_needed()
+    page.locator(f"{LLC} .scroll:not(.more)").wait_for()
+    assert not page.locator(f"{LLC} .more-columns").is_visible()
+
+
+def test_a_long_name_of_a_column_is_broken_at_its_parts(opened, compared):
+    page = opened(file=compared)
+    head = page.locator(f'{TABLE} th[data-field="bootstrap_high"]')
+    line = float(head.evaluate("one => parseFloat(getComputedStyle(one).lineHeight)"))
+    assert head.locator("button").bounding_box()["height"] > 1.5 * line
 
 
 def test_it_can_be_read_without_scripts(chromium, written):

@@ -181,6 +181,25 @@
     to.focus();
   }
 
+  // Tables wider than their box say so until their last column is in sight.
+  function measure(box) {
+    const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.classList.toggle("more", left > 1);
+    box.classList.toggle("past", box.scrollLeft > 1);
+    const first = box.querySelector("thead th");
+    box.style.scrollPaddingLeft = `${first?.offsetWidth ?? 0}px`;
+    const told = box.closest(".grid")?.querySelector(".more-columns");
+    if (told) told.hidden = left <= 1;
+  }
+  const sizes = new ResizeObserver((seen) => {
+    for (const { target } of seen) measure(target.closest(".scroll"));
+  });
+  for (const box of document.querySelectorAll(".scroll")) {
+    sizes.observe(box);
+    sizes.observe(box.firstElementChild);
+    box.addEventListener("scroll", () => measure(box), { passive: true });
+  }
+
   const dialog = document.getElementById("enlarged");
   function enlarge(button) {
     const [image, shown] = [button.querySelector("img"), dialog.querySelector("img")];
