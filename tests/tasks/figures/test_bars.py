@@ -130,6 +130,36 @@ def test_error_bars_are_seen_on_bars_of_every_colour(place):
     assert np.ptp(across) > 100
 
 
+@pytest.mark.parametrize("place", range(len(drawing.PALETTE)))
+def test_the_line_of_an_error_bar_is_no_bar_of_its_own_colour(place):
+    figure = drawing.sheet(60, 90)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 2), ylim=(-1, 7))
+    bars._draw_bar(axes, place, {"mean": 1.5, "low": 0.5, "high": 1.8})
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3].astype(float)
+    spots = [(1.0, place), (1.0, place + 0.25), (1.65, place), (1.65, place + 0.25)]
+    found = axes.transData.transform(spots).astype(int)
+    within, bar, beyond, paper = (pixels[y, x].mean() for x, y in found)
+    assert abs(within - bar) > 50
+    assert abs(beyond - paper) > 200
+
+
+@pytest.mark.parametrize("place", range(len(drawing.PALETTE)))
+def test_an_error_bar_shorter_than_its_dot_is_seen_on_it(place):
+    figure = drawing.sheet(60, 90)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0.1, 10), ylim=(-1, 7), xscale="log")
+    dots = []
+    for ends in ({"low": np.nan, "high": np.nan}, {"low": 0.98, "high": 1.02}):
+        axes.clear()
+        axes.set(xlim=(0.1, 10), ylim=(-1, 7), xscale="log")
+        bars._draw_bar(axes, place, {"mean": 1.0, **ends})
+        figure.canvas.draw()
+        dots.append(np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(float))
+    assert np.abs(dots[1] - dots[0]).max() > 50
+
+
 def test_means_that_a_logarithmic_axis_lacks_are_told():
     got = draw(probes({"sgd": [1.0, 2.0], "adam": [-1.0, 0.0]}), log_y=True)
     assert "Not on a logarithmic axis: 1 mean at or below 0." in str(got["caption"])

@@ -28,8 +28,8 @@ ERROR_BAR: dict[str, Any] = {
     "marker": "|",
     "markersize": 4,
 }
-# Of error bars, which would not be seen on a black bar.
-EDGE = [withStroke(linewidth=1.7, foreground="white")]
+EDGE = [withStroke(linewidth=1.7, foreground="white")]  # of error bars
+DARK = "#000000"  # the colour on which error bars are white
 CIRCLES: dict[str, Any] = {
     "linestyle": "",
     "marker": "o",
@@ -201,14 +201,20 @@ def _draw_bar(axes: Axes, place: int, bar: Mapping[str, float]) -> None:
     is_log = axes.get_xscale() == "log"
     if np.isnan(bar["mean"]) or (is_log and bar["mean"] <= 0):
         return
+    tone = drawing.colour(place)
     if is_log:
-        axes.plot(bar["mean"], place, "o", color=drawing.colour(place), markersize=5)
+        axes.plot(bar["mean"], place, "o", color=tone, markersize=5)
     else:
-        axes.barh(place, bar["mean"], height=0.62, color=drawing.colour(place))
-    if np.isfinite(bar["low"]):
-        low = max(bar["low"], axes.get_xlim()[0]) if is_log else bar["low"]
-        ends, edge = [low, bar["high"]], [] if is_log else EDGE
-        axes.plot(ends, [place, place], path_effects=edge, **ERROR_BAR)
+        (body,) = axes.barh(place, bar["mean"], height=0.62, color=tone)
+    if not np.isfinite(bar["low"]):
+        return
+    low = max(bar["low"], axes.get_xlim()[0]) if is_log else bar["low"]
+    ends, edge = [low, bar["high"]], [] if is_log and tone != DARK else EDGE
+    axes.plot(ends, [place, place], path_effects=edge, **ERROR_BAR)
+    if tone == DARK and not is_log:
+        within = {**ERROR_BAR, "color": "white"}
+        (line,) = axes.plot(ends, [place, place], **within)
+        line.set_clip_path(body)
 
 
 def _draw_points(axes: Axes, place: int, values: Array) -> None:
