@@ -55,8 +55,8 @@ def told(swept: Sequence[NodeData]) -> str:
     varied = sorted({str(draws["trial_parameter"][0]) for draws in swept})
     note = (
         f"Right: short trials that varied {' or '.join(varied)} to find the settings, "
-        "bars: -+ 2 standard errors; filled marks are on the plateau, open ones are "
-        "not; if regular: half the effective dimension."
+        "bars: \u00b1 2 standard errors; filled marks are on the plateau, open ones "
+        "are not; if regular: half the effective dimension."
     )
     hidden = sum(int((draws["trial_value"] <= 0).sum()) for draws in swept)
     return " ".join([note, *captions.off_scale(hidden, "trial")])

@@ -43,6 +43,17 @@ def test_labels_have_a_row_each_and_diverged_ones_are_told():
     assert "Diverged, left out: 1 (1 of 1)." in str(got["caption"])
 
 
+def test_both_panels_of_a_diverged_node_say_that_there_are_no_values(monkeypatch):
+    sheets = []
+    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    got = draw([replace(bowl(count=40), status="diverged", arrays={})])
+    assert len(sheets[0].axes) == 2
+    for axes in sheets[0].axes:
+        assert [one.get_text() for one in axes.texts] == ["no values"]
+        assert not len(axes.get_xticks())
+    assert "band: \u00b1 2 standard errors (mcse)." in str(got["caption"])
+
+
 def test_a_failed_chain_is_drawn_as_far_as_it_went():
     got = draw([bowl(count=40, failed=(1,))])
     assert np.isnan(got["value"][got["source"] == "chain 1"][20:]).all()

@@ -10,6 +10,7 @@ from scipy import stats
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.lines import LinesParams
+from curvflow.tasks import drawing
 from curvflow.tasks.figures.lines import _fitting
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
@@ -96,6 +97,19 @@ def test_where_all_diverged_there_is_a_figure_that_says_so():
     assert not got["count"].any()
     assert "sgd (3 of 3), adam (3 of 3)" in str(got["caption"])
     assert Image.open(io.BytesIO(got["png"].tobytes())).format == "PNG"
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_a_panel_without_values_has_no_ticks(is_log, monkeypatch):
+    sheets = []
+    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    gone = [(rule, seed) for rule in ("sgd", "adam") for seed in range(3)]
+    draw(fits(diverged=gone), log_y=is_log)
+    (axes,) = sheets[0].axes
+    assert [one.get_text() for one in axes.texts] == ["no values"]
+    for axis in (axes.xaxis, axes.yaxis):
+        assert not len(axis.get_ticklocs())
+        assert not len(axis.get_ticklocs(minor=True))
 
 
 def test_values_that_are_not_finite_are_left_out_and_told():

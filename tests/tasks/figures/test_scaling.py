@@ -10,6 +10,7 @@ from curvflow.errors import StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.scaling import ScalingFigureParams
 from curvflow.schemas.study import load_study
+from curvflow.tasks import drawing
 from curvflow.tasks.figures import scaling
 from curvflow.tasks.scaling_points import fitted
 from tests.tasks.measured_nodes import compute, node, toy_kinds
@@ -53,6 +54,30 @@ def test_the_laws_are_those_of_the_aggregate():
         np.testing.assert_array_equal(got[name], table[name])
     assert got["x"].shape == got["y"].shape == (50,)
     assert got["point_label"].tolist() == ["sgd"] * 25 + ["adam"] * 25
+
+
+@pytest.mark.parametrize("band", [True, False])
+def test_lines_and_bands_end_inside_the_panel(band, monkeypatch):
+    sheets = []
+    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    # A bend, so that the line leaves the points at both ends.
+    of = [
+        node({"size": size, "rule": "sgd", "seed": 0}, trace=trace)
+        for size, trace in zip(SIZES, (1.0, 1.0, 1.0, 0.99, 0.01), strict=True)
+    ]
+    draw(of, band=band)
+    (axes,) = sheets[0].axes
+    low, high = axes.get_ylim()
+    drawn = [line.get_ydata() for line in axes.lines]
+    drawn += [fill.get_paths()[0].vertices[:, 1] for fill in axes.collections]
+    assert len(drawn) == 2 + band
+    lines = np.concatenate(drawn[:2])
+    assert low < lines.min()
+    assert lines.max() < high
+    if band:
+        line = drawn[1]
+        assert low < max(drawn[2].min(), line.min() / 10)
+        assert high > min(drawn[2].max(), line.max() * 10)
 
 
 def test_the_caption_says_n_band_and_crossing():

@@ -15,6 +15,7 @@ from curvflow.schemas.kinds.figures.chains import ChainsFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks import captions, drawing, sweeps
 from curvflow.tasks.companies import Company, companies, whereabouts
+from curvflow.tasks.no_values import say_no_values
 from curvflow.tasks.numerics.sampling.summaries import summarise
 from curvflow.tasks.registry import Machine, computes_each
 
@@ -177,7 +178,7 @@ def _caption(
     notes = [
         f"Left: losses of {many} chains after the burn-in{where}. "
         f"{'Middle' if swept else 'Right'}: the estimate from the draws so far, band: "
-        "-+ 2 standard errors (mcse)."
+        "\u00b1 2 standard errors (mcse)."
     ]
     if swept:
         notes.append(sweeps.told(swept))
@@ -202,7 +203,7 @@ def _draw_losses(axes: Axes, row: Row, params: ChainsFigureParams) -> None:
         name = f"{params.label} = " if params.label else ""
         axes.set_title(drawing.literal(f"{name}{row.company.label}"), size=7, pad=3)
     if row.draws is None:
-        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        say_no_values(axes)
         return
     at, losses = _kept(row.draws)
     for chain, loss in enumerate(losses):
@@ -215,6 +216,7 @@ def _draw_running(axes: Axes, row: Row) -> None:
     axes.set_xlabel("draws of each chain")
     axes.set_ylabel("learning coefficient")
     if row.draws is None:
+        say_no_values(axes)
         return
     colour = drawing.PALETTE[0]
     low, high = row.llc - 2 * row.sem, row.llc + 2 * row.sem

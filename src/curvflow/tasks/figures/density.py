@@ -16,6 +16,7 @@ from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks import captions, drawing
 from curvflow.tasks.companies import Company, companies, whereabouts
 from curvflow.tasks.laws import atom, law_density, support
+from curvflow.tasks.no_values import say_no_values
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.spectra import (
     Points,
@@ -238,7 +239,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> N
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density")
     if not curves:
-        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        say_no_values(axes)
         return
     for curve in curves:
         axes.plot(curve.x, curve.y, **curve.style)

@@ -15,6 +15,7 @@ from curvflow.schemas.nodes import Array, Label, Member, Outcome
 from curvflow.tasks import captions, drawing
 from curvflow.tasks.comparison import Group, are_numbers, groups, run_x
 from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.no_values import say_no_values
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics import statistics
 
@@ -184,7 +185,7 @@ def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
 
 def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
     if not shown.any():
-        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        say_no_values(axes)
     floor = axes.get_ylim()[0] if axes.get_yscale() == "log" else -np.inf
     for number, where in enumerate(shown):
         x, mean, low, high = (

@@ -15,6 +15,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import captions, drawing
 from curvflow.tasks.comparison import Group
 from curvflow.tasks.measurements import Measured
+from curvflow.tasks.no_values import say_no_values
 from curvflow.tasks.power_laws import EVERYWHERE
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.scaling_points import Fitted, crossings, fitted, measured_axes
@@ -197,7 +198,7 @@ def _set_axes(
     axes.set_xlabel(captions.axis_label(x) if x else words)
     for axis, values in (
         ("x", np.concatenate([one.series.x for one in of])),
-        ("y", np.concatenate([one.series.y for one in of])),
+        ("y", _heights(of, params)),
     ):
         axes.set(**{f"{axis}scale": "log"})
         low, high = (values.min(), values.max()) if len(values) else (1.0, 10.0)
@@ -206,7 +207,26 @@ def _set_axes(
     _set_ticks(axes, of, params)
     drawing.set_log_ticks(axes.yaxis)
     if not any(one.series.found for one in of):
-        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        say_no_values(axes)
+
+
+def _heights(of: Sequence[Fitted], params: ScalingFigureParams) -> Array:
+    """Return the y of all points and of the ends of what is drawn through them.
+
+    A band of few points may have next to no end, so it is cut a factor of ten beyond
+    its line.
+    """
+    found = [np.zeros(0), *(one.series.y for one in of)]
+    for one in of:
+        if np.isnan(one.law.exponent):
+            continue
+        ends = np.array([one.series.x.min(), one.series.x.max()])
+        line = one.law.at(ends)
+        found.append(line)
+        low, high = one.law.band(ends, params.confidence)
+        if params.band and np.isfinite(low).all():
+            found += [np.maximum(low, line / 10), np.minimum(high, 10 * line)]
+    return np.concatenate(found)
 
 
 def _set_ticks(axes: Axes, of: Sequence[Fitted], params: ScalingFigureParams) -> None:

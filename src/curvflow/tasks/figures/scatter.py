@@ -15,6 +15,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import captions, drawing
 from curvflow.tasks.comparison import Group
 from curvflow.tasks.measurements import Measured
+from curvflow.tasks.no_values import say_no_values
 from curvflow.tasks.pairs import Point, points
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.scattered import scattered, trend, trend_sentences
@@ -218,7 +219,7 @@ def _draw(
     looks: Sequence[Mapping[str, Any]],
 ) -> None:
     if not shown.any():
-        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        say_no_values(axes)
     for number in np.flatnonzero(shown).tolist():
         at = {name: float(numbers[name][number]) for name in BARS}
         thin = {"color": looks[number]["color"], "linewidth": 0.7, "zorder": 2}
