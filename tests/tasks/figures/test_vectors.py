@@ -1,5 +1,7 @@
 import io
+import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.vectors import VectorsParams
 from curvflow.schemas.nodes import Member, Weights
+from curvflow.tasks import drawing
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.toys import train_all, train_member, weights_of, xor
 
@@ -59,6 +62,29 @@ def test_every_row_of_every_network_is_an_arrow():
         "Arrows: rows of layer1.weight, 4 of each network; all 3 of seed. "
         "Scales: equal."
     )
+
+
+@pytest.mark.parametrize("largest", [0.9, 1.0, 3.7, 4.7, 9.0])
+def test_labels_of_panels_side_by_side_do_not_overlap(largest, monkeypatch):
+    sheets, compose = [], drawing.compose
+
+    def watched(figure, **given):
+        sheets.append(figure)
+        compose(figure, **given)
+
+    monkeypatch.setattr(drawing, "compose", watched)
+    of = networks(rules=RULES, seeds=1)
+    values = np.linspace(-largest, largest, 8)
+    draw([replace(one, arrays={**one.arrays, "weights": values}) for one in of])
+    sheets[0].draw_without_rendering()
+    boxes = sorted(
+        (label.get_window_extent() for axes in sheets[0].axes
+         for label in axes.get_xticklabels() if label.get_text()),
+        key=lambda box: box.x0,
+    )  # fmt: skip
+    assert len(boxes) >= 3 * len(RULES)
+    gaps = [two.x0 - one.x1 for one, two in itertools.pairwise(boxes)]
+    assert min(gaps) > 0.5 * boxes[0].height
 
 
 def test_the_first_network_may_stand_for_the_others():

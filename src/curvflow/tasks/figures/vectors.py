@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
+from matplotlib.ticker import FixedLocator
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.figures.vectors import VectorsParams
@@ -27,6 +28,7 @@ FRAME, GAP, LINE = (
 LEAST = 8.0  # mm: a panel's side, however many there are
 TITLE_SIZE = 7.0
 HEAD = 6.0  # points: an arrow's head, if the arrow is long enough
+INNER = 0.88  # of a panel's half width, within which ticks have room for labels
 MANY = 40  # arrows from which on they are drawn fainter
 
 
@@ -183,10 +185,21 @@ def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, floa
     return figure, side / 25.4 * 72
 
 
+def _ticks(limit: float) -> list[float]:
+    """Return round numbers away from the ends, where those of the next panel begin."""
+    ticks: list[float] = []
+    for most in (4, 6, 8):
+        found = drawing.tick_steps(most).tick_values(-limit, limit)
+        ticks = [tick for tick in found if abs(tick) <= INNER * limit]
+        if len(ticks) >= 3:
+            break
+    return ticks
+
+
 def _draw(axes: Axes, panel: Panel, limit: float, side: float) -> None:
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(drawing.tick_steps(4))
+        axis.set_major_locator(FixedLocator(_ticks(limit)))
     axes.axhline(0, color="0.8", linewidth=0.5, zorder=0)
     axes.axvline(0, color="0.8", linewidth=0.5, zorder=0)
     arrows = panel.arrows
