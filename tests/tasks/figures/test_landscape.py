@@ -135,6 +135,7 @@ def test_the_same_input_gives_the_same_bytes(params):
     assert "<dc:date>" not in svg
     told = "White points: checkpoints, projected." in str(first["caption"])
     assert told == ("show" in params)
+    assert ("Cross: the weights w." in str(first["caption"])) == told
 
 
 def test_every_declared_variable_is_there_in_its_type_and_shape():

@@ -136,6 +136,8 @@ def _caption(
         notes.append(f"{how}: quadratic model of the training loss at t = 0.")
     if params.show == "plane" and any(len(node["path"]) for node in drawn):
         notes.append("White points: checkpoints, projected.")
+    if params.show == "plane" and drawn:
+        notes.append("Cross: the weights w.")
     if lost := sum(int(node["num_nonfinite"]) for node in drawn):
         noun = "loss" if lost == 1 else "losses"
         notes.append(f"Not finite, not shown: {lost} {noun}.")
