@@ -103,7 +103,9 @@ class Problem:
         # Once as loaded and once as stacked.
         weights = 2 * 8 * (self.network.num_parameters + self.network.statistics.size)
         try:
-            products = _pass_bytes(self.text, rows, columns)
+            # In the second pass the sum of the first is held; others are like it.
+            samples = min(num_samples, 2 * rows)
+            products = _pass_bytes(self.text, rows, samples, columns)
         # A module of the user's own may want numbers, and fail in any way without.
         except Exception:
             vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
@@ -181,11 +183,12 @@ def _encode(plain: object) -> str:
 
 
 @lru_cache(maxsize=256)
-def _pass_bytes(text: str, rows: int, columns: int) -> int:
-    """Return half the peak bytes of a pass of two models of a problem."""
+def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
+    """Return half the peak bytes of passes of two models of a problem."""
     problem = read(text)
     has_labels = problem.loss == "cross_entropy"
-    targets = (1, rows) if has_labels else (1, rows, json.loads(text)["num_outputs"])
+    values = () if has_labels else (json.loads(text)["num_outputs"],)
+    targets = (1, samples, *values)
     sizes = (problem.network.num_parameters, problem.network.statistics.size)
     with torch.device("meta"):
         weights_MD, statistics_MS = (
@@ -194,9 +197,10 @@ def _pass_bytes(text: str, rows: int, columns: int) -> int:
         operator = BatchedHessian(
             problem.losses,
             weights_MD,
-            torch.empty(1, rows, *problem.input_shape, dtype=torch.float64),
+            torch.empty(1, samples, *problem.input_shape, dtype=torch.float64),
             torch.empty(targets, dtype=torch.int64 if has_labels else torch.float64),
             fixed_MS=statistics_MS,
+            batch_size=rows,
         )
     return operator.product_bytes(columns) // 2
 

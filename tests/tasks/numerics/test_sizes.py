@@ -9,6 +9,7 @@ from curvflow.schemas.models import parse_model
 from curvflow.tasks import problems
 from curvflow.tasks.numerics import BatchedHessian
 from curvflow.tasks.numerics.orders import ORDERS
+from curvflow.tasks.numerics.passes import Averaged
 from curvflow.tasks.numerics.sizes import peak_bytes
 from curvflow.tasks.problems import held_bytes, load_samples, pose
 from tests.tasks.toys import TANH_NET, as_data, blobs
@@ -63,7 +64,22 @@ def test_the_estimate_is_what_the_product_takes(order):
     def product():
         return made() @ torch.ones(*weights.shape, 8, dtype=torch.float64)
 
-    assert made().product_bytes(8) == pytest.approx(peak_bytes(product), rel=0.02)
+    taken = peak_bytes(product, given=[weights, samples.inputs, samples.targets])
+    assert made().product_bytes(8) == pytest.approx(taken, rel=0.02)
+
+
+class _Wide(Averaged):
+    """A product that takes four blocks beside its own."""
+
+    def prepare(self, part, columns):
+        return lambda block: torch.cat([block] * 4, 2)[..., :columns].clone()
+
+
+@pytest.mark.parametrize(("batch_size", "blocks"), [(30, 6), (15, 7)])
+def test_a_sum_takes_memory_only_once_there_is_something_in_it(batch_size, blocks):
+    weights, data = torch.ones(2, 50, dtype=torch.float64), torch.zeros(1, 30)
+    operator = _Wide(weights, data, data, batch_size=batch_size)
+    assert operator.product_bytes(8) == blocks * 8 * weights.nbytes
 
 
 def image_problem():
@@ -87,8 +103,9 @@ def test_a_member_is_charged_what_it_takes_among_two():
         return operator @ torch.ones(*weights.shape, 4, dtype=torch.float64)
 
     charged = 2 * (problem.product_bytes(data, 4) - held_bytes(data, 8))
+    given = [weights, samples.inputs, samples.targets]
     # Beside the product, the weights as loaded and as stacked.
-    taken = peak_bytes(product) + 2 * weights.nbytes
+    taken = peak_bytes(product, given) + 2 * weights.nbytes
     assert charged == pytest.approx(taken, rel=0.05)
 
 

@@ -18,6 +18,9 @@ from curvflow.tasks.numerics.spans import spans
 # From columns (M, D, S) of the models of a pass to products (M, D, S).
 Product = Callable[[Tensor], Tensor]
 
+# What an operator holds before it multiplies.
+GIVEN = ("_weights_MD", "_fixed_MS", "_inputs", "_targets")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -87,16 +90,20 @@ class Averaged(ABC):
         """Return the products with vectors (M, D) or columns (M, D, S)."""
         if columns.ndim == 2:
             return (self @ columns.unsqueeze(-1)).squeeze(-1)
-        # Memory that is new costs as much as arithmetic: it is written to but once.
-        total = torch.empty_like(columns)
+        # Made behind the first product, so that it is not there at its peak. New memory
+        # costs as much as arithmetic: it is written to but once.
+        total: Tensor | None = None
         with differentiable():
             for part in self.parts():
                 product = self._kept or self.prepare(part, columns.shape[2])
                 if self._is_one_pass():
                     self._kept = product
+                found = product(columns[part.models])
+                total = torch.empty_like(columns) if total is None else total
                 into = total[part.models]
-                write = into.copy_ if part.rows.start == 0 else into.add_
-                write(product(columns[part.models]))
+                (into.copy_ if part.rows.start == 0 else into.add_)(found)
+                del found
+        assert total is not None  # there is no mean over no samples
         return total.div_(self.num_samples)
 
     def parts(self) -> Iterator[Part]:
@@ -145,13 +152,14 @@ class Averaged(ABC):
         twin = self._on("meta")
         shape = (*self.shape[:2], columns)
         return peak_bytes(
-            lambda: twin @ torch.ones(shape, dtype=self.dtype, device="meta")
+            lambda: twin @ torch.ones(shape, dtype=self.dtype, device="meta"),
+            given=[getattr(twin, name) for name in GIVEN],
         )
 
     def _on(self, device: str) -> Self:
         twin = copy.copy(self)
         twin.device = torch.device(device)
-        for name in ("_weights_MD", "_fixed_MS", "_inputs", "_targets"):
+        for name in GIVEN:
             setattr(twin, name, getattr(self, name).to(device))
         twin._kept = None
         return twin

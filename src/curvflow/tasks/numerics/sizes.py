@@ -18,11 +18,12 @@ class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no
     Tensors that torch keeps for a derivative live as long as their graph does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types
         self.peak = 0
         self._now = 0
         self._sizes: dict[int, int] = {}
+        self._given = {one.untyped_storage()._cdata for one in given}
 
     def __torch_dispatch__(
         self,
@@ -39,7 +40,7 @@ class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no
 
     def _add(self, storage: torch.UntypedStorage) -> None:
         number = storage._cdata
-        if number in self._sizes:
+        if number in self._sizes or number in self._given:
             return
         self._sizes[number] = storage.nbytes()
         self._now += storage.nbytes()
@@ -50,18 +51,19 @@ class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no
         self._now -= self._sizes.pop(number)
 
 
-def peak_bytes(compute: Callable[[], object]) -> int:
+def peak_bytes(compute: Callable[[], object], given: Sequence[Tensor] = ()) -> int:
     """Return the bytes that a computation has at its peak, beyond what it was given.
 
     Args:
         compute: run once, on tensors of the device `meta`, which takes neither the
             memory nor the time; elsewhere it is counted as well, and runs in full.
+        given: tensors that are held before, so that a view of them is nothing new.
 
     Returns:
         Bytes of all tensors that were made within and lived at once. What kernels use
         inside, and what an allocator keeps, is not counted.
     """
-    meter = _Meter()
+    meter = _Meter(given)
     with meter:
         kept = compute()
     del kept
