@@ -1,8 +1,10 @@
-"""Peak memory of blocks of products: the estimate beside what a process takes.
+"""Peak memory of blocks of products, and of probes, beside what is estimated.
 
-Each net is multiplied in a process of its own. The peak is that of its resident memory
-over what it held before the product, with a small product before it, so that kernels
-are loaded. Prints a table of megabytes and the ratio estimate / peak.
+Each net is multiplied, or probed, in a process of its own. The peak is that of its
+resident memory over what it held before, with a small product or probe before it, so
+that kernels are loaded. Prints a table of megabytes and the ratio estimate / peak.
+
+    product_memory.py [ORDER | ggn | PROBE | products | probes] ...
 """
 
 import json
@@ -10,19 +12,22 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.models import parse_model
-from curvflow.schemas.nodes import Data
+from curvflow.schemas.nodes import Data, Member, Weights
 from curvflow.tasks.numerics import BatchedGaussNewton, BatchedHessian
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.numerics.orders import ORDERS
 from curvflow.tasks.numerics.passes import Averaged
 from curvflow.tasks.problems import load_samples, pose
+from curvflow.tasks.registry import Machine, find
 
 # Model, shape of a sample, samples, models, columns.
 NETS: dict[str, tuple[dict[str, Any], tuple[int, ...], int, int, int]] = {
@@ -33,10 +38,22 @@ NETS: dict[str, tuple[dict[str, Any], tuple[int, ...], int, int, int]] = {
     "cnn_cifar": ({"kind": "cnn_cifar"}, (3, 32, 32), 16, 2, 4),
 }
 
+PRODUCTS = [*ORDERS, "ggn"]
 
-def operator_of(name: str, what: str, samples: int = 0) -> tuple[Averaged, int]:
-    model, shape, all_samples, models, columns = NETS[name]
-    samples = samples or all_samples
+# Kind and parameters; few iterations, for the peak is reached at the first restart.
+FEW: dict[str, Any] = {"max_iterations": 12, "seed": 1}
+PROBES: dict[str, tuple[str, dict[str, Any]]] = {
+    "spectrum": ("probe.spectrum", {"num_runs": 4, "num_steps": 10}),
+    "lanczos": ("probe.eigenvalues", {"method": "lanczos", **FEW}),
+    "power": ("probe.eigenvalues", {"method": "power", **FEW, "max_iterations": 3}),
+    "lobpcg": (
+        "probe.eigenvalues",
+        {"method": "lobpcg", "which": "LA", **FEW, "max_iterations": 3},
+    ),
+}
+
+
+def data_of(shape: tuple[int, ...], samples: int) -> Data:
     rng = np.random.default_rng(0)
     arrays = {
         "inputs": rng.normal(size=(samples, *shape)),
@@ -45,7 +62,13 @@ def operator_of(name: str, what: str, samples: int = 0) -> tuple[Averaged, int]:
         "test_targets": np.zeros(0, dtype=np.int64),
         "num_classes": np.array(10),
     }
-    data = Data("data", "data.array", {}, arrays, "random")
+    return Data("data", "data.array", {}, arrays, "random")
+
+
+def operator_of(name: str, what: str, samples: int = 0) -> tuple[Averaged, int]:
+    model, shape, all_samples, models, columns = NETS[name]
+    samples = samples or all_samples
+    data = data_of(shape, samples)
     problem = pose(parse_model(model), "cross_entropy", data)
     size = problem.network.num_parameters
     weights_MD = 0.05 * torch.randn(models, size, dtype=torch.float64)
@@ -80,29 +103,81 @@ def resident() -> int:
     return pages * resource.getpagesize()
 
 
+def members_of(name: str, what: str, samples: int = 0) -> list[Member]:
+    model, shape, all_samples, models, _ = NETS[name]
+    data = data_of(shape, samples or all_samples)
+    problem = pose(parse_model(model), "cross_entropy", data)
+    statistics = problem.network.first_statistics().numpy()
+    rng = np.random.default_rng(1)
+    kind, params = PROBES[what]
+    checked = find_kind(kind).params.model_validate(params)
+    found = []
+    for number in range(models):
+        weights = 0.05 * rng.normal(size=problem.network.num_parameters)
+        arrays = {
+            "weights": np.concatenate([weights, statistics]),
+            "network": np.array(problem.text),
+        }
+        fit = Weights("fit", "train", {}, arrays, f"fit{number}")
+        found.append(Member(checked, {"weights": [fit], "data": [data]}))
+    return found
+
+
 def measure(name: str, what: str) -> dict[str, float]:
     torch.set_num_threads(1)
+    return probed(name, what) if what in PROBES else multiplied(name, what)
+
+
+def multiplied(name: str, what: str) -> dict[str, float]:
     operator, columns = operator_of(name, what)
     estimate = operator.product_bytes(columns)
     few, _ = operator_of(name, what, samples=2)
     few @ torch.ones(*operator.shape[:2], 1, dtype=torch.float64)
     del few
+
+    def compute() -> None:
+        block = torch.ones(*operator.shape[:2], columns, dtype=torch.float64)
+        operator @ block
+
+    return {"estimate": estimate, "peak": peak_of(compute)}
+
+
+def probed(name: str, what: str) -> dict[str, float]:
+    kind, _ = PROBES[what]
+    found = find(kind)
+    few = members_of(name, what, samples=2)
+    short = {"num_runs": 1, "num_steps": 2} if what == "spectrum" else FEW | {"k": 1}
+    params = few[0].params.model_copy(update={**short, "max_iterations": 2})
+    found.compute([Member(params, one.inputs) for one in few], Machine())
+    del few
+    (one, *others) = members_of(name, what)
+    shared = found.data_bytes(one)
+    estimate = (1 + len(others)) * (found.member_bytes(one) - shared) + shared
+    del one, others
+
+    def compute() -> None:
+        found.compute(members_of(name, what), Machine())
+
+    return {"estimate": estimate, "peak": peak_of(compute)}
+
+
+def peak_of(compute: Callable[[], None]) -> int:
+    """Return the peak of resident bytes over what is held before."""
     Path("/proc/self/clear_refs").write_text("5")
     before = resident()
-    block = torch.ones(*operator.shape[:2], columns, dtype=torch.float64)
-    operator @ block
-    peak = int(
-        next(
-            line.split()[1]
-            for line in Path("/proc/self/status").read_text().splitlines()
-            if line.startswith("VmHWM")
-        )
+    compute()
+    peak = next(
+        line.split()[1]
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
     )
-    return {"estimate": estimate, "peak": peak * 1024 - before}
+    return int(peak) * 1024 - before
 
 
 def main() -> None:
-    asked = sys.argv[1:] or ["forward_over_reverse", "reverse_over_reverse", "ggn"]
+    groups = {"products": PRODUCTS, "probes": list(PROBES)}
+    wanted = sys.argv[1:] or ["products"]
+    asked = [one for name in wanted for one in groups.get(name, [name])]
     print(f"{'net':12} {'what':22} {'estimate':>9} {'peak':>9} ratio")
     for name in NETS:
         for what in asked:
