@@ -7,8 +7,10 @@ expectation is contradicted.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import typer
+from typer.exceptions import TyperException
 
 from curvflow import __version__
 from curvflow.cli import (
@@ -75,10 +77,23 @@ def _printable(text: str) -> str:
     )
 
 
+def _told(error: Any) -> str:
+    """Return what is wrong with a command line as one line, or help if that is it."""
+    text = str(error.format_message())
+    if "\n" in text:
+        return text
+    where = f" See `{error.ctx.command_path} -h`." if error.ctx else ""
+    plain = text.replace("Value error, ", "").removesuffix(".")
+    return f"curvflow: {_printable(plain)}.{where}"
+
+
 def main() -> None:
     """Run the command line; what curvflow raises on purpose becomes one line."""
     try:
-        app()
+        sys.exit(app(prog_name="curvflow", standalone_mode=False))
+    except TyperException as error:
+        sys.stderr.write(f"{_told(error)}\n")
+        sys.exit(2)
     except CurvflowError as error:
         sys.stderr.write(f"curvflow: {_printable(str(error))}\n")
         sys.exit(2 if isinstance(error, RequestError) else 1)

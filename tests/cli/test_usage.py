@@ -1,0 +1,32 @@
+"""Command lines that cannot be read are refused on one line."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run", "Missing argument 'STUDY'. See `curvflow run -h`."),
+        ("run s.yaml --nope", "No such option: --nope"),
+        ("frob", "No such command 'frob'. See `curvflow -h`."),
+        ("run s.yaml --device tpu", "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
+        ("runs s.yaml more", "unexpected extra argument"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_on_one_line(curvflow, line, said):
+    answer = curvflow(*line.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("curvflow: ")
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+    assert "Value error" not in answer.err
+
+
+def test_no_command_shows_them_all(curvflow):
+    answer = curvflow()
+    assert answer.code == 2
+    assert "Commands:" in answer.err
+
+
+def test_what_names_hold_cannot_act_on_the_terminal(curvflow):
+    assert "\x1b" not in curvflow("run", "s.yaml", "\x1b[31m").err
