@@ -11,6 +11,8 @@ from curvflow.schemas.document import Document
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.written import Spot, Written, has_part, parse, shown
 
+STUDY = "the study"
+
 
 def resolve(
     document: Document, profile: str | None, overrides: Sequence[str] = ()
@@ -113,14 +115,15 @@ def _override(root: Written, override: str) -> None:
 def _put(root: Written, target: str, value: Written, spot: Spot) -> None:
     """Set a value; all but the last part of its path must be there already."""
     *parents, last = target.split(".")
-    item, where = root, "the study"
+    item, where = root, STUDY
     for depth, name in enumerate(parents):
         key = _key(item, name)
         if key is None:
             _refuse(target, item, name, where, spot)
         item, where = item.value[key], ".".join(parents[: depth + 1])
     found = _key(item, last)
-    if found is None and not (isinstance(item.value, dict) and last):
+    is_taken = isinstance(item.value, dict) and last
+    if found is None and (not is_taken or (item is root and _deeper(root, last))):
         _refuse(target, item, last, where, spot)
     key = last if found is None else found
     item.value[key] = value
@@ -136,10 +139,22 @@ def _key(item: Written, name: str) -> Label | None:
     return None
 
 
+def _deeper(root: Written, name: str) -> list[str]:
+    """Return where in the study's own mappings there is something of this name."""
+    return [
+        f"{key}.{name}"
+        for key, item in root.value.items()
+        if isinstance(item.value, dict) and _key(item, name) is not None
+    ]
+
+
 def _refuse(target: str, item: Written, name: str, where: str, spot: Spot) -> NoReturn:
     message = f"expected a key of {where}, got '{name}'"
     if isinstance(item.value, dict):
         hint = nearest(name, map(str, item.value))
+        if found := _deeper(item, name) if where == STUDY else []:
+            rest = target.removeprefix(name)
+            hint = f"Did you mean {' or '.join(one + rest for one in found)}?"
     elif isinstance(item.value, list):
         message = f"expected an index below {len(item.value)} in {where}, got '{name}'"
         hint = "Indices start at 0."
