@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from curvflow.schemas.counted import counted
+
 if TYPE_CHECKING:
     from curvflow.flows.results import Results
 
@@ -24,14 +26,14 @@ def tell_absent(
     view = results.view(stage).where(where or {})
     counts = view.counts()
     if number := counts["removed"]:
-        told = "1 result" if number == 1 else f"{number} results"
         typer.echo(
-            f"{stage}: collection has removed the arrays of {told}. "
+            f"{stage}: collection has removed the arrays of "
+            f"{counted(number, 'result')}. "
             f"Run the study with --revive {stage} to compute them again.",
             err=True,
         )
     if (number := counts["missing"]) and results.run is None:
-        nodes = "1 node" if len(view.points) == 1 else f"{len(view.points)} nodes"
+        nodes = counted(len(view.points), "node")
         typer.echo(
             f"{stage}: no result yet at {number} of {nodes}. Run the study.", err=True
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from curvflow.flows.continued import continued
+from curvflow.schemas.counted import counted
 from curvflow.schemas.durations import duration
 
 WIDTH, MARGIN = 80, 11
@@ -31,7 +32,7 @@ def cause_lines(causes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for one in cause["continues"]:
             yield from _beside("", continued(one))
     if more := len(causes[MOST:]):
-        yield f"  and {more:,} more cause{'' if more == 1 else 's'}; --json lists all"
+        yield f"  and {counted(more, 'more cause')}; --json lists all"
 
 
 def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -50,7 +51,7 @@ def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         name = moves[0]["name"].removeprefix("curvflow.")
         what = f"{change['kind']}: {name} {moves[0]['change']}{more}"
         way = f"{HELD}> ".join(name.rpartition(":")[2] for name in moves[0]["path"])
-        nodes = _held(f"{_nodes(change['nodes'])} concerned")
+        nodes = _held(f"{counted(change['nodes'], 'node')} concerned")
         seconds = _held(_about(change["predicted_seconds"]))
         told = (f"by {way}" if way else "", nodes, seconds)
         yield from _beside("  code", what)
@@ -73,16 +74,13 @@ def _held(text: str) -> str:
     return text.replace(" ", HELD)
 
 
-def _nodes(count: int) -> str:
-    return f"{count:,} node{'' if count == 1 else 's'}"
-
-
 def _runs(cause: Mapping[str, Any]) -> str:
     stages = cause["runs"]
     total = sum(stages.values())
     run = "runs" if total == 1 else "run"
     if len(stages) > 1:
-        return f"{_held(f'{_nodes(total)} {run}')}: {_per_stage(stages)}"
+        nodes = _held(f"{counted(total, 'node')} {run}")
+        return f"{nodes}: {_per_stage(stages)}"
     if not stages:
         return ""
     is_all = cause["examples"] and not cause["may_follow"]

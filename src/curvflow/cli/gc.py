@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
+from curvflow.schemas.counted import counted
 from curvflow.schemas.durations import duration
 from curvflow.schemas.sizes import size
 
@@ -79,9 +80,9 @@ def _told(proposal: Proposal, *, yes: bool) -> Iterator[str]:
     for what, some in told["leftovers"].items():
         yield _leftover(what, some["files"], size(some["bytes"]))
     for held in told["held"]:
-        stay = "payload" if held["payloads"] == 1 else "payloads"
         verb = "stays" if held["payloads"] == 1 else "stay"
-        yield f"{held['payloads']} {stay} of {held['kind']} {verb}: {held['by']}"
+        payloads = counted(held["payloads"], "payload")
+        yield f"{payloads} of {held['kind']} {verb}: {held['by']}"
     yield from _summary(told, yes=yes)
 
 
@@ -98,8 +99,7 @@ def _group(group: dict[str, Any]) -> str:
 
 def _leftover(what: str, number: int, room: str) -> str:
     if what == "collected before":
-        payloads = "1 payload" if number == 1 else f"{number} payloads"
-        return f"{payloads} in the trash since the last gc, {room}"
+        return f"{counted(number, 'payload')} in the trash since the last gc, {room}"
     return f"{what}: {number}, {room}"
 
 

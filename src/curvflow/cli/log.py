@@ -20,6 +20,7 @@ from curvflow.cli.arguments import (
     resolved,
 )
 from curvflow.cli.dates import minute
+from curvflow.schemas.counted import counted
 
 if TYPE_CHECKING:
     from curvflow.schemas.receipts import RunRecord
@@ -105,7 +106,7 @@ def _accepted(one: Mapping[str, Any], number: int, index: Index) -> str:
     if not concerned:
         return str(one["kind"])
     version = max(concerned.values())
-    return f"{one['kind']}, version {version}, {_counted(len(concerned), 'result')}"
+    return f"{one['kind']}, version {version}, {counted(len(concerned), 'result')}"
 
 
 def _evidence(found: Mapping[str, Any]) -> str:
@@ -121,14 +122,14 @@ def _evicted(number: int, entry: Mapping[str, Any], index: Index) -> str:
     gone = set(entry["payloads"])
     # A payload is made by one stage, whatever the number of results in it.
     made = {r.payload: r.stage for r in index.rows.values() if r.payload in gone}
-    told = _counted(len(entry["payloads"]), "payload")
+    told = counted(len(entry["payloads"]), "payload")
     return f"removed {told}{_by(made.values())}: {entry['reason']}"
 
 
 def _retired(number: int, entry: Mapping[str, Any], index: Index) -> str:
     gone = set(entry["keys"])
     by_key = {r.key: r for r in index.rows.values() if r.key in gone}
-    told, reason = _counted(len(entry["keys"]), "result"), entry["reason"]
+    told, reason = counted(len(entry["keys"]), "result"), entry["reason"]
     begin, colon, why = reason.partition(": ")
     if begin == "rerun" and colon:
         kinds = ", ".join(sorted({one.kind for one in by_key.values()}))
@@ -140,10 +141,6 @@ def _retired(number: int, entry: Mapping[str, Any], index: Index) -> str:
 def _by(stages: Iterable[str]) -> str:
     told = ", ".join(f"{n:,} {stage}" for stage, n in Counter(stages).most_common())
     return f" ({told})" if told else ""
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 TELLERS: Mapping[str, Callable[[int, Mapping[str, Any], Index], str]] = {

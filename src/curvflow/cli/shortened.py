@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import fill
 
+from curvflow.schemas.counted import counted
 from curvflow.schemas.tables import Rows, alike, render
 
 MOST = 40  # rows of one table
@@ -37,9 +38,7 @@ def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
         shown = _first(rows)
         text = render(shown, units)
         if more := len(rows) - len(shown):
-            text += (
-                f"\nand {more:,} more row{'' if more == 1 else 's'}; --all prints all"
-            )
+            text += f"\nand {counted(more, 'more row')}; --all prints all"
         yield text
     if names:
         yield fill(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
+from curvflow.schemas.counted import counted
 from curvflow.schemas.durations import duration
 from curvflow.schemas.sizes import size
 
@@ -70,11 +71,13 @@ def _told(verdict: Verdict) -> Iterator[str]:
     # A moment says nothing about how fast the disk is.
     rate = f", {size(verdict.bytes / verdict.seconds)}/s" if verdict.seconds > 1 else ""
     yield (
-        f"{verdict.results} results in {verdict.payloads} payloads: read "
+        f"{counted(verdict.results, 'result')} in "
+        f"{counted(verdict.payloads, 'payload')}: read "
         f"{size(verdict.bytes)} in {duration(verdict.seconds)}{rate}"
     )
     if verdict.evicted:
-        yield f"{verdict.evicted} results without payloads, which gc has removed"
+        told = counted(verdict.evicted, "result")
+        yield f"{told} without payloads, which gc has removed"
     for number in verdict.torn:
         yield f"commit {number}: torn or missing" + (
             ", marked as void" if verdict.mended else ""
@@ -98,7 +101,8 @@ def _lost(verdict: Verdict) -> Iterator[str]:
         by_stage[receipt.stage].append(receipt)
     for stage, receipts in by_stage.items():
         seconds = sum(receipt.seconds for receipt in receipts)
-        yield f"{stage}: {len(receipts)} results to compute again, {duration(seconds)}"
+        told = counted(len(receipts), "result")
+        yield f"{stage}: {told} to compute again, {duration(seconds)}"
         for receipt in receipts[:SHOWN]:
             labels = ",".join(f"{a}={label}" for a, label in receipt.coords.items())
             yield f"    {stage}[{labels}]" if labels else f"    {stage}"

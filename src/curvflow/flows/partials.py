@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from curvflow.errors import StoreError
 from curvflow.flows.stopping import Stopping
+from curvflow.schemas.counted import counted
 from curvflow.schemas.nodes import Array
 from curvflow.stores.base import Store
 
@@ -82,7 +83,7 @@ class TilePartial:
             nodes: how many are in it.
         """
         self._partials, self._name = partials, name
-        self._counted = f"{nodes} node" + ("" if nodes == 1 else "s")
+        self._counted = counted(nodes, "node")
         self._last = partials.clock()
 
     def load(self) -> Mapping[str, Array] | None:

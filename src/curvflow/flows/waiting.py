@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from curvflow.schemas.counted import counted
 from curvflow.stores.base import Store
 
 
@@ -51,7 +52,4 @@ class Waiting:
 
 
 def _listed(stages: Counter[str]) -> str:
-    return ", ".join(
-        f"{count} {stage} node" + ("" if count == 1 else "s")
-        for stage, count in stages.items()
-    )
+    return ", ".join(counted(count, f"{stage} node") for stage, count in stages.items())

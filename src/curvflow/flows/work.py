@@ -35,6 +35,7 @@ from curvflow.flows.sent import Outgoing, Sent
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.why.cost import Costs
+from curvflow.schemas.counted import counted
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.receipts import RunRecord
 from curvflow.stores.base import Store
@@ -293,11 +294,11 @@ class Work:
         if self._stop.signal is not None:
             return
         nodes, stage = out.nodes, out.nodes[0].stage
-        counted = f"{stage}: {len(nodes)} node" + ("" if len(nodes) == 1 else "s")
+        held = f"{stage}: {counted(len(nodes), 'node')}"
         again = out.again()
         if again:
             what = "again" if len(again) == 1 else "each half"
-            self._observer.warn(f"{counted}: {died.reason}; trying {what}")
+            self._observer.warn(f"{held}: {died.reason}; trying {what}")
         else:
             error = f"the process that computed it died twice: {died.reason}"
             self._publish(nodes, [Failed(error, error)])

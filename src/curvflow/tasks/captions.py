@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from curvflow.schemas.counted import counted
 from curvflow.schemas.nodes import Label
 from curvflow.tasks.comparison import Group
 from curvflow.tasks.measurements import Measured, is_unconverged
@@ -63,11 +64,6 @@ def nothing(group: Group) -> str:
 def short(number: float) -> str:
     """Return a number in a few letters, such as `0.01` or `1e-5`."""
     return f"{number:g}".replace("e-0", "e-").replace("e+0", "e")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things, such as `1 value` or `2 values`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def off_scale(number: int, noun: str) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.counted import counted
 from curvflow.schemas.nodes import Label, NodeData
-from curvflow.tasks import captions
 from curvflow.tasks.comparison import Group
 
 
@@ -70,9 +70,7 @@ def whereabouts(nodes: Iterable[NodeData], label: str | None) -> str:
         for axis, value in node.coords.items():
             if axis != label:
                 seen.setdefault(axis, {})[value] = None
-    over = [
-        f"{captions.counted(len(v), axis)}" for axis, v in seen.items() if len(v) > 1
-    ]
+    over = [f"{counted(len(v), axis)}" for axis, v in seen.items() if len(v) > 1]
     held = [f"{axis} = {next(iter(v))}" for axis, v in seen.items() if len(v) == 1]
     text = f"; all of {', '.join(over)}" if over else ""
     return text + (f", at {', '.join(held)}" if held else "")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Label
-from curvflow.tasks import captions
 from curvflow.tasks.pairs import Point
 from curvflow.tasks.statistics import statistics
 from curvflow.tasks.trends import line, spearman
@@ -132,7 +132,7 @@ def trend_sentences(
             interval = f"no interval ({why})"
         yield (
             f"Spearman's rank correlation {value['spearman']}, {interval}, n = "
-            f"{captions.counted(num_points, 'point')}."
+            f"{counted(num_points, 'point')}."
         )
 
 

@@ -12,6 +12,7 @@ from curvflow.flows.code.recheck import Evidence, Recheck, sample
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.plan import Plan
+from curvflow.schemas.counted import counted
 from curvflow.schemas.durations import duration
 from curvflow.schemas.receipts import CodeRecord, Settlement
 from curvflow.stores.base import Store
@@ -157,7 +158,7 @@ def told(drift: Drift) -> str:
         moves.append(f"{more} more")
     return (
         f"{drift.kind}: expected the code that version {drift.version} had, got "
-        f"another: {'; '.join(moves)}. {_counted(len(drift.nodes), 'node')} concerned, "
+        f"another: {'; '.join(moves)}. {counted(len(drift.nodes), 'node')} concerned, "
         f"{_time(drift)} to compute again."
     )
 
@@ -168,10 +169,6 @@ def _time(drift: Drift) -> str:
         return "an unknown time"
     about = "over " if cost.unknown else "about " if cost.rough else ""
     return f"{about}{duration(cost.seconds)}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _verified(
@@ -186,7 +183,7 @@ def _verified(
             f", relative difference {worst.relative:.1e}" if worst.is_finite else ""
         )
         raise RequestError(
-            f"--accept-code {drift.kind}: expected {_counted(len(nodes), 'result')} to "
+            f"--accept-code {drift.kind}: expected {counted(len(nodes), 'result')} to "
             f"come out the same, got {evidence.equal} equal; {worst.told}{amount}. "
             f"Raise the version of {drift.kind}, or run with --rerun {drift.kind}."
         )
@@ -213,7 +210,7 @@ def _settlement(
 def _done(drift: Drift | None, evidence: Evidence | None) -> str:
     if drift is None:
         return "its code is as it was, there is nothing to accept"
-    accepted = f"code accepted for {_counted(drift.cost.nodes, 'result')}"
+    accepted = f"code accepted for {counted(drift.cost.nodes, 'result')}"
     if evidence is None:
         return accepted
     tried = f"{evidence.sampled} computed again, {evidence.equal} equal"

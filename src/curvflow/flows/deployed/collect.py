@@ -16,6 +16,7 @@ from curvflow.flows.door import open_study
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.proposal import Proposal, propose
 from curvflow.schemas.collection import GraceMinutes, KeepRuns
+from curvflow.schemas.counted import counted
 from curvflow.schemas.sizes import size
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
@@ -89,14 +90,10 @@ def _summary(told: dict[str, Any], *, delete: bool) -> str:
     move, remove = ("moved", "removed") if delete else ("to move", "to remove")
     end = "" if delete else "; nothing is touched without delete"
     return (
-        f"{_some(told['payloads'], 'payload')} ({size(told['bytes'])}) {move} to the "
-        f"trash, {_some(files, 'file')} ({size(gone)}) {remove} for good, "
+        f"{counted(told['payloads'], 'payload')} ({size(told['bytes'])}) {move} to the "
+        f"trash, {counted(files, 'file')} ({size(gone)}) {remove} for good, "
         f"{size(told['staying'].get('payloads', 0))} stay{end}"
     )
-
-
-def _some(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
 def _page(store: Store, proposal: Proposal, summary: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from curvflow.flows.deployed.progress import Steps
 from curvflow.flows.observer import Observer
 from curvflow.flows.plan import Plan
 from curvflow.flows.results import Results
+from curvflow.schemas.counted import counted
 
 Write = TypeVar("Write", bound=Callable[..., None])
 
@@ -213,7 +214,7 @@ class PageObserver:
             f"run {runs[run].number} of {runs[run].study}" if run in runs else "a run"
             for run in others
         }
-        nodes = f"{len(others)} node" + ("" if len(others) == 1 else "s")
+        nodes = counted(len(others), "node")
         return f"{nodes} came from {' and '.join(sorted(names))} at the same time"
 
 

@@ -119,11 +119,6 @@ def name_of(view: View, number: int) -> str:
     return node_name(_Named(view.stage, view.coords(number)))
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, such as `1 node` and `2,000 nodes`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def compact(values: Sequence[object]) -> str:
     """List values, whole numbers in a row as a span.
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from curvflow.flows.report.basis import Basis, compact, counted
+from curvflow.flows.report.basis import Basis, compact
 from curvflow.flows.report.cost import Cost
 from curvflow.flows.report.expected import Expectations
 from curvflow.flows.report.places import Environment
 from curvflow.flows.report.troubles import STATUSES, Troubles
 from curvflow.flows.report.verdicts import Verdicts
 from curvflow.flows.views import told
+from curvflow.schemas.counted import counted
 from curvflow.schemas.durations import duration
 from curvflow.schemas.nodes import Label
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError
-from curvflow.flows.report.basis import Basis, counted, kind_of, name_of
+from curvflow.flows.report.basis import Basis, kind_of, name_of
 from curvflow.flows.report.origins import Origins
 from curvflow.flows.views import View
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Figure
 from curvflow.schemas.receipts import Receipt

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.flows.report.basis import Basis, counted
+from curvflow.flows.report.basis import Basis
+from curvflow.schemas.counted import counted
 from curvflow.schemas.options import RunOptions
 
 NAMES = {"python": "Python", "platform": "platform"}

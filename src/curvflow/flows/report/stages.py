@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError
 from curvflow.flows.outputs import view_records
-from curvflow.flows.report.basis import Basis, counted, kind_of
+from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
 from curvflow.flows.views import View
+from curvflow.schemas.counted import counted
 from curvflow.schemas.explained import explanations
 from curvflow.schemas.nodes import Table
 

@@ -11,6 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.chains import ChainsFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks import captions, drawing, sweeps
@@ -191,7 +192,7 @@ def _caption(
         notes.append(f"Verdict: {'; '.join(verdicts)}.")
     more = sum(len(row.company.ok) - 1 for row in rows if row.company.ok)
     if more:
-        notes.append(f"Not drawn: {captions.counted(more, 'further node')}.")
+        notes.append(f"Not drawn: {counted(more, 'further node')}.")
     return " ".join([*notes, *captions.left_out([row.company for row in rows])])
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.forest import ForestParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
 from curvflow.tasks import captions, drawing
@@ -123,8 +124,8 @@ def _doubts(rows: Sequence[Shown]) -> Iterator[str]:
     for name, word in {**words, "unconverged": "Not converged"}.items():
         if total := sum(getattr(row, name) for row in rows):
             noun = "pair" if all(row.paired for row in rows) else "value"
-            of = captions.counted(len([r for r in rows if getattr(r, name)]), "row")
-            yield f"{word}: {captions.counted(total, noun)} in {of}."
+            of = counted(len([r for r in rows if getattr(r, name)]), "row")
+            yield f"{word}: {counted(total, noun)} in {of}."
 
 
 def _draw_panel(

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from curvflow.errors import InputError
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.heatmap import HeatmapParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
 from curvflow.tasks import captions, drawing
@@ -145,11 +146,11 @@ def _caption(z: Measured, numbers: Mapping[str, Array], params: HeatmapParams) -
     if total := int(numbers["diverged"].sum()):
         whole = int(((numbers["diverged"] > 0) & (numbers["count"] == 0)).sum())
         some = int((numbers["diverged"] > 0).sum())
-        text = f"Diverged, left out: {captions.counted(total, 'node')} in {some} of "
-        text += captions.counted(numbers["mean"].size, "cell")
+        text = f"Diverged, left out: {counted(total, 'node')} in {some} of "
+        text += counted(numbers["mean"].size, "cell")
         notes.append(f"{text}; {whole} without any value." if whole else f"{text}.")
     if total := int(numbers["nonfinite"].sum()):
-        notes.append(f"Not finite, left out: {captions.counted(total, 'value')}.")
+        notes.append(f"Not finite, left out: {counted(total, 'value')}.")
     notes += captions.unconverged([z])
     if params.log_z:
         hidden = int((numbers["mean"] <= 0).sum())

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.landscape import LandscapeFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks import captions, drawing
@@ -142,7 +143,7 @@ def _caption(
         noun = "loss" if lost == 1 else "losses"
         notes.append(f"Not finite, not shown: {lost} {noun}.")
     if loose := sum(int((~node["converged"]).sum()) for node in drawn):
-        noun = captions.counted(loose, "eigenvector")
+        noun = counted(loose, "eigenvector")
         notes.append(f"Not converged: {noun}.")
     return " ".join(notes)
 

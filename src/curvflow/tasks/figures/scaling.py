@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.scaling import ScalingFigureParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import captions, drawing
@@ -148,7 +149,7 @@ def _caption(
     )
     for name, word in (("nonpositive", "At or below 0"), ("nonfinite", "Not finite")):
         if total := sum(getattr(one.series, name) for one in of):
-            notes.append(f"{word}, left out: {captions.counted(total, 'point')}.")
+            notes.append(f"{word}, left out: {counted(total, 'point')}.")
     notes += captions.unconverged([y] if x is None else [x, y])
     return " ".join(notes)
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import captions, drawing
@@ -131,7 +132,7 @@ def _caption(
     counts = [int(n) for n in numbers["count"] if n]
     every = Measured(of[0].y.variable, [node for one in of for node in one.y.nodes])
     text = captions.averaged(every, counts, params.parts)
-    text = f"{captions.counted(int(shown.sum()), 'point')}; {text[0].lower()}{text[1:]}"
+    text = f"{counted(int(shown.sum()), 'point')}; {text[0].lower()}{text[1:]}"
     if np.isfinite(numbers["x_low"][shown]).any():
         text += f"; bars: {captions.SPREADS[params.error]}"
     notes = [f"{text}.", *series_sentences(of, params)]

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks import captions, drawing
@@ -170,7 +171,7 @@ def _below(drawn: Sequence[Points], floor: float) -> list[str]:
     low = sum(int((points.weights < floor).sum()) for points in drawn)
     if not low:
         return []
-    word = captions.counted(low, "weight")
+    word = counted(low, "weight")
     notes = [f"Below the axis: {word} of less than {captions.short(floor)}."]
     if any(len(_faint_ends(points, floor)) for points in drawn):
         notes.append(
