@@ -8,8 +8,10 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Matrix, Member
 from curvflow.schemas.operators import OperatorParams
 from curvflow.tasks.numerics import sample_losses
-from curvflow.tasks.operators import alike, blocks, size_of, subject
-from curvflow.tasks.problems import load_samples, read
+from curvflow.tasks.numerics.passes import GIVEN
+from curvflow.tasks.numerics.sizes import peak_bytes
+from curvflow.tasks.operators import alike, blocks, product_bytes, size_of, subject
+from curvflow.tasks.problems import held_bytes, load_samples, read
 from curvflow.tasks.registry import Machine
 from tests.tasks.probes.checks import DATA, fits
 from tests.tasks.toys import weights_of
@@ -157,3 +159,40 @@ def test_a_matrix_has_no_layers():
     one = Member(OperatorParams(operator="ggn"), {"matrix": [matrix(np.eye(2))]})
     with pytest.raises(InputError, match="beside a matrix, got ggn"):
         blocks(one)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"order": "reverse_over_reverse"},
+        {"order": "linearised"},
+        {"operator": "residual", "order": "retained"},
+        {"operator": "ggn"},
+        {"operator": "fisher_mc", "mc_samples": 20},
+        {"operator": "gradient_covariance"},
+    ],
+    ids=str,
+)
+def test_memory_is_of_the_operator_its_order_and_its_precision(asked, dtype):
+    several = members(**asked, dtype=dtype)
+    operator = subject(several, CPU, columns=8).operator
+    shape = (*operator.shape[:2], 8)
+    taken = peak_bytes(
+        lambda: operator @ torch.ones(shape, dtype=operator.dtype),
+        given=[getattr(operator, name) for name in GIVEN],
+    )
+    assert 2 * charged(several[0], 8) == pytest.approx(taken, rel=0.02)
+
+
+def charged(member, columns):
+    """Bytes of products alone, without data and weights."""
+    held = held_bytes(member.one("data"), 8) + 16 * size_of(member)
+    return product_bytes(member, columns) - held
+
+
+def test_memory_of_the_fastest_order_is_that_of_the_largest_tried():
+    tried = ("reverse_over_reverse", "retained", "linearised")
+    auto, *others = (charged(members(order=order)[0], 8) for order in ("auto", *tried))
+    assert auto == max(others) > charged(members()[0], 8)

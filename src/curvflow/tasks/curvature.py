@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypedDict
+from functools import lru_cache, partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -20,8 +20,16 @@ from curvflow.tasks.numerics.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.hessians import BatchedHessian
 from curvflow.tasks.numerics.losses import sample_losses
 from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.orders import Trial
-from curvflow.tasks.problems import Problem, data_shapes, load_samples, read
+from curvflow.tasks.numerics.orders import Trial, tried
+from curvflow.tasks.numerics.passes import Averaged
+from curvflow.tasks.problems import (
+    Problem,
+    Told,
+    data_shapes,
+    load_samples,
+    numberless,
+    read,
+)
 from curvflow.tasks.registry import Machine
 
 
@@ -126,23 +134,12 @@ def batched_hessian(
     return _hessian(_ground(members, machine, dtype, columns))
 
 
-class _Data(TypedDict):
-    """What every operator over weights is told beside its function."""
-
-    weights_MD: Tensor
-    inputs: Tensor
-    targets: Tensor
-    fixed_MS: Tensor
-    batch_size: int
-    models_per_pass: int
-
-
 @dataclass(frozen=True)
 class _Ground:
     """A problem, and where and over what its curvature is taken."""
 
     problem: Problem
-    data: _Data
+    data: Told
     record: Callable[[str], None]
 
 
@@ -156,7 +153,7 @@ def _ground(
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
     most = problem.models_per_pass(samples.count, columns) if on_cpu else len(members)
-    told = _Data(
+    told = Told(
         weights_MD=weights_MD,
         inputs=samples.inputs,
         targets=samples.targets,
@@ -218,3 +215,38 @@ _BUILDERS: dict[
     "fisher_empirical": partial(_gauss_newton, "empirical"),
     "gradient_covariance": partial(_gauss_newton, "covariance"),
 }
+
+
+def product_bytes(member: Member, params: OperatorParams, columns: int) -> int:
+    """Return the estimated peak bytes of one member's products.
+
+    Args:
+        member: with `weights` and `data`.
+        params: which operator, in which order of differentiation and precision.
+        columns: vectors multiplied at once.
+    """
+    # What else there is to say makes no difference to memory.
+    asked = OperatorParams(
+        operator=params.operator,
+        order=params.order,
+        dtype=params.dtype,
+        mc_samples=params.mc_samples,
+    )
+    count = partial(_counted, asked)
+    return described(member).product_bytes(member.one("data"), columns, count)
+
+
+@lru_cache(maxsize=256)
+def _counted(
+    asked: OperatorParams, text: str, rows: int, samples: int, columns: int
+) -> int:
+    """Return half the peak bytes of products of two models."""
+    if asked.order == "auto":
+        orders = tried(keeps=rows == samples, columns=columns)
+        some = [asked.model_copy(update={"order": order}) for order in orders]
+        return max(_counted(one, text, rows, samples, columns) for one in some)
+    problem = read(text)
+    told = numberless(problem, rows, samples, getattr(torch, asked.dtype))
+    ground = _Ground(problem, told, lambda _: None)
+    operator = cast("Averaged", _BUILDERS[asked.operator](ground, [asked, asked]))
+    return operator.product_bytes(columns) // 2

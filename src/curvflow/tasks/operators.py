@@ -97,8 +97,7 @@ def product_bytes(member: Member, columns: int) -> int:
     """Return the estimated peak bytes of one member's products with columns."""
     if MATRIX in member.inputs:
         return _matrix_bytes(member) + 4 * 8 * size_of(member) * columns
-    problem = curvature.described(member)
-    return problem.product_bytes(member.one("data"), columns)
+    return curvature.product_bytes(member, _params(member), columns)
 
 
 def shared_bytes(member: Member) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,10 @@ from curvflow.tasks.numerics.hessians import BatchedHessian
 from curvflow.tasks.numerics.losses import sample_losses
 
 T = TypeVar("T")
+
+# From a problem as text, samples of a pass and of all, and columns to half the
+# peak bytes of products of two models.
+Count = Callable[[str, int, int, int], int]
 
 DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
 
@@ -87,8 +91,10 @@ class Problem:
         """
         return CPU_PRODUCT_BYTES // self._product_activations(num_samples, columns)
 
-    def product_bytes(self, data: NodeData, columns: int) -> int:
-        """Return the estimated peak bytes of one model's Hessian products.
+    def product_bytes(
+        self, data: NodeData, columns: int, count: Count | None = None
+    ) -> int:
+        """Return the estimated peak bytes of one model's products.
 
         Counted, on tensors without numbers, for a pass of two models, the fewest there
         are: half of it for each. Where a tile takes several passes of models this is
@@ -97,6 +103,7 @@ class Problem:
         Args:
             data: the data set; it is held as stored and as loaded.
             columns: vectors multiplied at once.
+            count: what counts another operator than the Hessian, forward over reverse.
         """
         num_samples = len(data["inputs"])
         rows = min(num_samples, self.rows_per_pass(columns))
@@ -105,7 +112,7 @@ class Problem:
         try:
             # In the second pass the sum of the first is held; others are like it.
             samples = min(num_samples, 2 * rows)
-            products = _pass_bytes(self.text, rows, samples, columns)
+            products = (count or _pass_bytes)(self.text, rows, samples, columns)
         # A module of the user's own may want numbers, and fail in any way without.
         except Exception:
             vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
@@ -182,27 +189,51 @@ def _encode(plain: object) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
+class Told(TypedDict):
+    """What every operator over weights is told beside its function."""
+
+    weights_MD: Tensor
+    inputs: Tensor
+    targets: Tensor
+    fixed_MS: Tensor
+    batch_size: int
+    models_per_pass: int
+
+
+def numberless(problem: Problem, rows: int, samples: int, dtype: torch.dtype) -> Told:
+    """Return tensors of two models' shapes, to count memory on.
+
+    Args:
+        problem: the network and its loss.
+        rows: samples of one pass.
+        samples: N.
+        dtype: of weights, inputs and target values.
+    """
+    has_labels = problem.loss == "cross_entropy"
+    values = () if has_labels else (json.loads(problem.text)["num_outputs"],)
+    sizes = (problem.network.num_parameters, problem.network.statistics.size)
+    with torch.device("meta"):
+        weights_MD, statistics_MS = (
+            torch.empty(2, size, dtype=dtype) for size in sizes
+        )
+        return Told(
+            weights_MD=weights_MD,
+            inputs=torch.empty(1, samples, *problem.input_shape, dtype=dtype),
+            targets=torch.empty(
+                1, samples, *values, dtype=torch.int64 if has_labels else dtype
+            ),
+            fixed_MS=statistics_MS,
+            batch_size=rows,
+            models_per_pass=2,
+        )
+
+
 @lru_cache(maxsize=256)
 def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
     """Return half the peak bytes of passes of two models of a problem."""
     problem = read(text)
-    has_labels = problem.loss == "cross_entropy"
-    values = () if has_labels else (json.loads(text)["num_outputs"],)
-    targets = (1, samples, *values)
-    sizes = (problem.network.num_parameters, problem.network.statistics.size)
-    with torch.device("meta"):
-        weights_MD, statistics_MS = (
-            torch.empty(2, size, dtype=torch.float64) for size in sizes
-        )
-        operator = BatchedHessian(
-            problem.losses,
-            weights_MD,
-            torch.empty(1, samples, *problem.input_shape, dtype=torch.float64),
-            torch.empty(targets, dtype=torch.int64 if has_labels else torch.float64),
-            fixed_MS=statistics_MS,
-            batch_size=rows,
-        )
-    return operator.product_bytes(columns) // 2
+    told = numberless(problem, rows, samples, torch.float64)
+    return BatchedHessian(problem.losses, **told).product_bytes(columns) // 2
 
 
 @lru_cache(maxsize=64)
