@@ -16,10 +16,6 @@ from curvflow.tasks.numerics.operators import BatchedOperator
 from curvflow.tasks.numerics.restarted import basis_size, restarted_lanczos
 from curvflow.tasks.numerics.streams import stream
 
-# Blocks of vectors that a method holds beside those of a product; of lanczos, copies of
-# its basis.
-HELD = {"power": 8, "lanczos": 3, "lobpcg": 16}
-
 # Share of random directions in a warm start: without any, an eigenvalue that comes to
 # the fore would be missed if its vector is orthogonal to those found before.
 RANDOM = 1e-3
@@ -36,19 +32,42 @@ def num_columns(params: EigenvaluesParams, size: int) -> int:
     return min(size, params.block if params.method == "lanczos" else wanted)
 
 
-def block_bytes(params: EigenvaluesParams, size: int) -> int:
-    """Return the bytes of what a method holds beside a product.
+def solver_bytes(
+    params: EigenvaluesParams, size: int, *, products: int, data: int
+) -> int:
+    """Return the estimated peak bytes of one model's eigenvalues.
 
     Args:
-        params: which method, and how many columns of it.
+        params: which method, how many columns of it, in which precision.
         size: D.
+        products: bytes of a product with the columns, data included.
+        data: bytes of what is held between products as well.
     """
-    columns = num_columns(params, size)
-    held = columns
-    if params.method == "lanczos":
-        held = basis_size(params.k, columns) + columns
-    vectors = HELD[params.method] * held + 2 * params.k * params.eigenvectors
-    return 8 * size * vectors
+    during, peak = _held(params, size)
+    most = max(products + 8 * size * during, data + 8 * size * peak)
+    return int(most) + 16 * size * params.k * params.eigenvectors
+
+
+def _held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
+    """Return the vectors held during a product, and at most, in double precision.
+
+    Counted by `peak_bytes`; tests compare. In single precision some are half as large,
+    and some are held in both.
+    """
+    k, columns, single = params.k, num_columns(params, size), params.dtype == "float32"
+    if params.method == "power":
+        during = 3 * columns + k / 2 if single else 4 * columns + k
+        return during, during + 3 * columns
+    if params.method == "lobpcg":
+        during = (9 if single else 7) * columns + k
+        return during, during + (6.5 if single else 7) * columns
+    basis = basis_size(k, columns)
+    rows = k + (basis - k) // 3 + columns  # what a restart copies
+    if not single:
+        during = basis + 2 * columns + k
+        return during, during + rows
+    during = basis / 2 + 3 * columns + k
+    return during, during + max(rows / 2, k * 1.5 + 2)
 
 
 def check_count(params: EigenvaluesParams, size: int) -> None:

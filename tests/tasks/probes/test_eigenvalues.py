@@ -9,6 +9,13 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Ritz
+from curvflow.tasks.eigensolvers import (
+    num_columns,
+    random_columns,
+    solve,
+    solver_bytes,
+)
+from curvflow.tasks.numerics.sizes import peak_bytes
 from curvflow.tasks.probes.eigenvalues import member_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import DATA, probes
@@ -186,12 +193,54 @@ def test_a_method_that_cannot_find_what_is_asked_is_refused(method, which):
         EigenvaluesParams(method=method, which=which)
 
 
-def test_memory_counts_the_basis_of_lanczos():
-    (power,), (lanczos,) = (
-        probes(KIND, "tanh-ce", 1, method=method, oversampling=1)
-        for method in ("power", "lanczos")
+class _Diagonal:
+    """A matrix of each of two models that takes no memory."""
+
+    def __init__(self, dtype, models=2):
+        self.shape, self.dtype, self.device = (models, 3000, 3000), dtype, "cpu"
+        self.entries = torch.linspace(0.1, 1, 3000, dtype=dtype).pow(3).unsqueeze(1)
+
+    def __matmul__(self, columns):
+        return torch.mul(columns, self.entries)
+
+    def select(self, models):
+        return _Diagonal(self.dtype, len(models))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"method": "power"},
+        {"method": "lanczos"},
+        {"method": "lanczos", "block": 1},
+        {"method": "lanczos", "k": 20},
+        {"method": "lobpcg", "which": "LA", "k": 6},
+    ],
+    ids=str,
+)
+def test_memory_of_a_method_is_estimated_within_a_tenth(asked, dtype):
+    params = EigenvaluesParams(**asked, dtype=dtype, max_iterations=40)
+    operator = _Diagonal(getattr(torch, dtype))
+    columns = num_columns(params, 3000)
+
+    def compute_all():
+        start = torch.stack([random_columns(seed, 3000, columns) for seed in (0, 1)])
+        solve(operator, start, params)
+
+    taken = peak_bytes(compute_all) / 2
+    estimate = solver_bytes(params, 3000, products=0, data=0)
+    assert estimate == pytest.approx(taken, rel=0.1)
+
+
+def test_memory_is_of_a_product_beside_what_is_held_or_of_what_is_held_alone():
+    params = EigenvaluesParams(method="power", k=1, oversampling=0)
+    alone, small, large = (
+        solver_bytes(params, 1000, products=products, data=100)
+        for products in (100, 200, 10**6)
     )
-    assert member_bytes(lanczos) - member_bytes(power) >= 45 * 8 * 36
+    assert alone == small == 100 + 8 * 1000 * 8
+    assert large == 10**6 + 8 * 1000 * 5
 
 
 @pytest.mark.gpu

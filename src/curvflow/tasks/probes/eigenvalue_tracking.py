@@ -14,11 +14,11 @@ from curvflow.schemas.kinds.probes.eigenvalue_tracking import EigenvalueTracking
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import operators
 from curvflow.tasks.eigensolvers import (
-    block_bytes,
     check_count,
     num_columns,
     random_columns,
     solve,
+    solver_bytes,
     warm_columns,
 )
 from curvflow.tasks.numerics.eigenpairs import Ritz
@@ -44,7 +44,9 @@ def member_bytes(member: Member) -> int:
     size, kept = operators.size_of(first), member.one("trajectory")["weights"]
     vectors = params.k * len(kept) * size * params.eigenvectors
     products = operators.product_bytes(first, num_columns(params, size))
-    return products + block_bytes(params, size) + kept.nbytes + 16 * vectors
+    data = probed_bytes(member)
+    found = solver_bytes(params, size, products=products, data=data)
+    return found + kept.nbytes + 16 * vectors
 
 
 @computes(

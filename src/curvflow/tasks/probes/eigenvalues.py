@@ -14,11 +14,11 @@ from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks import operators
 from curvflow.tasks.eigensolvers import (
-    block_bytes,
     check_count,
     num_columns,
     random_columns,
     solve,
+    solver_bytes,
 )
 from curvflow.tasks.krylov import alike, data_bytes, has_stored, stored
 from curvflow.tasks.numerics.eigenpairs import Ritz
@@ -37,7 +37,7 @@ def member_bytes(member: Member) -> int:
         return 16 * member.one("ritz")["ritz_values"].nbytes + (1 << 20)
     params, size = _params(member), operators.size_of(member)
     products = operators.product_bytes(member, num_columns(params, size))
-    return products + block_bytes(params, size)
+    return solver_bytes(params, size, products=products, data=data_bytes(member))
 
 
 @computes("probe.eigenvalues", member_bytes=member_bytes, data_bytes=data_bytes)
