@@ -70,9 +70,8 @@ def run(
         RequestError: the study asks for something that cannot be done.
         StoreError: results cannot be written.
     """
-    opened = open_study(
-        study, store=store, profile=profile, overrides=overrides, create=True
-    )
+    # The first write makes the store, so that what is refused leaves none behind.
+    opened = open_study(study, store=store, profile=profile, overrides=overrides)
     if workers is not None:
         given = {} if options is None else options.model_dump(exclude_unset=True)
         options = run_options(**{**given, "workers": workers})
