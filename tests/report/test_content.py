@@ -10,7 +10,7 @@ import pytest
 
 import curvflow
 from curvflow.errors import UnknownNameError
-from curvflow.flows.report.again import _commit
+from curvflow.flows.report.again import _commit, _named
 from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.basis import compact
 from curvflow.flows.report.gather import gather, open_basis
@@ -267,6 +267,38 @@ def test_the_digest_of_all_results_is_that_of_the_same_study_elsewhere(small, tm
     assert one.again.digest == two.again.digest
     text = hashlib.sha256(small.read_bytes()).hexdigest()
     assert one.again.text_digest == two.again.text_digest == text
+
+
+OWN = """\
+study: own
+axes:
+  seed: 2
+  points: [points.npz, "${seed}"]
+stages:
+  data: {use: data.array, path: points.npz}
+  more: {use: data.factory, factory: "shapes.rings:make"}
+  far: {use: data.array, path: ../far.npz}
+  fit: {use: train, data: data, model: {factory: "nets:make", kwargs: {name: "%s"}}}
+"""
+
+
+def test_what_a_study_names_beside_it_is_listed(tmp_path):
+    folder = tmp_path / "study"
+    (folder / "shapes").mkdir(parents=True)
+    (folder / "data").mkdir()
+    named = ("../far.npz", "nets.py", "points.npz", "shapes/rings.py")
+    for name in (*named, "other.py", "seed"):
+        (folder / name).write_text(name)
+    found = _named(OWN % ("word " * 100), folder)
+    assert [str(path.relative_to(folder)) for path in found] == list(named)
+
+
+def test_the_page_tells_what_such_files_hold(small):
+    (small.parent / "toy.points").write_text("of a kind's name, by chance")
+    page = page_of(small)
+    digest = hashlib.sha256(b"of a kind's name, by chance").hexdigest()
+    assert page.again.files == [("toy.points", digest)]
+    assert f"<code>{digest}</code>" in render(page)
 
 
 def test_the_commit_of_a_checkout_is_told_and_whether_files_are_other(tmp_path):

@@ -13,8 +13,11 @@ from curvflow import __version__
 from curvflow.flows.report.basis import Basis
 from curvflow.schemas.explained import explanations
 from curvflow.schemas.keys import sha256
+from curvflow.schemas.written import Written, parse
 
 TITLE = "curvflow: curvature studies of neural networks from one declarative file"
+FUNCTION = re.compile(r"[\w.]{1,200}:[\w.]+")  # such as nets:make_net
+LONGEST = 200  # letters of a path
 HAS_YEAR = re.compile(r"\b(18|19|20)\d\d\b")
 YEAR = 2026  # of the version cited
 FOLDER = Path(__file__).parents[4]  # of the checkout, where curvflow runs from one
@@ -36,6 +39,7 @@ class Again:
         computed: versions of curvflow that computed the results, if others.
         commands: to be typed, in order.
         text_digest: SHA-256 of the study file.
+        files: those beside it that it names, modules and data, with their SHA-256.
         digest: of all results with their labels; equal where every number is.
         cite: a line of text.
         bibtex: the same for BibTeX.
@@ -48,6 +52,7 @@ class Again:
     computed: Sequence[str]
     commands: Sequence[str]
     text_digest: str
+    files: Sequence[tuple[str, str]]
     digest: str
     cite: str
     bibtex: str
@@ -67,6 +72,7 @@ def again(basis: Basis) -> Again:
     runs = {run.begun: run for run in map(basis.run_of, basis.receipts()) if run}
     computed = {run.environment.get("curvflow", "") for run in runs.values()}
     asked, overridden = basis.asked, basis.asked.run is not None
+    folder = asked.file.resolve().parent
     commands = [*INSTALL, asked.command("run", of_run=False)]
     commands += [asked.command("check", of_run=False)] * bool(basis.opened.study.expect)
     commands += [asked.command("report")] * overridden
@@ -75,13 +81,36 @@ def again(basis: Basis) -> Again:
         _commit(FOLDER),
         sorted(computed - {__version__, ""}),
         commands,
-        hashlib.sha256(basis.asked.file.read_bytes()).hexdigest(),
+        _sha256(basis.asked.file),
+        [(str(p.relative_to(folder)), _sha256(p)) for p in _named(basis.text, folder)],
         _digest(basis),
         f"{TITLE}. Version {__version__}, {YEAR}.",
         _bibtex(),
         list(_methods(basis)),
         list(dict.fromkeys(x.source for x in basis.opened.study.expect if x.source)),
     )
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _named(text: str, folder: Path) -> list[Path]:
+    """Return the files that words of a study's text name relative to a folder."""
+    written = parse(text, lambda line, column: "")
+    words = set(_words(written)) if written else set[str]()
+    places = {folder / word for word in words if len(word) < LONGEST}
+    for word in filter(FUNCTION.fullmatch, words):
+        module = folder.joinpath(*word.partition(":")[0].split("."))
+        places |= {module.with_suffix(".py"), module / "__init__.py"}
+    return sorted(p for p in places if p.is_file() and p.is_relative_to(folder))
+
+
+def _words(written: Written) -> Iterator[str]:
+    if isinstance(written.value, str):
+        yield written.value
+    for _, child in written.children():
+        yield from _words(child)
 
 
 def _commit(folder: Path) -> str:
