@@ -98,7 +98,11 @@ def test_a_frozen_batch_norm_keeps_its_buffers():
     ("name", "kwargs", "message"),
     [
         ("make_batch_norm", {}, "got BatchNorm1d at '1'. Remove it, or return"),
-        ("make_dropout", {}, "got Dropout at '1'. Remove it, or return"),
+        (
+            "make_dropout",
+            {},
+            "equal outputs for equal inputs, got Dropout at '1'. Remove it, or return",
+        ),
         ("make_pair", {}, "to return a torch.nn.Module with parameters, got tuple"),
         ("make_conv", {"width": 3}, "to take the keyword arguments width, got TypeErr"),
         (

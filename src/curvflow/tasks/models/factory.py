@@ -106,10 +106,14 @@ def _check_layers(module: nn.Module) -> None:
             layer.training or layer.running_mean is None
         )
         if is_random or mixes:
+            wanted = (
+                "equal outputs for equal inputs"
+                if is_random
+                else "outputs that depend on their own sample alone"
+            )
             raise InputError(
-                f"model: expected outputs that depend on their own sample alone, got "
-                f"{type(layer).__name__} at '{name}'. Remove it, or return the module "
-                "after eval()."
+                f"model: expected {wanted}, got {type(layer).__name__} at '{name}'. "
+                "Remove it, or return the module after eval()."
             )
 
 
