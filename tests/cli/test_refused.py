@@ -24,3 +24,21 @@ def test_a_refused_run_makes_no_store(curvflow, study, arguments, message, store
     assert message in said.err
     assert said.err.count("\n") == 1
     assert [*study.parent.iterdir()] == [study]
+
+
+@pytest.mark.parametrize("folder", ["tiny.yaml", "tiny.yaml/below", "/proc/none"])
+def test_a_study_is_not_started_where_nothing_can_be_written(curvflow, study, folder):
+    said = curvflow("init", folder)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(
+        f"curvflow: {folder}/study.yaml: expected a file that can be written, got "
+    )
+    assert said.err.endswith(". Name another folder.\n")
+    assert said.err.count("\n") == 1
+
+
+def test_a_tile_has_a_finite_memory(curvflow, study):
+    said = curvflow("run", study, "--tile-memory", "inf")
+    line = "--tile-memory: expected a finite number of GiB, got inf. Lower it."
+    assert (said.code, said.out, said.err) == (2, "", f"curvflow: {line}\n")
+    assert [*study.parent.iterdir()] == [study]

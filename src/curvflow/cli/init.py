@@ -23,7 +23,13 @@ def command(
             f"{path}: expected no such file yet, got one. Nothing was written; "
             "name another folder."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    template = files("curvflow.cli") / "templates" / STUDY
-    path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
+    text = (files("curvflow.cli") / "templates" / STUDY).read_text(encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RequestError(
+            f"{path}: expected a file that can be written, got {error.strerror}. "
+            "Name another folder."
+        ) from error
     typer.echo(f"{path}\nnext: curvflow run {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,11 @@ def how_to_compute(
     Raises:
         RequestError: they do not fit together, or the file describes no cluster.
     """
+    if not math.isfinite(tile_memory):
+        raise RequestError(
+            f"--tile-memory: expected a finite number of GiB, got {tile_memory}. "
+            "Lower it."
+        )
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.cluster_file import read_cluster
     from curvflow.schemas.asked import run_options
