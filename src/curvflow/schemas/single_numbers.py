@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from curvflow.errors import nearest
 from curvflow.schemas.kind import Misnomer, Taken
 
 
 def not_single(
-    field: str, names: Sequence[str], taken: Taken, *, along: str = ""
+    field: str,
+    names: Sequence[str],
+    taken: Taken,
+    *,
+    along: Collection[str | None] = (),
 ) -> Iterator[Misnomer]:
     """Find names of variables that are no single number of one stage.
 
@@ -17,7 +21,7 @@ def not_single(
         field: the parameter that names them.
         names: the variables; those that no stage has are found elsewhere.
         taken: the kinds of the stages taken.
-        along: a dimension that they may have all the same.
+        along: dimensions that they may have all the same.
 
     Yields:
         What is wrong with a name.
@@ -28,13 +32,13 @@ def not_single(
             for stage, kind in taken["of"].items()
             if (variable := kind.output(name)) is not None
         }
-        dims = [d for v in having.values() for d in v.dims if d != along]
+        dims = [d for v in having.values() for d in v.dims if d not in along]
         if dims:
             singles = {
                 variable.name
                 for kind in taken["of"].values()
                 for variable in kind.outputs
-                if not variable.dims and variable.dtype != "str"
+                if not {*variable.dims} - {*along} and variable.dtype != "str"
             }
             message = (
                 f"expected a single number per node, got '{name}' with "

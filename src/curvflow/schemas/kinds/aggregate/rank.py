@@ -76,7 +76,7 @@ class RankParams(Params):
 
 def _misnamed(params: RankParams, taken: Taken) -> Iterator[Misnomer]:
     for field in ("lower_is_better", "higher_is_better"):
-        yield from not_single(field, getattr(params, field), taken, along="epoch")
+        yield from not_single(field, getattr(params, field), taken, along=["epoch"])
 
 
 def _column(name: str, description: str, units: str = "1") -> Variable:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.single_numbers import not_single
 from curvflow.schemas.variables import Variable
 
 ErrorBar = Literal["ci95", "sem", "sd", "none"]
@@ -45,6 +47,10 @@ class BarsParams(FigureParams):
         return self
 
 
+def _misnamed(params: BarsParams, taken: Taken) -> Iterator[Misnomer]:
+    yield from not_single("y", params.y, taken, along=[params.label])
+
+
 def _statistic(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity", "label"), units=UNITS)
 
@@ -72,6 +78,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label"),
     selects=("y",),
+    misnamed=_misnamed,
     judges=True,
     vectorised=False,
 )

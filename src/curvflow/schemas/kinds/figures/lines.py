@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanation import REPEATED, Explanation
 from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
 from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.single_numbers import not_single
 from curvflow.schemas.variables import Variable
 
 Band = Literal["ci95", "sem", "sd", "range", "none"]
@@ -34,6 +36,10 @@ class LinesParams(FigureParams):
     def _one_part_each(self) -> LinesParams:
         self.refuse_one_name_twice(x=self.x, label=self.label)
         return self
+
+
+def _misnamed(params: LinesParams, taken: Taken) -> Iterator[Misnomer]:
+    yield from not_single("y", [params.y], taken, along=[params.label, params.x])
 
 
 def _curve(name: str, description: str) -> Variable:
@@ -77,6 +83,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label", "x"),
     selects=("y",),
+    misnamed=_misnamed,
     judges=True,
     vectorised=False,
 )
