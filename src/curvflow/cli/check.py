@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
-expect: [{stage: table, quantity: trace, value: 8.2, sd: 0.3, source: "a paper"}]"""
+expect: [{stage: table, quantity: trace, value: 8.2, sd: 0.3, source: "paper"}]"""
 HELD = "\N{NO-BREAK SPACE}"
 CODES = {"contradicted": 3, "not measured": 1}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from curvflow.cli.columns import WIDTH, in_front
 from curvflow.cli.foretold import cause_lines, code_lines, totals
+from curvflow.schemas.counted import counted
 from curvflow.schemas.receipts import RunRecord
 
 # A blocked node has no result since something before it has none.
@@ -34,7 +35,7 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
         counts = (stage[key] for key in ("total", "cached", "stale", "waiting"))
         lines.append(front + numbers.format(*counts))
         if count := stage["removed"]:
-            results = "1 result" if count == 1 else f"{count} results"
+            results = counted(count, "result")
             lines.append(f"    {results} removed, made again if needed")
         if count := stage["in_work"]:
             nodes = "1 node is" if count == 1 else f"{count} nodes are"
@@ -80,7 +81,7 @@ def run_summary(
     lines += _failures(run)
     lines += [_revived(stage, number) for stage, number in revived.items()]
     executed = sum(run.counts["executed"].values())
-    nodes = "1 node" if executed == 1 else f"{executed} nodes"
+    nodes = counted(executed, "node")
     told = f"{run.study}: run {run.number} executed {nodes} in {run.seconds:.1f} s"
     lines.append(_wrapped(told))
     return "\n".join([*lines, *_written(files)])
@@ -98,8 +99,7 @@ def _written(files: Sequence[Path]) -> Iterator[str]:
 def _revived(stage: str, number: int) -> str:
     if not number:
         return f"{stage}: nothing was removed"
-    results = "1 result" if number == 1 else f"{number} results"
-    return f"{stage}: {results} revived, digests equal"
+    return f"{stage}: {counted(number, 'result')} revived, digests equal"
 
 
 def _failures(run: RunRecord) -> Iterator[str]:
@@ -115,7 +115,8 @@ def _failures(run: RunRecord) -> Iterator[str]:
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         yield textwrap.shorten(f"failed: {nodes[0]}{more}: {error}", 200)
     if alike:
-        yield "`curvflow why STUDY 'STAGE[axis=value]'` prints the traceback"
+        first = next(iter(alike.values()))[0]
+        yield f"`curvflow why STUDY '{first}'` prints the traceback"
 
 
 def _near(path: Path) -> Path:
