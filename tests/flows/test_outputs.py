@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.flows.outputs import MANIFEST, write_outputs
+from curvflow.flows.outputs import MANIFEST, replace_file, write_outputs
 from curvflow.flows.views import View, plan_views
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Figure
@@ -90,3 +90,10 @@ def test_a_manifest_that_names_files_elsewhere_removes_none_of_them(tmp_path):
     (folder / ".written.json").write_text(json.dumps(names))
     write_outputs({}, MemoryStore(), folder)
     assert victim.read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_replaced_leaves_no_part_of_it(tmp_path):
+    (tmp_path / "page").mkdir()
+    with pytest.raises(StoreError, match="page: expected a file that can be written"):
+        replace_file(tmp_path / "page", b"content")
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]

@@ -218,8 +218,12 @@ def replace_file(path: Path, content: bytes) -> None:
     partial_path = path.with_name(f".{path.name}.{os.getpid()}")
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial_path.write_bytes(content)
-        partial_path.replace(path)
+        try:
+            partial_path.write_bytes(content)
+            partial_path.replace(path)
+        except BaseException:
+            partial_path.unlink(missing_ok=True)
+            raise
 
 
 @contextmanager
