@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from curvflow.errors import InputError
 from curvflow.flows.compute import outcomes
 from curvflow.flows.jobs import MemberJob, TileJob
 from curvflow.flows.memory import main_memory
@@ -67,6 +68,31 @@ def test_what_is_larger_than_the_machine_is_refused_before_it_starts(
             "estimate of 3 GB. Lower what it grows with, such as num_steps or "
             "num_samples, take float32, or another machine."
         )
+
+
+@pytest.mark.parametrize(
+    ("data", "widths"), [(0, [1, 1]), (1_400_000_000, [2])], ids=["own", "shared"]
+)
+def test_what_fits_only_alone_is_computed_alone(store, monkeypatch, data, widths):
+    seen = []
+
+    def compute(members, machine):
+        seen.append(len(members))
+        raise InputError("enough")
+
+    real = registry.find("toy.fit")
+    large = replace(
+        real,
+        compute=compute,
+        member_bytes=lambda member: 1_500_000_000,
+        data_bytes=lambda member: data,
+    )
+    monkeypatch.setitem(registry._implementations, "toy.fit", large)
+    one = MemberJob("key", FitParams(), {"data": []}, {})
+    machine = replace(machine_for("cpu", 1), memory=2_000_000_000)
+    job = TileJob("toy.fit", [one, one], [])
+    list(outcomes(store, job, machine, Partials(store, Stopping())))
+    assert seen[: len(widths)] == widths
 
 
 def test_memory_that_is_not_known_refuses_nothing(store, monkeypatch):

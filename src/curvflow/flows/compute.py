@@ -130,19 +130,30 @@ def estimated(kind: Kind, member: Member) -> tuple[int, int]:
     return found.member_bytes(member), found.data_bytes(member)
 
 
-def _check_fits(kind: Kind, member: Member, machine: Machine) -> None:
-    """Refuse before it starts what is larger than the machine, alone in its tile."""
+def _fitting(
+    kind: Kind, members: Sequence[Member], machine: Machine
+) -> Sequence[Member]:
+    """Return what is computed together, before it starts.
+
+    Raises:
+        InputError: they are larger than the machine; they are to be halved, and one
+            alone cannot be computed there.
+    """
+    whole = padded(members)
     try:
-        needed, _ = estimated(kind, member)
+        needed, data = estimated(kind, members[0])
     except Exception:  # the computation runs into it as well, and tells
-        return
-    if machine.memory and needed > machine.memory:
-        has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
-        raise InputError(
-            f"memory: expected at most the {has} of {machine.device} for a node of "
-            f"{kind.name}, got an estimate of {wants}. Lower what it grows with, such "
-            "as num_steps or num_samples, take float32, or another machine."
-        )
+        return whole
+    if not machine.memory or data + len(whole) * (needed - data) <= machine.memory:
+        return whole
+    if len(members) == 1 and needed <= machine.memory:
+        return members  # there is no room for the other that its last bits are safe by
+    has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
+    raise InputError(
+        f"memory: expected at most the {has} of {machine.device} for a node of "
+        f"{kind.name}, got an estimate of {wants}. Lower what it grows with, such "
+        "as num_steps or num_samples, take float32, or another machine."
+    )
 
 
 def _outcomes(
@@ -152,9 +163,7 @@ def _outcomes(
     keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
 
     def together(some: Sequence[Member]) -> list[Outcome]:
-        if kind.vectorised:
-            _check_fits(kind, some[0], machine)
-        whole = padded(some) if kind.vectorised else some
+        whole = _fitting(kind, some, machine) if kind.vectorised else some
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
             name = partial_name(job, [keys[id(member)] for member in some], machine)
