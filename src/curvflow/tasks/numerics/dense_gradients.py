@@ -236,7 +236,9 @@ def backward(
                 torch.sum(back, 1, keepdim=True, out=target.bias)
         if number:
             before = number - 1
-            torch.bmm(back, layers[number].weight, out=room.other[before])
+            # Of one output the product is an outer one, which needs no sums.
+            multiply = torch.mul if back.shape[2] == 1 else torch.bmm
+            multiply(back, layers[number].weight, out=room.other[before])
             _, slope = _ACTIVATIONS[form.activations[before]]
             slope(room.other[before], room.kept[before])
 
