@@ -9,7 +9,8 @@ CurvflowError
 ├── StoreError                the store cannot be read or written
 │   ├── CorruptPayloadError   a payload is missing, torn or foreign: a miss
 │   ├── RemovedPayloadError   collection has removed a payload; its results stand
-│   └── StoreFormatError      written by a newer curvflow, or not a store
+│   └── StoreFormatError      written by a newer curvflow, or not a store; a
+│                             RequestError too
 ├── ClusterError              what computes the tiles is lost, or cannot take them
 └── NotEncodableError         a value has no canonical form
 
@@ -69,8 +70,8 @@ class RemovedPayloadError(StoreError):
         )
 
 
-class StoreFormatError(StoreError):
-    """The folder is no store, or one of a newer format."""
+class StoreFormatError(StoreError, RequestError):
+    """The folder that was named is no store, or one of a newer format."""
 
 
 class ClusterError(CurvflowError):
@@ -124,12 +125,13 @@ class StudyError(RequestError):
         super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Suggest the known name closest to `name`, or list what is known.
 
     Args:
         name: what was written.
         known: the names that exist.
+        otherwise: what to say where none is close, in place of the list.
 
     Returns:
         A sentence for the end of an error message, empty if nothing is known.
@@ -137,4 +139,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if close := get_close_matches(str(name), names, n=1, cutoff=0.6):
         return f"Did you mean '{close[0]}'?"
-    return f"Known: {', '.join(names)}." if names else ""
+    return otherwise or (f"Known: {', '.join(names)}." if names else "")

@@ -37,6 +37,13 @@ def test_a_study_is_not_started_where_nothing_can_be_written(curvflow, study, fo
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["run", "show", "runs"])
+def test_what_is_no_store_is_a_wrong_request(curvflow, study, command):
+    said = curvflow(command, study, "--store", study.name)
+    line = f"{study.name}: expected a folder, got a file. Name another store."
+    assert (said.code, said.out, said.err) == (2, "", f"curvflow: {line}\n")
+
+
 def test_a_tile_has_a_finite_memory(curvflow, study):
     said = curvflow("run", study, "--tile-memory", "inf")
     line = "--tile-memory: expected a finite number of GiB, got inf. Lower it."

@@ -11,6 +11,7 @@ import pytest
         ("frob", "No such command 'frob'. See `curvflow -h`."),
         ("run s.yaml --device tpu", "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
         ("runs s.yaml more", "unexpected extra argument"),
+        ("run s.yaml --workers 0", "expected a value greater than or equal to 1"),
     ],
 )
 def test_a_wrong_command_line_is_refused_on_one_line(curvflow, line, said):
@@ -20,6 +21,7 @@ def test_a_wrong_command_line_is_refused_on_one_line(curvflow, line, said):
     assert said in answer.err
     assert answer.err.count("\n") == 1
     assert "Value error" not in answer.err
+    assert "Input should be" not in answer.err
 
 
 def test_no_command_shows_them_all(curvflow):

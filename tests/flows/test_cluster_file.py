@@ -78,7 +78,8 @@ def test_a_factory_may_stand_beside_the_file(write, module):
         (
             "cluster: {factory: 'a:b'",
             "1:25: expected YAML, got a syntax error (expected ',' or '}', but got "
-            "'<stream end>').",
+            "'<stream end>'). Look at brackets, quotes, colons and indentation up to "
+            "there.",
         ),
         (
             "cluster:\n  workers: 4",

@@ -52,7 +52,9 @@ def read_kind(document: Document, path: Path) -> Kind:
     hint = "`curvflow kinds` lists them."
     if isinstance(value, str):
         own = 'For a kind of yours write use: "module:name".'
-        hint = f"{nearest(value, kinds)} {own}"
+        # Of `spectrum` the kind that ends in it is meant.
+        ends = [name for name in kinds if name.endswith(f".{value}")]
+        hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {own}"
     raise document.complain(path, f"expected the name of a kind, got {got}", hint)
 
 

@@ -145,14 +145,23 @@ def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
     line, column = (mark.line, mark.column) if mark else (0, 0)
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", error))
     written = text.splitlines()[line] if line < len(text.splitlines()) else ""
-    hint = ""
-    if re.search(r"(?<![\"'])\$\{", written):
-        hint = 'Put references in quotes: "${axis}".'
-    elif "\t" in written:
-        hint = "Indent with spaces."
     problem = " ".join(problem.split()).removeprefix("but ")
     message = f"expected YAML, got a syntax error ({problem})"
+    hint = _way_out(problem, written)
     return StudyError("", message, place=locate(line, column), hint=hint)
+
+
+def _way_out(problem: str, written: str) -> str:
+    """Return what to do about a syntax error in a line."""
+    if re.search(r"(?<![\"'])\$\{", written):
+        return 'Put references in quotes: "${axis}".'
+    if "\t" in written:
+        return "Indent with spaces."
+    if "another document" in problem:
+        return "Leave out the line '---'."
+    if "undefined alias" in problem:
+        return "Put a text that begins with '*' in quotes."
+    return "Look at brackets, quotes, colons and indentation up to there."
 
 
 class _Reader:
