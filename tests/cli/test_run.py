@@ -96,6 +96,9 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
     assert cells["trace"] == ["0", "0", "0", "0", "4"]
     why = curvflow("why", study, "fit[seed=0,rule=sgd]", "--set", factory)
     assert "Traceback (most recent call last)" in why.out
+    shown = curvflow("show", study, "fit", "--set", factory)
+    line = "fit: failed at 4 of 4 nodes. `curvflow why STUDY fit` says why.\n"
+    assert (shown.code, shown.err) == (0, line)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def tell_absent(
     results: Results, stage: str, where: Mapping[str, str] | None = None
 ) -> None:
-    """Tell of results that were never computed, or whose arrays collection removed.
+    """Tell of results that failed, are to come, or whose arrays collection removed.
 
     Args:
         results: of the study.
@@ -32,8 +32,14 @@ def tell_absent(
             f"Run the study with --revive {stage} to compute them again.",
             err=True,
         )
+    nodes = counted(len(view.points), "node")
+    if number := counts["failed"]:
+        typer.echo(
+            f"{stage}: failed at {number} of {nodes}. "
+            f"`curvflow why STUDY {stage}` says why.",
+            err=True,
+        )
     if (number := counts["missing"]) and results.run is None:
-        nodes = counted(len(view.points), "node")
         typer.echo(
             f"{stage}: no result yet at {number} of {nodes}. Run the study.", err=True
         )
