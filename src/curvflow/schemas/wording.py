@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -178,9 +179,8 @@ def _hint(expected: str, value: object) -> str:
     )
 
 
-def _reads(number: Callable[[str], object], text: str) -> bool:
+def _reads(number: Callable[[str], float], text: str) -> bool:
     try:
-        number(text)
+        return math.isfinite(number(text))
     except ValueError:
         return False
-    return True
