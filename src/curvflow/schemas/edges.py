@@ -8,11 +8,15 @@ from typing import NoReturn
 from curvflow.schemas.document import Document
 from curvflow.schemas.draft import Draft
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
 from curvflow.schemas.order import input_path
 from curvflow.schemas.variables import Variable
 
 Inputs = Mapping[str, tuple[str, ...]]
+
+# Kinds that a message names, one and all.
+FEW = 3
 
 
 def numbers(kind: Kind) -> list[Variable]:
@@ -155,7 +159,14 @@ def _check_edge(
 
 def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
     found = [f"'{other}'" for other in _producers(draft, name, drafts)]
-    return f"Of these there are: {', '.join(found)}." if found else "There is none."
+    if found:
+        return f"Of these there are: {', '.join(found)}."
+    edge = draft.kind.inputs[name].edge
+    kinds = [kind.name for kind in all_kinds().values() if fits(edge, kind)]
+    if not kinds:
+        return "There is none."
+    few = kinds if len(kinds) <= FEW else [kinds[0], "the like"]
+    return f"There is none. Add a stage of {' or '.join(few)}."
 
 
 def _producers(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> list[str]:
