@@ -40,7 +40,8 @@ def damped_solve(
 
     def solved(v_MD: Tensor) -> Tensor:
         within_MR1 = torch.cholesky_solve(rows.times(v_MD).unsqueeze(2), factor_MRR)
-        return (v_MD - rows.combined(within_MR1.squeeze(2))).div_(kappa_M1)
+        along_MD = rows.combined(within_MR1.squeeze(2))
+        return torch.sub(v_MD, along_MD, out=along_MD).div_(kappa_M1)
 
     found_MD = solved(vectors_MD)
     short_M1 = kappa_M1 * found_MD.norm(dim=1, keepdim=True) * CANCELLED
