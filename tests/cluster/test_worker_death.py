@@ -17,7 +17,7 @@ CLUSTER = """
 cluster:
   factory: "distributed:LocalCluster"
   kwargs: {n_workers: 1, threads_per_worker: 1, dashboard_address: "127.0.0.1:0",
-           memory_limit: 500MB}
+           memory_limit: 900MB}
 """
 
 
