@@ -20,7 +20,7 @@ from curvflow.tasks.registry import computes_each
 from tests.flows import toys
 
 # Against tests that hang, not a measure of anything.
-PATIENCE = 60
+PATIENCE = 180
 
 
 class ActParams(Params):
