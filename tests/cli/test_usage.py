@@ -11,7 +11,8 @@ import pytest
         ("frob", "No such command 'frob'. See `curvflow -h`."),
         ("run s.yaml --device tpu", "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
         ("runs s.yaml more", "unexpected extra argument"),
-        ("run s.yaml --workers 0", "expected a value greater than or equal to 1"),
+        ("run s.yaml --workers 0", ": expected greater than or equal to 1. See"),
+        ("run s.yaml --workers x", ": expected a valid integer, unable to parse"),
     ],
 )
 def test_a_wrong_command_line_is_refused_on_one_line(curvflow, line, said):

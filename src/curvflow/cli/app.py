@@ -84,7 +84,7 @@ def _told(error: Any) -> str:
         return text
     where = f" See `{error.ctx.command_path} -h`." if error.ctx else ""
     plain = text.replace("Value error, ", "").removesuffix(".")
-    plain = plain.replace("Input should be ", "expected a value ")
+    plain = plain.replace("Input should be ", "expected ")
     return f"curvflow: {_printable(plain)}.{where}"
 
 
