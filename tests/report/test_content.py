@@ -365,6 +365,14 @@ def test_a_study_that_never_ran_has_a_page_that_says_so(small):
     assert not (small.parent / ".curvflow").exists()
 
 
+def test_a_run_with_other_overrides_is_not_told_of(small):
+    curvflow.run(small, workers=1)
+    curvflow.run(small, workers=1, overrides=["axes.seed=4"])
+    for overrides, ran in ([], "run 1, "), (["axes.seed=4"], "run 2, "):
+        assert page_of(small, overrides=overrides).glance.ran.startswith(ran)
+    assert page_of(small, overrides=["axes.seed=5"]).glance.ran.startswith("run 2, ")
+
+
 def test_results_of_several_environments_are_told_apart(small, monkeypatch):
     curvflow.run(small, workers=1)
     monkeypatch.setattr(

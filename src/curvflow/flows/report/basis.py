@@ -68,8 +68,12 @@ class Basis:
 
     @property
     def run(self) -> RunRecord | None:
-        """The run that is told of: the one asked for, or the latest."""
-        return self.results.run or (self.runs[-1] if self.runs else None)
+        """The run that is told of: the one asked for, or the latest of this very study.
+
+        Runs with other overrides tell of other results.
+        """
+        alike = [r for r in self.runs if r.document == self.opened.study.document]
+        return self.results.run or next(reversed(alike or self.runs), None)
 
     def run_of(self, receipt: Receipt) -> RunRecord | None:
         """Return the run that computed a result; None if that is not known."""
