@@ -53,8 +53,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=800)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    print("| sampler | known | estimate | `predicted_bias` | batch | verdict |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| sampler | known | estimate | `step_bias` | `batch_bias` | batch | verdict |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for sampler in SAMPLERS:
         probe = regression(sampler, asked.draws)
         (found,) = find("probe.llc").compute([probe], Machine("cpu"))
@@ -65,7 +67,8 @@ def main() -> None:
         print(
             f"| `{sampler}` | {known:.2f} "
             f"| {one['llc_mean']:.2f} ± {one['llc_sem']:.2f} "
-            f"| {100 * one['predicted_bias']:.1f} % | {one['batch_size']} "
+            f"| {100 * one['step_bias']:.1f} % | {100 * one['batch_bias']:.1f} % "
+            f"| {one['batch_size']} "
             f"| {one['verdict']} |",
             flush=True,
         )

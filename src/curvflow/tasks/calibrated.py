@@ -14,11 +14,11 @@ from curvflow.schemas.nodes import Member
 from curvflow.schemas.operators import OperatorParams
 from curvflow.tasks.chains import Ground, params_of
 from curvflow.tasks.curvature import described
+from curvflow.tasks.gradient_noise import gradient_noise
 from curvflow.tasks.numerics.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.sampling import calibration
-from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.traces import Estimate, random_vectors
-from curvflow.tasks.numerics.variances import gradient_variance
 from curvflow.tasks.operators import subject
 from curvflow.tasks.settings import EXACT, Setting, nbeta_of
 from curvflow.tasks.trial_walks import confirmed
@@ -28,12 +28,6 @@ FULL_DATA = 4096
 
 # Lanczos runs of the calibration, and their steps.
 RUNS, STEPS = 8, 30
-
-# Samples whose gradients are compared, most.
-COMPARED = 256
-
-# Numbers that their gradients may hold in one pass for one member.
-PASS_NUMBERS = 1 << 20
 
 # Steps of burn-in, most.
 MOST_BURNIN = 4096
@@ -46,9 +40,9 @@ DAMPED = ("rmsprop_sgld", "adam_sgld")
 @dataclass(frozen=True)
 class _Measured:
     ritz: RitzData
+    met: Tensor  # curvature met, (M,)
     scales: calibration.Scales
     nbeta: Tensor  # (M,)
-    variance: Tensor  # of single samples' gradients, (M,); 0 where none is needed
 
 
 def spectrum_bytes(member: Member) -> int:
@@ -77,14 +71,9 @@ def calibrated(ground: Ground) -> list[Setting]:
     affordable = params[0].batch_size is None and count <= FULL_DATA
     method = params[0].sampling_method or (EXACT if affordable else "sgld")
     nbeta_M = _tensor(nbeta_of(one, count) for one in params)
-    ritz = _spectrum(ground)
-    measured = _Measured(
-        ritz,
-        calibration.scales(ritz, _met(ground, nbeta_M)),
-        nbeta_M,
-        torch.zeros_like(nbeta_M) if method == EXACT else _variance(ground),
-    )
-    chosen = _chosen(params, measured, method)
+    ritz, met_M = _spectrum(ground), _met(ground, nbeta_M)
+    measured = _Measured(ritz, met_M, calibration.scales(ritz, met_M), nbeta_M)
+    chosen = _chosen(ground, params, measured, method)
     return confirmed(
         ground,
         [
@@ -106,38 +95,36 @@ class _Chosen:
     raised: Tensor  # excess by finite steps, relative
 
 
-def _chosen(params: Sequence[LlcParams], measured: _Measured, method: str) -> _Chosen:
+def _chosen(
+    ground: Ground, params: Sequence[LlcParams], measured: _Measured, method: str
+) -> _Chosen:
     found, nbeta_M, ritz = measured.scales, measured.nbeta, measured.ritz
-    is_exact = method == EXACT
+    walk, one = find(method), params[0]
+    stride, damping = calibration.stride_of(walk), 1.0
+    if method in DAMPED:
+        damping = one.damping
     gamma_M = _unless_given(
         [one.localization for one in params],
         calibration.localization_for(
-            found,
-            nbeta_M,
-            steps_bw_draws=params[0].num_steps_bw_draws,
-            is_exact=is_exact,
+            found, nbeta_M, steps_bw_draws=one.num_steps_bw_draws, stride=stride
         ),
     )
-    lr_M = calibration.lr_for(found, nbeta_M, gamma_M, is_exact=is_exact)
-    lr_M = lr_M * (params[0].damping if method in DAMPED else 1)
+    lr_M = damping * calibration.lr_for(found, nbeta_M, gamma_M, stride=stride)
     lr_M = _unless_given([one.lr for one in params], lr_M)
     regular = calibration.predicted(ritz, nbeta_M, gamma_M)
-    reach_M = lr_M / (params[0].damping if method in DAMPED else 1)
-    raised_M = torch.zeros_like(lr_M)
-    if not is_exact:
-        moved = calibration.predicted(ritz, nbeta_M, gamma_M, reach_M)
+    raised_M, batch_M = torch.zeros_like(lr_M), torch.zeros_like(lr_M)
+    if method != EXACT:
+        step_M = lr_M / damping
+        moved = calibration.predicted(ritz, nbeta_M, gamma_M, walk.lag * step_M)
         raised_M = moved.mean / regular.mean - 1
-    # The noise that sghmc adds to a velocity is the friction's part of sgld's, against
-    # the whole of a batch's.
-    heated_M = reach_M / (params[0].friction if method == "sghmc" else 1)
-    return _Chosen(
-        gamma_M,
-        lr_M,
-        calibration.burnin_for(found, nbeta_M, is_exact=is_exact, most=MOST_BURNIN),
-        calibration.batch_for(heated_M, nbeta_M, measured.variance, regular.mean),
-        regular,
-        raised_M,
-    )
+        batch_M = calibration.batch_for(
+            step_M / (one.friction if walk.has_friction else 1),
+            nbeta_M,
+            gradient_noise(ground, regular.mean, nbeta_M * measured.met),
+            regular.mean,
+        )
+    burnin_M = calibration.burnin_for(found, nbeta_M, stride=stride, most=MOST_BURNIN)
+    return _Chosen(gamma_M, lr_M, burnin_M, batch_M, regular, raised_M)
 
 
 def _setting(
@@ -145,10 +132,9 @@ def _setting(
 ) -> Setting:
     """Return the setting of one member."""
     params = params_of(ground.members[number])
-    batch_size, smallest = params.batch_size, float(chosen.batch_size[number])
+    batch_size = params.batch_size
     if batch_size is None and method != EXACT:
-        batch_size = _rounded(smallest, ground.samples.count)
-    heat = calibration.HEATING * smallest / (batch_size or math.inf)
+        batch_size = _rounded(float(chosen.batch_size[number]), ground.samples.count)
     return Setting(
         method,
         float(measured.nbeta[number]),
@@ -156,14 +142,15 @@ def _setting(
         float(chosen.localization[number]),
         batch_size,
         _burnin(params, int(chosen.num_burnin_steps[number])),
-        float(chosen.raised[number]) + heat,
+        # Of a Hessian that vanishes nothing is predicted.
+        float(chosen.raised[number]) if chosen.regular.mean[number] > 0 else None,
         {
             "predicted": chosen.regular.mean[number].numpy(),
             "predicted_sem": chosen.regular.sem[number].numpy(),
             "largest_eigenvalue": measured.scales.largest[number].numpy(),
             "smallest_eigenvalue": measured.scales.smallest[number].numpy(),
         },
-        _work(measured, number),
+        _work(measured, number, is_noisy=method != EXACT),
     )
 
 
@@ -180,10 +167,10 @@ def _rounded(batch_size: float, num_samples: int) -> int | None:
     return size if 2 * size <= num_samples else None
 
 
-def _work(measured: _Measured, number: int) -> float:
+def _work(measured: _Measured, number: int, *, is_noisy: bool) -> float:
     """Count a product with the Hessian as two gradients, a loss as a third of one."""
     products = 2 * int(measured.ritz.steps[number].sum())
-    return products + 10 * RUNS / 3 + float(measured.variance[number] > 0)
+    return products + 10 * RUNS / 3 + is_noisy
 
 
 def _unless_given(values: Sequence[float | None], found_M: Tensor) -> Tensor:
@@ -219,31 +206,3 @@ def _met(ground: Ground, nbeta_M: Tensor) -> Tensor:
         nbeta_M[owner_C],
         RUNS,
     )
-
-
-def _variance(ground: Ground) -> Tensor:
-    """Measure how much gradients by what moves differ between samples, (M,)."""
-    problem, count = described(ground.members[0]), ground.samples.count
-    used = min(COMPARED, count)
-    rows_Mn = torch.stack(
-        [
-            torch.randperm(count, generator=stream(params_of(one).seed, "compared"))
-            for one in ground.members
-        ]
-    )[:, :used]
-    taken = ground.samples.taken(rows_Mn.to(ground.weights.device))
-    found = gradient_variance(
-        problem.losses,
-        ground.weights,
-        taken.inputs,
-        taken.targets,
-        sizes=problem.network.layout.sizes,
-        num_samples=count,
-        fixed_MS=ground.statistics,
-        samples_per_pass=max(1, min(64, PASS_NUMBERS // ground.weights.shape[1])),
-    )
-    first_L = torch.tensor([0, *problem.network.layout.sizes]).cumsum(0)[:-1]
-    variance_ML = found.layer_variance.cpu().double()
-    if ground.free is not None:
-        variance_ML *= ground.free.cpu()[first_L]
-    return variance_ML.sum(1)

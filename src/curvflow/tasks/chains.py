@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -140,18 +141,23 @@ class Ground:
             return sample(posterior, steps, streams, earlier=earlier)
 
     def directions(self, owner: Sequence[int]) -> Tensor:
-        """Draw a direction of unit length for each chain, 0 where nothing moves."""
-        drawn_CD = torch.stack(
-            [
-                torch.randn(
-                    self.weights.shape[1],
-                    generator=stream(
-                        params_of(self.members[number]).seed, f"direction {chain}"
-                    ),
-                )
-                for chain, number in enumerate(owner)
-            ]
-        ).to(self.weights)
+        """Draw a direction of unit length for each chain, 0 where nothing moves.
+
+        Args:
+            owner: member of each chain, C of them.
+
+        Returns:
+            Directions, (C, D). The first, second and later of a member are its own,
+            whoever is beside it.
+        """
+        seen: Counter[int] = Counter()
+        drawn = []
+        for number in owner:
+            seed = params_of(self.members[number]).seed
+            source = stream(seed, f"direction {seen[number]}")
+            drawn.append(torch.randn(self.weights.shape[1], generator=source))
+            seen[number] += 1
+        drawn_CD = torch.stack(drawn).to(self.weights)
         if self.free is not None:
             drawn_CD *= self.free
         return torch.nn.functional.normalize(drawn_CD, dim=1)

@@ -39,8 +39,8 @@ class Setting:
         localization: gamma.
         batch_size: samples per step; None for all.
         num_burnin_steps: steps before the first draw.
-        bias: excess that finite steps and batches are predicted to cause, relative;
-            None if nothing was measured.
+        bias: excess that finite steps are predicted to cause, relative; None if
+            nothing was measured.
         told: what was measured and tried, as outputs of the kind.
         work: gradients over all data that finding it took.
     """
@@ -87,7 +87,7 @@ def given(member: Member, num_samples: int) -> Setting:
 def stored(member: Member, earlier: NodeData, num_samples: int) -> Setting:
     """Return the setting under which a member's earlier draws were made."""
     params, found = params_of(member), int(earlier["batch_size"])
-    bias = float(earlier["predicted_bias"])
+    is_predicted = params.calibrate == "auto" and float(earlier["predicted"]) > 0
     return Setting(
         str(earlier["sampling_method"].item()),
         float(earlier["nbeta"]),
@@ -95,7 +95,7 @@ def stored(member: Member, earlier: NodeData, num_samples: int) -> Setting:
         float(earlier["localization"]),
         params.batch_size or (found if found < num_samples else None),
         int(earlier["num_burnin_steps"]),
-        None if params.calibrate == "none" else bias,
+        float(earlier["step_bias"]) if is_predicted else None,
         {name: earlier[name] for name in TOLD if name in earlier},
         float(earlier["calibration_equivalents"]),
     )

@@ -164,7 +164,7 @@ def _told(setting: Setting, trials: _Trials, varied: str) -> Setting:
     if varied == "localization":
         # A chain may adapt near the weights to a step too large for where it goes.
         return replace(setting, lr=float(trials.steps[: chosen + 1].min()))
-    # The excess that steps and batches cause grows as the step.
+    # The excess that steps cause grows as they do.
     smaller = SWEEPS[varied][chosen]
-    bias = (setting.bias or 0.0) * smaller
+    bias = None if setting.bias is None else setting.bias * smaller
     return replace(setting, lr=setting.lr * smaller, bias=bias)

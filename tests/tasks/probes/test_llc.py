@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.datasets import dataset
@@ -12,6 +13,8 @@ from curvflow.schemas.nodes import NodeData, Weights
 from curvflow.tasks import calibrated
 from curvflow.tasks.chain_states import unpacked
 from curvflow.tasks.chains import ground
+from curvflow.tasks.gradient_noise import gradient_noise
+from curvflow.tasks.numerics.sampling import calibration
 from curvflow.tasks.probes.llc import member_bytes
 from curvflow.tasks.problems import pose
 from curvflow.tasks.registry import Machine
@@ -54,6 +57,11 @@ def continued(longer, outcome):
     return replace(longer, earlier=earlier)
 
 
+def given_steps(method, **how):
+    """Settings of a well without calibration."""
+    return GIVEN | {"sampling_method": method, "num_burnin_steps": 500} | how
+
+
 @pytest.mark.parametrize(
     "settings", [{}, {"sampling_method": "sgld", "num_steps_bw_draws": 16}]
 )
@@ -82,14 +90,12 @@ def test_calibration_takes_batches_of_large_data_and_bounds_what_they_add(monkey
     big = well(eigenvalues, num_samples=4000, nbeta=50.0, num_draws=8)
     (outcome,) = compute(KIND, [big])
     assert outcome.arrays["sampling_method"] == "sgld"
-    # The residuals are zero, and so is the variance of the gradients: the least batch.
-    assert outcome.arrays["batch_size"] == 32
     (small,) = compute(KIND, [one])
     assert small.arrays["sampling_method"] == "mala"
 
 
 def excess(one, eigenvalues, arrays, friction):
-    """What steps and batches add to the estimate of a well, relative.
+    """What steps, and steps and batches add to the estimate of a well, relative.
 
     The stationary variance of v <- (1 - a) v - lr / 2 gradient + noise, w <- w + v.
     """
@@ -98,21 +104,59 @@ def excess(one, eigenvalues, arrays, friction):
     gradients = -2 * data["targets"] * data["inputs"]
     curved = nbeta * np.asarray(eigenvalues) + gamma
     heat = lr * nbeta**2 * gradients.var(0) / (4 * arrays["batch_size"] * friction)
-    spread = (1 + heat) / (1 - lr * curved / 4 / (2 - friction))
+    spread = 1 / (1 - lr * curved / 4 / (2 - friction))
     share = nbeta * np.asarray(eigenvalues) / curved
-    return (share * spread).sum() / share.sum() - 1
+    return [
+        (share * each).sum() / share.sum() - 1 for each in (spread, spread * (1 + heat))
+    ]
 
 
 @pytest.mark.parametrize(("method", "friction"), [("sgld", 1.0), ("sghmc", 0.1)])
 def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
     eigenvalues = [3.0, 1.0, 0.5]
-    how = {"sampling_method": method, "friction": friction, "num_draws": 8}
+    how = {"sampling_method": method, "friction": friction, "num_steps_bw_draws": 20}
     one = well(eigenvalues, num_samples=2000, noise=0.5, nbeta=50.0, **how)
     (outcome,) = compute(KIND, [one])
     arrays = outcome.arrays
-    added = excess(one, eigenvalues, arrays, friction)
-    assert 0.8 * added < arrays["predicted_bias"] < 0.05
+    of_steps, both = excess(one, eigenvalues, arrays, friction)
+    assert of_steps * (1 - 1e-6) < arrays["step_bias"] < 0.03
+    assert arrays["batch_bias"] == pytest.approx(both - of_steps, rel=0.3)
+    assert arrays["batch_bias"] < 1.3 * calibration.HEATING
     assert arrays["batch_size"] < 2000
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("method", ["sgld", "sghmc", "adam_sgld", "rmsprop_sgld"])
+def test_steps_too_large_by_batches_are_told_without_calibration(method, noise):
+    # Of weights that fit every sample the gradients differ at the draws alone.
+    eigenvalues, lr = 10 * [1.0], 2e-5 if method == "sghmc" else 1e-4
+    damping = 100.0 if "_" in method else 1.0
+    how = given_steps(method, lr=lr * damping, damping=damping, nbeta=2000.0)
+    how |= {"num_draws": 400, "num_steps_bw_draws": 10, "num_chains": 8}
+    one = well(eigenvalues, 400, noise, **how | {"batch_size": 8})
+    (outcome,) = compute(KIND, [one])
+    arrays, truth = outcome.arrays, regular(eigenvalues, outcome.arrays)
+    added = 1 - truth / float(arrays["llc_mean"])
+    told = arrays["step_bias"] + arrays["batch_bias"]
+    assert arrays["batch_bias"] > 0.05 < added
+    assert 0.75 * added < told
+    assert arrays["verdict"] == "step too large"
+    assert "batches" in str(arrays["reason"])
+
+
+@pytest.mark.parametrize("flat", [0, 40])
+def test_a_thermostat_makes_up_for_the_heat_that_all_directions_share(flat):
+    eigenvalues = 10 * [1.0] + flat * [1e-6]
+    how = given_steps("sgnht", lr=2e-5, nbeta=2000.0, localization=20.0)
+    how |= {"num_draws": 400, "num_steps_bw_draws": 10, "batch_size": 8}
+    one = well(eigenvalues, 400, 0.1, num_chains=8, **how)
+    (outcome,) = compute(KIND, [one])
+    arrays, truth = outcome.arrays, regular(eigenvalues, outcome.arrays)
+    added = 1 - truth / float(arrays["llc_mean"])
+    told = arrays["step_bias"] + arrays["batch_bias"]
+    assert (told < 0.05) == (not flat)
+    assert added < told + 0.03
+    assert (arrays["verdict"] == "converged") == (not flat)
 
 
 def test_of_a_preconditioned_walk_the_most_that_it_may_add_is_predicted():
@@ -128,7 +172,7 @@ def test_of_a_preconditioned_walk_the_most_that_it_may_add_is_predicted():
 def test_a_member_does_not_depend_on_its_siblings():
     members = probes(KIND, "tanh-ce", 3, num_draws=10, num_chains=2)
     whole = compute(KIND, members)
-    for one, expected in zip(compute(KIND, members[:2]), whole, strict=False):
+    for one, expected in zip(compute(KIND, members[1:]), whole[1:], strict=True):
         for name in ("llc_mean", "loss_trace", "trial_llc", "lr"):
             np.testing.assert_allclose(
                 one.arrays[name], expected.arrays[name], rtol=1e-7
@@ -168,7 +212,7 @@ def test_going_on_where_no_bias_is_predicted_gives_the_same_verdict():
     )
     (once,), (first,) = compute(KIND, [longer]), compute(KIND, [shorter])
     (then,) = compute(KIND, [continued(longer, first)])
-    assert np.isnan(once.arrays["predicted_bias"])
+    assert 0 < then.arrays["step_bias"] == once.arrays["step_bias"]
     assert then.arrays["reason"] == once.arrays["reason"]
 
 
@@ -192,7 +236,7 @@ def test_batches_are_chosen_by_the_gradients_of_what_moves():
     for layers in (["layer1.weight"], None):
         members = probes(KIND, "tanh-ce", 2, layers=layers, **how)
         place = ground(members, Machine())
-        found[bool(layers)] = calibrated._variance(place)
+        found[bool(layers)] = gradient_noise(place, ones := torch.ones(2), ones)
     assert (found[True] < 0.9 * found[False]).all()
     assert (found[True] > 0).all()
 
@@ -268,6 +312,23 @@ def test_what_does_not_fit_is_refused(params, message):
 def test_the_exact_sampler_takes_no_batches():
     with pytest.raises(ValueError, match="expected no batch_size with sampling_method"):
         member(KIND, {"sampling_method": "mala", "batch_size": 5})
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"friction": 0.5}, "sghmc or sgnht with friction, .* null, which takes mala"),
+        ({"friction": 0.5, "sampling_method": "sgld"}, "got sampling_method sgld. Rem"),
+        ({"decay": 0.9, "sampling_method": "mala"}, "rmsprop_sgld or adam_sgld with d"),
+        ({"damping": 1.0, "sampling_method": "sghmc"}, "Remove damping, or name one"),
+        ({"at_draws": "batch", "sampling_method": "mala"}, "expected at_draws full"),
+    ],
+)
+def test_settings_that_the_method_does_not_use_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        member(KIND, params)
+    # What is as it would be anyway is not.
+    member(KIND, {"friction": 0.1, "sampling_method": "sgld"})
 
 
 @pytest.mark.parametrize("batch_size", [None, 1])

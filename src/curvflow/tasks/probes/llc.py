@@ -18,7 +18,11 @@ from curvflow.tasks.calibrated import calibrated, spectrum_bytes
 from curvflow.tasks.chain_states import packed, unpacked
 from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of
 from curvflow.tasks.curvature import described, same_problem
-from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
+from curvflow.tasks.numerics.sampling.discretisation import (
+    bias_of_batches,
+    bias_of_steps,
+)
+from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.posteriors import Draws
 from curvflow.tasks.numerics.sampling.steps import Steps
 from curvflow.tasks.numerics.sampling.summaries import Summary, summarise
@@ -133,6 +137,7 @@ class _Walked:
 
     traces: dict[str, Tensor]  # (C, K)
     acceptance: Tensor  # (C,)
+    heat: Tensor  # (C,)
     failed_at: Tensor  # (C,)
     passes: float
     lr: float
@@ -160,6 +165,7 @@ def _walked(found: Draws, chains: slice, earlier: NodeData | None) -> _Walked:
     return _Walked(
         own,
         found.acceptance[chains].cpu().double(),
+        found.heat[chains].cpu().double(),
         found.failed_at[chains].cpu(),
         float(found.passes[chains].sum()),
         float(state["lr"].double().mean()),
@@ -217,10 +223,13 @@ def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> 
     found = summarise(
         walked.traces["loss_trace"], first, setting.nbeta, walked.failed_at
     )
-    verdict = _judged(place, setting, first, walked, found)
+    biases = _biases(place, setting, walked, found)
+    bias = sum(one for one in biases.values() if not math.isnan(one))
+    verdict = _judged(place, setting, first, walked, found, bias)
     arrays: dict[str, Array] = {
         **{name: np.array(getattr(found, name)) for name in SUMMARISED},
         **_told(place, setting, first, walked),
+        **{name: np.array(value) for name, value in biases.items()},
         **{name: trace_CK.numpy() for name, trace_CK in walked.traces.items()},
         **setting.told,
         **packed(walked.state),
@@ -237,12 +246,31 @@ def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> 
     return Outcome(arrays)
 
 
+def _biases(
+    place: Ground, setting: Setting, walked: _Walked, found: Summary
+) -> dict[str, float]:
+    """Return what steps and batches add to the estimate at the most, relative."""
+    if setting.method == EXACT:
+        return {"step_bias": 0.0, "batch_bias": 0.0}
+    method, fine_C = find(setting.method), walked.failed_at < 0
+    acceptance, heat = (
+        float(each_C[fine_C].mean()) for each_C in (walked.acceptance, walked.heat)
+    )
+    of_steps = setting.bias
+    if of_steps is None:
+        of_steps = bias_of_steps(method, acceptance, found.llc_mean)
+    of_batches = bias_of_batches(method, heat, found.llc_mean, place.num_free)
+    return {"step_bias": of_steps, "batch_bias": of_batches}
+
+
 def _judged(
-    place: Ground, setting: Setting, first: float, walked: _Walked, found: Summary
+    place: Ground,
+    setting: Setting,
+    first: float,
+    walked: _Walked,
+    found: Summary,
+    bias: float,
 ) -> Verdict:
-    bias = setting.bias
-    if bias is None and setting.method != EXACT:
-        bias = bias_of_steps(float(walked.acceptance.mean()), found.llc_mean)
     return judge(
         found,
         walked.traces["loss_trace"],
@@ -253,7 +281,7 @@ def _judged(
         walked.acceptance,
         walked.failed_at,
         place.num_free,
-        bias=0.0 if bias is None or math.isnan(bias) else bias,
+        bias=bias,
     )
 
 
@@ -269,7 +297,6 @@ def _told(
         "nbeta": setting.nbeta,
         "localization": setting.localization,
         "lr": walked.lr,
-        "predicted_bias": math.nan if setting.bias is None else setting.bias,
         "gradient_equivalents": walked.passes + setting.work,
         "calibration_equivalents": setting.work,
     }

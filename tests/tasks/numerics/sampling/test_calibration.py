@@ -12,6 +12,7 @@ from curvflow.tasks.numerics.sampling.calibration import (
     HELD_SINGULAR,
     LEAST_BURNIN,
     MARGIN,
+    STRIDE,
     Scales,
     batch_for,
     burnin_for,
@@ -105,7 +106,7 @@ def test_scales_leave_out_what_is_flat():
     ],
 )
 def test_the_hold_is_weak_but_where_curvature_is_negative(found, expected):
-    hold = localization_for(found, numbers(1e6), steps_bw_draws=10**6, is_exact=True)
+    hold = localization_for(found, numbers(1e6), steps_bw_draws=10**6, stride=1.0)
     assert hold == pytest.approx(expected)
 
 
@@ -113,7 +114,7 @@ def test_a_batch_heats_no_more_than_it_may():
     nbeta, gamma = numbers(500.0), numbers(5.0)
     h = H[:4]
     found = Scales(h.max()[None], numbers(0.0), h.median()[None])
-    lr = lr_for(found, nbeta, gamma, is_exact=False)
+    lr = lr_for(found, nbeta, gamma, stride=STRIDE)
     # Of a well-specified model the variance of gradients is the Hessian.
     regular = predicted(exactly(h), nbeta, gamma).mean
     batch = batch_for(lr, nbeta, h.sum()[None], regular)
@@ -131,7 +132,7 @@ def test_the_burn_in_waits_for_typical_and_for_singular_directions():
         (singular, 1e6, 10_000),
         (calm, 1.0, LEAST_BURNIN),
     ):
-        told = burnin_for(found, numbers(nbeta), is_exact=True, most=10**6)
+        told = burnin_for(found, numbers(nbeta), stride=1.0, most=10**6)
         assert int(told) == steps
 
 

@@ -7,6 +7,8 @@ six parameters none may be 4 of it off: by chance one case in 2600 is.
 import pytest
 import torch
 
+from curvflow.tasks.numerics.sampling.methods import find
+from curvflow.tasks.numerics.sampling.methods.adam_sgld import MOMENTUM
 from tests.tasks.numerics.sampling.bowls import (
     NBETA,
     about_zero,
@@ -103,6 +105,44 @@ def test_adam_is_right_for_small_steps():
         "adam_sgld", losses, 0.01, damping=1.0, num_burnin_steps=1500
     )
     assert (z_scores(squares_CKD, 1 / curvatures(losses)) < 4).all()
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_adam_spreads_as_its_lag_and_batches_heat_it(batch_size):
+    losses, stiffness, damping = bowl(spread=0.3), 0.1, 100.0
+    _, squares_CKD = squares(
+        "adam_sgld",
+        losses,
+        stiffness * damping,
+        damping=damping,
+        num_burnin_steps=600,
+        batch_size=batch_size,
+    )
+    c_D, lr = curvatures(losses), stiffness / curvatures(losses).max()
+    noise = 0.0 if batch_size is None else (lr * NBETA / 2 * 0.3) ** 2 / batch_size
+    pulls_D = lr * losses.h_D * NBETA / 2, lr * (c_D - losses.h_D * NBETA) / 2
+    expected_D = torch.stack(
+        [_of_mean(*pulls, lr, noise) for pulls in zip(*pulls_D, strict=True)]
+    )
+    assert (z_scores(squares_CKD, expected_D) < 4).all()
+    bound_D = 1 + find("adam_sgld").lag * lr * c_D / 4
+    if batch_size is None:
+        assert (expected_D * c_D / bound_D - 1).abs().max() < 0.02
+
+
+def _of_mean(pull, hold, lr, noise):
+    """Stationary variance of w - pull m - hold w, m the mean of w, by Lyapunov."""
+    lag = MOMENTUM
+    A = torch.tensor(
+        [[1 - pull * (1 - lag) - hold, -pull * lag], [1 - lag, lag]],
+        dtype=torch.float64,
+    )
+    # The batch's noise enters the mean, here in units of the pull, and by it the step.
+    kick = torch.tensor([-(1 - lag), (1 - lag) / pull], dtype=torch.float64)
+    Q = noise * torch.outer(kick, kick)
+    Q[0, 0] += lr
+    system = torch.eye(4, dtype=torch.float64) - torch.kron(A, A)
+    return torch.linalg.solve(system, Q.flatten())[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
+from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.summaries import summarise
 from curvflow.tasks.numerics.sampling.verdicts import judge
 
@@ -180,4 +181,6 @@ def test_bias_by_acceptance_is_that_of_equal_curvatures(step):
     size = 50
     s = math.sqrt(size * step**3 / 16)
     acceptance = math.erfc(s / 2 / math.sqrt(2))  # 2 Phi(-s / 2)
-    assert bias_of_steps(acceptance, size / 2) == pytest.approx(step / 4, rel=1e-6)
+    assert bias_of_steps(find("sgld"), acceptance, size / 2) == pytest.approx(
+        step / 4, rel=1e-6
+    )

@@ -19,6 +19,13 @@ Method = Literal["mala", "sgld", "rmsprop_sgld", "adam_sgld", "sghmc", "sgnht"]
 # What calibration finds where it is not given.
 FOUND = ("sampling_method", "lr", "localization", "num_burnin_steps")
 
+# Settings that are of some methods alone, and these.
+OF_METHODS = {
+    "friction": ("sghmc", "sgnht"),
+    "decay": ("rmsprop_sgld", "adam_sgld"),
+    "damping": ("rmsprop_sgld", "adam_sgld"),
+}
+
 
 class LlcParams(Params):
     """The posterior about the weights, the sampler, and how long it draws."""
@@ -90,6 +97,24 @@ class LlcParams(Params):
         return self
 
     @model_validator(mode="after")
+    def _uses_all(self) -> LlcParams:
+        method = self.sampling_method
+        got = f"sampling_method {method or 'null, which takes mala or sgld'}"
+        for name, methods in OF_METHODS.items():
+            is_default = getattr(self, name) == type(self).model_fields[name].default
+            if not is_default and method not in methods:
+                raise ValueError(
+                    f"expected sampling_method {' or '.join(methods)} with {name}, "
+                    f"which others do not use, got {got}. Remove {name}, or name one."
+                )
+        if method == "mala" and self.at_draws != "full":
+            raise ValueError(
+                "expected at_draws full with sampling_method mala, which takes all the "
+                f"data, got {self.at_draws}. Remove it, or take sgld."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_batch(self) -> LlcParams:
         is_all = self.calibrate == "none" or self.sampling_method == "mala"
         if self.nbeta != "devinterp" or (self.batch_size is None and is_all):
@@ -127,7 +152,7 @@ def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable
 
 KIND = Kind(
     name="probe.llc",
-    version=1,
+    version=2,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=LlcParams,
     returns=Draws,
@@ -207,9 +232,14 @@ KIND = Kind(
             optional=True,
         ),
         Variable(
-            "predicted_bias",
-            "what finite steps and batches are predicted to add to the coefficient, "
-            "relative; NaN if not calibrated",
+            "step_bias",
+            "what finite steps add to the coefficient at the most, relative: by the "
+            "spectrum, or by the acceptance where that was not measured or is zero; "
+            "NaN if the coefficient is not positive",
+        ),
+        Variable(
+            "batch_bias",
+            "the same of the noise of batches, as measured at the draws",
         ),
         Variable(
             "largest_eigenvalue",

@@ -6,7 +6,8 @@ quadratic has the stationary estimate
     1/2 sum_i (nbeta h_i / c_i) / (1 - lr c_i / 4) (1 + lr nbeta^2 s_i^2 / (4 B))
 
 of the coefficient, s_i^2 the variance of single samples' gradients along direction i:
-the localisation takes from it, the step and the batch add to it.
+the localisation takes from it, the step and the batch add to it. Other methods are
+bounded by the same with a larger step, or with a larger s_i^2.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.lanczos import RitzData
 from curvflow.tasks.numerics.quadrature import extremes, functional, nodes
+from curvflow.tasks.numerics.sampling.methods import Method
 from curvflow.tasks.numerics.sampling.posteriors import ChainLosses
 from curvflow.tasks.numerics.traces import Estimate
 
@@ -33,8 +35,8 @@ HELD = 1e-3
 HELD_SINGULAR = 0.03
 
 # What a mini-batch may add to the estimate, and how far a walk without correction goes:
-# lr (nbeta h + gamma) of the sharpest direction adds a quarter of that there. Together
-# they stay below the 5 % at which a step is judged too large.
+# lr (nbeta h + gamma) of the sharpest direction adds a quarter of that there, times the
+# lag of the method. Together they stay below the 5 % of a step too large.
 HEATING = 0.02
 STRIDE = 0.1
 
@@ -143,7 +145,7 @@ def curvature_met(
 
 
 def localization_for(
-    found: Scales, nbeta_M: Tensor, *, steps_bw_draws: int, is_exact: bool
+    found: Scales, nbeta_M: Tensor, *, steps_bw_draws: int, stride: float
 ) -> Tensor:
     """Return gamma, (M,): a hold that a typical or a singular direction hardly feels.
 
@@ -154,20 +156,20 @@ def localization_for(
         found: the scales.
         nbeta_M: inverse temperatures.
         steps_bw_draws: steps from draw to draw.
-        is_exact: whether the walk is corrected, and so may stride.
+        stride: of the method, see `stride_of`.
 
     Returns:
         gamma of each member.
     """
     steep_M, usual_M = nbeta_M * found.largest, nbeta_M * found.typical
-    mixing_M = 2 * steep_M / (MEMORY * steps_bw_draws * _stride(is_exact=is_exact))
+    mixing_M = 2 * steep_M / (MEMORY * steps_bw_draws * stride)
     gentle_M = torch.minimum(HELD * usual_M, HELD_SINGULAR * usual_M.sqrt())
     confining_M = MARGIN * nbeta_M * -found.smallest
     return torch.stack([mixing_M, gentle_M, confining_M]).amax(0)
 
 
 def lr_for(
-    found: Scales, nbeta_M: Tensor, localization_M: Tensor, *, is_exact: bool
+    found: Scales, nbeta_M: Tensor, localization_M: Tensor, *, stride: float
 ) -> Tensor:
     """Return the step, (M,), by the sharpest direction.
 
@@ -175,16 +177,21 @@ def lr_for(
         found: the scales.
         nbeta_M: inverse temperatures.
         localization_M: gamma.
-        is_exact: whether the walk is corrected, and adapts its step from here.
+        stride: of the method, see `stride_of`.
     """
-    return _stride(is_exact=is_exact) / (nbeta_M * found.largest + localization_M)
+    return stride / (nbeta_M * found.largest + localization_M)
 
 
-def _stride(*, is_exact: bool) -> float:
-    return 1.0 if is_exact else STRIDE
+def stride_of(method: Method) -> float:
+    """Return lr (nbeta h + gamma) of the sharpest direction.
+
+    A walk that is corrected adapts its step from 1; that of others causes an excess of
+    STRIDE / 4 there.
+    """
+    return 1.0 if method.target_acceptance is not None else STRIDE / method.lag
 
 
-def burnin_for(found: Scales, nbeta_M: Tensor, *, is_exact: bool, most: int) -> Tensor:
+def burnin_for(found: Scales, nbeta_M: Tensor, *, stride: float, most: int) -> Tensor:
     """Return the steps of burn-in, (M,).
 
     Flatter directions than those it waits for hardly enter the loss.
@@ -192,7 +199,7 @@ def burnin_for(found: Scales, nbeta_M: Tensor, *, is_exact: bool, most: int) -> 
     Args:
         found: the scales.
         nbeta_M: inverse temperatures.
-        is_exact: whether the walk is corrected, and so may stride.
+        stride: of the method, see `stride_of`.
         most: bound, at least LEAST_BURNIN.
 
     Returns:
@@ -200,7 +207,7 @@ def burnin_for(found: Scales, nbeta_M: Tensor, *, is_exact: bool, most: int) -> 
     """
     steep_M = nbeta_M * found.largest
     slowness_M = torch.maximum(found.largest / found.typical, steep_M.sqrt())
-    steps_M = WAIT * 2 / _stride(is_exact=is_exact) * slowness_M
+    steps_M = WAIT * 2 / stride * slowness_M
     return steps_M.clamp(LEAST_BURNIN, most).ceil().to(torch.int64)
 
 
@@ -213,9 +220,10 @@ def batch_for(
     each of the d_eff directions that are not flat weighs the same.
 
     Args:
-        lr_M: the step.
+        lr_M: the step, over the part of its noise that a method with friction adds.
         nbeta_M: inverse temperatures.
-        variance_M: S^2, variance of single samples' gradients, all directions.
+        variance_M: S^2, variance of single samples' gradients, all directions, where
+            the draws are.
         coefficient_M: predicted, d_eff / 2.
     """
     effective_M = (2 * coefficient_M).clamp(min=1.0)

@@ -1,20 +1,24 @@
-"""How far unadjusted steps raise the local learning coefficient."""
+"""How far steps and batches raise the local learning coefficient."""
 
 from __future__ import annotations
 
 import math
 import statistics
 
+from curvflow.tasks.numerics.sampling.methods import Method
 
-def bias_of_steps(acceptance: float, llc: float) -> float:
-    """Bound the relative excess of an estimate that unadjusted Langevin steps cause.
+
+def bias_of_steps(method: Method, acceptance: float, llc: float) -> float:
+    """Bound the relative excess of an estimate that unadjusted steps cause.
 
     At a quadratic minimum with curvatures c_i of the energy and step epsilon, the
     acceptance is 2 Phi(-s / 2) with s^2 = sum (epsilon c_i)^3 / 16, and the excess is
     sum epsilon c_i / 8, in 2 lambda directions at most (s lambda)^(2/3) / 2:
-    reached when all c_i are equal.
+    reached when all c_i are equal. That is of Langevin steps; those of a method that
+    lags cause so many times as much.
 
     Args:
+        method: of the chains.
         acceptance: mean probability at which a Metropolis step would accept.
         llc: lambda, the estimate.
 
@@ -28,4 +32,25 @@ def bias_of_steps(acceptance: float, llc: float) -> float:
         return math.nan
     half = statistics.NormalDist().inv_cdf(min(acceptance, 1.0) / 2)
     bound: float = (8 * (2 * half) ** 2 / llc) ** (1 / 3) / 4
-    return bound
+    return method.lag * bound
+
+
+def bias_of_batches(method: Method, heat: float, llc: float, size: int) -> float:
+    """Bound the relative excess of an estimate that the noise of batches causes.
+
+    A thermostat takes from every direction the mean heat of all: of the heat of some,
+    their share among the directions that count, 2 lambda of d, is made up for.
+
+    Args:
+        method: of the chains.
+        heat: what the noise adds at the most to nbeta E L.
+        llc: lambda, the estimate.
+        size: parameters that move, d.
+
+    Returns:
+        Excess over the estimate; NaN if that is not positive.
+    """
+    if not llc > 0:
+        return math.nan
+    left = max(0.0, 1 - 2 * llc / size) if method.has_thermostat else 1.0
+    return left * heat / llc

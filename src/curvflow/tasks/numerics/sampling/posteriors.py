@@ -84,6 +84,8 @@ class Draws:
         distances: |w - centre| at the draws, (C, K).
         acceptance: mean probability at which a Metropolis step accepts, (C,); of mala
             its own, of others measured at some draws.
+        heat: what the noise of batches adds at the most to nbeta E L, measured where
+            acceptance is, (C,); 0 without batches.
         failed_at: the step at which a chain left the finite numbers, (C,); -1 if it
             did not.
         passes: work, in gradients of the mean loss over all the data, (C,).
@@ -95,6 +97,7 @@ class Draws:
     batch_losses: Tensor
     distances: Tensor
     acceptance: Tensor
+    heat: Tensor
     failed_at: Tensor
     passes: Tensor
     weights: Tensor | None

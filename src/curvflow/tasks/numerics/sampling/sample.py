@@ -36,8 +36,8 @@ def sample(
             to go on from. Draws are the same, bit by bit, as of one longer walk.
 
     Returns:
-        The draws, those after the earlier ones; passes, acceptance and failed_at are
-        of the whole walk.
+        The draws, those after the earlier ones; passes, acceptance, heat and
+        failed_at are of the whole walk.
 
     Raises:
         ValueError: the method is unknown, does not take batches or does not adapt; or
@@ -67,6 +67,7 @@ def _draws(walk: Walk, like_CD: Tensor) -> Draws:
         batch_losses=recorded.batch_losses(like_CD).masked_fill(lost_CK, math.nan),
         distances=recorded.distances(like_CD).masked_fill(lost_CK, math.nan),
         acceptance=state["accepted"] / state["asked"],
+        heat=state["heat"] / state["asked"],
         failed_at=state["failed_at"],
         passes=state["passes"],
         weights=weights_CKD,

@@ -46,8 +46,9 @@ class Steps:
         damping: of the same: added to the root of that mean.
         adapt: whether the burn-in moves lr to the method's acceptance.
         measure_acceptance: whether methods that accept all steps are asked, at about
-            2 log2 K draws, how likely a Metropolis step would be accepted; each costs
-            two gradients over all the data.
+            2 log2 K draws, how likely a Metropolis step would be accepted, and how
+            much the batch heats; each costs two gradients over all the data and one
+            of the batch.
         keep_draws: whether the weights of draws are kept.
     """
 

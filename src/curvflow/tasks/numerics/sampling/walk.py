@@ -10,7 +10,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.sampling import methods
 from curvflow.tasks.numerics.sampling.chances import block_length, noise_at_draw
-from curvflow.tasks.numerics.sampling.metropolis import look, propose
+from curvflow.tasks.numerics.sampling.metropolis import Place, look, propose
 from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
 from curvflow.tasks.numerics.sampling.recorded import Recorded
@@ -19,7 +19,7 @@ from curvflow.tasks.numerics.sampling.supply import Supply
 
 # What every method keeps that is not of the weights' dtype.
 COUNTS = ("step", "failed_at")
-SUMS = ("accepted", "asked", "passes")
+SUMS = ("accepted", "heat", "asked", "passes")
 
 
 class Walk:
@@ -64,6 +64,7 @@ class Walk:
             "failed_at": counts_C - 1,
             "lr": self._steps.lr.to(weights_CD, copy=True),
             "accepted": sums_C,
+            "heat": sums_C.clone(),
             "asked": sums_C.clone(),
             "passes": sums_C.clone(),
             **self._method.init(weights_CD, self._posterior),
@@ -126,7 +127,22 @@ class Walk:
             lr_CD = lr_CD * self._method.scale(self.state, self._steps)
         _, probability_C = propose(self._posterior, here, lr_CD, noise_CD)
         self.state["accepted"] += probability_C.nan_to_num(0.0)
+        self.state["heat"] += self._heat(here, lr_CD).nan_to_num(0.0)
         self.state["asked"] += 1
+
+    def _heat(self, here: Place, lr_CD: Tensor) -> Tensor:
+        """Return what this step's batch would add to nbeta E L at the most, (C,).
+
+        A direction of curvature c forgets lr c of its variance 1 / c in a step; noise
+        x of the drift adds lr^2 x^2 / 4 to the lr of the walk, and so lr x^2 / 8 to the
+        energy, of which the loss has a part of nbeta h / c.
+        """
+        if self._now.rows is None:
+            return torch.zeros_like(here.losses)
+        _, gradients_CD = self._now.gradients(here.weights)
+        apart_CD = self._posterior.drift(here.weights, gradients_CD) - here.drift
+        heat_C = (lr_CD * apart_CD.square()).sum(1) / 8
+        return heat_C / (self._steps.friction if self._method.has_friction else 1)
 
     def _freeze(self, seen_TC: Tensor) -> None:
         """Note the chains that left the finite numbers, and leave them NaN."""

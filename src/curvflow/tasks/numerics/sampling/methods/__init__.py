@@ -46,22 +46,32 @@ class Method:
         step: takes one step.
         scale: of one that scales a step's directions, from the state: by what, (C, D).
         target_acceptance: what its step is tuned to; None if it accepts every step.
+        lag: how many times as much as of sgld its steps raise the variance on a
+            quadratic, to first order and at the most.
+        has_friction: whether a step adds the friction's part of sgld's noise, against
+            the whole of a batch's.
+        has_thermostat: whether it answers to the mean heat of all directions.
     """
 
     init: Callable[[Tensor, Posterior], State]
     step: Callable[[State, Now], tuple[Tensor, Tensor | None]]
     scale: Callable[[State, Steps], Tensor] | None = None
     target_acceptance: float | None = None
+    lag: float = 1.0
+    has_friction: bool = False
+    has_thermostat: bool = False
 
 
 # Named one by one, so that a change of any is seen as a change of what uses them.
 METHODS = {
-    "adam_sgld": Method(adam_sgld.init, adam_sgld.step, adam_sgld.scale),
+    "adam_sgld": Method(
+        adam_sgld.init, adam_sgld.step, adam_sgld.scale, lag=adam_sgld.LAG
+    ),
     "mala": Method(mala.init, mala.step, target_acceptance=mala.TARGET_ACCEPTANCE),
     "rmsprop_sgld": Method(rmsprop_sgld.init, rmsprop_sgld.step, rmsprop_sgld.scale),
-    "sghmc": Method(sghmc.init, sghmc.step),
+    "sghmc": Method(sghmc.init, sghmc.step, has_friction=True),
     "sgld": Method(sgld.init, sgld.step),
-    "sgnht": Method(sgnht.init, sgnht.step),
+    "sgnht": Method(sgnht.init, sgnht.step, has_friction=True, has_thermostat=True),
 }
 
 

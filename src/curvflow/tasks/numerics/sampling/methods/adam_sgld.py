@@ -12,6 +12,11 @@ from curvflow.tasks.numerics.sampling.steps import Steps
 # Of the mean gradient: Adam's beta_1.
 MOMENTUM = 0.9
 
+# On a quadratic of curvature c, with h = lr G c / 2, the walk is an ARMA(2, 1) process
+# of variance (1 + 2 b h / (1 - b^2)) / (1 - h (1 - b) / (2 (1 + b))) times 1 / c, b the
+# momentum: to first order 1 + LAG h / 2, where sgld has 1 + h / 2.
+LAG = (1 + MOMENTUM) / (1 - MOMENTUM)
+
 
 def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
     """Return mean gradient and mean square (C, D), and how many went in, (C, 1)."""
