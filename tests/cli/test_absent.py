@@ -112,4 +112,6 @@ def test_a_run_says_what_it_revived_and_what_was_not_removed(curvflow, collected
         "cached",
         "failed",
         "diverged",
+        "unconverged",
+        "verdicts",
     }

@@ -102,13 +102,15 @@ def _told_if_interrupted() -> Iterator[None]:
 def _tell(results: Results, as_json: bool) -> None:
     from curvflow.cli.summary import run_summary
     from curvflow.flows.run import run_json
+    from curvflow.flows.verdicts import verdicts_json
 
     assert results.run is not None
+    judged = {stage: found for stage in results if (found := results.verdicts(stage))}
     if as_json:
-        print_json(run_json(results.run))
+        print_json(run_json(results.run) | verdicts_json(judged))
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
-        told = run_summary(results.run, results.files, totals, results.revived)
+        told = run_summary(results.run, results.files, totals, results.revived, judged)
         typer.echo(told)
     if results.run.failures:
         raise typer.Exit(1)

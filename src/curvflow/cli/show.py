@@ -97,18 +97,24 @@ def _tables(rows: Rows, kind: Kind, *, whole: bool) -> str:
 
 
 def _print_overview(results: Results, *, as_json: bool) -> None:
-    """List the stages with their dims and how many nodes have results."""
+    """List the stages with dims, how many nodes have results, and what is in doubt."""
+    from curvflow.flows.verdicts import verdicts_json
+
     views = {stage: results.view(stage) for stage in results}
+    judged = {stage: found for stage in results if (found := results.verdicts(stage))}
     if as_json:
+        told = verdicts_json(judged)
         print_json(
             {
                 stage: {"kind": view.use, "dims": list(view.dims)}
                 | {status: view.counts()[status] for status in STATUSES}
+                | {name: told[name][stage] for name in told if stage in judged}
                 for stage, view in views.items()
             }
         )
         return
     from curvflow.cli.columns import in_front
+    from curvflow.cli.summary import doubts
 
     rows = [("stage", "kind", "results", "axes")]
     for stage, view in views.items():
@@ -119,3 +125,5 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
         first, *more = textwrap.wrap(row[3], AXES - 2, break_long_words=False)
         below = " " * (len(front.rpartition("\n")[2]) + 2)
         typer.echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
+    for line in doubts(judged):
+        typer.echo(line)

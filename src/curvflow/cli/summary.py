@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from curvflow.cli.columns import WIDTH, in_front
 from curvflow.cli.foretold import cause_lines, code_lines, totals
+from curvflow.flows.verdicts import unconverged_of
 from curvflow.schemas.counted import counted
 from curvflow.schemas.receipts import RunRecord
 
@@ -58,6 +59,7 @@ def run_summary(
     files: Sequence[Path],
     totals: Mapping[str, int],
     revived: Mapping[str, int],
+    judged: Mapping[str, Counter[str]],
 ) -> str:
     """Lay out what a run did: a line per stage, failures, and the files it left.
 
@@ -66,6 +68,7 @@ def run_summary(
         files: tables and figures.
         totals: number of nodes per stage.
         revived: number of results computed again after collection, per stage.
+        judged: estimates by verdict, per stage that has verdicts.
 
     Returns:
         Several lines.
@@ -80,11 +83,25 @@ def run_summary(
         lines.append(f"{front}{cells}")
     lines += _failures(run)
     lines += [_revived(stage, number) for stage, number in revived.items()]
+    lines += doubts(judged)
     executed = sum(run.counts["executed"].values())
     nodes = counted(executed, "node")
     told = f"{run.study}: run {run.number} executed {nodes} in {run.seconds:.1f} s"
     lines.append(_wrapped(told))
     return "\n".join([*lines, *_written(files)])
+
+
+def doubts(judged: Mapping[str, Counter[str]]) -> list[str]:
+    """Say which stages have estimates that are not converged, a line each.
+
+    Args:
+        judged: estimates by verdict, per stage that has verdicts.
+
+    Returns:
+        Such as `3 of 12 estimates of llc unconverged: 2 drifting, 1 escaped`.
+    """
+    told = (unconverged_of(stage, found) for stage, found in judged.items())
+    return [_wrapped(line) for line in told if line]
 
 
 def _written(files: Sequence[Path]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from html import escape
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
 from curvflow.flows.outputs import columns_of, view_records
+from curvflow.flows.verdicts import verdicts
 from curvflow.flows.views import View, told
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.receipts import RunRecord
@@ -221,6 +223,21 @@ class Results(Mapping[str, "Dataset"]):
             if name not in known:
                 hint = nearest(name, known)
                 raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
+
+    def verdicts(self, stage: str) -> Counter[str]:
+        """Count one stage's estimates by what they say of themselves.
+
+        Args:
+            stage: name of the stage.
+
+        Returns:
+            Such as 9 of `converged`, 2 of `drifting`; empty of a kind that judges
+            nothing.
+
+        Raises:
+            UnknownNameError: there is no such stage.
+        """
+        return verdicts(self.view(stage), self._store)
 
     def __contains__(self, stage: object) -> bool:
         """Tell whether the study has a stage, without reading it."""

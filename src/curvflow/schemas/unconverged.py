@@ -19,9 +19,11 @@ Unconverged = Annotated[
     ),
 ]
 
+# What verdicts say of values that can be relied on, and of others that give no reason.
+CONVERGED, UNCONVERGED = "converged", "unconverged"
 
 # The columns of tables that hold how many there are.
-COUNTS = ("unconverged", "candidate_unconverged")
+COUNTS = (UNCONVERGED, f"candidate_{UNCONVERGED}")
 
 
 def unconverged(

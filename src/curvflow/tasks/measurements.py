@@ -10,10 +10,8 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.schemas.unconverged import COUNTS, Unconverged
+from curvflow.schemas.unconverged import CONVERGED, COUNTS, Unconverged
 from curvflow.schemas.variables import Variable
-
-CONVERGED = "converged"
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from curvflow.flows.report.stages import Reader
 from curvflow.flows.views import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.tables import cell
+from curvflow.schemas.unconverged import CONVERGED
 
 MOST = 300  # nodes of one stage whose verdicts are read
 WITHOUT = ("diverged", "removed", "unreadable")
-CROSSCHECK, CONVERGED = "probe.crosscheck", "converged"
+CROSSCHECK = "probe.crosscheck"
 
 
 @dataclass(frozen=True)
