@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
+from curvflow.flows.verdicts import VERDICT, inherited
 from curvflow.flows.views import View
 from curvflow.schemas.keys import sha256
+from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Array, Table
 from curvflow.schemas.receipts import Receipt
 from curvflow.schemas.records import records
@@ -152,8 +154,9 @@ def view_records(
         times: what is told of the time that nodes took, beside their results.
 
     Returns:
-        One record per node and element; a node that diverged says why, and one whose
-        arrays are removed has no values.
+        One record per node and element; a node that diverged says why, that it failed
+        if it stands on chains that all did, and one whose arrays are removed has no
+        values.
 
     Raises:
         CorruptPayloadError: a result cannot be read.
@@ -168,9 +171,16 @@ def view_records(
         arrays = {**_arrays(store, readable, wanted), **_times(readable, times)}
         node = view.coords(n), status, arrays
         found = records([node], outputs, variables=variables)
-        reason = {"reason": receipt.reason} if receipt and receipt.reason else {}
-        rows += [row | reason for row in found]
+        more = _diverged(view.kind, receipt, wanted) if receipt else {}
+        rows += [row | more for row in found]
     return rows
+
+
+def _diverged(kind: Kind, receipt: Receipt, wanted: Sequence[str]) -> dict[str, str]:
+    """Return why a node diverged, and the verdict that it passes on."""
+    told = {"reason": receipt.reason} if receipt.reason else {}
+    word = inherited(kind, receipt) if VERDICT in wanted else ""
+    return {VERDICT: word, **told} if word else told
 
 
 def _arrays(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from curvflow.flows.verdicts import VERDICT
 from curvflow.flows.views import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.tables import Column, columns_of
@@ -84,7 +85,7 @@ def grids(
     """
     groups: dict[tuple[str, ...], list[int]] = {}
     bare: list[int] = []
-    labels = {*view.dims, "status", "reason"}
+    labels = {*view.dims, "status", "reason", VERDICT}
     for number, (_, record) in enumerate(read):
         fields = _fields(kind, record)
         if labels.issuperset(fields):
@@ -92,7 +93,8 @@ def grids(
         else:
             groups.setdefault(fields, []).append(number)
     if not groups and bare:
-        groups[(*view.dims, "status")] = []
+        judged = any(VERDICT in read[number][1] for number in bare)
+        groups[(*view.dims, "status", *([VERDICT] if judged else []))] = []
     about = {one.name: one.description for one in kind.outputs}
     return [
         _Group(view, fields, own, [] if place else bare, read).grid(
@@ -187,6 +189,8 @@ class _Group:
             if field in self.view.dims
             else Cell(status, look=status)
             if field == "status"
+            else Cell(str(record[VERDICT]))
+            if field == VERDICT and VERDICT in record
             else Cell("", look="lacking")
             for field in self.fields
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from curvflow.schemas.nodes import Table
 
 # Nodes of one stage that are read: of tables, which say what came out, and of others.
 MOST_TABLES, MOST_NODES = 200, 100
+MOST_REASONS = 5  # why nodes of one stage diverged
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Reader:
         found = grids(view, kind, list(self.records(view, shown)), units)
         told = explanations().get(view.use)
         left = [*_left_out(view, len(shown)), *_cut(found)]
+        chosen = (f"Chosen while computing: {one}." for one in view.chosen())
         return StageTables(
             view.stage,
             view.use,
@@ -126,7 +129,7 @@ class Reader:
             view.dims,
             counts,
             found,
-            [*left, *(f"Chosen while computing: {one}." for one in view.chosen())],
+            [*left, *_diverged(view), *chosen],
             self._basis.asked.command("show", view.stage, "--csv") if left else "",
         )
 
@@ -143,6 +146,16 @@ def _left_out(view: View, shown: int) -> Iterator[str]:
             f"The first {shown:,} of {counted(len(view.points), 'node')} are shown; "
             f"the others: {told}."
         )
+
+
+def _diverged(view: View) -> Iterator[str]:
+    reasons = Counter(
+        one.reason for one in view.receipts if one and one.status == "diverged"
+    )
+    for reason, number in reasons.most_common(MOST_REASONS):
+        yield f"{counted(number, 'node')} diverged: {reason}"
+    if more := sum(n for _, n in reasons.most_common()[MOST_REASONS:]):
+        yield f"{counted(more, 'node')} diverged for other reasons."
 
 
 def _cut(found: Iterable[Grid]) -> Iterator[str]:

@@ -1,0 +1,77 @@
+"""Estimates that are not converged are told wherever results are summed up."""
+
+import json
+
+import pytest
+
+STUDY = """\
+study: chains
+axes: {seed: 2, rate: {small: 1.0e-9, wild: 1.0e+6}}
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor, model: {kind: mlp, hidden: [2]}, seed: "${seed}",
+        rule: {rule: sgd, lr: 0.1}, epochs: 2}
+  llc: {use: probe.llc, weights: fit, seed: "${seed}", calibrate: none,
+        sampling_method: sgld, lr: "${rate}", localization: 1.0, num_burnin_steps: 0,
+        num_draws: 16, num_chains: 2}
+  wbic: {use: probe.wbic, draws: llc}
+  norms: {use: probe.norms, weights: fit}
+  table: {use: aggregate.summary, of: llc, over: seed, quantities: llc_mean}
+"""
+LINES = [
+    "4 of 4 estimates of llc unconverged: 2 drifting, 2 failed",
+    "4 of 4 estimates of wbic unconverged: 2 drifting, 2 failed",
+]
+
+
+@pytest.fixture
+def chains(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "chains.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_run_and_show_count_them_by_verdict(curvflow, chains):
+    for command in ("run", "run", "show"):
+        lines = curvflow(command, chains).out.splitlines()
+        assert [line for line in lines if "unconverged" in line] == LINES
+        assert max(map(len, lines)) <= 80
+    earlier = curvflow("show", chains, "--run", "1").out
+    assert earlier.splitlines()[-2:] == LINES
+
+
+def test_json_has_them_beside_what_was_there(curvflow, chains):
+    said = json.loads(curvflow("run", chains, "--json").out)
+    assert said["unconverged"] == {"llc": 4, "wbic": 4}
+    assert said["verdicts"]["llc"] == {"drifting": 2, "failed": 2}
+    assert said["diverged"]["llc"] == 2
+    shown = json.loads(curvflow("show", chains, "--json").out)
+    assert shown["llc"]["unconverged"] == 4
+    assert shown["llc"]["verdicts"] == {"drifting": 2, "failed": 2}
+    assert (shown["llc"]["ok"], shown["llc"]["diverged"]) == (2, 2)
+    assert "unconverged" not in shown["norms"]
+
+
+def test_what_stands_on_failed_chains_says_so_in_its_rows(curvflow, chains):
+    curvflow("run", chains)
+    rows = json.loads(curvflow("show", chains, "wbic", "--json").out)
+    wild = [row for row in rows if row["rate"] == "wild"]
+    assert len(wild) == 2
+    for row in wild:
+        assert (row["status"], row["verdict"]) == ("diverged", "failed")
+        assert "2 of 2 chains left the finite numbers" in row["reason"]
+    alone = ("--variable", "wbic", "--json")
+    rows = json.loads(curvflow("show", chains, "wbic", *alone).out)
+    assert all("verdict" not in row for row in rows)
+
+
+def test_the_page_says_of_failed_chains_that_they_failed_and_why(curvflow, chains):
+    curvflow("run", chains)
+    curvflow("report", chains, "-o", "page.html")
+    page = chains.with_name("page.html").read_text()
+    stages = page[page.index('id="stages"') :]
+    for stage in ("llc", "wbic"):
+        start = stages.index(f'data-name="{stage}"')
+        assert stages[start : stages.index("</table>", start)].count("<td>failed") == 2
+    assert "2 nodes diverged: input probe.llc diverged: 2 of 2 chains left" in stages
