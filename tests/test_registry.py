@@ -304,7 +304,7 @@ GOLDEN = {
     "probe.hessian_trace": "fdac7e6679fdff0339fa15bf353a14ddf9b9c10d",
     "probe.hessian_variance": "b43254f9f4c72c92e47400f606759463db590618",
     "probe.landscape": "268cec5fa8878c5c0039e6aa4fe21b4a1fe787f5",
-    "probe.llc": "1264cc4cc2b623cef0476ea00f5e6fbc465acbad",
+    "probe.llc": "bcf85749010cc25aa464ce9e80d5f03705696dfc",
     "probe.llc_regular": "2af29062e1f8987c715f2bf8d2f945cad179b95c",
     "probe.logdet": "c1eb74566b75dd474e7e14f3a273346d7e125898",
     "probe.maxent": "c23dc83b784a57137eeb1c8dcd992a159c2b5796",

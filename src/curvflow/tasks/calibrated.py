@@ -144,13 +144,13 @@ def _setting(
         _burnin(params, int(chosen.num_burnin_steps[number])),
         # Of a Hessian that vanishes nothing is predicted.
         float(chosen.raised[number]) if chosen.regular.mean[number] > 0 else None,
-        {
+        told={
             "predicted": chosen.regular.mean[number].numpy(),
             "predicted_sem": chosen.regular.sem[number].numpy(),
             "largest_eigenvalue": measured.scales.largest[number].numpy(),
             "smallest_eigenvalue": measured.scales.smallest[number].numpy(),
         },
-        _work(measured, number, is_noisy=method != EXACT),
+        work=_work(measured, number, is_noisy=method != EXACT),
     )
 
 

@@ -41,6 +41,8 @@ class Setting:
         num_burnin_steps: steps before the first draw.
         bias: excess that finite steps are predicted to cause, relative; None if
             nothing was measured.
+        first_lr: step that each chain's burn-in begins with, adapting it up to lr; None
+            if lr is that of all.
         told: what was measured and tried, as outputs of the kind.
         work: gradients over all data that finding it took.
     """
@@ -52,8 +54,17 @@ class Setting:
     batch_size: int | None
     num_burnin_steps: int
     bias: float | None = None
+    first_lr: float | None = None
     told: Mapping[str, Array] = field(default_factory=dict)
     work: float = 0.0
+
+    @property
+    def wavers_by(self) -> str:
+        """What the trials varied where they are on no plateau of it; else nothing."""
+        on_T = self.told.get("trial_in_plateau")
+        if on_T is None or on_T.any():
+            return ""
+        return str(self.told["trial_parameter"][0])
 
 
 def nbeta_of(params: LlcParams, num_samples: int) -> float:
@@ -96,6 +107,6 @@ def stored(member: Member, earlier: NodeData, num_samples: int) -> Setting:
         params.batch_size or (found if found < num_samples else None),
         int(earlier["num_burnin_steps"]),
         float(earlier["step_bias"]) if is_predicted else None,
-        {name: earlier[name] for name in TOLD if name in earlier},
-        float(earlier["calibration_equivalents"]),
+        told={name: earlier[name] for name in TOLD if name in earlier},
+        work=float(earlier["calibration_equivalents"]),
     )

@@ -17,7 +17,7 @@ from curvflow.tasks.numerics.sampling.summaries import summarise
 from curvflow.tasks.settings import EXACT, Setting
 
 # Chains and draws of each trial, and what it multiplies.
-TRIAL_CHAINS, TRIAL_DRAWS = 2, 60
+TRIAL_CHAINS, TRIAL_DRAWS = 2, 120
 SWEEPS = {
     "localization": [10**-1, 10**-0.5, 1.0, 10**0.5, 10],
     "lr": [1 / 4, 1 / 2, 1.0, 2.0, 4.0],
@@ -46,7 +46,8 @@ def confirmed(ground: Ground, settings: Sequence[Setting]) -> list[Setting]:
         for number, trial in zip(numbers, trials, strict=True):
             told = _told(settings[number], trial, varied)
             if params_of(ground.members[number]).lr is not None:
-                told = replace(told, lr=settings[number].lr, bias=settings[number].bias)
+                own = settings[number]
+                told = replace(told, lr=own.lr, bias=own.bias, first_lr=None)
             found[number] = told
     return found
 
@@ -162,8 +163,11 @@ def _told(setting: Setting, trials: _Trials, varied: str) -> Setting:
         setting, told={**setting.told, **told}, work=setting.work + trials.work
     )
     if varied == "localization":
-        # A chain may adapt near the weights to a step too large for where it goes.
-        return replace(setting, lr=float(trials.steps[: chosen + 1].min()))
+        # A chain may adapt near the weights to a step too large for where it goes, or
+        # where it goes to one too large for near the weights.
+        most = float(trials.steps[: chosen + 1].min())
+        first = min(setting.lr, most)
+        return replace(setting, lr=most, first_lr=first)
     # The excess that steps cause grows as they do.
     smaller = SWEEPS[varied][chosen]
     bias = None if setting.bias is None else setting.bias * smaller

@@ -114,7 +114,7 @@ def excess(one, eigenvalues, arrays, friction):
 @pytest.mark.parametrize(("method", "friction"), [("sgld", 1.0), ("sghmc", 0.1)])
 def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
     eigenvalues = [3.0, 1.0, 0.5]
-    how = {"sampling_method": method, "friction": friction, "num_steps_bw_draws": 20}
+    how = {"sampling_method": method, "num_steps_bw_draws": 20}
     one = well(eigenvalues, num_samples=2000, noise=0.5, nbeta=50.0, **how)
     (outcome,) = compute(KIND, [one])
     arrays = outcome.arrays
@@ -130,8 +130,9 @@ def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
 def test_steps_too_large_by_batches_are_told_without_calibration(method, noise):
     # Of weights that fit every sample the gradients differ at the draws alone.
     eigenvalues, lr = 10 * [1.0], 2e-5 if method == "sghmc" else 1e-4
-    damping = 100.0 if "_" in method else 1.0
-    how = given_steps(method, lr=lr * damping, damping=damping, nbeta=2000.0)
+    own = {"damping": 100.0} if "_" in method else {}
+    lr *= own.get("damping", 1.0)
+    how = given_steps(method, lr=lr, nbeta=2000.0, **own)
     how |= {"num_draws": 400, "num_steps_bw_draws": 10, "num_chains": 8}
     one = well(eigenvalues, 400, noise, **how | {"batch_size": 8})
     (outcome,) = compute(KIND, [one])
@@ -241,6 +242,55 @@ def test_batches_are_chosen_by_the_gradients_of_what_moves():
     assert (found[True] > 0).all()
 
 
+def steps_of(one):
+    """What compute finds, the chains' own steps, and what each accepted."""
+    (outcome,) = compute(KIND, [one])
+    state = unpacked([continued(one, outcome).earlier])
+    return outcome.arrays, state["lr"], state["accepted"] / state["asked"]
+
+
+def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
+    # A product is sharper on one arm of its zeros than on the other.
+    data, weights = at_truth(
+        {"kind": "deep_linear", "hidden": [2]}, inputs=2, outputs=2, rank=0
+    )
+    how = {"nbeta": 1e5, "num_draws": 100, "num_chains": 8}
+    arrays, lr_C, accepted_C = steps_of(member(KIND, how, weights=weights, data=data))
+    assert len(set(lr_C.tolist())) > 1
+    assert arrays["lr"] == pytest.approx(float(lr_C.mean()))
+    assert accepted_C.min() > 0.1
+    told = float(lr_C.max())
+    given, lr_C, _ = steps_of(
+        member(KIND, how | {"lr": told}, weights=weights, data=data)
+    )
+    assert (lr_C == told).all()
+    assert given["lr"] == told
+
+
+@pytest.mark.parametrize(
+    ("varied", "name", "text"),
+    [
+        ("lr", "step too large", "smaller and larger steps give other estimates"),
+        ("localization", "converged", "held less and more give other estimates"),
+    ],
+)
+def test_trials_on_no_plateau_are_told(monkeypatch, varied, name, text):
+    def steep(estimates_T, errors_T, chosen):
+        return torch.zeros_like(estimates_T, dtype=torch.bool)
+
+    method = {"lr": "sgld", "localization": "mala"}[varied]
+    one = well([5.0, 2.0], nbeta=200.0, sampling_method=method)
+    (flat,) = compute(KIND, [one])
+    monkeypatch.setattr(calibration, "plateau", steep)
+    (outcome,) = compute(KIND, [one])
+    assert "other estimates" not in str(flat.arrays["reason"])
+    assert outcome.arrays["verdict"] == name, outcome.arrays["reason"]
+    assert text in str(outcome.arrays["reason"])
+    longer = replace(one, params=one.params.model_copy(update={"num_draws": 510}))
+    (then,) = compute(KIND, [continued(longer, outcome)])
+    assert then.arrays["verdict"] == name
+
+
 def test_only_named_tensors_move():
     (one,) = probes(KIND, "tanh-ce", 1, num_draws=8, layers=["*.bias"], keep_draws=True)
     (outcome,) = compute(KIND, [one])
@@ -262,7 +312,8 @@ def test_numbers_are_of_the_chains_that_did_not_fail():
     # Steps that a loss of fourth power throws out now and then.
     data, weights = at_truth({"kind": "normal_crossing", "powers": [[2]]})
     how = GIVEN | {"lr": 0.008, "num_draws": 200, "num_chains": 6, "nbeta": 1e3}
-    one = member(KIND, how | {"keep_draws": True}, weights=weights, data=data)
+    how |= {"num_steps_bw_draws": 1, "keep_draws": True}
+    one = member(KIND, how, weights=weights, data=data)
     (outcome,) = compute(KIND, [one])
     found, fine = outcome.arrays, outcome.arrays["failed_at"] < 0
     assert 0 < found["num_failed"] < 6

@@ -97,7 +97,10 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     settings = _settings(place)
     outcomes: dict[int, Outcome] = {}
     for numbers in by_key(
-        [(one.method, one.batch_size, one.num_burnin_steps) for one in settings]
+        [
+            (one.method, one.batch_size, one.num_burnin_steps, one.first_lr is None)
+            for one in settings
+        ]
     ):
         chosen = [settings[number] for number in numbers]
         outcomes.update(zip(numbers, _sampled(place, numbers, chosen), strict=True))
@@ -183,12 +186,11 @@ def _sampled(
         Walkers(number, one.nbeta, one.localization, one.lr)
         for number, one in zip(numbers, settings, strict=True)
     ]
-    lr_W = torch.tensor([one.lr for one in walkers], dtype=torch.float64)
     chains = params.num_chains
     found = place.walk(
         walkers,
         chains,
-        _steps(params, settings[0], lr_W.repeat_interleave(chains)),
+        _steps(params, settings),
         unpacked([one for one in before if one is not None]) if before[0] else None,
     )
     first_M = place.first_losses()
@@ -203,10 +205,18 @@ def _sampled(
     ]
 
 
-def _steps(params: LlcParams, setting: Setting, lr_C: Tensor) -> Steps:
+def _steps(params: LlcParams, settings: Sequence[Setting]) -> Steps:
+    setting = settings[0]
+    adapt = setting.first_lr is not None
+
+    def each(values: Sequence[float]) -> Tensor:
+        one = torch.tensor(values, dtype=torch.float64)
+        return one.repeat_interleave(params.num_chains)
+
+    most_C = each([one.lr for one in settings])
     return Steps(
         setting.method,
-        lr_C,
+        each([one.first_lr or one.lr for one in settings]),
         num_draws=params.num_draws,
         num_burnin_steps=setting.num_burnin_steps,
         num_steps_bw_draws=params.num_steps_bw_draws,
@@ -215,6 +225,8 @@ def _steps(params: LlcParams, setting: Setting, lr_C: Tensor) -> Steps:
         friction=params.friction,
         decay=params.decay,
         damping=params.damping,
+        adapt=adapt,
+        most_lr=most_C if adapt else None,
         keep_draws=params.keep_draws,
     )
 
@@ -282,6 +294,7 @@ def _judged(
         walked.failed_at,
         place.num_free,
         bias=bias,
+        wavers_by=setting.wavers_by,
     )
 
 

@@ -144,6 +144,9 @@ def test_the_burn_in_waits_for_typical_and_for_singular_directions():
         # Agreement beyond a disagreement is no plateau.
         ([1.0, 2.0, 1.0, 1.0, 1.0], 2, [0, 0, 1, 1, 1]),
         ([1.0, 1.0, torch.nan, 1.0, 1.0], 2, [0, 0, 0, 0, 0]),
+        # Nor is one alone.
+        ([3.0, 2.0, 1.0, 2.0, 3.0], 2, [0, 0, 0, 0, 0]),
+        ([1.0, 2.0, 2.0, 2.0, 2.0], 0, [0, 0, 0, 0, 0]),
     ],
 )
 def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):

@@ -149,6 +149,17 @@ def test_mala_adapts_in_the_burn_in_and_then_rests():
     assert torch.equal(sooner.state["lr"], drawn.state["lr"])
 
 
+def test_a_step_adapts_no_further_than_its_bound():
+    posterior = about_zero(bowl(), 20)
+    how = {"adapt": True, "num_burnin_steps": 500, "num_draws": 300}
+    free = walk(posterior, "mala", 0.01, **how).state["lr"]
+    bounds = torch.where(torch.arange(20) < 10, free / 4, 4 * free)
+    drawn = walk(posterior, "mala", 0.01, most_lr=bounds, **how)
+    assert torch.equal(drawn.state["lr"][:10], bounds[:10])
+    assert torch.equal(drawn.state["lr"][10:], free[10:])
+    assert drawn.acceptance[:10].min() > 0.8
+
+
 def test_acceptance_of_sgld_falls_with_its_steps():
     posterior = about_zero(bowl(), 50)
     how = {"num_draws": 200, "measure_acceptance": True}

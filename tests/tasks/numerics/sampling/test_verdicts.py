@@ -164,11 +164,29 @@ def test_chains_at_different_levels_drift():
     assert "R-hat" in found.reason
 
 
-@pytest.mark.parametrize("spoilt", [{"acceptance": 0.05}, {"bias": 0.08}])
+@pytest.mark.parametrize(
+    "spoilt", [{"acceptance": 0.05}, {"bias": 0.08}, {"wavers_by": "lr"}]
+)
 def test_steps_too_large_are_named(spoilt):
     found = verdict(*quadratic(9), **spoilt)
     assert found.name == "step too large"
     assert "Lower lr" in found.reason
+
+
+def test_trials_on_no_plateau_of_the_hold_are_told():
+    found = verdict(*quadratic(0), wavers_by="localization")
+    assert found.name == "converged"
+    assert "trials held less and more give other estimates" in found.reason
+    assert "trials" not in verdict(*quadratic(0)).reason
+
+
+def test_where_every_chain_failed_there_is_no_estimate():
+    losses, distances = quadratic(0)
+    lost = torch.full_like(losses, torch.nan)
+    found = verdict(lost, distances, failed_at=torch.arange(CHAINS))
+    assert found.name == "failed"
+    assert "4 of 4" in found.reason
+    assert "there is no estimate" in found.reason
 
 
 def test_acceptance_that_was_not_measured_does_not_matter():

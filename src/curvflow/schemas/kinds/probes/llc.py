@@ -59,7 +59,7 @@ class LlcParams(Params):
     num_burnin_steps: int | None = Field(
         None, ge=0, description="steps before the first draw"
     )
-    num_steps_bw_draws: int = Field(1, ge=1, description="steps from draw to draw")
+    num_steps_bw_draws: int = Field(10, ge=1, description="steps from draw to draw")
     at_draws: Literal["full", "control_variate", "batch"] = Field(
         "full",
         description="the loss at a draw: full, over all the data; control_variate, "
@@ -299,8 +299,7 @@ stages:
   fit: {use: train, data: xor,
         model: {kind: mlp, hidden: [3], activation: tanh},
         rule: {rule: sgd, lr: 0.1}, epochs: 200}
-  llc: {use: probe.llc, weights: fit, num_draws: 200,
-        num_steps_bw_draws: 5}
+  llc: {use: probe.llc, weights: fit, num_draws: 200}
 """,
     page="llc.md",
     units={

@@ -267,7 +267,8 @@ def plateau(estimates_T: Tensor, errors_T: Tensor, chosen: int) -> Tensor:
 
     They do within 5 % or twice their joint standard error, and so do all between them.
     An error above HOPELESS times 5 % of the other estimate, and times its error, is of
-    a walk that tells nothing: the two do not agree, whatever they are.
+    a walk that tells nothing: the two do not agree, whatever they are. One that agrees
+    with the chosen one at the least makes a plateau.
 
     Args:
         estimates_T: of trials in order of what is varied.
@@ -275,7 +276,7 @@ def plateau(estimates_T: Tensor, errors_T: Tensor, chosen: int) -> Tensor:
         chosen: number of the one chosen.
 
     Returns:
-        Whether each is on the plateau; none is if the chosen one is not finite.
+        Whether each is on the plateau; none is if there is none.
     """
     apart_T = (estimates_T - estimates_T[chosen]).abs()
     joint_T = (errors_T.square() + errors_T[chosen].square()).sqrt()
@@ -290,4 +291,4 @@ def plateau(estimates_T: Tensor, errors_T: Tensor, chosen: int) -> Tensor:
             if not agrees[trial]:
                 break
             on_T[trial] = True
-    return on_T
+    return on_T if on_T.sum() > 1 else torch.zeros_like(on_T)

@@ -46,6 +46,7 @@ class Chains:
     localization: float
     size: int
     bias: float
+    wavers_by: str
     summary: Summary
 
     @cached_property
@@ -64,9 +65,14 @@ def too_large(chains: Chains) -> str:
         )
     if chains.bias > MAX_BIAS:
         return (
-            f"finite steps and batches are predicted to raise the estimate by "
-            f"{chains.bias:.0%}, above {MAX_BIAS:.0%}. "
+            f"finite steps and batches raise the estimate by up to {chains.bias:.0%}, "
+            f"above {MAX_BIAS:.0%}. "
             "Lower lr, enlarge batch_size, or take mala."
+        )
+    if chains.wavers_by == "lr":
+        return (
+            "the trials with smaller and larger steps give other estimates, and are on "
+            "no plateau. Lower lr."
         )
     return ""
 
@@ -170,6 +176,11 @@ def well(chains: Chains) -> str:
     """Say how well chains without fault have mixed."""
     found = chains.summary
     text = f"R-hat {found.r_hat:.3f}, {found.ess_bulk:.0f} effective draws"
+    if chains.wavers_by == "localization":
+        text += (
+            "; the trials held less and more give other estimates: this one is of its "
+            "localization"
+        )
     z = float(geweke(chains.distances[None]))
     if z > SURE:
         text += (

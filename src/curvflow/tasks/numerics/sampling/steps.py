@@ -45,6 +45,7 @@ class Steps:
         decay: of rmsprop_sgld and adam_sgld: of the mean square of the gradient.
         damping: of the same: added to the root of that mean.
         adapt: whether the burn-in moves lr to the method's acceptance.
+        most_lr: bounds of lr as it moves, (C,); None if there are none.
         measure_acceptance: whether methods that accept all steps are asked, at about
             2 log2 K draws, how likely a Metropolis step would be accepted, and how
             much the batch heats; each costs two gradients over all the data and one
@@ -63,6 +64,7 @@ class Steps:
     decay: float = 0.99
     damping: float = 0.1
     adapt: bool = False
+    most_lr: Tensor | None = None
     measure_acceptance: bool = True
     keep_draws: bool = False
 

@@ -45,6 +45,7 @@ def judge(
     failed_at_C: Tensor,
     num_parameters: int,
     bias: float = 0.0,
+    wavers_by: str = "",
 ) -> Verdict:
     """Say whether the chains of one member can be trusted, and if not, why.
 
@@ -65,6 +66,8 @@ def judge(
         num_parameters: how many move, d.
         bias: relative excess of the estimate that finite steps and batches are
             predicted to cause; 0 of a sampler that accepts or rejects.
+        wavers_by: `lr` or `localization`, where trials that varied it were on no
+            plateau; else nothing.
 
     Returns:
         The verdict and its reason.
@@ -81,6 +84,7 @@ def judge(
         localization,
         num_parameters,
         bias,
+        wavers_by,
         summary,
     )
     tests = {
@@ -98,8 +102,9 @@ def judge(
 def _failure(failed_C: Tensor, failed_at_C: Tensor) -> Verdict:
     steps = [str(int(at)) for at in failed_at_C[failed_C] if at >= 0]
     where = f", at step {', '.join(steps)}" if steps else ""
+    left = "there is no estimate" if failed_C.all() else "the estimate is of the others"
     return Verdict(
         "failed",
         f"{int(failed_C.sum())} of {len(failed_C)} chains left the finite numbers"
-        f"{where}; the estimate is of the others. Lower lr.",
+        f"{where}; {left}. Lower lr.",
     )

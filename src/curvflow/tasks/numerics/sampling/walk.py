@@ -112,6 +112,8 @@ class Walk:
             # Robbins and Monro (1951): gains that sum to infinity, their squares not.
             away_C = (probability_C - self._target) * (step + 1) ** -0.6
             self.state["lr"].mul_(away_C.exp())
+            if self._steps.most_lr is not None:
+                self.state["lr"].clamp_(max=self._steps.most_lr.to(self.state["lr"]))
             self._now.walk_by(self.state["lr"])
 
     def _measure(self, draw: int) -> None:
