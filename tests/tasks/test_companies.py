@@ -20,6 +20,8 @@ def test_several_stages_are_told_apart():
     nodes = [ritz(SMALL, 2, stage=s, m=5) for s in ("wigner", "wishart")]
     assert [c.label for c in companies(nodes, None)] == ["wigner", "wishart"]
     assert [c.label for c in companies(nodes, "m")] == ["wigner, 5", "wishart, 5"]
+    titles = [c.title for c in companies([*nodes, ritz(SMALL, 2, stage="x")], "m")]
+    assert titles == ["wigner, m = 5", "wishart, m = 5", "x"]
 
 
 def test_an_axis_that_no_stage_has_is_refused():

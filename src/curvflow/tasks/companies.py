@@ -16,10 +16,14 @@ class Company(Group):
     """The nodes of one label.
 
     Attributes:
+        title: the label with the axis that it is of, such as `probe, rule = sgd`.
         ok: those that did not diverge.
+        gone: those that did.
     """
 
+    title: str = ""
     ok: list[NodeData] = field(default_factory=list)
+    gone: list[NodeData] = field(default_factory=list)
 
 
 def companies(nodes: Sequence[NodeData], label: str | None) -> list[Company]:
@@ -45,13 +49,14 @@ def companies(nodes: Sequence[NodeData], label: str | None) -> list[Company]:
     found: dict[str, Company] = {}
     for node in nodes:
         parts = [node.stage] if names_stage else []
-        if label is not None and label in node.coords:
-            parts.append(str(node.coords[label]))
-        company = found.setdefault(", ".join(parts), Company(", ".join(parts)))
+        # A stage may lack the axis that another has.
+        own = "" if label is None else str(node.coords.get(label, ""))
+        title = ", ".join([*parts, f"{label} = {own}"] if own else parts)
+        name = ", ".join([*parts, own] if own else parts)
+        company = found.setdefault(name, Company(name, title=title))
         company.nodes += 1
         company.diverged += node.status == "diverged"
-        if node.status == "ok":
-            company.ok.append(node)
+        (company.ok if node.status == "ok" else company.gone).append(node)
     return list(found.values())
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, NodeData
+from curvflow.schemas.variables import Variable
 from curvflow.tasks import captions, drawing
+from curvflow.tasks.measurements import Measured
 
 REGULAR: dict[str, Any] = {
     "color": drawing.PALETTE[1],
@@ -62,6 +65,12 @@ def told(swept: Sequence[NodeData]) -> str:
     return " ".join([note, *captions.off_scale(hidden, "trial")])
 
 
+def _varied(draws: NodeData) -> Measured:
+    """Return the setting that the trials varied, with its units."""
+    name = str(draws["trial_parameter"][0])
+    return Measured(find_kind(draws.kind).output(name) or Variable(name, ""), [draws])
+
+
 def draw(axes: Axes, draws: NodeData | None) -> None:
     """Draw a sweep.
 
@@ -73,7 +82,7 @@ def draw(axes: Axes, draws: NodeData | None) -> None:
         axes.set_axis_off()
         return
     axes.grid(visible=True, axis="y")
-    axes.set_xlabel(str(draws["trial_parameter"][0]))
+    axes.set_xlabel(captions.axis_label(_varied(draws)))
     axes.set_ylabel("learning coefficient")
     value, llc, sem, on = (draws[name] for name in list(TRIED)[1:])
     if not (value > 0).any():

@@ -31,7 +31,11 @@ def test_traces_are_the_losses_and_the_estimate_ends_where_the_probe_does():
     assert got["draw"][running][-1] == 300
     assert got["value"][running][-1] == pytest.approx(float(draws["llc_mean"]))
     assert got["sem"][running][-1] == pytest.approx(float(draws["llc_sem"]))
-    assert str(got["caption"]).startswith("Left: losses of 4 chains after the burn-in")
+    # True of whatever `at_draws` the probe was given, which the figure does not see.
+    assert str(got["caption"]).startswith(
+        "Left: losses at the draws of 4 chains after the burn-in (over all the data, "
+        "or as at_draws says), dashed: at the weights, over all the data."
+    )
     assert "Verdict: converged." in str(got["caption"])
 
 
@@ -41,6 +45,29 @@ def test_labels_have_a_row_each_and_diverged_ones_are_told():
     got = draw(of, label="seed")
     assert set(got["label"].tolist()) == {"0"}
     assert "Diverged, left out: 1 (1 of 1)." in str(got["caption"])
+
+
+def titles(sheets):
+    return [axes.get_title() for axes in sheets[0].axes if axes.get_title()]
+
+
+def test_rows_of_several_stages_bear_their_own_names(monkeypatch):
+    sheets = []
+    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    near, far = bowl(count=40), replace(bowl(1, count=40), stage="alone")
+    of = [replace(near, coords={"rule": rule}) for rule in ("sgd", "adam")]
+    got = draw([*of, far], label="rule")
+    assert titles(sheets) == ["llc, rule = sgd", "llc, rule = adam", "alone"]
+    assert list(dict.fromkeys(got["label"])) == ["llc, sgd", "llc, adam", "alone"]
+
+
+def test_a_row_of_chains_that_all_failed_says_so_and_why():
+    of = [replace(bowl(seed, count=40), coords={"seed": seed}) for seed in (0, 1)]
+    failed = of[1].arrays | {"verdict": np.array("failed")}
+    of[1] = replace(of[1], status="diverged", arrays=failed, reason="4 of 4 left.")
+    caption = str(draw(of, label="seed")["caption"])
+    assert "Verdict: 0: converged; 1: failed. 1: 4 of 4 left." in caption
+    assert "Diverged, left out: 1 (1 of 1)." in caption
 
 
 def test_both_panels_of_a_diverged_node_say_that_there_are_no_values(monkeypatch):
@@ -113,6 +140,8 @@ def test_a_line_marks_the_value_that_was_taken(parameter, on):
     draws = swept(bowl(count=40), parameter, trial_in_plateau=np.array(on, bool))
     axes = drawing.sheet(60, 40).add_subplot()
     sweeps.draw(axes, draws)
+    units = {"localization": "1 / parameter²", "lr": "parameter²"}[parameter]
+    assert axes.get_xlabel() == f"{parameter} ({units})"
     (line,) = (one for one in axes.lines if one.get_color() == sweeps.TAKEN["color"])
     assert line.get_xdata()[0] == draws[parameter]
     filled, hollow = (container[0] for container in axes.containers)

@@ -87,7 +87,7 @@ def figure_chains(member: Member, machine: Machine) -> Outcome:
                 figure.add_subplot(len(rows), columns, columns * number + side)
                 for side in range(1, columns + 1)
             ]
-            _draw_losses(panels[0], row, params)
+            _draw_losses(panels[0], row)
             _draw_running(panels[1], row)
             for panel in panels[2:]:
                 sweeps.draw(panel, row.swept)
@@ -174,35 +174,45 @@ def _caption(
     drawn = [row.draws for row in rows if row.draws is not None]
     chains = sorted({len(draws["loss_trace"]) for draws in drawn})
     where = whereabouts(drawn, params.label)
-    many = " or ".join(map(str, chains))
+    many = " or ".join(map(str, chains)) or "no"
     swept = [draws for _, draws in _swept(rows)]
     notes = [
-        f"Left: losses of {many} chains after the burn-in{where}. "
+        f"Left: losses at the draws of {many} chains after the burn-in (over all the "
+        "data, or as at_draws says), dashed: at the weights, over all the data"
+        f"{where}. "
         f"{'Middle' if swept else 'Right'}: the estimate from the draws so far, band: "
         "\u00b1 2 standard errors (mcse)."
     ]
     if swept:
         notes.append(sweeps.told(swept))
-    verdicts = [
-        f"{row.company.label}: {draws['verdict']}".removeprefix(": ")
-        for row in rows
-        if (draws := row.draws) is not None
-    ]
-    if verdicts:
-        notes.append(f"Verdict: {'; '.join(verdicts)}.")
+    judged = [(row.company.label, _verdict(row)) for row in rows]
+    told = [f"{label}: {word}".removeprefix(": ") for label, word in judged if word]
+    if told:
+        notes.append(f"Verdict: {'; '.join(told)}.")
+    notes += [_why(row) for row in rows if row.draws is None]
     more = sum(len(row.company.ok) - 1 for row in rows if row.company.ok)
     if more:
         notes.append(f"Not drawn: {counted(more, 'further node')}.")
     return " ".join([*notes, *captions.left_out([row.company for row in rows])])
 
 
-def _draw_losses(axes: Axes, row: Row, params: ChainsFigureParams) -> None:
+def _verdict(row: Row) -> str:
+    """Return that of the draws; of chains that all failed there are none."""
+    found = row.draws or row.company.gone[0]
+    return str(found["verdict"]) if "verdict" in found else ""
+
+
+def _why(row: Row) -> str:
+    """Say why nothing of a row is drawn."""
+    return f"{row.company.label}: {row.company.gone[0].reason}".removeprefix(": ")
+
+
+def _draw_losses(axes: Axes, row: Row) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_xlabel("draw")
     axes.set_ylabel("loss")
     if row.company.label:
-        name = f"{params.label} = " if params.label else ""
-        axes.set_title(drawing.literal(f"{name}{row.company.label}"), size=7, pad=3)
+        axes.set_title(drawing.literal(row.company.title), size=7, pad=3)
     if row.draws is None:
         say_no_values(axes)
         return

@@ -194,9 +194,7 @@ def _draw(
     if is_first:
         axes.set_ylabel("weight")
     if panel.company.label:
-        name = f"{params.label} = " if params.label else ""
-        title = drawing.literal(f"{name}{panel.company.label}")
-        axes.set_title(title, size=7, pad=3)
+        axes.set_title(drawing.literal(panel.company.title), size=7, pad=3)
     bottom = params.floor if params.log_y else 0.0
     if params.log_y:
         axes.set_yscale("log")

@@ -21,13 +21,17 @@ def _point(name: str, description: str, units: str = "1") -> Variable:
     return Variable(name, description, ("point",), units=units, series=True)
 
 
-def _trial(name: str, description: str, dtype: str = "float64") -> Variable:
-    return Variable(name, description, ("trial",), dtype=dtype, series=True)
+def _trial(
+    name: str, description: str, dtype: str = "float64", units: str = "1"
+) -> Variable:
+    return Variable(
+        name, description, ("trial",), dtype=dtype, units=units, series=True
+    )
 
 
 KIND = Kind(
     name="figure.chains",
-    version=3,
+    version=4,
     summary="Losses of chains, the estimate as draws are added, and the sweep.",
     params=ChainsFigureParams,
     returns=Figure,
@@ -46,7 +50,7 @@ KIND = Kind(
         _point("sem", "standard error of the estimate; NaN of a loss"),
         _trial("trial_label", "row of each trial of a sweep", "str"),
         _trial("trial_parameter", "what it varied", "str"),
-        _trial("trial_value", "its value"),
+        _trial("trial_value", "its value", units="as trial_parameter"),
         _trial("trial_llc", "its estimate"),
         _trial("trial_sem", "standard error of that"),
         _trial("trial_in_plateau", "whether it is on the plateau", "bool"),

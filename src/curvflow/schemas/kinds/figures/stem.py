@@ -39,7 +39,7 @@ def _stem(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="figure.stem",
-    version=3,
+    version=4,
     summary="Ritz values and their weights as stems.",
     params=StemFigureParams,
     returns=Figure,
