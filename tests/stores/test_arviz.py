@@ -54,6 +54,25 @@ def test_groups_are_those_that_arviz_makes():
     assert tree["sample_stats"]["distance"].dims == ("chain", "draw", "seed")
 
 
+def test_verdicts_and_their_reasons_come_along(tmp_path):
+    words = ["converged", "drifting", "failed"]
+    reasons = ["", "R-hat is 1.2", "4 of 4 chains left the finite numbers"]
+    judged = draws().assign(
+        verdict=("seed", np.array(words, object)),
+        reason=("seed", np.array(reasons, object)),
+    )
+    told = curvflow.to_arviz(judged)["constant_data"]
+    assert told["verdict"].sel(seed=1).item() == "drifting"
+    assert told["reason"].values.tolist() == reasons
+    alone = curvflow.to_arviz(judged.isel(seed=1, drop=True))
+    for group in ("posterior", "sample_stats", "constant_data"):
+        assert alone[group].attrs["verdict"] == "drifting"
+        assert alone[group].attrs["reason"] == "R-hat is 1.2"
+    assert "verdict" not in curvflow.to_arviz(judged)["posterior"].attrs
+    alone.to_netcdf(tmp_path / "draws.nc")
+    arviz_stats.summary(curvflow.to_arviz(judged), var_names=["llc"])
+
+
 def test_what_is_no_draws_is_refused():
     with pytest.raises(
         RequestError, match=r"expected results of probe\.llc, got probe\.x"

@@ -7,7 +7,8 @@ import xarray as xr
 from curvflow.errors import RequestError
 
 STATISTICS = {"batch_loss_trace": "batch_loss", "distance_trace": "distance"}
-CONSTANTS = ("init_loss", "nbeta", "localization", "lr", "num_samples")
+WORDS = ("verdict", "reason")
+CONSTANTS = ("init_loss", "nbeta", "localization", "lr", "num_samples", *WORDS)
 
 
 def to_arviz(draws: xr.Dataset) -> xr.DataTree:
@@ -20,8 +21,9 @@ def to_arviz(draws: xr.Dataset) -> xr.DataTree:
     Returns:
         `posterior` with `loss` and `llc`, nbeta (loss - init_loss), so that the mean of
         `llc` and its mcse are the estimate and its standard error; `sample_stats`;
-        `constant_data`. Dimensions chain and draw, then the axes of the study. A chain
-        that failed has NaN.
+        `constant_data`, with `verdict` and `reason` along the axes of the study, which
+        are attributes too if there are no axes. Dimensions chain and draw, then these
+        axes. A chain that failed has NaN.
 
     Raises:
         RequestError: these are no draws.
@@ -37,7 +39,11 @@ def to_arviz(draws: xr.Dataset) -> xr.DataTree:
         if name in draws
     }
     constants = {name: draws[name] for name in CONSTANTS if name in draws}
-    attrs = {**draws.attrs, "inference_library": "curvflow"}
+    single = {
+        n: constants[n] for n in WORDS if n in constants and not constants[n].dims
+    }
+    words = {name: str(array.item()) for name, array in single.items()}
+    attrs = {**draws.attrs, **words, "inference_library": "curvflow"}
     return xr.DataTree.from_dict(
         {
             "posterior": xr.Dataset({"loss": loss, "llc": llc}, attrs=attrs),
