@@ -10,9 +10,11 @@ from pydantic import Field, model_validator
 from curvflow.schemas.datasets import OUTPUTS
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.modifications import Modifications
+from curvflow.schemas.modifications import known_samples as modified_samples
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.originals import Original
 from curvflow.schemas.params import Whereabouts
+from curvflow.schemas.samples import Samples
 
 # Half the room of float64, and exact enough for 256 levels.
 IMAGE_OUTPUTS = tuple(
@@ -68,6 +70,13 @@ class ImageParams(Modifications):
                 f"{self.crop}. Lower crop"
             )
         return self
+
+
+def known_samples(params: ImageParams, _: Samples) -> Samples:
+    """Return the form of the samples."""
+    original = params.original
+    whole = Samples(original.shape, "labels", original.num_classes)
+    return modified_samples(params, whole)
 
 
 def image_kind(params: type[ImageParams], version: int) -> Kind:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from curvflow.schemas.params import Ints, Neutral, Params
+from curvflow.schemas.samples import Samples
 
 
 class Modifications(Params):
@@ -76,3 +78,23 @@ class Modifications(Params):
                         f"labels, got {value}. Remove {name}"
                     )
         return self
+
+
+def known_samples(params: Modifications, taken: Samples) -> Samples:
+    """Return the form of the samples of the changed data set.
+
+    Args:
+        params: what is done.
+        taken: the form of those of the data set that is changed.
+    """
+    shape, outputs = taken.shape, taken.outputs
+    if params.crop is not None and shape is not None:
+        shape = (*shape[:-2], params.crop, params.crop)
+    if params.flatten and shape is not None:
+        shape = (prod(shape),)
+    if params.targets == "inputs":
+        return Samples(shape, "values", None if shape is None else prod(shape))
+    if params.classes is not None:
+        outputs = len(params.classes)
+    targets = taken.targets if params.labels == "index" else "values"
+    return Samples(shape, targets, outputs)

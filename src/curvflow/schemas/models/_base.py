@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PositiveInt
@@ -56,3 +57,18 @@ def weights_of(layers: Iterable[str], *, bias: bool = True) -> tuple[str, ...]:
     """
     kinds = ("weight", "bias") if bias else ("weight",)
     return tuple(f"{layer}.{kind}" for layer in layers for kind in kinds)
+
+
+def dense_sizes(widths: Sequence[int], *, bias: bool = True) -> dict[str, int]:
+    """Return the sizes of the tensors of dense layers.
+
+    Args:
+        widths: from the inputs to the outputs.
+        bias: whether layers have one.
+    """
+    sizes = {}
+    for number, (before, after) in enumerate(pairwise(widths), start=1):
+        sizes[f"layer{number}.weight"] = before * after
+        if bias:
+            sizes[f"layer{number}.bias"] = after
+    return sizes

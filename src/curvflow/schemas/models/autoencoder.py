@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model, SomeWidths
+from curvflow.schemas.models._base import Activation, Model, SomeWidths, dense_sizes
 
 
 class Autoencoder(Model):
@@ -24,3 +25,10 @@ class Autoencoder(Model):
 
 
 MODEL = Autoencoder
+
+
+def tensor_sizes(spec: Autoencoder, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return dense_sizes(
+        [inputs, *spec.hidden, *spec.hidden[-2::-1], inputs], bias=spec.bias
+    )

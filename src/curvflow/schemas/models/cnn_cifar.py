@@ -20,3 +20,4 @@ class CnnCifar(Model):
 
 
 MODEL = CnnCifar
+SEES = "image"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -23,3 +24,15 @@ class Conv1dXord(Model):
 
 
 MODEL = Conv1dXord
+
+
+def tensor_sizes(spec: Conv1dXord, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    names, each = ["filters"], spec.filters
+    if spec.separate_filters:
+        names, each = [f"filter{n}" for n in range(1, spec.filters + 1)], 1
+    sizes: dict[str, int] = {}
+    for name in names:
+        sizes |= {f"{name}.weight": 2 * each, f"{name}.bias": each}
+    found = spec.filters * (inputs // 2)
+    return {**sizes, "dense.weight": found * outputs, "dense.bias": outputs}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Model, Widths
+from curvflow.schemas.models._base import Model, Widths, dense_sizes
 
 
 class DeepLinear(Model):
@@ -20,3 +21,8 @@ class DeepLinear(Model):
 
 
 MODEL = DeepLinear
+
+
+def tensor_sizes(spec: DeepLinear, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return dense_sizes([inputs, *spec.hidden, outputs], bias=False)

@@ -21,3 +21,4 @@ class FactoryModel(Factory):
 
 
 MODEL = FactoryModel
+SEES = "unknown"

@@ -31,3 +31,4 @@ class Lenet5(Model):
 
 
 MODEL = Lenet5
+SEES = "image"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Model, weights_of
+from curvflow.schemas.models._base import Model, dense_sizes, weights_of
 
 
 class Linear(Model):
@@ -22,3 +23,8 @@ class Linear(Model):
 
 
 MODEL = Linear
+
+
+def tensor_sizes(spec: Linear, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return dense_sizes([inputs, outputs], bias=spec.bias)

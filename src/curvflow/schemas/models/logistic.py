@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Model, weights_of
+from curvflow.schemas.models._base import Model, dense_sizes, weights_of
 
 
 class Logistic(Model):
@@ -27,3 +28,8 @@ class Logistic(Model):
 
 
 MODEL = Logistic
+
+
+def tensor_sizes(spec: Logistic, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return dense_sizes([inputs, outputs - 1], bias=spec.bias)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.models._base import Activation, Model, Widths, weights_of
+from curvflow.schemas.models._base import (
+    Activation,
+    Model,
+    Widths,
+    dense_sizes,
+    weights_of,
+)
 
 
 class Mlp(Model):
@@ -34,3 +41,8 @@ class Mlp(Model):
 
 
 MODEL = Mlp
+
+
+def tensor_sizes(spec: Mlp, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return dense_sizes([inputs, *spec.hidden, outputs], bias=spec.bias)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -20,3 +21,11 @@ class NormalCrossing(Model):
 
 
 MODEL = NormalCrossing
+
+
+def tensor_sizes(spec: NormalCrossing, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return {
+        f"product{number}.weight": len(powers)
+        for number, powers in enumerate(spec.powers, start=1)
+    }

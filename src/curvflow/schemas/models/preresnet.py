@@ -36,3 +36,4 @@ class Preresnet(Model):
 
 
 MODEL = Preresnet
+SEES = "image"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat
@@ -19,3 +20,8 @@ class QuadraticWell(Model):
 
 
 MODEL = QuadraticWell
+
+
+def tensor_sizes(spec: QuadraticWell, inputs: int, outputs: int) -> Mapping[str, int]:
+    """Return the sizes of the parameter tensors."""
+    return {"well.weight": len(spec.eigenvalues)}

@@ -39,3 +39,4 @@ class Vgg(Model):
 
 
 MODEL = Vgg
+SEES = "image"

@@ -9,8 +9,11 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
+from curvflow.schemas.samples import Samples
 
 NUM_SAMPLES = 1797
+# Of so many a digit is absent with a probability of 1e-13.
+ALL_DIGITS = 300
 
 
 class DigitsParams(Params):
@@ -35,6 +38,14 @@ class DigitsParams(Params):
     def num_test(self) -> int:
         """Number of samples held out."""
         return round(self.test_fraction * NUM_SAMPLES)
+
+
+def known_samples(params: DigitsParams, _: Samples) -> Samples:
+    """Return the form of the samples; of few of them some digits may be absent."""
+    few = (
+        params.num_train is not None and params.num_train + params.num_test < ALL_DIGITS
+    )
+    return Samples((64,), "labels", None if few else 10)
 
 
 KIND = Kind(

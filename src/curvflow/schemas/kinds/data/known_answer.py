@@ -11,7 +11,10 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.known_answers import KnownAnswerParams, known, refuse_rank_above
 from curvflow.schemas.models.deep_linear import DeepLinear
+from curvflow.schemas.models.normal_crossing import NormalCrossing
+from curvflow.schemas.models.quadratic_well import QuadraticWell
 from curvflow.schemas.nodes import Data
+from curvflow.schemas.samples import Samples
 
 
 class KnownAnswerDataParams(KnownAnswerParams):
@@ -51,6 +54,18 @@ class KnownAnswerDataParams(KnownAnswerParams):
             raise ValueError("expected inputs and outputs with deep_linear, got null")
         refuse_rank_above(min(self.inputs, self.outputs, *model.hidden), self.rank)
         return self
+
+
+def known_samples(params: KnownAnswerDataParams, _: Samples) -> Samples:
+    """Return the form of the samples."""
+    match params.model:
+        case DeepLinear() if params.inputs is not None:
+            return Samples((params.inputs,), "values", params.outputs)
+        case NormalCrossing():
+            return Samples((1,), "values", len(params.model.powers))
+        case QuadraticWell():
+            return Samples((1,), "values", len(params.model.eigenvalues))
+    return Samples((1,), "values", 1)
 
 
 KIND = Kind(

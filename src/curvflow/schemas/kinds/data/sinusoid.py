@@ -11,6 +11,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
+from curvflow.schemas.samples import Samples
 
 Centre = Literal["none", "targets", "both"]
 
@@ -45,6 +46,11 @@ class SinusoidParams(Params):
     def num_test(self) -> int:
         """Number of samples held out."""
         return round(self.test_fraction * self.num_samples)
+
+
+def known_samples(params: SinusoidParams, _: Samples) -> Samples:
+    """Return the form of the samples."""
+    return Samples((params.dim,), "values", 1)
 
 
 KIND = Kind(

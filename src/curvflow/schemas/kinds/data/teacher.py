@@ -11,6 +11,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
+from curvflow.schemas.samples import Samples
 
 Law = Literal["normal", "uniform", "sphere", "signs"]
 Activation = Literal["relu", "tanh", "gelu", "sigmoid", "identity"]
@@ -59,6 +60,14 @@ class TeacherParams(Params):
                 f"{self.outputs}. Raise outputs, or take labels: values."
             )
         return self
+
+
+def known_samples(params: TeacherParams, _: Samples) -> Samples:
+    """Return the form of the samples."""
+    targets: Literal["labels", "values"] = (
+        "labels" if params.labels == "class" else "values"
+    )
+    return Samples((params.dim,), targets, params.outputs)
 
 
 KIND = Kind(

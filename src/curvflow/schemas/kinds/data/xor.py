@@ -11,6 +11,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
+from curvflow.schemas.samples import Samples
 
 
 class XorParams(Params):
@@ -19,6 +20,13 @@ class XorParams(Params):
     labels: Literal["sign", "index"] = Field(
         "sign", description="targets -1 and 1 as values, or class labels 0 and 1"
     )
+
+
+def known_samples(params: XorParams, _: Samples) -> Samples:
+    """Return the form of the samples."""
+    if params.labels == "index":
+        return Samples((2,), "labels", 2)
+    return Samples((2,), "values", 1)
 
 
 KIND = Kind(

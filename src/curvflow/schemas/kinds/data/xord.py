@@ -11,6 +11,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
+from curvflow.schemas.samples import Samples
 
 Positives = Literal["one", "any"]
 
@@ -54,6 +55,13 @@ class XordParams(Params):
                 f"{self.num_test}. Lower them{hint}."
             )
         return self
+
+
+def known_samples(params: XordParams, _: Samples) -> Samples:
+    """Return the form of the samples."""
+    if params.labels == "index":
+        return Samples((params.pairs, 2), "labels", 2)
+    return Samples((params.pairs, 2), "values", 1)
 
 
 KIND = Kind(
