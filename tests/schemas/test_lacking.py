@@ -30,12 +30,13 @@ MORE = """\
   strings: {use: data.xord, pairs: 5, num_train: 8, num_test: 2}
   photos: {use: data.mnist}
   sines: {use: data.sinusoid, num_samples: 10, dim: 2}
+  again: {use: data.xor}
   few: {use: train, data: strings, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
         epochs: 4}
   drawn: {use: probe.llc, weights: fit}
   of_fit: {use: probe.spectrum, weights: fit, num_steps: 2}
   of_few: {use: probe.spectrum, weights: few, num_steps: 2}
-  of_strings: {use: probe.spectrum, weights: fit, data: strings, num_steps: 2}
+  of_again: {use: probe.spectrum, weights: fit, data: again, num_steps: 2}
   early: {use: probe.spectrum, weights: fit, at: 4, num_steps: 2}
   of_layer: {use: probe.spectrum, weights: fit, layers: [layer1.weight], num_steps: 2}
 """
@@ -153,9 +154,9 @@ def loaded(line):
             "'drawn' is of, got 'exact' of none. Give 'exact' weights: fit.",
         ),
         (
-            "probe.llc_regular, draws: drawn, ritz: of_strings",
+            "probe.llc_regular, draws: drawn, ritz: of_again",
             "18:55: stages.asked.ritz: expected a stage of the data 'xor' that 'drawn' "
-            "is of, got 'of_strings' of 'strings'. Give 'of_strings' data: xor.",
+            "is of, got 'of_again' of 'again'. Give 'of_again' data: xor.",
         ),
         (
             "probe.llc_regular, draws: drawn, ritz: early",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,17 +75,25 @@ class Template:
         return None
 
     def samples(self) -> Iterator[dict[str, Label]]:
-        """Yield combinations that show every label once, not all combinations.
+        """Return combinations that show every label once, as `samples` does."""
+        return samples(self.references)
 
-        Of a count only the ends are shown: bounds are what it can break.
-        """
-        axes = {r.axis.name: r.axis for r in self.references}
-        first = {name: axis.labels[0] for name, axis in axes.items()}
-        yield first
-        for name, axis in axes.items():
-            rest = axis.labels[-1:] if axis.form == "count" else axis.labels[1:]
-            for label in rest:
-                yield {**first, name: label}
+
+def samples(references: Iterable[Reference]) -> Iterator[dict[str, Label]]:
+    """Yield combinations that show every label once, not all combinations.
+
+    Of a count only the ends are shown: bounds are what it can break.
+
+    Args:
+        references: of one stage, or of several that are looked at together.
+    """
+    axes = {r.axis.name: r.axis for r in references}
+    first = {name: axis.labels[0] for name, axis in axes.items()}
+    yield first
+    for name, axis in axes.items():
+        rest = axis.labels[-1:] if axis.form == "count" else axis.labels[1:]
+        for label in rest:
+            yield {**first, name: label}
 
 
 def _fill(plain: Any, slots: dict[Label, Any], values: list[Any]) -> Any:

@@ -16,6 +16,7 @@ from curvflow.schemas.edges import resolve_inputs
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.labels import check_labels
 from curvflow.schemas.named import check_named
+from curvflow.schemas.problems import check_problems
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.written import Path, shown
 
@@ -61,6 +62,7 @@ def connect(
             document=document,
         )
         stages[draft.name] = _with_dims(stage, producers, axes)
+        check_problems(stage, stages)
     return stages
 
 

@@ -1,0 +1,241 @@
+"""Data that do not fit a model, a loss or the weights, refused while planning."""
+
+import pytest
+
+from curvflow.errors import StudyError
+from curvflow.schemas.study import load_study
+
+STUDY = """\
+study: problems
+axes: {pairs: [3, 5]}
+stages:
+  xor: {use: data.xor}
+  points: {use: data.xor, labels: index}
+  strings: {use: data.xord, pairs: "${pairs}", num_train: 8, num_test: 2}
+  digits: {use: data.digits}
+  noughts: {use: data.modify, data: digits, classes: [0, 1]}
+  columns: {use: data.modify, data: digits, labels: one_hot}
+  taught: {use: data.teacher, dim: 64, outputs: 12}
+  sorted: {use: data.teacher, dim: 64, outputs: 12, labels: class}
+  images: {use: data.mnist}
+  rows: {use: data.mnist, flatten: true}
+  own: {use: data.factory, factory: "nets:spirals"}
+  of_xor: {use: train, data: xor, model: {kind: mlp, hidden: [3]}, epochs: 4,
+           rule: {rule: sgd, lr: 0.1}, checkpoints: {every: 2}}
+  of_strings: {use: train, data: strings, model: {kind: linear}, epochs: 4,
+               rule: {rule: sgd, lr: 0.1}}
+  of_digits: {use: train, data: digits, model: {kind: mlp, hidden: [3]}, epochs: 4,
+              rule: {rule: sgd, lr: 0.1}}
+  of_columns: {use: train, data: columns, model: {kind: linear}, epochs: 4,
+               rule: {rule: sgd, lr: 0.1}}
+  of_images: {use: train, data: images, model: {kind: lenet5}, epochs: 4,
+              rule: {rule: sgd, lr: 0.1}}
+  of_pixels: {use: train, data: images, model: {kind: linear}, epochs: 4,
+              rule: {rule: sgd, lr: 0.1}}
+  of_own: {use: train, data: own, model: {kind: linear}, epochs: 4,
+           rule: {rule: sgd, lr: 0.1}}
+  module: {use: train, data: xor, model: {factory: "nets:make"}, epochs: 4,
+           rule: {rule: sgd, lr: 0.1}}
+"""
+# Behind what a case gives of a training.
+REST = "epochs: 1, rule: {rule: sgd, lr: 0.1}"
+LINEAR = f"model: {{kind: linear}}, {REST}"
+MLP = f"model: {{kind: mlp, hidden: [3]}}, {REST}"
+
+
+def loaded(line):
+    return load_study(f"{STUDY}  asked: {{use: {line}}}\n", file="study.yaml")
+
+
+def refused(line):
+    with pytest.raises(StudyError) as caught:
+        loaded(line)
+    place, _, message = str(caught.value).partition(": stages.asked.")
+    assert place.startswith("study.yaml:31:")
+    return message
+
+
+def other(expected, weights, data, got, of):
+    return (
+        f"data: expected data with {expected}, as '{weights}' was trained on, got "
+        f"{data} with {got}. Give data like {of}, or train a network on {data}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "probe.llc, weights: of_xor, data: digits",
+            other("2 inputs", "of_xor", "'digits'", "64 inputs", "'xor'"),
+        ),
+        (
+            "probe.hessian_trace, weights: of_xor, data: strings",
+            other("2 inputs", "of_xor", "'strings' at pairs=3", "3x2 inputs", "'xor'"),
+        ),
+        (
+            "probe.trace, weights: of_strings, data: xor",
+            other(
+                "3x2 inputs", "of_strings", "'xor'", "2 inputs", "'strings' at pairs=3"
+            ),
+        ),
+        (
+            "probe.spectrum, weights: of_images, data: rows",
+            other("1x28x28 inputs", "of_images", "'rows'", "784 inputs", "'images'"),
+        ),
+        (
+            "probe.eigenvalue_tracking, trajectory: of_xor, data: digits",
+            other("2 inputs", "of_xor", "'digits'", "64 inputs", "'xor'"),
+        ),
+        (
+            "probe.landscape, weights: of_xor, data: points",
+            other("values as targets", "of_xor", "'points'", "labels", "'xor'"),
+        ),
+        (
+            "probe.spectrum, weights: of_digits, data: taught",
+            other("labels as targets", "of_digits", "'taught'", "values", "'digits'"),
+        ),
+        (
+            "probe.gradient_variance, weights: of_digits, data: sorted",
+            other(
+                "labels of at most 10 classes",
+                "of_digits",
+                "'sorted'",
+                "labels of 12 classes",
+                "'digits'",
+            ),
+        ),
+        (
+            "probe.hessian_variance, weights: of_columns, data: taught",
+            other(
+                "10 values per target",
+                "of_columns",
+                "'taught'",
+                "12 values per target",
+                "'columns'",
+            ),
+        ),
+        (
+            f"train, weights: of_xor, data: digits, {MLP}",
+            other("2 inputs", "of_xor", "'digits'", "64 inputs", "'xor'"),
+        ),
+        (
+            f"train, weights: of_pixels, data: rows, {LINEAR}",
+            other("1x28x28 inputs", "of_pixels", "'rows'", "784 inputs", "'images'"),
+        ),
+        (
+            f"train, weights: of_digits, data: noughts, {MLP}",
+            other(
+                "labels of 10 classes",
+                "of_digits",
+                "'noughts'",
+                "labels of 2 classes",
+                "'digits'",
+            ),
+        ),
+    ],
+)
+def test_data_that_a_network_was_not_trained_on_the_like_of_are_refused(line, message):
+    assert refused(line) == message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "probe.llc, weights: of_digits, data: noughts",
+        "probe.llc, weights: of_columns, data: columns",
+        "probe.spectrum, weights: of_pixels, data: rows",
+        "probe.spectrum, weights: of_strings, data: strings",
+        "probe.spectrum, weights: of_xor, data: own",
+        "probe.spectrum, weights: of_own, data: xor",
+        "probe.spectrum, weights: module, data: strings",
+        f"train, weights: of_digits, data: columns, {MLP}",
+    ],
+)
+def test_data_that_fit_or_that_only_a_run_can_tell_of_are_accepted(line):
+    assert loaded(line).stages["asked"].kind.name in line
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            f"train, loss: mse, data: digits, {MLP}",
+            "loss: expected cross_entropy for the labels of 'digits', got mse. Take "
+            "cross_entropy or auto, or data.modify with labels: one_hot.",
+        ),
+        (
+            f"train, loss: sse, data: points, {MLP}",
+            "loss: expected cross_entropy for the labels of 'points', got sse. Take "
+            "cross_entropy or auto, or data.modify with labels: one_hot.",
+        ),
+        (
+            f"train, loss: cross_entropy, data: columns, {MLP}",
+            "loss: expected mse or sse for the values of 'columns', got cross_entropy. "
+            "Take mse, sse or auto, or data with labels.",
+        ),
+        (
+            "weights.import, data: digits, path: net.npz, loss: mse, "
+            "model: {kind: linear}",
+            "loss: expected cross_entropy for the labels of 'digits', got mse. Take "
+            "cross_entropy or auto, or data.modify with labels: one_hot.",
+        ),
+        (
+            f"train, data: xor, model: {{kind: logistic}}, {REST}",
+            "model: expected targets that are labels for logistic, got the values of "
+            "'xor'. Take data with labels, or model linear.",
+        ),
+        (
+            f"train, data: rows, model: {{kind: lenet5}}, {REST}",
+            "model: expected images (channels, height, width) for lenet5, got 784 "
+            "inputs of 'rows'. Take images that are not flattened, or a dense model.",
+        ),
+    ],
+)
+def test_a_loss_or_a_model_that_is_not_for_the_data_is_refused(line, message):
+    assert refused(line) == message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"train, loss: mse, data: columns, {MLP}",
+        f"train, loss: sse, data: xor, {MLP}",
+        f"train, loss: cross_entropy, data: points, {MLP}",
+        f"train, loss: mse, data: own, {MLP}",
+    ],
+)
+def test_a_loss_for_the_targets_or_for_unknown_ones_is_accepted(line):
+    assert loaded(line).stages["asked"].kind.name == "train"
+
+
+def test_a_loss_from_an_axis_is_refused_there():
+    text = STUDY.replace("pairs: [3, 5]", "pairs: [3, 5], loss: [auto, mse]")
+    line = f'  asked: {{use: train, loss: "${{loss}}", data: digits, {MLP}}}\n'
+    with pytest.raises(StudyError, match=r":2:36: axes\.loss\.1: .* at loss='mse'"):
+        load_study(text + line, file="study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "most", "of"),
+    [
+        ("probe.eigenvalues, weights: of_xor", 13, "'of_xor'"),
+        ("probe.eigenvalue_tracking, trajectory: of_xor", 13, "'of_xor'"),
+        ("probe.eigenvalues, weights: of_strings", 7, "'of_strings'"),
+        (
+            "probe.eigenvalues, weights: of_xor, layers: [layer1.*]",
+            9,
+            "'of_xor' in these layers",
+        ),
+    ],
+)
+def test_more_eigenvalues_than_parameters_are_refused(line, most, of):
+    assert refused(f"{line}, k: {most + 1}") == (
+        f"k: expected at most the {most} parameters of {of}, got {most + 1}. Lower it."
+    )
+    assert loaded(f"{line}, k: {most}").stages["asked"].kind.name in line
+
+
+def test_eigenvalues_of_what_only_building_it_tells_are_not_counted():
+    for weights in ("of_images", "of_own", "module"):
+        assert loaded(f"probe.eigenvalues, weights: {weights}, k: 99999")
