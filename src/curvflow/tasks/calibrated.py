@@ -91,6 +91,7 @@ class _Chosen:
     lr: Tensor
     num_burnin_steps: Tensor
     batch_size: Tensor  # the smallest that heats no more than it may
+    variance: Tensor  # of single samples' gradients; NaN where none is needed
     regular: Estimate  # what the coefficient is if the minima are regular
     raised: Tensor  # excess by finite steps, relative
 
@@ -113,18 +114,16 @@ def _chosen(
     lr_M = _unless_given([one.lr for one in params], lr_M)
     regular = calibration.predicted(ritz, nbeta_M, gamma_M)
     raised_M, batch_M = torch.zeros_like(lr_M), torch.zeros_like(lr_M)
+    variance_M = torch.full_like(lr_M, math.nan)
     if method != EXACT:
         step_M = lr_M / damping
         moved = calibration.predicted(ritz, nbeta_M, gamma_M, walk.lag * step_M)
         raised_M = moved.mean / regular.mean - 1
-        batch_M = calibration.batch_for(
-            step_M / (one.friction if walk.has_friction else 1),
-            nbeta_M,
-            gradient_noise(ground, regular.mean, nbeta_M * measured.met),
-            regular.mean,
-        )
+        variance_M = gradient_noise(ground, regular.mean, nbeta_M * measured.met)
+        step_M = step_M / (one.friction if walk.has_friction else 1)
+        batch_M = calibration.batch_for(step_M, nbeta_M, variance_M, regular.mean)
     burnin_M = calibration.burnin_for(found, nbeta_M, stride=stride, most=MOST_BURNIN)
-    return _Chosen(gamma_M, lr_M, burnin_M, batch_M, regular, raised_M)
+    return _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular, raised_M)
 
 
 def _setting(
@@ -149,6 +148,8 @@ def _setting(
             "predicted_sem": chosen.regular.sem[number].numpy(),
             "largest_eigenvalue": measured.scales.largest[number].numpy(),
             "smallest_eigenvalue": measured.scales.smallest[number].numpy(),
+            "typical_curvature": measured.scales.typical[number].numpy(),
+            "gradient_variance": chosen.variance[number].numpy(),
         },
         work=_work(measured, number, is_noisy=method != EXACT),
     )

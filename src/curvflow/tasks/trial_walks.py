@@ -154,6 +154,7 @@ def _told(setting: Setting, trials: _Trials, varied: str) -> Setting:
     told = {
         "trial_parameter": np.array([varied] * len(on_T)),
         "trial_value": trials.values.numpy(),
+        "trial_lr": trials.steps.mean(1).numpy(),
         "trial_llc": trials.estimates.numpy(),
         "trial_sem": trials.errors.numpy(),
         "trial_acceptance": trials.acceptance.numpy(),

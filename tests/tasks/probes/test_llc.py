@@ -123,6 +123,12 @@ def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
     assert arrays["batch_bias"] == pytest.approx(both - of_steps, rel=0.3)
     assert arrays["batch_bias"] < 1.3 * calibration.HEATING
     assert arrays["batch_size"] < 2000
+    data = one.one("data")
+    # The weights move little against the noise of the targets.
+    variance = (2 * data["targets"] * data["inputs"]).var(0, ddof=1).sum()
+    assert arrays["gradient_variance"] == pytest.approx(variance, rel=0.3)
+    assert arrays["typical_curvature"] == pytest.approx(1.0)
+    assert arrays["trial_lr"] == pytest.approx(arrays["trial_value"])
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])

@@ -216,6 +216,13 @@ KIND = Kind(
         ),
         Variable("trial_parameter", "what a trial varied", TRIAL, "str", optional=True),
         Variable("trial_value", "its value, in its units", TRIAL, optional=True),
+        Variable(
+            "trial_lr",
+            "its step, the mean of what its chains adapted to",
+            TRIAL,
+            units="parameter^2",
+            optional=True,
+        ),
         Variable("trial_llc", "estimate of the trial", TRIAL, optional=True),
         Variable("trial_sem", "its standard error", TRIAL, optional=True),
         Variable("trial_acceptance", "its acceptance", TRIAL, optional=True),
@@ -251,6 +258,18 @@ KIND = Kind(
             "smallest_eigenvalue",
             "of the Hessian, as calibrated",
             units="loss / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "typical_curvature",
+            "of a direction that is not flat: median eigenvalue, or mean curvature met",
+            units="loss / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "gradient_variance",
+            "between samples, S^2, where the draws will be; NaN of mala",
+            units="loss^2 / parameter^2",
             optional=True,
         ),
         Variable(
