@@ -259,7 +259,7 @@ def test_declared_fields_exist(name):
 # the change log, or give a new field a neutral value.
 GOLDEN = {
     "aggregate.best": "c5544bb0775a3093d01e382e94682effdc28ca5b",
-    "aggregate.compare": "c31dbb4ad98c59b46567f1860f80d9b25938a645",
+    "aggregate.compare": "1e75cdbe6a8fd1019501561680ec157194856adb",
     "aggregate.correlate": "7c1fb32f8fa784d2c0921c8dce7c834a86b3eacf",
     "aggregate.coverage": "f4841400cbfa6d2f924c7bc7fc9def54f8d381a1",
     "aggregate.join": "f8698a799ea06ea906b820124906c3b9ee3f56c1",

@@ -97,8 +97,9 @@ class Source:
         chosen = kind.chosen(selected)
         if not self._stage.kind.judges:
             return chosen
-        verdicts = {v.judged_by for v in chosen}
-        return [v for v in kind.outputs if v in chosen or v.name in verdicts]
+        beside = {v.judged_by for v in chosen if v.judged_by}
+        beside |= set(self._stage.kind.settings) if beside else set()
+        return [v for v in kind.outputs if v in chosen or v.name in beside]
 
 
 def _part_name(variable: Variable, epoch: Label | None) -> str:

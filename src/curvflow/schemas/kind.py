@@ -119,6 +119,8 @@ class Kind:
             what to do.
         judges: takes the verdicts on what it takes too, to say or leave out what is
             not converged.
+        settings: outputs of the kinds taken that say how what has a verdict was
+            estimated; taken with it, to say where they differ.
         vectorised: computes its tile in one program; else node by node.
         accelerated: runs on a GPU where there is one.
         home: `module:name` of a user's kind, told apart from others of its name.
@@ -148,6 +150,7 @@ class Kind:
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
     misnamed: Callable[[Any, Taken], Iterable[Misnomer]] | None = None
     judges: bool = False
+    settings: tuple[str, ...] = ()
     vectorised: bool = True
     accelerated: bool = False
     home: str = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.kinds.figures.forest import ForestParams
 from curvflow.schemas.nodes import Label, NodeData
 from curvflow.schemas.variables import Variable
@@ -35,6 +36,7 @@ class Shown:
         nonfinite: left out.
         missing: left out.
         unconverged: pairs, or values, with another verdict than converged.
+        settings: those that differ among the estimates compared; empty if none do.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Shown:
     nonfinite: int
     missing: int
     unconverged: int
+    settings: str
 
     @property
     def left_out(self) -> int:
@@ -137,4 +140,5 @@ def _rows(
             int(node["nonfinite"][row]),
             int(node["missing"][row]),
             int(node["unconverged"][row]) if "unconverged" in node else 0,
+            str(node[DIFFERING][row]) if DIFFERING in node else "",
         )

@@ -59,6 +59,65 @@ def test_pairs_are_compared_seed_by_seed():
     assert (row["label"], row["units"]) == ("ngd", "loss / parameter^2")
 
 
+def llc(rule, seed, gamma, nbeta=30.0, value=1.0, verdict="converged"):
+    return node(
+        {"rule": rule, "seed": seed},
+        stage="llc",
+        kind="probe.llc",
+        llc_mean=value,
+        verdict=verdict,
+        localization=gamma,
+        nbeta=nbeta,
+    )
+
+
+def sides(gammas, nbetas=(30.0, 30.0)):
+    return [
+        llc(rule, seed, gamma, nbeta, value=1.0 + seed)
+        for rule, own, nbeta in zip(("sgd", "ngd"), gammas, nbetas, strict=True)
+        for seed, gamma in enumerate(own)
+    ]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        (sides([(2.0, 2.0, 2.0), (2.0, 2.0, 2.0 * (1 + 1e-14))]), ""),
+        (sides([(2.0, 0.25, 2.0), (2.0, 40.0, 2.0)]), "localization 0.25 to 40"),
+        (sides([(2.0, 2.0)] * 2, (30.0, 60.0)), "nbeta 30 to 60"),
+        (
+            sides([(0.0, 2.0)] * 2, (30.0, 60.0)),
+            "localization 0 to 2; nbeta 30 to 60",
+        ),
+    ],
+)
+def test_estimates_made_at_different_settings_are_told(of, told, paired):
+    asked = {"quantities": ["llc_mean", "r_hat"], "paired": paired}
+    rows = table(of, **asked)
+    assert rows["llc_mean: ngd - sgd"]["differing_settings"] == told
+    # It is the estimates that depend on them.
+    assert rows["r_hat: ngd - sgd"]["differing_settings"] == ""
+
+
+def test_settings_of_what_is_not_compared_are_not_told():
+    of = sides([(2.0, 2.0, 2.0), (2.0, 2.0, 9.0)])
+    of[2] = llc("sgd", 2, 2.0, value=np.nan)
+    assert (
+        table(of, quantities="llc_mean")["llc_mean: ngd - sgd"]["differing_settings"]
+        == ""
+    )
+    assert (
+        "differing_settings"
+        not in compute(
+            KIND,
+            of,
+            **{"along": "rule", "baseline": "sgd", "over": "seed", **FEW},
+            quantities="r_hat",
+        ).arrays
+    )
+
+
 def test_the_order_of_the_nodes_changes_no_bit():
     assert table(pairs()[::-1], quantities="trace") == table(
         pairs(), quantities="trace"

@@ -232,16 +232,18 @@ def test_where_nothing_is_judged_the_columns_that_count_it_go_and_no_others():
 
 STUDY = """
 study: judged
-axes: {seed: 3}
+axes: {seed: 3, two: 2}
 stages:
   xor: {use: data.xor}
   fit: {use: train, data: xor, model: {kind: mlp, hidden: [3]}, seed: "${seed}",
         rule: {rule: sgd, lr: 0.1}, epochs: 2}
-  llc: {use: probe.llc, weights: fit}
-  judged: {use: aggregate.summary, of: llc, over: seed, quantities: llc_mean}
-  sure: {use: aggregate.summary, of: llc, over: seed, quantities: init_loss}
-  drawn: {use: figure.bars, of: llc, y: llc_mean, over: seed}
-  joined: {use: aggregate.join, of: [llc], rows: [seed], quantities: llc_mean}
+  llc: {use: probe.llc, weights: fit, seed: "${two}"}
+  judged: {use: aggregate.summary, of: llc, over: [seed, two], quantities: llc_mean}
+  axis: {use: aggregate.compare, of: llc, along: seed, baseline: 0, over: two,
+         quantities: llc_mean}
+  sure: {use: aggregate.summary, of: llc, over: [seed, two], quantities: init_loss}
+  drawn: {use: figure.bars, of: llc, y: llc_mean, over: [seed, two]}
+  joined: {use: aggregate.join, of: [llc], rows: [seed, two], quantities: llc_mean}
   eigen: {use: probe.eigenvalues, weights: fit, k: 2}
   values: {use: aggregate.summary, of: eigen, over: seed, quantities: eigenvalues}
   bounds: {use: aggregate.summary, of: eigen, over: seed, quantities: residuals}
@@ -255,10 +257,11 @@ def test_verdicts_are_taken_where_they_are_told_and_nowhere_else(tmp_path):
     graph = expand(opened.study, opened.files)
     parts = {
         stage: graph.nodes[stage][0].inputs["of"][0].parts
-        for stage in ("judged", "sure", "drawn", "joined", "values", "bounds")
+        for stage in ("judged", "axis", "sure", "drawn", "joined", "values", "bounds")
     }
     assert parts == {
         "judged": ("llc_mean", "verdict"),
+        "axis": ("llc_mean", "verdict", "nbeta", "localization"),
         "sure": ("init_loss",),
         "drawn": ("llc_mean", "verdict"),
         "joined": ("llc_mean",),

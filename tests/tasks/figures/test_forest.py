@@ -85,6 +85,16 @@ def test_what_is_not_converged_is_told():
     assert caption.endswith("Not converged: 3 pairs in 1 row.")
 
 
+def test_estimates_made_at_different_settings_are_told():
+    table = compared()
+    told = ["", "localization 0.1 to 3; nbeta 2 to 4"]
+    table.arrays["differing_settings"] = np.array(told)
+    caption = str(draw([table])["caption"])
+    assert caption.endswith(
+        "Estimates made at different localization or nbeta are compared in 1 row."
+    )
+
+
 def test_what_is_left_out_is_told_and_rows_without_pairs_stay():
     gone = {("adam", 1), *(("ngd", s) for s in range(6))}
     got = draw([compared(diverged=gone)])

@@ -11,7 +11,11 @@ from typing import cast
 import numpy as np
 
 from curvflow.errors import InputError, nearest
-from curvflow.schemas.kinds.aggregate.compare import CompareParams
+from curvflow.schemas.kinds.aggregate.compare import (
+    DIFFERING,
+    SETTINGS,
+    CompareParams,
+)
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.differences import (
     Difference,
@@ -27,6 +31,7 @@ from curvflow.tasks.resampling import Resampling
 
 Place = tuple[Label, ...]
 COUNTS = ("diverged", "nonfinite", "missing", "unconverged")
+SAME = 1e-9  # relative difference of settings that rounding makes
 
 
 @computes_each("aggregate.compare")
@@ -68,7 +73,19 @@ def compare(member: Member, machine: Machine) -> Outcome:
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     for name in ("p_t", "p_rank"):
         table[f"{name}_holm"] = holm(table[name])
-    return Outcome(judged(taken, table))
+    return Outcome(judged(taken, _told(taken, table)))
+
+
+def _told(taken: Sequence[Measured], table: dict[str, Array]) -> dict[str, Array]:
+    """Return a table, without what is said of settings if no estimate has any."""
+    has_settings = any(_settings(one, node) for one in taken for node in one.ok)
+    return {n: v for n, v in table.items() if has_settings or n != DIFFERING}
+
+
+def _settings(one: Measured, node: NodeData) -> dict[str, float]:
+    """Return the settings that an estimate depends on."""
+    names = SETTINGS if one.variable.judged_by else ()
+    return {name: float(node[name]) for name in names if name in node}
 
 
 @dataclass(frozen=True)
@@ -80,12 +97,14 @@ class _Side:
         diverged: places whose node diverged.
         unconverged: places whose value is not converged.
         nodes: all places that have a node.
+        settings: by place of values, what they depend on.
     """
 
     there: Mapping[Place, float]
     diverged: frozenset[Place]
     unconverged: frozenset[Place]
     nodes: frozenset[Place]
+    settings: Mapping[Place, Mapping[str, float]]
 
 
 class _Sides:
@@ -95,6 +114,7 @@ class _Sides:
         self, one: Measured, nodes: Sequence[NodeData], params: CompareParams
     ) -> None:
         self._elements = matrix(one)
+        self._one = one
         self.names, self.units = self._elements.names, one.variable.units
         self._row = {id(node): row for row, node in enumerate(one.ok)}
         self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
@@ -127,7 +147,8 @@ class _Sides:
         unconverged = frozenset(
             place for place, row in rows.items() if found.doubtful[row, column]
         )
-        return _Side(there, diverged, unconverged, frozenset(nodes))
+        settings = {place: _settings(self._one, nodes[place]) for place in there}
+        return _Side(there, diverged, unconverged, frozenset(nodes), settings)
 
 
 def _place(node: NodeData, axes: Sequence[str]) -> Place:
@@ -181,7 +202,30 @@ def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object
         "baseline_count": len(second_N),
         "above": above,
         **{name: counts[name] for name in COUNTS},
+        DIFFERING: _differing(one, baseline, paired=params.paired),
     }
+
+
+def _differing(one: _Side, other: _Side, *, paired: bool) -> str:
+    """Say which settings differ among the values that are compared."""
+    places = [
+        {place for place, value in side.there.items() if np.isfinite(value)}
+        for side in (one, other)
+    ]
+    if paired:
+        places = [places[0] & places[1]] * 2
+    taken = [
+        side.settings[place]
+        for side, own in zip((one, other), places, strict=True)
+        for place in own
+    ]
+    told = []
+    for name in SETTINGS:
+        values = [settings[name] for settings in taken if name in settings]
+        least, most = min(values, default=0.0), max(values, default=0.0)
+        if most - least > SAME * abs(most):
+            told.append(f"{name} {least:.3g} to {most:.3g}")
+    return "; ".join(told)
 
 
 def _statistics(found: Difference) -> dict[str, object]:

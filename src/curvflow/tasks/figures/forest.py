@@ -126,6 +126,11 @@ def _doubts(rows: Sequence[Shown]) -> Iterator[str]:
             noun = "pair" if all(row.paired for row in rows) else "value"
             of = counted(len([r for r in rows if getattr(r, name)]), "row")
             yield f"{word}: {counted(total, noun)} in {of}."
+    if differing := [row.settings for row in rows if row.settings]:
+        parts = [part.split()[0] for text in differing for part in text.split("; ")]
+        names = " or ".join(dict.fromkeys(parts))
+        rows_told = counted(len(differing), "row")
+        yield f"Estimates made at different {names} are compared in {rows_told}."
 
 
 def _draw_panel(

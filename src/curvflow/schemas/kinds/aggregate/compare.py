@@ -15,6 +15,9 @@ from curvflow.schemas.unconverged import Unconverged, unconverged
 from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
+# What estimates depend on: those made at different ones are of different things.
+SETTINGS = ("localization", "nbeta")
+DIFFERING = "differing_settings"
 
 
 class CompareParams(Params):
@@ -60,7 +63,7 @@ def _text(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="aggregate.compare",
-    version=1,
+    version=2,
     summary="Differences of quantities from a baseline, with intervals and tests.",
     params=CompareParams,
     returns=Table,
@@ -106,7 +109,16 @@ KIND = Kind(
         unconverged(
             "pairs, or nodes, that did not diverge, of which one is not converged"
         ),
+        Variable(
+            DIFFERING,
+            f"which of {' and '.join(SETTINGS)} the estimates compared were made at "
+            "different values of, least to greatest; empty if at the same",
+            ("quantity",),
+            dtype="str",
+            optional=True,
+        ),
     ),
+    settings=SETTINGS,
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
     labels={"baseline": "along"},
