@@ -18,6 +18,24 @@ stages:
   norms: {use: probe.norms, weights: fit}
   table: {use: aggregate.summary, of: llc, over: seed, quantities: llc_mean}
 """
+COMPARED = """\
+study: compared
+axes: {seed: 3, hold: {weak: 1.0, strong: 50.0}}
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor, model: {kind: mlp, hidden: [2]}, seed: "${seed}",
+        rule: {rule: sgd, lr: 0.1}, epochs: 2}
+  llc: {use: probe.llc, weights: fit, seed: "${seed}", calibrate: none,
+        sampling_method: sgld, lr: 1.0e-9, localization: "${hold}",
+        num_burnin_steps: 0, num_draws: 16, num_chains: 2}
+  compared: {use: aggregate.compare, of: llc, along: hold, baseline: weak, over: seed,
+             quantities: llc_mean, num_resamples: 100}
+  norms: {use: probe.norms, weights: fit}
+expect:
+  - {stage: compared, quantity: "llc_mean: strong - weak", value: 0, within: 1000}
+  - {stage: llc, where: {hold: weak}, quantity: llc_mean, value: 0, within: 1000}
+  - {stage: norms, quantity: norm_l2, value: 0, within: 1000}
+"""
 LINES = [
     "4 of 4 estimates of llc unconverged: 2 drifting, 2 failed",
     "4 of 4 estimates of wbic unconverged: 2 drifting, 2 failed",
@@ -75,3 +93,45 @@ def test_the_page_says_of_failed_chains_that_they_failed_and_why(curvflow, chain
         start = stages.index(f'data-name="{stage}"')
         assert stages[start : stages.index("</table>", start)].count("<td>failed") == 2
     assert "2 nodes diverged: input probe.llc diverged: 2 of 2 chains left" in stages
+
+
+@pytest.fixture
+def compared(chains, curvflow):
+    chains.write_text(COMPARED)
+    assert curvflow("run", chains).code == 0
+    return chains
+
+
+def test_a_table_says_what_it_is_made_of(curvflow, compared):
+    said = curvflow("show", compared, "compared")
+    assert said.err == (
+        "compared: made with 6 of 6 estimates of llc unconverged: 6 drifting\n"
+    )
+    row = json.loads(curvflow("show", compared, "compared", "--json").out)[0]
+    assert row["differing_settings"] == "localization 1 to 50"
+    assert row["unconverged"] == row["count"] == 3
+    assert curvflow("show", compared, "norms").err == ""
+
+
+def test_what_is_expected_says_what_of_it_is_in_doubt(curvflow, compared):
+    lines = " ".join(curvflow("check", compared).out.split())
+    assert lines.count("1 unconverged estimate") == 3
+    assert (
+        "; 3 unconverged pairs; made at different settings, localization 1 to 50"
+    ) in lines
+    rows = json.loads(curvflow("check", compared, "--json").out)
+    assert [row["unconverged"] for row in rows] == [3, 1, 1, 1, None, None, None]
+    assert rows[0]["verdict"] == "agrees"
+    assert rows[0]["differing_settings"] == "localization 1 to 50"
+
+
+def test_the_page_says_so_beside_the_verdict_and_the_table(curvflow, compared):
+    curvflow("report", compared, "-o", "page.html")
+    page = compared.with_name("page.html").read_text()
+    assert "7 of 7 expectations agree, 4 of them by estimates in doubt" in page
+    assert page.count("1 unconverged estimate</td>") == 3
+    assert "Made with 6 of 6 estimates of llc unconverged: 6 drifting." in page
+    assert (
+        "Estimates made at different settings are compared in 1 of 1 row: differences "
+        "may be of these."
+    ) in page

@@ -71,8 +71,9 @@ def _line(finding: Finding) -> str:
             within += f" or within {expected.within_sems:g} standard errors"
     # What belongs to one number stays on one line.
     beside = f"expected {expected.value:g}{within}".replace(" ", HELD)
+    doubts = f"; {finding.doubts}" if finding.doubts else ""
     return textwrap.fill(
-        f"{node} {expected.quantity}: {_measured(finding)}{beside}",
+        f"{node} {expected.quantity}: {_measured(finding)}{beside}{doubts}",
         80,
         initial_indent=f"{finding.verdict:<13} ",
         subsequent_indent=" " * 14,

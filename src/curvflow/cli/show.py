@@ -77,7 +77,8 @@ def command(
         typer.echo(csv_text(rows), nl=False)
     else:
         typer.echo(_tables(rows, view.kind, whole=whole))
-    for line in view.chosen():
+    chosen = (*view.chosen(), *results.made_of(stage))
+    for line in chosen:
         typer.echo(f"{stage}: {line}", err=True)
 
 

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from curvflow.flows.results import Results
+from curvflow.schemas.counted import counted
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.study import Expectation
+from curvflow.schemas.unconverged import CONVERGED, UNCONVERGED
 
 # Differences of more combined standard deviations than these contradict.
 MAX_Z = 3.0
@@ -29,12 +33,28 @@ class Finding:
         coords: labels of the node.
         measured: the value found; NaN if there is none.
         sem: its standard error; NaN if unknown.
+        unconverged: how many of the estimates, or pairs of such, behind it are not
+            converged; None if nothing judges them.
+        paired: whether these are pairs.
+        settings: those that differ among the estimates compared; empty if none do.
     """
 
     expected: Expectation
     coords: Mapping[str, Label]
     measured: float = math.nan
     sem: float = math.nan
+    unconverged: int | None = None
+    paired: bool = False
+    settings: str = ""
+
+    @property
+    def doubts(self) -> str:
+        """What the measured value is not to be read without; mostly empty."""
+        number = self.unconverged or 0
+        noun = "pair" if self.paired else "estimate"
+        told = [counted(number, f"unconverged {noun}")] if number else []
+        made = [f"made at different settings, {self.settings}"] if self.settings else []
+        return "; ".join([*told, *made])
 
     @property
     def z(self) -> float:
@@ -76,6 +96,8 @@ class Finding:
             "sem": self.sem,
             "z": self.z,
             "verdict": self.verdict,
+            "unconverged": self.unconverged,
+            "differing_settings": self.settings,
             "source": self.expected.source,
         }
 
@@ -104,7 +126,8 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     name = expected.quantity
     # Not every quantity has a standard error beside it.
     error = expected.error_of(view.kind)
-    names = [one for one in (name, error) if view.kind.output(one)]
+    judge = _judge(view.kind, name)
+    names = [one for one in (name, error, judge) if view.kind.output(one)]
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
     )
@@ -115,16 +138,42 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
         own = by_point[point]
         if is_table:
             found = [
-                (row[column], row.get("sem"))
+                (row[column], row.get("sem"), row)
                 for row in own
                 if row.get("quantity") == name
                 for column in MEASURED
                 if column in row
             ]
         else:
-            found = [(r[name], r.get(error)) for r in own if name in r]
-        measured, sem = found[0] if len(found) == 1 else (None, None)
-        yield Finding(expected, view.coords(number), _number(measured), _number(sem))
+            found = [(r[name], r.get(error), r) for r in own if name in r]
+        nothing: tuple[object, object, Mapping[str, Any]] = None, None, {}
+        measured, sem, beside = found[0] if len(found) == 1 else nothing
+        yield Finding(
+            expected,
+            view.coords(number),
+            _number(measured),
+            _number(sem),
+            _unconverged(beside, judge),
+            beside.get("above", -1) >= 0,
+            str(beside.get(DIFFERING, "")),
+        )
+
+
+def _judge(kind: Kind, name: str) -> str:
+    """Return the variable that says whether another is converged; empty if none does.
+
+    Of elements that each have a flag, none is of the node's single value.
+    """
+    variable = kind.output(name)
+    verdict = variable and variable.judged_by and kind.output(variable.judged_by)
+    return verdict.name if verdict and not verdict.dims else ""
+
+
+def _unconverged(row: Mapping[str, Any], judge: str) -> int | None:
+    if judge in row:
+        return int(row[judge] not in (True, CONVERGED))
+    count = row.get(UNCONVERGED)
+    return count if isinstance(count, int) else None
 
 
 def _number(value: object) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
 from curvflow.flows.outputs import columns_of, view_records
-from curvflow.flows.verdicts import verdicts
+from curvflow.flows.verdicts import made_of, verdicts
 from curvflow.flows.views import View, told
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.receipts import RunRecord
@@ -238,6 +238,20 @@ class Results(Mapping[str, "Dataset"]):
             UnknownNameError: there is no such stage.
         """
         return verdicts(self.view(stage), self._store)
+
+    def made_of(self, stage: str) -> list[str]:
+        """Say which of the estimates that a table is made of are not converged.
+
+        Args:
+            stage: name of the table's stage; another is made of none.
+
+        Returns:
+            A line for each stage that it takes such estimates of.
+
+        Raises:
+            UnknownNameError: there is no such stage.
+        """
+        return made_of(self.view(stage), self._views.values(), self._store)
 
     def __contains__(self, stage: object) -> bool:
         """Tell whether the study has a stage, without reading it."""

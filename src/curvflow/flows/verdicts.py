@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError, UnknownNameError
 from curvflow.flows.views import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Table
 from curvflow.schemas.receipts import Receipt
 from curvflow.schemas.unconverged import CONVERGED, UNCONVERGED
 from curvflow.stores.base import Store
@@ -124,6 +125,37 @@ def unconverged_of(stage: str, found: Counter[str]) -> str:
     why = ", ".join(f"{n} {word}" for word, n in doubts if word != UNCONVERGED)
     more = f": {why}" if why else ""
     return f"{number} of {found.total()} estimates of {stage} unconverged{more}"
+
+
+def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
+    """Say what a table is made of that is not converged.
+
+    Args:
+        view: of a stage.
+        views: of its study.
+        store: holds their arrays.
+
+    Returns:
+        A line for each stage that a table takes estimates of, if some are unconverged,
+        such as `made with 3 of 12 estimates of llc unconverged: 3 drifting`.
+    """
+    kind = _kind(view)
+    if kind is None or not issubclass(kind.returns, Table):
+        return []
+    taken = {
+        one[0]
+        for receipt in view.receipts
+        if receipt
+        for several in receipt.inputs.values()
+        if isinstance(several, Sequence) and not isinstance(several, str)
+        for one in several
+    }
+    told = [
+        unconverged_of(one.stage, verdicts(one, store))
+        for one in views
+        if one.stage in taken
+    ]
+    return [f"made with {line}" for line in told if line]
 
 
 def verdicts_json(judged: Mapping[str, Counter[str]]) -> dict[str, Any]:

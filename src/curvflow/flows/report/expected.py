@@ -35,6 +35,7 @@ class Expected:
         place: z within what the small drawing shows; None without z.
         verdict: `agrees`, `contradicted` or `not measured`.
         source: where the value is from.
+        doubts: unconverged estimates behind it, and settings that differ among them.
     """
 
     node: str
@@ -48,6 +49,7 @@ class Expected:
     place: float | None
     verdict: str
     source: str
+    doubts: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class Expectations:
     def count(self, verdict: str) -> int:
         """Return how many have a verdict."""
         return sum(one.verdict == verdict for one in self.found)
+
+    @property
+    def doubtful(self) -> int:
+        """How many agree or contradict by estimates that are in doubt."""
+        return sum(bool(one.doubts) for one in self.found)
 
 
 def expectations(basis: Basis, origins: Origins) -> Expectations:
@@ -104,6 +111,7 @@ def _expected(basis: Basis, origins: Origins, found: Finding) -> Expected:
         max(-DRAWN, min(DRAWN, found.z)) if has_z else None,
         found.verdict,
         found.expected.source,
+        found.doubts,
     )
 
 

@@ -202,7 +202,10 @@ def _expected(found: Expectations) -> Mark:
     if agree < total:
         text = f"{total - agree:,} of {counted(total, 'expectation')} not measured"
         return Mark(DOUBT, text, target)
-    return Mark(GOOD, f"{agree:,} of {counted(total, 'expectation')} agree", target)
+    text = f"{agree:,} of {counted(total, 'expectation')} agree"
+    if number := found.doubtful:
+        return Mark(DOUBT, f"{text}, {number:,} of them by estimates in doubt", target)
+    return Mark(GOOD, text, target)
 
 
 def _agreed(found: Verdicts, noun: str, target: str, bad: str) -> Mark:

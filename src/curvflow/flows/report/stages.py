@@ -11,9 +11,11 @@ from curvflow.flows.outputs import view_records
 from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
+from curvflow.flows.verdicts import made_of
 from curvflow.flows.views import View
 from curvflow.schemas.counted import counted
 from curvflow.schemas.explained import explanations
+from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Table
 
 # Nodes of one stage that are read: of tables, which say what came out, and of others.
@@ -116,9 +118,15 @@ class Reader:
         most = MOST_TABLES if issubclass(kind.returns, Table) else MOST_NODES
         units = {variable.name: variable.units for variable in kind.outputs}
         shown = range(min(len(view.points), most))
-        found = grids(view, kind, list(self.records(view, shown)), units)
+        read = list(self.records(view, shown))
+        found = grids(view, kind, read, units)
         told = explanations().get(view.use)
         left = [*_left_out(view, len(shown)), *_cut(found)]
+        store = self._basis.opened.store
+        made = [
+            f"{line[0].upper()}{line[1:]}."
+            for line in made_of(view, self._basis.views, store)
+        ]
         chosen = (f"Chosen while computing: {one}." for one in view.chosen())
         return StageTables(
             view.stage,
@@ -129,7 +137,7 @@ class Reader:
             view.dims,
             counts,
             found,
-            [*left, *_diverged(view), *chosen],
+            [*left, *made, *_differing(read), *_diverged(view), *chosen],
             self._basis.asked.command("show", view.stage, "--csv") if left else "",
         )
 
@@ -145,6 +153,14 @@ def _left_out(view: View, shown: int) -> Iterator[str]:
         yield (
             f"The first {shown:,} of {counted(len(view.points), 'node')} are shown; "
             f"the others: {told}."
+        )
+
+
+def _differing(read: Sequence[Read]) -> Iterator[str]:
+    if number := sum(bool(record.get(DIFFERING)) for _, record in read):
+        yield (
+            f"Estimates made at different settings are compared in {number:,} of "
+            f"{counted(len(read), 'row')}: differences may be of these."
         )
 
 
