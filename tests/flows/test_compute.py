@@ -65,8 +65,7 @@ def test_what_is_larger_than_the_machine_is_refused_before_it_starts(
         assert width == 1
         assert str(found) == (
             "memory: expected at most the 2 GB of cpu for a node of toy.fit, got an "
-            "estimate of 3 GB. Lower what it grows with, such as num_steps or "
-            "num_samples, take float32, or another machine."
+            "estimate of 3 GB. Take a smaller model, or take another machine."
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from curvflow.errors import CorruptPayloadError, InputError, StoreError
 from curvflow.flows.held import checked
 from curvflow.flows.jobs import Computed, Failed, MemberJob, TakenResult, TileJob
+from curvflow.flows.lighter import remedies
 from curvflow.flows.lookup import taken_parts
 from curvflow.flows.partials import Partials
 from curvflow.flows.tiles import bisect, padded
@@ -151,8 +152,7 @@ def _fitting(
     has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
     raise InputError(
         f"memory: expected at most the {has} of {machine.device} for a node of "
-        f"{kind.name}, got an estimate of {wants}. Lower what it grows with, such "
-        "as num_steps or num_samples, take float32, or another machine."
+        f"{kind.name}, got an estimate of {wants}. {remedies(kind, members[0])}"
     )
 
 
