@@ -11,6 +11,8 @@ from curvflow.flows.code.accepted import Accepted
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.graph import Node
 from curvflow.flows.lookup import input_digests
+from curvflow.flows.tiles import without
+from curvflow.flows.why.once import share_spent_once
 from curvflow.schemas.kind import Continues, Kind
 from curvflow.schemas.receipts import Receipt
 from curvflow.stores.base import Index, Store
@@ -73,6 +75,7 @@ class Earlier:
         self._index, self._store = index, store
         self._accepted = Accepted(index, codes)
         self._by_kind: dict[str, Mapping[Shape, Sequence[Receipt]]] = {}
+        self._shares: dict[tuple[str, str], float] = {}
 
     def find(self, nodes: Iterable[Node]) -> None:
         """Give nodes that must run the longest shorter result they can go on from.
@@ -91,6 +94,18 @@ class Earlier:
         for node in stale:
             earlier = found.get(id(node))
             node.earlier = earlier if earlier and earlier.payload in present else None
+            node.once = self._share_of(node) if node.earlier else 0.0
+
+    def _share_of(self, node: Node) -> float:
+        """Return the share of what a node goes on from that is not spent again."""
+        assert node.earlier is not None
+        # Siblings differ little, and a stage may have thousands.
+        alike = without(node.earlier.params, node.kind.varying)
+        place = node.stage, json.dumps(alike, sort_keys=True)
+        if place not in self._shares:
+            found = share_spent_once(node.kind, node.earlier, self._store)
+            self._shares[place] = found
+        return self._shares[place]
 
     def _longest(self, node: Node, continues: Continues) -> Receipt | None:
         kind = node.kind

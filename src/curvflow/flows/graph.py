@@ -35,6 +35,7 @@ class Node:
         receipt: of the result, if there is one.
         revive: the result's arrays were removed by collection, and are needed again.
         earlier: of a shorter computation that this one can go on from.
+        once: share of its time that going on does not take again, such as of burn-in.
     """
 
     stage: str
@@ -50,6 +51,7 @@ class Node:
     receipt: Receipt | None = None
     revive: bool = False
     earlier: Receipt | None = None
+    once: float = 0.0
 
     @property
     def coords(self) -> dict[str, Label]:

@@ -40,13 +40,19 @@ def time_variables(kind: Kind, axes: Collection[str] = ()) -> list[Variable]:
         found.append(
             Variable(
                 f"{SECONDS}_per_{one}",
-                f"seconds over the {many} computed in them; NaN where the receipt does "
-                "not know these, and for what diverged",
+                f"seconds over the {many} computed in them{_begun(kind)}; NaN where "
+                "the receipt does not know these, and for what diverged",
                 units=f"s / {one}",
             )
         )
     taken = {*axes, *(name for v in kind.outputs for name in (v.name, *v.dims))}
     return [variable for variable in found if variable.name not in taken]
+
+
+def _begun(kind: Kind) -> str:
+    """Say what else the seconds of a first run hold."""
+    has_beginning = kind.output("calibration_equivalents") is not None
+    return ", calibration and burn-in of a first run included" if has_beginning else ""
 
 
 def time_of(receipt: Receipt, variable: Variable) -> float:

@@ -8,6 +8,7 @@ from curvflow.flows.plan import make_plan
 from curvflow.flows.why.cost import Costs, saved_seconds, start_seconds
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Continues
+from curvflow.schemas.times import time_variables
 from tests.flows.toys import FIT, STUDY, opened, run
 
 
@@ -153,3 +154,62 @@ def test_what_is_saved_is_what_the_results_once_took(timed):
     plan = make_plan(o.study, o.store, o.files)
     nodes = {node.key for node in plan.graph}
     assert saved_seconds(plan.graph) == 6 * 4 + (len(nodes) - 6) * 2
+
+
+CHAINS = """
+study: chains
+axes: {seed: 2}
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor, model: {kind: mlp, hidden: [2]}, epochs: 1,
+        rule: {rule: sgd, lr: 0.1}}
+  llc: {use: probe.llc, weights: fit, seed: "${seed}", calibrate: none,
+        sampling_method: sgld, lr: 1.0e-6, localization: 1.0, batch_size: 2,
+        num_burnin_steps: 90, num_draws: 10, num_chains: 2, num_steps_bw_draws: 2}
+"""
+
+
+@pytest.fixture
+def a_hundred_seconds(store, monkeypatch):
+    """Let each node have taken 100 s, whatever it computed."""
+    index = store.index
+
+    def slow(as_of=None):
+        found = index(as_of)
+        for table in (found.rows, found.receipts):
+            for place, receipt in table.items():
+                table[place] = replace(receipt, seconds=100.0)
+        return found
+
+    run(store, text=CHAINS)
+    monkeypatch.setattr(store, "index", slow)
+    return store
+
+
+def test_chains_go_on_without_their_burn_in(a_hundred_seconds):
+    store = a_hundred_seconds
+    receipts = [r for r in store.index().rows.values() if r.kind == "probe.llc"]
+    told_of = ["gradient_equivalents", "calibration_equivalents"]
+    whole, calibration = store.read(receipts[0], told_of).values()
+    # Two chains, whose steps take half of the four points each.
+    once = (float(calibration) + 2 * 90 / 2) / float(whole)
+    assert 0.5 < once < 0.9
+    found = told(store, "stages.llc.num_draws=30", text=CHAINS)
+    assert found.seconds == pytest.approx(2 * 20 * 10 * (1 - once))
+    # New seeds have to burn in too.
+    assert told(store, "axes.seed=3", text=CHAINS).seconds == pytest.approx(100)
+
+
+def test_what_went_on_before_tells_best_how_long_going_on_takes(a_hundred_seconds):
+    store = a_hundred_seconds
+    run(store, "stages.llc.num_draws=30", text=CHAINS)
+    found = told(store, "stages.llc.num_draws=40", text=CHAINS)
+    assert found.seconds == pytest.approx(2 * 10 * 100 / 20)
+
+
+def test_the_time_of_a_draw_says_what_it_includes():
+    (_, of_draws), (_, of_epochs) = (
+        time_variables(kinds.find_kind(name)) for name in ("probe.llc", "train")
+    )
+    assert "calibration and burn-in of a first run included" in of_draws.description
+    assert "burn-in" not in of_epochs.description

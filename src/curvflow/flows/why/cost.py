@@ -16,6 +16,7 @@ from curvflow.schemas.receipts import Receipt, RunRecord
 from curvflow.stores.base import Index
 
 Address = tuple[str, frozenset[Any]]
+GONE_ON = "gone on"  # marks the times of what went on from stored results
 LATEST = 5  # runs by which the start of the next is foretold
 
 
@@ -52,7 +53,8 @@ class Costs:
     those of what they stand on, differ only where a tile's members may, and which the
     same type of device computed; else of results of its kind with such parameters;
     else, roughly, of its kind. Time is proportional to the parameter that a kind can
-    be continued in, such as `epochs`.
+    be continued in, such as `epochs`; of what goes on from a stored result, to that of
+    others that did, else less the share that was spent once, such as on burn-in.
     """
 
     def __init__(self, graph: Graph, index: Index) -> None:
@@ -104,7 +106,7 @@ class Costs:
         medians = self._of_kind(node.kind)
         exact = self._signature(node)
         for label, rough in ((exact, False), (self._form(node), False), ("", True)):
-            if (found := medians.get(label)) is not None:
+            if (found := _rate(node, medians, label)) is not None:
                 units = _units(node.kind, node.form) - _done(node)
                 return found * units, rough or self._stands_on_rough(node)
         return None, False
@@ -167,6 +169,8 @@ class Costs:
             for label in labels:
                 for rates in (found, known) if receipt.covered else (found,):
                     rates[label].append(receipt.seconds / units)
+                if units < _units(kind, receipt.params):
+                    known[GONE_ON, label].append(receipt.seconds / units)
         # Where units are not told, continued training looks faster than it is.
         return {label: median(rates) for label, rates in {**found, **known}.items()}
 
@@ -177,6 +181,18 @@ class Costs:
             for node in nodes
             if node.kind.name == kind.name
         }
+
+
+def _rate(
+    node: Node, medians: Mapping[Hashable, float], label: Hashable
+) -> float | None:
+    """Return seconds per unit; what goes on spends nothing on a beginning."""
+    if node.earlier is None:
+        return medians.get(label)
+    if (found := medians.get((GONE_ON, label))) is not None:
+        return found
+    whole = medians.get(label)
+    return None if whole is None else whole * (1 - node.once)
 
 
 def _device(receipt: Receipt) -> str:
