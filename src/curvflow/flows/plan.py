@@ -17,6 +17,7 @@ from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Graph, Node, State
 from curvflow.flows.lookup import compare
+from curvflow.flows.own_arrays import check_arrays
 from curvflow.flows.why.causes import Causes
 from curvflow.flows.why.cost import Costs
 from curvflow.flows.why.forecast import forecast
@@ -133,6 +134,7 @@ def _plan(
         earlier.find(nodes)
     plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
     check_files(graph, files, plan.codes)
+    check_arrays(graph, files)
     if any(node.state == "stale" for node in graph):
         plan.in_work = in_work(store)
     return plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
@@ -12,6 +12,7 @@ from curvflow.schemas.kind import Misnomer
 from curvflow.schemas.models import AnyModel, model_name
 from curvflow.schemas.networks import sees, tensor_sizes
 from curvflow.schemas.nodes import Data, Label
+from curvflow.schemas.params import Params
 from curvflow.schemas.samples import Samples, inputs_told, known_samples, outputs_told
 from curvflow.schemas.stage import Stage
 from curvflow.schemas.template import samples
@@ -20,15 +21,23 @@ from curvflow.schemas.written import shown
 Stages = Mapping[str, Stage]
 Labels = Mapping[str, Label]
 
+# From parameters, and the samples they are applied to, to those returned.
+Tell = Callable[[Params, Samples], Samples]
+
 DATA = "data"
 
 
 @dataclass(frozen=True)
 class _Given:
-    """A data set as a stage takes it: which, and the form of its samples."""
+    """A data set as a stage takes it: which, and what tells the form of its samples."""
 
     name: str
-    samples: Samples
+    tell: Callable[[], Samples]
+
+    @property
+    def samples(self) -> Samples:
+        """The form, found out when it is asked for: a file may have to be read."""
+        return self.tell()
 
 
 @dataclass(frozen=True)
@@ -46,12 +55,13 @@ class _Trained:
     data: _Given
 
 
-def check_problems(stage: Stage, stages: Stages) -> None:
+def check_problems(stage: Stage, stages: Stages, tell: Tell = known_samples) -> None:
     """Check that a stage's data fit its model, its loss, and the weights it takes.
 
     Args:
         stage: its inputs resolved, its parameters valid.
         stages: those before it, and it.
+        tell: what is known of samples.
 
     Raises:
         StudyError: the loss or the model is not for such targets or inputs; the data
@@ -66,7 +76,7 @@ def check_problems(stage: Stage, stages: Stages) -> None:
     sources = [stages[name] for name in stage.inputs.get(declared.follows or "", ())]
     involved = [one for root in (stage, *sources) for one in _chain(root, stages)]
     for labels in samples(r for one in involved for r in one.template.references):
-        for path, message, hint in _misfits(stage, sources, stages, labels):
+        for path, message, hint in _misfits(stage, sources, stages, labels, tell):
             raise stage.complain(path, message, hint, labels=labels)
 
 
@@ -78,14 +88,14 @@ def _chain(stage: Stage, stages: Stages) -> Iterator[Stage]:
 
 
 def _misfits(
-    stage: Stage, sources: list[Stage], stages: Stages, labels: Labels
+    stage: Stage, sources: list[Stage], stages: Stages, labels: Labels, tell: Tell
 ) -> Iterator[Misnomer]:
-    params, given = stage.params(labels), _given(stage, stages, labels)
+    params, given = stage.params(labels), _given(stage, stages, labels, tell)
     poses = "model" in stage.kind.carries
     if poses:
         yield from _misposed(params, given)
     for source in sources:
-        trained = _trained(source, stages, labels)
+        trained = _trained(source, stages, labels, tell)
         if trained is None:
             continue
         if trained.data.name != given.name:
@@ -93,33 +103,40 @@ def _misfits(
         yield from _more_than_parameters(params, trained)
 
 
-def _given(stage: Stage, stages: Stages, labels: Labels) -> _Given:
+def _given(stage: Stage, stages: Stages, labels: Labels, tell: Tell) -> _Given:
     data = stages[stage.inputs[DATA][0]]
     own = dict.fromkeys(r.axis.name for r in data.template.references)
     at = ", ".join(f"{axis}={shown(labels[axis])}" for axis in own)
     told = f"'{data.name}' at {at}" if at else f"'{data.name}'"
-    return _Given(told, _samples(data, stages, labels))
+    return _Given(told, lambda: _samples(data, stages, labels, tell))
 
 
-def _samples(data: Stage, stages: Stages, labels: Labels) -> Samples:
+def _samples(data: Stage, stages: Stages, labels: Labels, tell: Tell) -> Samples:
     if data.kind.home:
         return Samples()
     sources = data.inputs.get(DATA)
-    taken = _samples(stages[sources[0]], stages, labels) if sources else Samples()
-    return known_samples(data.params(labels), taken)
+    taken = Samples()
+    if sources:
+        taken = _samples(stages[sources[0]], stages, labels, tell)
+    return tell(data.params(labels), taken)
 
 
-def _trained(source: Stage, stages: Stages, labels: Labels) -> _Trained | None:
+def _trained(
+    source: Stage, stages: Stages, labels: Labels, tell: Tell
+) -> _Trained | None:
     model = getattr(source.params(labels), "model", None)
     if "model" not in source.kind.carries or DATA not in source.inputs:
         return None
     assert isinstance(model, AnyModel)
-    return _Trained(f"'{source.name}'", model, _given(source, stages, labels))
+    return _Trained(f"'{source.name}'", model, _given(source, stages, labels, tell))
 
 
 def _misposed(params: Any, data: _Given) -> Iterator[Misnomer]:
     """Yield that a model or a loss is not for data such as these."""
-    model, targets, shape = params.model, data.samples.targets, data.samples.shape
+    model, loss = params.model, getattr(params, "loss", "auto")
+    if loss == "auto" and model.fits_values and sees(model) != "image":
+        return  # as any data are
+    targets, shape = data.samples.targets, data.samples.shape
     if sees(model) == "image" and shape is not None and len(shape) != 3:
         message = (
             f"expected images (channels, height, width) for {model_name(model)}, got "
@@ -133,10 +150,7 @@ def _misposed(params: Any, data: _Given) -> Iterator[Misnomer]:
             f"values of {data.name}"
         )
         yield ("model",), message, "Take data with labels, or model linear."
-    loss = getattr(params, "loss", "auto")
-    if targets is None or loss == "auto":
-        return
-    if targets == "labels" and loss != "cross_entropy":
+    if targets == "labels" and loss not in ("auto", "cross_entropy"):
         message = f"expected cross_entropy for the labels of {data.name}, got {loss}"
         hint = "Take cross_entropy or auto, or data.modify with labels: one_hot."
         yield ("loss",), message, hint
@@ -179,8 +193,10 @@ def _unlike(
 def _more_than_parameters(params: Any, trained: _Trained) -> Iterator[Misnomer]:
     """Yield that more eigenvalues are wanted than a network has parameters."""
     wanted, layers = getattr(params, "k", None), getattr(params, "layers", None)
+    if wanted is None:
+        return
     known = trained.data.samples
-    if wanted is None or known.shape is None or known.outputs is None:
+    if known.shape is None or known.outputs is None:
         return
     sizes = tensor_sizes(trained.model, prod(known.shape), known.outputs)
     moved = [

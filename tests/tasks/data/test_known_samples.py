@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from curvflow.schemas.datasets import dataset
-from curvflow.schemas.kinds import all_kinds
-from curvflow.schemas.nodes import Data
+from curvflow.schemas.kinds import all_kinds, find_kind
+from curvflow.schemas.kinds.data.array import samples_of
+from curvflow.schemas.nodes import Data, Member
 from curvflow.schemas.samples import Samples, known_samples
 from tests.flows.originals import fakes, real
 from tests.tasks.toys import as_data, compute, member
@@ -74,6 +75,14 @@ def test_samples_of_images_are_as_planned(changes):
     one = member("data.mnist", changes)
     found = real.outcome("mnist", arrays, **changes)
     assert known_samples(one.params, Samples()) == form(found.arrays)
+
+
+@pytest.mark.parametrize("targets", [np.arange(6) % 3, np.ones(6), np.ones((6, 2))])
+def test_samples_in_files_are_as_planned(targets):
+    files = {"path": {"inputs": np.ones((6, 2, 3)), "targets": targets}}
+    params = find_kind("data.array").params(path="own.npz", test_fraction=0.5)
+    (outcome,) = compute("data.array", [Member(params, files=files)])
+    assert samples_of(params, files) == form(outcome.arrays)
 
 
 def test_changes_of_unknown_samples_tell_what_they_settle():

@@ -13,6 +13,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.samples import Samples
 
 # The name under which the single array of a `.npy` file arrives.
 WHOLE = "array"
@@ -115,6 +116,25 @@ def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None
             f"test_fraction: expected at least 2 samples left for training, got "
             f"{len(arrays['inputs']) - held_out} of {len(arrays['inputs'])}. Lower it."
         )
+
+
+def samples_of(
+    params: ArrayParams, files: Mapping[str, Mapping[str, Array]]
+) -> Samples:
+    """Return the form of the samples that are in the files.
+
+    Args:
+        params: names of the arrays.
+        files: arrays per path field.
+
+    Raises:
+        InputError: they are no data set.
+    """
+    arrays = dataset(**select(params, files))
+    shape, targets = arrays["inputs"].shape[1:], arrays["targets"]
+    if targets.ndim == 1:
+        return Samples(shape, "labels", int(arrays["num_classes"]))
+    return Samples(shape, "values", targets.shape[1])
 
 
 KIND = Kind(

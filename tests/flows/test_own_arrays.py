@@ -1,0 +1,106 @@
+"""The user's arrays are held against networks and losses while planning."""
+
+import numpy as np
+import pytest
+
+from curvflow.errors import StudyError
+from curvflow.flows.files import SourceFiles
+from curvflow.flows.plan import make_plan
+from tests.flows.toys import opened
+
+STUDY = """
+study: arrays
+axes: {}
+stages:
+  thin: {use: data.array, path: thin.npz}
+  wide: {use: data.array, path: wide.npz}
+  values: {use: data.array, path: values.npz}
+  rows: {use: data.modify, data: wide, flatten: true}
+  fit: {use: train, data: thin, model: {kind: mlp, hidden: [3]}, epochs: 1,
+        rule: {rule: sgd, lr: 0.1}}
+"""
+TRAINING = "model: {kind: linear}, epochs: 1, rule: {rule: sgd, lr: 0.1}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(name, width, targets):
+        inputs = np.arange(6.0 * width).reshape(6, width)
+        np.savez(tmp_path / f"{name}.npz", inputs=inputs, targets=targets)
+
+    labels = np.arange(6) % 3
+    write("thin", 4, labels)
+    write("wide", 7, labels)
+    write("values", 4, np.arange(6.0))
+    return tmp_path
+
+
+def planned(store, folder, line):
+    text = f"{STUDY}  asked: {{use: {line}}}\n"
+    one = opened(store, text=text, folder=folder)
+    return make_plan(one.study, one.store, one.files)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "probe.llc, weights: fit, data: wide",
+            "data: expected data with 4 inputs, as 'fit' was trained on, got 'wide' "
+            "with 7 inputs. Give data like 'thin', or train a network on 'wide'.",
+        ),
+        (
+            "probe.trace, weights: fit, data: rows",
+            "data: expected data with 4 inputs, as 'fit' was trained on, got 'rows' "
+            "with 7 inputs. Give data like 'thin', or train a network on 'rows'.",
+        ),
+        (
+            "probe.llc, weights: fit, data: values",
+            "data: expected data with labels as targets, as 'fit' was trained on, got "
+            "'values' with values. Give data like 'thin', or train a network on "
+            "'values'.",
+        ),
+        (
+            f"train, data: thin, loss: mse, {TRAINING}",
+            "loss: expected cross_entropy for the labels of 'thin', got mse. Take "
+            "cross_entropy or auto, or data.modify with labels: one_hot.",
+        ),
+        (
+            f"train, data: values, loss: cross_entropy, {TRAINING}",
+            "loss: expected mse or sse for the values of 'values', got cross_entropy. "
+            "Take mse, sse or auto, or data with labels.",
+        ),
+        (
+            "probe.eigenvalues, weights: fit, k: 28",
+            "k: expected at most the 27 parameters of 'fit', got 28. Lower it.",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(store, folder, line, message):
+    with pytest.raises(StudyError) as caught:
+        planned(store, folder, line)
+    assert str(caught.value).partition("stages.asked.")[2] == message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "probe.llc, weights: fit, data: thin",
+        "probe.eigenvalues, weights: fit, k: 27",
+        f"train, data: values, loss: mse, {TRAINING}",
+    ],
+)
+def test_arrays_that_fit_are_planned(store, folder, line):
+    assert planned(store, folder, line).counts("asked")["total"] == 1
+
+
+def test_files_are_not_read_for_what_any_data_do_for(store, folder, monkeypatch):
+    read, seen = SourceFiles.read, []
+
+    def counted(self, params, form):
+        seen.append(params)
+        return read(self, params, form)
+
+    monkeypatch.setattr(SourceFiles, "read", counted)
+    planned(store, folder, "probe.llc, weights: fit")
+    assert len(seen) == 3  # each once, by the check of its own kind
