@@ -42,6 +42,7 @@ def test_twenty_regular_models_have_half_their_effective_dimensions():
     ("model", "settings", "value"),
     [
         (WELL, {}, 1),
+        ({"kind": "normal_crossing", "powers": [[1, 2], [1], [2]]}, {}, 1),
         (PRODUCT, {"inputs": 5, "outputs": 4, "rank": 2}, 8),
     ],
 )
