@@ -143,7 +143,6 @@ class _Walked:
     heat: Tensor  # (C,)
     failed_at: Tensor  # (C,)
     passes: float
-    lr: float
     state: dict[str, Tensor]
     weights: Tensor | None  # (C, K, D)
 
@@ -171,7 +170,6 @@ def _walked(found: Draws, chains: slice, earlier: NodeData | None) -> _Walked:
         found.heat[chains].cpu().double(),
         found.failed_at[chains].cpu(),
         float(found.passes[chains].sum()),
-        float(state["lr"].double().mean()),
         state,
         weights,
     )
@@ -246,6 +244,8 @@ def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> 
         **setting.told,
         **packed(walked.state),
         "llc_per_chain": found.llc_per_chain.numpy(),
+        "acceptance_per_chain": walked.acceptance.numpy(),
+        "lr_per_chain": walked.state["lr"].cpu().double().numpy(),
         "failed_at": walked.failed_at.numpy(),
         "num_failed": np.array(found.num_failed, dtype=np.int64),
         "verdict": np.array(verdict.name),
@@ -309,7 +309,7 @@ def _told(
         "init_loss": first,
         "nbeta": setting.nbeta,
         "localization": setting.localization,
-        "lr": walked.lr,
+        "lr": float(walked.state["lr"].double().mean()),
         "gradient_equivalents": walked.passes + setting.work,
         "calibration_equivalents": setting.work,
     }

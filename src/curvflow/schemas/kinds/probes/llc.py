@@ -172,6 +172,11 @@ KIND = Kind(
             "of the step as a Metropolis proposal, over the chains that did not fail",
         ),
         Variable(
+            "acceptance_per_chain",
+            "the same of each chain; NaN if it was not measured",
+            CHAIN,
+        ),
+        Variable(
             "distance",
             "mean distance of these chains' last draws from the weights",
             units="parameter",
@@ -181,7 +186,14 @@ KIND = Kind(
         Variable("localization", "gamma", units="1 / parameter^2"),
         Variable(
             "lr",
-            "step, epsilon; of rmsprop_sgld and adam_sgld before their preconditioner",
+            "step, epsilon, mean over chains; of rmsprop_sgld and adam_sgld before "
+            "their preconditioner",
+            units="parameter^2",
+        ),
+        Variable(
+            "lr_per_chain",
+            "that of each chain: mala calibrated adapts them one by one",
+            CHAIN,
             units="parameter^2",
         ),
         Variable("batch_size", "samples per step", dtype="int64"),
