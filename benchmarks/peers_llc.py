@@ -230,7 +230,8 @@ def nodes(
         Weights("fit", "train", {}, {"weights": each, "network": text}, f"w{number}")
         for number, each in enumerate(flattened(modules).cpu().numpy())
     ]
-    every = {"dtype": "float32", "num_chains": TILE_CHAINS, **settings}
+    plain = {"dtype": "float32", "num_chains": TILE_CHAINS, "num_steps_bw_draws": 1}
+    every = plain | settings
     return [member("probe.llc", every, weights=one, data=data) for one in weights]
 
 
