@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.probes.llc import LlcParams
 from curvflow.schemas.nodes import Member
 from curvflow.schemas.operators import OperatorParams
+from curvflow.schemas.sampling import LlcParams
 from curvflow.tasks.chains import Ground, params_of
 from curvflow.tasks.curvature import described
 from curvflow.tasks.gradient_noise import gradient_noise

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.llc import LlcParams
 from curvflow.schemas.nodes import Member
+from curvflow.schemas.sampling import LlcParams
 from curvflow.tasks.curvature import described, stacked_weights
 from curvflow.tasks.networks import Layout
 from curvflow.tasks.numerics.precision import full_precision

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from curvflow.schemas.kinds.probes.llc import LlcParams
 from curvflow.schemas.nodes import Array, Member, NodeData
+from curvflow.schemas.sampling import LlcParams
 from curvflow.tasks.chains import params_of
 
 # The method that accepts or rejects, and so is exact over all the data.

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.llc import LlcParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.schemas.sampling import LlcParams
 from curvflow.tasks.calibrated import calibrated, spectrum_bytes
 from curvflow.tasks.chain_states import packed, unpacked
 from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of

@@ -1,0 +1,132 @@
+"""How chains are sampled about weights: the parameters of a learning coefficient."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from curvflow.schemas.params import Names, Params
+
+Method = Literal["mala", "sgld", "rmsprop_sgld", "adam_sgld", "sghmc", "sgnht"]
+
+# What calibration finds where it is not given.
+FOUND = ("sampling_method", "lr", "localization", "num_burnin_steps")
+
+# Settings that are of some methods alone, and these.
+OF_METHODS = {
+    "friction": ("sghmc", "sgnht"),
+    "decay": ("rmsprop_sgld", "adam_sgld"),
+    "damping": ("rmsprop_sgld", "adam_sgld"),
+}
+
+
+class LlcParams(Params):
+    """The posterior about the weights, the sampler, and how long it draws."""
+
+    nbeta: PositiveFloat | Literal["auto", "devinterp"] = Field(
+        "auto",
+        description="inverse temperature n beta; auto is n / ln n, n the number of "
+        "samples; devinterp is b / ln b, b the batch size given, as that package has "
+        "it",
+    )
+    calibrate: Literal["auto", "none"] = Field(
+        "auto",
+        description="auto finds sampling_method, lr, localization, batch_size and "
+        "num_burnin_steps, those that are null, from the measured spectrum and "
+        "gradient variance; none wants them given",
+    )
+    sampling_method: Method | None = Field(
+        None, description="the sampler; null as calibrate says"
+    )
+    lr: float | None = Field(
+        None, gt=0, description="its step, epsilon: drift lr / 2, noise of variance lr"
+    )
+    localization: float | None = Field(
+        None, ge=0, description="gamma: how strongly the chains are held to the weights"
+    )
+    batch_size: int | None = Field(
+        None, ge=1, description="samples per step; null takes all, or as calibrated"
+    )
+    num_chains: int = Field(4, ge=2, description="chains, each with its own stream")
+    num_draws: int = Field(500, ge=8, description="draws kept of each chain")
+    num_burnin_steps: int | None = Field(
+        None, ge=0, description="steps before the first draw"
+    )
+    num_steps_bw_draws: int = Field(10, ge=1, description="steps from draw to draw")
+    at_draws: Literal["full", "control_variate", "batch"] = Field(
+        "full",
+        description="the loss at a draw: full, over all the data; control_variate, "
+        "over the batch, less that batch's loss at the weights, plus their full loss; "
+        "batch, over the batch as devinterp takes it",
+    )
+    layers: Names | None = Field(
+        None,
+        min_length=1,
+        description="parameter tensors, by name or pattern such as layer1.*, that "
+        "move; null moves all",
+    )
+    friction: float = Field(
+        0.1, gt=0, le=1, description="of sghmc and sgnht: what a step takes of momentum"
+    )
+    decay: float = Field(
+        0.99, gt=0, lt=1, description="of rmsprop_sgld and adam_sgld: moving averages"
+    )
+    damping: float = Field(
+        0.1, gt=0, description="of the same: added to the root of the second moment"
+    )
+    keep_draws: bool = Field(False, description="keep the weights of every draw")
+    seed: int = Field(0, ge=0, description="seed of all that is drawn")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of losses, gradients and steps"
+    )
+
+    @model_validator(mode="after")
+    def _takes_batches(self) -> LlcParams:
+        if self.sampling_method == "mala" and self.batch_size is not None:
+            raise ValueError(
+                "expected no batch_size with sampling_method mala, which takes all the "
+                f"data, got {self.batch_size}. Remove it, or take sgld."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _uses_all(self) -> LlcParams:
+        method = self.sampling_method
+        got = f"sampling_method {method or 'null, which takes mala or sgld'}"
+        for name, methods in OF_METHODS.items():
+            is_default = getattr(self, name) == type(self).model_fields[name].default
+            if not is_default and method not in methods:
+                raise ValueError(
+                    f"expected sampling_method {' or '.join(methods)} with {name}, "
+                    f"which others do not use, got {got}. Remove {name}, or name one."
+                )
+        if method == "mala" and self.at_draws != "full":
+            raise ValueError(
+                "expected at_draws full with sampling_method mala, which takes all the "
+                f"data, got {self.at_draws}. Remove it, or take sgld."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_batch(self) -> LlcParams:
+        is_all = self.calibrate == "none" or self.sampling_method == "mala"
+        if self.nbeta != "devinterp" or (self.batch_size is None and is_all):
+            return self
+        if self.batch_size is None or self.batch_size < 2:
+            got = "null" if self.batch_size is None else self.batch_size
+            raise ValueError(
+                "expected a batch_size of 2 or more with nbeta devinterp, which is "
+                f"b / ln b of it, got {got}. Give it, or take nbeta auto."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _is_told(self) -> LlcParams:
+        lacking = [name for name in FOUND if getattr(self, name) is None]
+        if self.calibrate == "none" and lacking:
+            raise ValueError(
+                f"expected {', '.join(lacking)} with calibrate none, got null. "
+                "Give them, or leave calibrate at auto."
+            )
+        return self
