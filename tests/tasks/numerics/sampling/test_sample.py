@@ -9,7 +9,9 @@ from curvflow.tasks.numerics.sampling import methods
 from curvflow.tasks.numerics.sampling.sample import sample
 from curvflow.tasks.numerics.sampling.steps import Steps, Stream
 from tests.tasks.numerics.sampling.bowls import (
+    GAMMA,
     METHODS,
+    NBETA,
     about_zero,
     bowl,
     walk,
@@ -131,6 +133,11 @@ def test_with_all_data_each_step_the_loss_is_full_however_it_is_asked(at_draws):
             60 / 4 + (1 + 20 / 4) / 3,
         ),
         ("sgld", {"measure_acceptance": True}, 60 + 2 * 8),
+        (
+            "sgld",
+            {"measure_acceptance": True, "batch_size": 16, "at_draws": "batch"},
+            60 / 4 + (2 + 1 / 4) * 8,
+        ),
         ("mala", {}, 61),
     ],
 )
@@ -172,6 +179,27 @@ def test_acceptance_of_sgld_falls_with_its_steps():
         exact.acceptance.mean().item(), abs=0.02
     )
     assert walk(posterior, "sgld").acceptance.isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "noise"),
+    [
+        ("sgld", {}, 1.0),
+        ("sghmc", {"friction": 0.25}, 0.25),
+        ("rmsprop_sgld", {"damping": 100.0}, 1.0),
+    ],
+)
+def test_heat_is_that_of_the_batches_in_the_metric_of_the_steps(method, how, noise):
+    posterior, stiffness = about_zero(bowl(spread=1.0), 200), 0.2
+    how = {"num_draws": 100, "measure_acceptance": True, **how}
+    steps = stiffness * how.get("damping", 1.0)
+    drawn = walk(posterior, method, steps, batch_size=4, **how)
+    # Six slopes of variance 1 between samples, in batches of 4.
+    lr = stiffness / (NBETA * 1.5 + GAMMA)
+    expected = lr * NBETA**2 * 6 / 4 / 8 / noise
+    assert drawn.heat.mean().item() == pytest.approx(expected, rel=0.05)
+    whole = walk(posterior, method, steps, **how)
+    assert (whole.heat == 0).all()
 
 
 @pytest.mark.parametrize("method", ["rmsprop_sgld", "adam_sgld"])
