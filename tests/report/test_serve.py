@@ -220,7 +220,7 @@ def test_an_open_page_reloads_itself_but_not_under_a_reader(small, chromium):
         curvflow.run(small, workers=1)
         page.locator("#glance", has_text="All 5 nodes have a result").wait_for()
         page.locator("details").nth(1).locator("summary").click()
-        curvflow.run(small, workers=1, overrides=["axes.seed=3"])
+        curvflow.run(small, workers=1)
         page.locator("#newer").wait_for(state="visible")
         page.locator("#newer button").click()
         page.locator("#glance", has_text="run 2").wait_for()
