@@ -25,7 +25,8 @@ class KnownAnswerParams(Params):
         0,
         ge=0,
         description="r, of the matrix that is true of deep_linear, whose first r "
-        "diagonal entries are 1, all others 0; of other models 0 is true",
+        "diagonal entries are 1, all others 0; of tanh units 0 or all of them are "
+        "true; of other models 0 is true",
     )
 
 
@@ -39,7 +40,7 @@ def known(params: KnownAnswerParams) -> Known:
         The specification.
 
     Raises:
-        ValueError: no answer is known of it, or only that for rank 0.
+        ValueError: no answer is known of it, or none for that rank.
     """
     model = params.model
     if not isinstance(model, Known) or not _is_known(model):
@@ -48,11 +49,20 @@ def known(params: KnownAnswerParams) -> Known:
             "hidden layer, activation tanh and bias false, and without dropout and "
             f"linear layers, got {_told(model)}"
         )
-    if params.rank and not isinstance(model, DeepLinear):
-        raise ValueError(
-            f"expected rank 0 with {model.kind}, of which 0 is true, got {params.rank}"
-        )
+    _refuse_unknown_rank(model, params.rank)
     return model
+
+
+def _refuse_unknown_rank(model: Known, rank: int) -> None:
+    if rank == 0 or isinstance(model, DeepLinear):
+        return
+    expected = f"rank 0 with {model.kind}, of which 0 is true"
+    if isinstance(model, Mlp):
+        units = model.hidden[0]
+        if rank == units:
+            return
+        expected = f"rank 0 or {units} with {model.kind}, none of its units or all"
+    raise ValueError(f"expected {expected}, got {rank}")
 
 
 def same_truth(model: Known) -> str:

@@ -64,23 +64,46 @@ def population(model: Known, inputs: int) -> Array:
     return np.ones((2, 1))
 
 
-def truth(inputs_NI: Array, rank: int, outputs: int) -> Array:
-    """Return the true targets, (N, outputs): the first `rank` inputs, then zeros."""
+def truth(model: Known, inputs_NI: Array, rank: int, outputs: int) -> Array:
+    """Return the true targets, (N, outputs).
+
+    Args:
+        model: of known answer.
+        inputs_NI: the inputs.
+        rank: of the truth.
+        outputs: of a sample.
+
+    Returns:
+        For tanh units the sum of tanh(j x), j from 1 to the rank; else the first `rank`
+        inputs, then zeros.
+    """
+    if isinstance(model, Mlp):
+        sum_N1: Array = np.tanh(inputs_NI * _slopes(rank)).sum(1, keepdims=True)
+        return sum_N1
     targets_NO = np.zeros((len(inputs_NI), outputs))
     targets_NO[:, :rank] = inputs_NI[:, :rank]
     return targets_NO
 
 
-def true_weights(layout: Layout, rank: int) -> Array:
-    """Return balanced true weights, (D,): ones on `rank` diagonal places of each layer.
+def _slopes(rank: int) -> Array:
+    """Return the weights into true units, all different so that none are one."""
+    return np.arange(1.0, rank + 1)
 
-    All factors have the rank of the truth and equal singular values, so that the
+
+def true_weights(model: Known, layout: Layout, rank: int) -> Array:
+    """Return true weights, (D,).
+
+    Those of products are balanced, ones on `rank` diagonal places of each layer: all
+    factors have the rank of the truth and equal singular values, so that the
     coefficient there is the smallest of all true weights.
 
     Args:
+        model: of known answer.
         layout: of the parameters, matrices all.
         rank: of the truth.
     """
+    if isinstance(model, Mlp) and rank:
+        return np.concatenate([_slopes(rank), np.ones(rank)])
     factors = []
     for rows, columns in layout.shapes:
         factor = np.zeros((rows, columns))
@@ -90,7 +113,7 @@ def true_weights(layout: Layout, rank: int) -> Array:
 
 
 def answer(model: Known, inputs: int, outputs: int, rank: int) -> Coefficient:
-    """Return the learning coefficient at the balanced true weights.
+    """Return the learning coefficient at the true weights.
 
     Args:
         model: of known answer.
@@ -105,7 +128,8 @@ def answer(model: Known, inputs: int, outputs: int, rank: int) -> Coefficient:
         case DeepLinear():
             return deep_linear([inputs, *model.hidden, outputs], rank)
         case Mlp():
-            return tanh_units(model.hidden[0])
+            # Units that all are needed and differ have a positive definite Hessian.
+            return regular(2 * rank) if rank else tanh_units(model.hidden[0])
         case NormalCrossing():
             return separable([normal_crossing(powers) for powers in model.powers])
     return regular(len(model.eigenvalues))

@@ -70,6 +70,7 @@ def test_the_samples_of_a_seed_are_frozen():
         ({"model": {**TANH, "bias": True}}, "got another mlp"),
         ({"model": {**TANH, "hidden": [2, 2]}}, "got another mlp"),
         ({"model": WELL, "rank": 1}, "expected rank 0 with quadratic_well"),
+        ({"model": TANH, "rank": 1}, "rank 0 or 2 with mlp, none of its units or all"),
         ({"model": WELL, "inputs": 1}, "with deep_linear alone"),
         ({"model": PRODUCT, "inputs": 2}, "expected inputs and outputs"),
         (

@@ -31,6 +31,8 @@ SIZES = {"inputs": 5, "outputs": 4}
         (WELL, 0, {}, 1, 1, 2),
         (CROSSING, 0, {}, 0.75, 1, 3),
         (TANH, 0, {}, 2 / 3, 1, 4),
+        (TANH, 2, {}, 2, 1, 4),
+        ({**TANH, "hidden": [1]}, 1, {}, 1, 1, 2),
     ],
 )
 def test_the_coefficient_is_the_one_in_closed_form(
@@ -54,6 +56,18 @@ def test_the_loss_there_is_zero_and_the_factors_are_balanced(rank):
     torch.testing.assert_close(second.T @ second, first @ first.T)
     torch.testing.assert_close(third.T @ third, second @ second.T)
     assert [torch.linalg.matrix_rank(f) for f in (first, second, third)] == [rank] * 3
+
+
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_true_units_that_differ_are_regular(units):
+    data, weights = at_truth({**TANH, "hidden": [units]}, rank=units)
+    asked = member("probe.dense", {}, weights=weights, data=data)
+    lowest = torch.linalg.eigvalsh(dense_of(asked))[0]
+    assert lowest > 1e-8
+    problem = read(str(weights["network"]))
+    w = torch.as_tensor(weights["weights"])[None]
+    x, y = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"])
+    assert problem.losses(w, x[None], y[None]).abs().max() < 1e-28
 
 
 def test_the_hessian_there_has_the_rank_of_the_regular_directions():

@@ -34,14 +34,14 @@ def known_answer(member: Member, machine: Machine) -> Outcome:
     model = known(params)
     outputs = num_outputs(model, params.outputs)
     points = population(model, params.inputs or 1)
-    exact = points, truth(points, params.rank, outputs)
+    exact = points, truth(model, points, params.rank, outputs)
     if params.num_samples is None:
         return Outcome(dataset(*exact, *exact))
     generator = stream(params.seed, "data.known_answer")
     drawn = _drawn(model, points, params.num_samples, generator)
     shape = len(drawn), outputs
     noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-    targets = truth(drawn, params.rank, outputs) + params.noise * single(noise)
+    targets = truth(model, drawn, params.rank, outputs) + params.noise * single(noise)
     return Outcome(dataset(drawn, targets, *exact))
 
 
