@@ -132,6 +132,7 @@ def _read(
         raise document.complain((*path, "stage"), message, hint)
     _check_where(document, path, found, stages[found.stage], axes)
     _check_quantity(document, path, found, stages)
+    _check_row(document, path, found, stages, axes)
     return found
 
 
@@ -175,3 +176,31 @@ def _check_quantity(
         lacking = column or f"{found.quantity}_sem"
         hint = f"Remove 'within_sems': {stage.kind.name} has no {lacking}."
         raise document.complain((*path, "within_sems"), message, hint)
+
+
+def _check_row(
+    document: Document,
+    path: Path,
+    found: Expectation,
+    stages: Mapping[str, Stage],
+    axes: Mapping[str, Axis],
+) -> None:
+    stage = stages[found.stage]
+    taken = [stages[name] for names in stage.inputs.values() for name in names]
+    at = [one.at.epochs for one in taken if EPOCH in one.dims]
+    # Epochs that are not listed show when the nodes are laid out.
+    if stage.kind.rows is None or not all(at):
+        return
+    labels = {name: axis.labels for name, axis in axes.items()}
+    labels[EPOCH] = tuple(sorted({epoch for epochs in at for epoch in epochs}))
+    rows = [
+        row
+        for sample in stage.template.samples()
+        for row in stage.kind.rows(stage.params(sample), labels)
+    ]
+    if not found.quantity.endswith(tuple(rows)):
+        message = f"expected a row of '{stage.name}', got '{found.quantity}'"
+        name = found.quantity.partition(": ")[0]
+        known = [name + row for row in rows]
+        hint = nearest(found.quantity, known, f"One is '{known[0]}'.")
+        raise document.complain((*path, "quantity"), message, hint)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from curvflow.schemas.nodes import Array, NodeData
+from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.params import Params
 from curvflow.schemas.variables import Variable
 
@@ -121,6 +121,8 @@ class Kind:
             not converged.
         settings: outputs of the kinds taken that say how what has a verdict was
             estimated; taken with it, to say where they differ.
+        rows: from the parameters and the labels of axes to what stands behind the name
+            of a quantity in the rows of its table; None if not known.
         vectorised: computes its tile in one program; else node by node.
         accelerated: runs on a GPU where there is one.
         home: `module:name` of a user's kind, told apart from others of its name.
@@ -151,6 +153,7 @@ class Kind:
     misnamed: Callable[[Any, Taken], Iterable[Misnomer]] | None = None
     judges: bool = False
     settings: tuple[str, ...] = ()
+    rows: Callable[[Any, Mapping[str, Sequence[Label]]], list[str]] | None = None
     vectorised: bool = True
     accelerated: bool = False
     home: str = ""

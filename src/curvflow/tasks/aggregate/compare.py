@@ -167,11 +167,9 @@ def _rows(
     others = [label for label in sides.labels if label != baseline]
     for column, name in enumerate(sides.names):
         for group, label in product(sides.groups, others):
-            where = zip(params.within, group, strict=True)
-            behind = "".join(f", {axis}={at}" for axis, at in where)
             side, base = (sides.of(x, group, column) for x in (label, baseline))
             yield {
-                "quantity": f"{prefix}{name}: {label} - {baseline}{behind}",
+                "quantity": f"{prefix}{name}{params.row(label, group)}",
                 "units": sides.units,
                 "label": str(label),
                 **_row(side, base, params),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Literal
 
 from pydantic import Field
@@ -47,6 +49,26 @@ class CompareParams(Params):
     num_resamples: int = Field(9999, ge=100, description="samples of the bootstrap")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
     unconverged: Unconverged = "count"
+
+    def row(self, label: Label, group: Sequence[Label]) -> str:
+        """Return what stands behind a variable's name in a row.
+
+        Args:
+            label: the one compared.
+            group: labels of `within`, in its order.
+
+        Returns:
+            `: label - baseline`, and for each axis of `within` `, axis=label`.
+        """
+        where = zip(self.within, group, strict=True)
+        behind = "".join(f", {axis}={at}" for axis, at in where)
+        return f": {label} - {self.baseline}{behind}"
+
+
+def _rows(params: CompareParams, labels: Mapping[str, Sequence[Label]]) -> list[str]:
+    others = [label for label in labels[params.along] if label != params.baseline]
+    groups = list(product(*(labels[axis] for axis in params.within)))
+    return [params.row(label, group) for group in groups for label in others]
 
 
 def _column(name: str, description: str, units: str = UNITS) -> Variable:
@@ -119,6 +141,7 @@ KIND = Kind(
         ),
     ),
     settings=SETTINGS,
+    rows=_rows,
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
     labels={"baseline": "along"},
