@@ -150,6 +150,8 @@ def _setting(
             "smallest_eigenvalue": measured.scales.smallest[number].numpy(),
             "typical_curvature": measured.scales.typical[number].numpy(),
             "gradient_variance": chosen.variance[number].numpy(),
+            "ritz_values": measured.ritz.values[number].numpy(),
+            "ritz_weights": measured.ritz.weights[number].numpy(),
         },
         work=_work(measured, number, is_noisy=method != EXACT),
     )

@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.schemas.sampling import LlcParams
 from curvflow.tasks.chains import params_of
@@ -21,6 +24,8 @@ TOLD = (
     "smallest_eigenvalue",
     "typical_curvature",
     "gradient_variance",
+    "ritz_values",
+    "ritz_weights",
     "trial_parameter",
     "trial_value",
     "trial_lr",
@@ -60,6 +65,14 @@ class Setting:
     first_lr: float | None = None
     told: Mapping[str, Array] = field(default_factory=dict)
     work: float = 0.0
+
+    @property
+    def ritz(self) -> tuple[Tensor, Tensor] | None:
+        """Ritz values and weights of the Hessian, (S, K), where it was measured."""
+        if "ritz_values" not in self.told:
+            return None
+        values, weights = self.told["ritz_values"], self.told["ritz_weights"]
+        return torch.as_tensor(values), torch.as_tensor(weights)
 
     @property
     def wavers_by(self) -> str:

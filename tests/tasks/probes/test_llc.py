@@ -15,10 +15,12 @@ from curvflow.tasks.chain_states import unpacked
 from curvflow.tasks.chains import ground
 from curvflow.tasks.gradient_noise import gradient_noise
 from curvflow.tasks.numerics.sampling import calibration
+from curvflow.tasks.numerics.sampling.faults import MAX_R_HAT, MIN_ESS
 from curvflow.tasks.probes.llc import member_bytes
 from curvflow.tasks.problems import pose
 from curvflow.tasks.registry import Machine
 from tests.tasks.known import at_truth
+from tests.tasks.numerics.sampling.bowls import METHODS
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import as_data, assert_declared, compute, member
 
@@ -149,6 +151,36 @@ def test_steps_too_large_by_batches_are_told_without_calibration(method, noise):
     assert 0.75 * added < told
     assert arrays["verdict"] == "step too large"
     assert "batches" in str(arrays["reason"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_slow_directions_leave_is_predicted_of_every_method(method):
+    eigenvalues = [0.01, 0.02, 0.05, 1.0]
+    settings = {
+        "nbeta": 1000.0,
+        "localization": 1.0,
+        "num_burnin_steps": 8,
+        "num_draws": 20,
+        "num_steps_bw_draws": 2,
+        "num_chains": 300,
+    }
+    if method in ("sghmc", "sgnht"):
+        settings["friction"] = 0.3
+    one = well(eigenvalues, noise=0.1, sampling_method=method, **settings)
+    (outcome,) = compute(KIND, [one])
+    lacking = regular(eigenvalues, outcome.arrays) - float(outcome.arrays["llc_mean"])
+    assert lacking == pytest.approx(float(outcome.arrays["slow_error"]), rel=0.1)
+
+
+def test_draws_that_do_not_show_their_slow_directions_are_not_called_converged():
+    eigenvalues = 2 * np.logspace(-2, 2, 5)
+    members = [well(eigenvalues, num_samples=200, seed=seed) for seed in range(8)]
+    outcomes = [outcome.arrays for outcome in compute(KIND, members)]
+    assert {str(arrays["verdict"]) for arrays in outcomes} == {"drifting"}
+    (slow, *_) = (a for a in outcomes if "too slow" in str(a["reason"]))
+    assert slow["r_hat"] < MAX_R_HAT
+    assert min(slow["ess_bulk"], slow["ess_tail"]) > MIN_ESS
+    assert f"an error of {slow['slow_error']:.2g}" in str(slow["reason"])
 
 
 @pytest.mark.parametrize("flat", [0, 40])

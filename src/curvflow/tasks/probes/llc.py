@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,12 +17,6 @@ from curvflow.tasks.calibrated import calibrated, spectrum_bytes
 from curvflow.tasks.chain_states import packed, unpacked
 from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of
 from curvflow.tasks.curvature import described, same_problem
-from curvflow.tasks.numerics.sampling.discretisation import (
-    bias_of_batches,
-    bias_of_steps,
-)
-from curvflow.tasks.numerics.sampling.methods import find
-from curvflow.tasks.numerics.sampling.posteriors import Draws
 from curvflow.tasks.numerics.sampling.steps import Steps
 from curvflow.tasks.numerics.sampling.summaries import Summary, summarise
 from curvflow.tasks.numerics.sampling.supply import page_length
@@ -31,8 +24,9 @@ from curvflow.tasks.numerics.sampling.verdicts import Verdict, judge
 from curvflow.tasks.problems import grouped, probed_bytes
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.sampled import PASS_BYTES
-from curvflow.tasks.settings import EXACT, Setting, given, stored
+from curvflow.tasks.settings import Setting, given, stored
 from curvflow.tasks.trial_walks import CHAINS
+from curvflow.tasks.walked import Walked, biases, slow_error, walked
 
 # What the statistics of the draws tell as single numbers.
 SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
@@ -134,47 +128,6 @@ def _refuse(params: LlcParams, count: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Walked:
-    """The chains of one member with all their draws, earlier ones included."""
-
-    traces: dict[str, Tensor]  # (C, K)
-    acceptance: Tensor  # (C,)
-    heat: Tensor  # (C,)
-    failed_at: Tensor  # (C,)
-    passes: float
-    state: dict[str, Tensor]
-    weights: Tensor | None  # (C, K, D)
-
-
-def _walked(found: Draws, chains: slice, earlier: NodeData | None) -> _Walked:
-    """Take one member's part of what was drawn, behind what was drawn before."""
-    traces = {
-        "loss_trace": found.losses,
-        "batch_loss_trace": found.batch_losses,
-        "distance_trace": found.distances,
-    }
-    own = {name: trace[chains].cpu().double() for name, trace in traces.items()}
-    weights = None if found.weights is None else found.weights[chains].cpu().double()
-    if earlier is not None:
-        own = {
-            name: torch.cat([torch.tensor(earlier[name]), trace], dim=1)
-            for name, trace in own.items()
-        }
-        if weights is not None:
-            weights = torch.cat([torch.tensor(earlier["draws"]), weights], dim=1)
-    state = {name: tensor[chains] for name, tensor in found.state.items()}
-    return _Walked(
-        own,
-        found.acceptance[chains].cpu().double(),
-        found.heat[chains].cpu().double(),
-        found.failed_at[chains].cpu(),
-        float(found.passes[chains].sum()),
-        state,
-        weights,
-    )
-
-
 def _sampled(
     place: Ground, numbers: Sequence[int], settings: Sequence[Setting]
 ) -> list[Outcome]:
@@ -197,7 +150,7 @@ def _sampled(
             place,
             setting,
             float(first_M[number]),
-            _walked(found, slice(row * chains, (row + 1) * chains), before[row]),
+            walked(found, slice(row * chains, (row + 1) * chains), before[row]),
         )
         for row, (number, setting) in enumerate(zip(numbers, settings, strict=True))
     ]
@@ -229,88 +182,74 @@ def _steps(params: LlcParams, settings: Sequence[Setting]) -> Steps:
     )
 
 
-def _outcome(place: Ground, setting: Setting, first: float, walked: _Walked) -> Outcome:
-    found = summarise(
-        walked.traces["loss_trace"], first, setting.nbeta, walked.failed_at
-    )
-    biases = _biases(place, setting, walked, found)
-    bias = sum(one for one in biases.values() if not math.isnan(one))
-    verdict = _judged(place, setting, first, walked, found, bias)
+def _outcome(place: Ground, setting: Setting, first: float, one: Walked) -> Outcome:
+    found = summarise(one.traces["loss_trace"], first, setting.nbeta, one.failed_at)
+    doubts = biases(place, setting, one, found.llc_mean)
+    slow = slow_error(place, setting, one)
+    bias = sum(value for value in doubts.values() if not math.isnan(value))
+    verdict = _judged(place, setting, first, one, found, bias, slow)
     arrays: dict[str, Array] = {
         **{name: np.array(getattr(found, name)) for name in SUMMARISED},
-        **_told(place, setting, first, walked),
-        **{name: np.array(value) for name, value in biases.items()},
-        **{name: trace_CK.numpy() for name, trace_CK in walked.traces.items()},
+        **_told(place, setting, first, one),
+        **{name: np.array(value) for name, value in doubts.items()},
+        **{name: trace_CK.numpy() for name, trace_CK in one.traces.items()},
         **setting.told,
-        **packed(walked.state),
+        **packed(one.state),
         "llc_per_chain": found.llc_per_chain.numpy(),
-        "acceptance_per_chain": walked.acceptance.numpy(),
-        "lr_per_chain": walked.state["lr"].cpu().double().numpy(),
-        "failed_at": walked.failed_at.numpy(),
+        "acceptance_per_chain": one.acceptance.numpy(),
+        "lr_per_chain": one.state["lr"].cpu().double().numpy(),
+        "failed_at": one.failed_at.numpy(),
         "num_failed": np.array(found.num_failed, dtype=np.int64),
         "verdict": np.array(verdict.name),
         "reason": np.array(verdict.reason),
     }
-    if walked.weights is not None:
-        arrays["draws"] = walked.weights.numpy()
-    if found.num_failed == len(walked.failed_at):
+    if setting.ritz:
+        arrays["slow_error"] = np.array(slow)
+    if one.weights is not None:
+        arrays["draws"] = one.weights.numpy()
+    if found.num_failed == len(one.failed_at):
         return Outcome(arrays, "diverged", verdict.reason)
     return Outcome(arrays)
-
-
-def _biases(
-    place: Ground, setting: Setting, walked: _Walked, found: Summary
-) -> dict[str, float]:
-    """Return what steps and batches add to the estimate at the most, relative."""
-    if setting.method == EXACT:
-        return {"step_bias": 0.0, "batch_bias": 0.0}
-    method, fine_C = find(setting.method), walked.failed_at < 0
-    acceptance, heat = (
-        float(each_C[fine_C].mean()) for each_C in (walked.acceptance, walked.heat)
-    )
-    of_steps = setting.bias
-    if of_steps is None:
-        of_steps = bias_of_steps(method, acceptance, found.llc_mean)
-    of_batches = bias_of_batches(method, heat, found.llc_mean, place.num_free)
-    return {"step_bias": of_steps, "batch_bias": of_batches}
 
 
 def _judged(
     place: Ground,
     setting: Setting,
     first: float,
-    walked: _Walked,
+    one: Walked,
     found: Summary,
     bias: float,
+    slow: float,
 ) -> Verdict:
     return judge(
         found,
-        walked.traces["loss_trace"],
+        one.traces["loss_trace"],
         first,
         setting.nbeta,
         setting.localization,
-        walked.traces["distance_trace"],
-        walked.acceptance,
-        walked.failed_at,
+        one.traces["distance_trace"],
+        one.acceptance,
+        one.failed_at,
         place.num_free,
         bias=bias,
+        slow_error=slow,
         wavers_by=setting.wavers_by,
     )
 
 
 def _told(
-    place: Ground, setting: Setting, first: float, walked: _Walked
+    place: Ground, setting: Setting, first: float, one: Walked
 ) -> dict[str, Array]:
     """Return the setting, and what the walk took."""
-    count, fine_C = place.samples.count, walked.failed_at < 0
+    count = place.samples.count
     numbers = {
-        "acceptance": float(walked.acceptance[fine_C].mean()),
-        "distance": float(walked.traces["distance_trace"][fine_C, -1].mean()),
+        "acceptance": float(one.acceptance[one.fine].mean()),
+        "distance": float(one.traces["distance_trace"][one.fine, -1].mean()),
         "init_loss": first,
         "nbeta": setting.nbeta,
         "localization": setting.localization,
-        "lr": float(walked.state["lr"].double().mean()),
-        "gradient_equivalents": walked.passes + setting.work,
+        "lr": one.lr,
+        "gradient_equivalents": one.passes + setting.work,
         "calibration_equivalents": setting.work,
     }
     counts = {

@@ -56,6 +56,17 @@ def test_the_estimate_is_within_its_error_of_half_the_effective_dimension():
     assert torch.tensor(z).std() == pytest.approx(1, abs=0.25)
 
 
+def test_an_error_that_the_draws_do_not_show_is_told():
+    losses, distances = quadratic(0)
+    sem = summarise(losses, INIT_LOSS, NBETA, FINE).llc_sem
+    mean = summarise(losses, INIT_LOSS, NBETA, FINE).llc_mean
+    assert 2 * sem < 0.05 * mean  # so that the share decides
+    for slow, name in ((0.049, "converged"), (0.051, "drifting")):
+        found = verdict(losses, distances, slow_error=slow * mean)
+        assert found.name == name
+    assert f"the draws show {sem:.2g}" in found.reason
+
+
 def test_a_failed_chain_is_counted_and_not_averaged():
     losses, distances = quadratic(0)
     spoilt = losses.clone()

@@ -134,6 +134,12 @@ KIND = Kind(
             "the same of the noise of batches, as measured at the draws",
         ),
         Variable(
+            "slow_error",
+            "what directions too slow for the chains leave of the coefficient, and "
+            "its standard error by them, of a quadratic of the measured spectrum",
+            optional=True,
+        ),
+        Variable(
             "largest_eigenvalue",
             "of the Hessian, or mean curvature met where that is larger",
             units="loss / parameter^2",
@@ -155,6 +161,21 @@ KIND = Kind(
             "gradient_variance",
             "between samples, S^2, where the draws will be; NaN of mala",
             units="loss^2 / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "ritz_values",
+            "of the Hessian, by Lanczos from random vectors; NaN is none",
+            ("run", "node"),
+            units="loss / parameter^2",
+            series=True,
+            optional=True,
+        ),
+        Variable(
+            "ritz_weights",
+            "their weights, of sum 1 over a run",
+            ("run", "node"),
+            series=True,
             optional=True,
         ),
         Variable(

@@ -28,6 +28,9 @@ MIN_ESS = 100
 SURE = 3.0
 MIN_ACCEPTANCE = 0.15
 MAX_BIAS = 0.05
+MAX_ERROR = 0.05
+# Draws show an error that is expected if they show half of it.
+SHOWN = 2.0
 # Rounding of losses in single precision, times nbeta, is of this size.
 NEGLIGIBLE = 1e-3
 # A random walk from the start is 2.8 times as far in its last quarter as in its first.
@@ -46,6 +49,7 @@ class Chains:
     localization: float
     size: int
     bias: float
+    slow_error: float
     wavers_by: str
     summary: Summary
 
@@ -168,6 +172,13 @@ def drifting(chains: Chains) -> str:
             f"the draws are worth {ess:.0f} independent ones, below {MIN_ESS}. Take "
             f"{math.ceil(1.2 * MIN_ESS / ess)} times as many, further apart, or "
             "raise num_burnin_steps."
+        )
+    shown = max(SHOWN * found.llc_sem, MAX_ERROR * abs(found.llc_mean))
+    if chains.slow_error > shown:
+        return (
+            "the measured curvature has directions too slow for chains of this length, "
+            f"which leave an error of {chains.slow_error:.2g}: the draws show "
+            f"{found.llc_sem:.2g}. Draw more, or raise localization."
         )
     return ""
 

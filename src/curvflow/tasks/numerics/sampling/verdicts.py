@@ -5,6 +5,7 @@ Letters: C chains; K draws of each.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -45,6 +46,7 @@ def judge(
     failed_at_C: Tensor,
     num_parameters: int,
     bias: float = 0.0,
+    slow_error: float = math.nan,
     wavers_by: str = "",
 ) -> Verdict:
     """Say whether the chains of one member can be trusted, and if not, why.
@@ -66,6 +68,8 @@ def judge(
         num_parameters: how many move, d.
         bias: relative excess of the estimate that finite steps and batches are
             predicted to cause; 0 of a sampler that accepts or rejects.
+        slow_error: what directions too slow for the chains are predicted to leave of
+            the estimate; NaN if the curvature was not measured.
         wavers_by: `lr` or `localization`, where trials that varied it were on no
             plateau; else nothing.
 
@@ -84,6 +88,7 @@ def judge(
         localization,
         num_parameters,
         bias,
+        slow_error,
         wavers_by,
         summary,
     )
