@@ -436,6 +436,11 @@ def test_what_calibration_does_not_find_must_be_given():
         member(KIND, {"calibrate": "none"})
 
 
+def test_memory_counts_the_traces():
+    few, many = (probes(KIND, "tanh-ce", 1, num_draws=n)[0] for n in (500, 5000))
+    assert member_bytes(many) - member_bytes(few) == 8 * 2 * 4 * 4500 * 3
+
+
 def test_memory_counts_the_draws_that_are_kept():
     (plain,) = probes(KIND, "tanh-ce", 1)
     (kept,) = probes(KIND, "tanh-ce", 1, keep_draws=True)

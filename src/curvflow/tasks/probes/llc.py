@@ -31,6 +31,9 @@ from curvflow.tasks.walked import Walked, biases, slow_error, walked
 # What the statistics of the draws tell as single numbers.
 SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
 
+# Numbers of each draw: two losses and a distance.
+TRACES = 3
+
 # Vectors of the parameters' size that a chain holds beside its noise.
 VECTORS = 12
 
@@ -41,8 +44,8 @@ def member_bytes(member: Member) -> int:
     is_measured = params.calibrate == "auto" and _earlier(member) is None
     chains = max(params.num_chains, CHAINS if is_measured else 0)
     numbers = chains * size * (page_length(size) + VECTORS)
-    if params.keep_draws:
-        numbers += 2 * params.num_chains * params.num_draws * size
+    kept = TRACES + size * params.keep_draws
+    numbers += 2 * params.num_chains * params.num_draws * kept
     walking = 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
     return max(walking, spectrum_bytes(member)) if is_measured else walking
 
