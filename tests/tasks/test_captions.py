@@ -40,3 +40,10 @@ def test_a_caption_says_what_was_averaged_and_what_was_held():
         one = Measured(Variable("trace", ""), [node(c) for c in coords])
     text = captions.averaged(one, [2, 1], ("rule",))
     assert text == "Mean over seed, n = 1 to 2, at width = 16"
+
+
+def test_a_caption_names_what_diverged_also_where_its_label_is_zero():
+    groups = [Group(0, nodes=1, diverged=1), Group(1, nodes=2, diverged=1)]
+    assert captions.left_out(groups) == ["Diverged, left out: 0 (1 of 1), 1 (1 of 2)."]
+    (text,) = captions.left_out([Group("", nodes=2, diverged=1)])
+    assert text == "Diverged, left out: 1 of 2."

@@ -84,7 +84,7 @@ class Source:
         if self._chooses_epoch and node.kind.checkpoints is not None:
             is_one_of_many = self._stage.at.adds_epoch
             epoch = labels["epoch"] if is_one_of_many else self._chosen(node)[-1]
-        selected = _selected(self._stage.kind, params)
+        selected = self._stage.kind.selected(params)
         memo = (epoch, *selected)
         if memo not in self._parts:
             variables = self._variables(node.kind, selected)
@@ -105,14 +105,3 @@ class Source:
 def _part_name(variable: Variable, epoch: Label | None) -> str:
     sliced = variable.sliced and epoch is not None
     return f"{variable.name}@{epoch}" if sliced else variable.name
-
-
-def _selected(kind: Kind, params: Params) -> tuple[str, ...]:
-    names: list[str] = []
-    for field in kind.selects:
-        value = getattr(params, field)
-        if isinstance(value, Mapping):  # a variable per stage
-            names += value.values()
-        else:
-            names += [value] if isinstance(value, str) else (value or [])
-    return tuple(names)

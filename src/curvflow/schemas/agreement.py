@@ -22,9 +22,9 @@ def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
             has no say beside an input, or asks for more than an input has; a producer
             keeps less than is taken; or epochs are chosen of no weights.
     """
-    _check_epochs(stage)
-    _check_wanted(stage)
     named = {producer.name: producer for producer in producers}
+    _check_epochs(stage, named)
+    _check_wanted(stage)
     for name, taken in stage.inputs.items():
         for one in taken:
             _check_settled(stage, name, named[one])
@@ -35,16 +35,24 @@ def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
             _check_shared(stage, name, named)
 
 
-def _check_epochs(stage: Stage) -> None:
+def _check_epochs(stage: Stage, named: Mapping[str, Stage]) -> None:
     inputs = stage.kind.inputs
     if stage.at.adds_epoch and stage.kind.checkpoints is not None:
         message = "expected 'final' or one epoch to begin training with, got several"
         raise stage.complain(("at",), message, "Write one epoch, without brackets.")
-    if stage.at.choice == "final" or any(
-        issubclass(inputs[name].edge, Weights) for name in stage.inputs
-    ):
+    if stage.at.choice == "final":
+        return
+    weights = [
+        named[one]
+        for name, taken in stage.inputs.items()
+        if issubclass(inputs[name].edge, Weights)
+        for one in taken
+    ]
+    if any(one.kind.checkpoints is not None for one in weights):
         return
     given = " and ".join(f"'{name}'" for name in stage.inputs)
+    if weights:
+        given = f"'{weights[0].name}' of {weights[0].kind.name}, which has none"
     message = f"expected weights to choose the epochs of, got {given}"
     raise stage.complain(("at",), message, "Remove 'at'.", key=True)
 

@@ -162,7 +162,13 @@ def _check_quantity(
     known = {variable.name for variable in numbers(stage.kind)}
     if issubclass(stage.kind.returns, Table):
         producers = [name for names in stage.inputs.values() for name in names]
-        known |= {v.name for name in producers for v in numbers(stages[name].kind)}
+        points = stage.template.samples()
+        chosen = {
+            n for point in points for n in stage.kind.selected(stage.params(point))
+        }
+        known |= chosen or {
+            v.name for name in producers for v in numbers(stages[name].kind)
+        }
     # A table adds the stage or the element where a variable alone is not unique.
     if known.isdisjoint(re.findall(r"\w+", found.quantity)):
         message = f"expected a quantity of '{stage.name}', got '{found.quantity}'"

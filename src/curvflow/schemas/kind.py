@@ -182,6 +182,17 @@ class Kind:
             if v in wanted or (v.dims == (v.name,) and v.name in dims)
         ]
 
+    def selected(self, params: Params) -> tuple[str, ...]:
+        """Return the input variables that parameters name; empty if all are taken."""
+        names: list[str] = []
+        for field_name in self.selects:
+            value = getattr(params, field_name)
+            if isinstance(value, Mapping):  # a variable per stage
+                names += value.values()
+            else:
+                names += [value] if isinstance(value, str) else (value or [])
+        return tuple(names)
+
     def as_json(self) -> dict[str, Any]:
         """Return the declaration as plain data, parameters as JSON Schema."""
         return {

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from curvflow.schemas.kind import Misnomer
+from curvflow.schemas.variables import Variable
+
+NBETA = Variable("nbeta", "inverse temperature", units="1 / loss")
+LOCALIZATION = Variable("localization", "gamma", units="1 / parameter^2")
 
 
 def not_at_wbic(params: Any, name: str, draws: Any) -> Iterator[Misnomer]:

@@ -68,9 +68,11 @@ def calibrated(ground: Ground) -> list[Setting]:
     """
     params = [params_of(member) for member in ground.members]
     count = ground.samples.count
-    affordable = params[0].batch_size is None and count <= FULL_DATA
-    method = params[0].sampling_method or (EXACT if affordable else "sgld")
-    nbeta_M = _tensor(nbeta_of(one, count) for one in params)
+    one = params[0]
+    takes_batches = one.batch_size is not None or one.at_draws != "full"
+    affordable = count <= FULL_DATA and not takes_batches
+    method = one.sampling_method or (EXACT if affordable else "sgld")
+    nbeta_M = _tensor(nbeta_of(each, count) for each in params)
     ritz, met_M = _spectrum(ground), _met(ground, nbeta_M)
     measured = _Measured(ritz, met_M, calibration.scales(ritz, met_M), nbeta_M)
     chosen = _chosen(ground, params, measured, method)

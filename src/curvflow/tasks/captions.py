@@ -110,7 +110,9 @@ def left_out(of: Sequence[Group]) -> list[str]:
     shares = [
         (one.label, f"{one.diverged} of {one.nodes}") for one in of if one.diverged
     ]
-    diverged = [f"{label} ({share})" if label else share for label, share in shares]
+    diverged = [
+        f"{label} ({share})" if label != "" else share for label, share in shares
+    ]
     sentences = [f"Diverged, left out: {', '.join(diverged)}."] if diverged else []
     if nonfinite := sum(group.nonfinite() for group in of):
         sentences.append(f"Not finite, left out: {counted(nonfinite, 'value')}.")

@@ -34,6 +34,11 @@ def number(draws: NodeData, name: str) -> float:
     return float(draws[name])
 
 
+def made_at(draws: NodeData) -> dict[str, Array]:
+    """Return what an estimate by draws depends on beside the weights and data."""
+    return {name: draws[name] for name in ("nbeta", "localization")}
+
+
 def is_wbic(draws: NodeData) -> bool:
     """Return whether draws are at nbeta = n / ln n."""
     count = number(draws, "num_samples")

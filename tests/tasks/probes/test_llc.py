@@ -269,6 +269,16 @@ def test_trials_walk_as_the_chains_will(method, own):
     np.testing.assert_allclose(same["trial_llc"], plain["trial_llc"], rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("at_draws", "method"),
+    [("full", "mala"), ("control_variate", "sgld"), ("batch", "sgld")],
+)
+def test_losses_of_batches_want_a_sampler_that_takes_them(at_draws, method):
+    one = well([1.0, 2.0], noise=0.5, num_draws=8, at_draws=at_draws, batch_size=None)
+    (outcome,) = compute(KIND, [one])
+    assert outcome.arrays["sampling_method"] == method
+
+
 def test_batches_are_chosen_by_the_gradients_of_what_moves():
     how = {"sampling_method": "sgld", "batch_size": 5, "num_draws": 8}
     found = {}

@@ -36,6 +36,11 @@ def test_the_penalty_is_the_learning_coefficient_times_the_log():
     assert arrays["wbic_per_chain"].mean() == pytest.approx(float(arrays["wbic"]))
 
 
+def test_it_says_what_it_was_made_at():
+    arrays = measured(bowl(gamma=7.0))
+    assert (arrays["nbeta"], arrays["localization"]) == (WBIC, 7.0)
+
+
 def test_failed_chains_are_left_out_and_the_verdict_stays():
     arrays = measured(bowl(failed=(1,)))
     assert np.isnan(arrays["wbic_per_chain"]).tolist() == [False, True, False, False]

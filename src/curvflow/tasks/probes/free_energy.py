@@ -14,6 +14,7 @@ from curvflow.tasks.drawn import (
     energies,
     is_wbic,
     localisation,
+    made_at,
     mean_of,
     negative_mass,
     number,
@@ -75,6 +76,7 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
             **{name: np.array(value) for name, value in numbers.items()},
             "num_samples": np.array(draws["num_samples"], dtype=np.int64),
             "num_parameters": np.array(ritz.size, dtype=np.int64),
+            **made_at(draws),
             "verdict": np.array(draws["verdict"]),
         }
     )

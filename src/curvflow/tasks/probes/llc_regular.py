@@ -10,6 +10,7 @@ from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.drawn import (
     Mean,
     localisation,
+    made_at,
     mass_below,
     mean_of,
     negative_mass,
@@ -65,6 +66,7 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
         {
             **{name: np.array(value) for name, value in numbers.items()},
             "num_parameters": np.array(ritz.size, dtype=np.int64),
+            **made_at(draws),
             "verdict": np.array(draws["verdict"]),
         }
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.drawn import energies, is_wbic, number
+from curvflow.tasks.drawn import energies, is_wbic, made_at, number
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -48,6 +48,7 @@ def wbic(member: Member, machine: Machine) -> Outcome:
             "training_loss": np.array(training),
             "penalty": np.array(mean.value - training),
             "num_samples": np.array(draws["num_samples"], dtype=np.int64),
+            **made_at(draws),
             "verdict": np.array(draws["verdict"]),
         }
     )

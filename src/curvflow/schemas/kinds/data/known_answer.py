@@ -16,6 +16,8 @@ from curvflow.schemas.models.quadratic_well import QuadraticWell
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.samples import Samples
 
+_NOISE = 1.0
+
 
 class KnownAnswerDataParams(KnownAnswerParams):
     """The model whose truth is sampled, and how."""
@@ -33,7 +35,7 @@ class KnownAnswerDataParams(KnownAnswerParams):
         "without noise, whose mean loss is the exact one",
     )
     noise: float = Field(
-        1.0,
+        _NOISE,
         ge=0,
         description="standard deviation of what is added to the targets of samples",
     )
@@ -42,6 +44,11 @@ class KnownAnswerDataParams(KnownAnswerParams):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         model = known(self)
+        if self.num_samples is None and self.noise not in (0, _NOISE):
+            raise ValueError(
+                f"expected num_samples with noise, got null and {self.noise:g}: the "
+                "whole population has none. Give num_samples, or remove noise."
+            )
         sizes = [self.inputs, self.outputs]
         if not isinstance(model, DeepLinear):
             if sizes != [None, None]:

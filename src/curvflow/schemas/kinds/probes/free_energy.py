@@ -11,7 +11,7 @@ from curvflow.schemas.hessians import SAME_LOSS, no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
-from curvflow.schemas.temperatures import not_localised
+from curvflow.schemas.temperatures import LOCALIZATION, NBETA, not_localised
 from curvflow.schemas.variables import Variable
 
 
@@ -32,7 +32,7 @@ def _nats(name: str, description: str, **more: Any) -> Variable:
 
 KIND = Kind(
     name="probe.free_energy",
-    version=1,
+    version=2,
     summary="Free energies of a model: WBIC, Laplace, BIC and Watanabe's form.",
     params=FreeEnergyParams,
     returns=Numbers,
@@ -67,6 +67,8 @@ KIND = Kind(
         Variable("negative_mass", "fraction of the eigenvalues below zero"),
         Variable("num_samples", "samples of the data, n", dtype="int64"),
         Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
+        NBETA,
+        LOCALIZATION,
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
     inputs={

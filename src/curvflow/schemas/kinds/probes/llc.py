@@ -8,6 +8,7 @@ from curvflow.schemas.nodes import Data, Draws, Weights
 from curvflow.schemas.operators import unknown_layers
 from curvflow.schemas.sample_counts import too_few
 from curvflow.schemas.sampling import LlcParams
+from curvflow.schemas.temperatures import LOCALIZATION, NBETA
 from curvflow.schemas.variables import Variable
 
 
@@ -25,7 +26,7 @@ def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable
 
 KIND = Kind(
     name="probe.llc",
-    version=2,
+    version=3,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=LlcParams,
     returns=Draws,
@@ -55,8 +56,8 @@ KIND = Kind(
             units="parameter",
         ),
         Variable("init_loss", "mean loss at the weights, all data", units="loss"),
-        Variable("nbeta", "inverse temperature", units="1 / loss"),
-        Variable("localization", "gamma", units="1 / parameter^2"),
+        NBETA,
+        LOCALIZATION,
         Variable(
             "lr",
             "step, epsilon, mean over chains; of rmsprop_sgld and adam_sgld before "

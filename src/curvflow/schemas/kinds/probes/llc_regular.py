@@ -7,7 +7,7 @@ from curvflow.schemas.hessians import SAME_LOSS, no_hessian
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
-from curvflow.schemas.temperatures import not_localised
+from curvflow.schemas.temperatures import LOCALIZATION, NBETA, not_localised
 from curvflow.schemas.variables import Variable
 
 
@@ -21,7 +21,7 @@ def _judged(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="probe.llc_regular",
-    version=1,
+    version=2,
     summary="What the Hessian explains of a learning coefficient, and what not.",
     params=LlcRegularParams,
     returns=Numbers,
@@ -51,6 +51,8 @@ KIND = Kind(
             "hold, along which a quadratic loss would have no posterior",
         ),
         Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
+        NBETA,
+        LOCALIZATION,
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
     inputs={

@@ -6,7 +6,7 @@ from curvflow.schemas.explanation import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.nodes import Draws, Numbers
 from curvflow.schemas.params import Params
-from curvflow.schemas.temperatures import not_at_wbic
+from curvflow.schemas.temperatures import LOCALIZATION, NBETA, not_at_wbic
 from curvflow.schemas.variables import Variable
 
 
@@ -20,7 +20,7 @@ def _nats(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable:
 
 KIND = Kind(
     name="probe.wbic",
-    version=1,
+    version=2,
     summary="Widely applicable Bayesian information criterion, n E L at 1 / ln n.",
     params=WbicParams,
     returns=Numbers,
@@ -31,6 +31,8 @@ KIND = Kind(
         Variable("training_loss", "n L at the weights", units="nat"),
         _nats("penalty", "wbic - training_loss, which is llc ln n"),
         Variable("num_samples", "samples of the data, n", dtype="int64"),
+        NBETA,
+        LOCALIZATION,
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
     inputs={"draws": Input(Draws, lacking=not_at_wbic)},
