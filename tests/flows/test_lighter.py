@@ -42,8 +42,10 @@ def test_a_parameter_at_its_least_is_not_to_be_lowered(trained):
     assert "num_chains" not in found
 
 
-def test_draws_that_are_not_kept_are_not_to_be_fewer(trained):
-    assert "num_draws" not in told("probe.llc", trained, num_draws=10**8)
+def test_draws_that_are_not_kept_are_to_be_fewer_where_their_losses_are_large(trained):
+    assert "num_draws" not in told("probe.llc", trained, num_draws=10)
+    found = told("probe.llc", trained, num_draws=10**8)
+    assert found == "Lower num_chains, lower num_draws, or take another machine."
 
 
 def test_columns_of_eigenvalues_and_their_precision_are_named(trained, monkeypatch):
