@@ -263,6 +263,16 @@ expect:
         load_study(text, file="study.yaml")
 
 
+def test_what_has_no_error_has_no_coverage():
+    text = f"""{STUDY}
+  estimates: {{use: probe.trace, matrix: kernel}}
+  asked: {{use: aggregate.coverage, of: estimates, truth: estimates,
+          repetitions: order, quantities: num_draws}}
+"""
+    with pytest.raises(StudyError, match=r"have an error, got 'num_draws'"):
+        load_study(text, file="study.yaml")
+
+
 def test_points_of_an_axis_that_both_name_are_taken_together():
     line = 'probe.moments, ritz: runs, num_moments: "${m}"'
     assert loaded(line).stages["asked"].dims == ("m",)

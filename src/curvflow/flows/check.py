@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from curvflow.flows.results import Results
 from curvflow.schemas.counted import counted
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.study import Expectation
@@ -125,7 +125,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     is_table = issubclass(view.kind.returns, Table)
     name = expected.quantity
     # Not every quantity has a standard error beside it.
-    error = expected.error_of(view.kind)
+    error = error_of(view.kind, name)
     judge = _judge(view.kind, name)
     names = [one for one in (name, error, judge) if view.kind.output(one)]
     rows = results.records(

@@ -13,7 +13,7 @@ from curvflow.schemas.axes import Axis, nearest_label
 from curvflow.schemas.complaints import complaints
 from curvflow.schemas.document import Document
 from curvflow.schemas.edges import numbers
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import error_of
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.params import Params
 from curvflow.schemas.stage import Stage
@@ -68,16 +68,6 @@ class Expectation(Params):
         if self.within is None or isinstance(self.within, tuple):
             return self.within
         return self.value - self.within, self.value + self.within
-
-    def error_of(self, kind: Kind) -> str:
-        """Return the variable that is the quantity's standard error; empty if none is.
-
-        Args:
-            kind: of the stage; `llc_mean` has `llc_sem`, `trace` has `trace_sem`.
-        """
-        stem = self.quantity.removesuffix("_mean")
-        names = (f"{self.quantity}_sem", f"{stem}_sem")
-        return next((name for name in names if kind.output(name)), "")
 
 
 def read_expectations(
@@ -175,7 +165,7 @@ def _check_quantity(
         hint = nearest(found.quantity, known)
         raise document.complain((*path, "quantity"), message, hint)
     # A table has its errors in a column.
-    has_error = found.error_of(stage.kind) or stage.kind.output("sem")
+    has_error = error_of(stage.kind, found.quantity) or stage.kind.output("sem")
     if found.within_sems is not None and not has_error:
         message = f"expected a quantity with a standard error, got '{found.quantity}'"
         column = "sem" if issubclass(stage.kind.returns, Table) else ""

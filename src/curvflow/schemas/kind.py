@@ -204,3 +204,14 @@ class Kind:
             "params": self.params.model_json_schema(),
             "outputs": [asdict(variable) for variable in self.outputs],
         }
+
+
+def error_of(kind: Kind, name: str) -> str:
+    """Return the variable that is another's standard error; empty if none is.
+
+    Args:
+        kind: the declaration of both.
+        name: `llc_mean` has `llc_sem`, `trace` has `trace_sem`.
+    """
+    names = (f"{name}_sem", f"{name.removesuffix('_mean')}_sem")
+    return next((error for error in names if kind.output(error)), "")

@@ -57,6 +57,18 @@ def test_wrong_errors_are_seen(scale, sd):
     assert row["sd_z"] == pytest.approx(sd, rel=0.15)
 
 
+def test_the_error_of_a_mean_is_that_of_what_it_is_the_mean_of():
+    of = [
+        node({"seed": s}, "llc", kind="probe.llc", llc_mean=mean, llc_sem=0.1)
+        for s, mean in enumerate([4.9, 5.15, 5.3])
+    ]
+    truth = [node({}, "exact", kind="probe.llc_regular", llc_regular=5.0)]
+    params = {"quantities": "llc_mean", "truth_variable": "llc_regular"}
+    row = table(of, truth, **params)["llc_mean"]
+    assert (row["count"], row["coverage"]) == (3, pytest.approx(2 / 3))
+    assert row["mean_z"] == pytest.approx((-1 + 1.5 + 3) / 3)
+
+
 def test_the_interval_of_a_share_is_that_of_clopper_and_pearson():
     of = [node({"seed": s}, trace=float(s > 1), trace_sem=0.1) for s in range(12)]
     truth = [node({"seed": s}, "dense", trace=1.0) for s in range(12)]
@@ -154,7 +166,11 @@ def test_a_stage_of_which_all_diverged_keeps_its_row_beside_another():
             TRUTH,
             "variables of the stages taken, got 'tr",
         ),
-        ([node({"seed": 0}, trace=1.0)], TRUTH, "with its error, trace_sem, or its"),
+        (
+            [node({"seed": 0}, trace=1.0)],
+            TRUTH,
+            "with a standard error, such as trace_sem, or",
+        ),
         (
             estimates(2),
             [node({}, "true", kind="weights.known_answer", llc_true=1.0)],

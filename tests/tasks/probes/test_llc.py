@@ -386,6 +386,26 @@ def test_a_point_that_is_no_minimum_is_called_negative():
     assert outcome.arrays["llc_mean"] < 0
 
 
+@pytest.mark.parametrize(
+    ("localization", "verdict"), [(1e-6, "escaped"), (50.0, "converged")]
+)
+def test_chains_that_leave_a_minimum_are_called_escaped(localization, verdict):
+    data = as_data(dataset(np.ones((8, 1)), np.zeros((8, 10))), "crater")
+    made = {"factory": f"{__package__}.craters:crater"}
+    made["kwargs"] = {"inputs": 1, "outputs": 10}
+    problem = pose(parse_model(made), "sse", data)
+    arrays = {"weights": np.zeros(10), "network": np.array(problem.text)}
+    weights = Weights("fit", "train", {}, arrays, "w")
+    how = GIVEN | {"sampling_method": "mala", "lr": 0.01, "nbeta": 20.0}
+    how |= {"num_burnin_steps": 100, "num_draws": 400, "num_steps_bw_draws": 4}
+    one = member(KIND, how | {"localization": localization}, weights=weights, data=data)
+    (outcome,) = compute(KIND, [one])
+    found = outcome.arrays
+    assert found["verdict"] == verdict, found["reason"]
+    # Held, it is the bottom; let go, it is of the plain, which is 20 above it.
+    assert (found["llc_mean"] > 10) == (verdict == "escaped")
+
+
 def test_the_temperature_is_that_of_the_data_or_of_the_batch():
     names = {"auto": 30 / np.log(30), "devinterp": 5 / np.log(5), 7.0: 7.0}
     for nbeta, expected in names.items():

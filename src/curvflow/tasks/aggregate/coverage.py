@@ -10,6 +10,8 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import error_of
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.measurements import Measured, measured
@@ -109,16 +111,17 @@ def _judged(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
     z = np.full(value.shape, np.nan)
     if f"{name}_low" in node:
         low, high = (node[f"{name}_{end}"].ravel() for end in ("low", "high"))
-    elif f"{name}_sem" in node:
-        sem = node[f"{name}_sem"].ravel()
+    elif (error := error_of(find_kind(node.kind), name)) in node:
+        sem = node[error].ravel()
         half = _student(node, params) * sem
         low, high = value - half, value + half
         has_error = sem > slack
         z[has_error] = ((value - exact) / np.where(has_error, sem, 1.0))[has_error]
     else:
         raise InputError(
-            f"quantities: expected '{name}' with its error, {name}_sem, or its "
-            f"interval, {name}_low and {name}_high, got neither. Take another."
+            f"quantities: expected '{name}' with a standard error, such as "
+            f"{name}_sem, or its interval, {name}_low and {name}_high, got neither. "
+            "Take another."
         )
     known = np.isfinite(exact) & np.isfinite(low) & np.isfinite(high)
     inside = (low - slack <= exact) & (exact <= high + slack)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from curvflow.errors import nearest
 from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, error_of
 from curvflow.schemas.names import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Params
@@ -24,7 +24,8 @@ class CoverageParams(Params):
     quantities: OneOrMoreNames = Field(
         min_length=1,
         description="variables of the stages taken; their error is the variable of "
-        "this name with _sem, or their interval those with _low and _high",
+        "this name with _sem, of `_mean` with that in its place, or their interval "
+        "those with _low and _high",
     )
     truth_variable: str | None = Field(
         None, description="variable of the truth; null takes the same names"
@@ -48,11 +49,21 @@ def _column(name: str, description: str) -> Variable:
 
 
 def _misnamed(params: CoverageParams, taken: Taken) -> Iterator[Misnomer]:
-    known = {v.name for kind in taken["of"].values() for v in kind.chosen()}
+    kinds = taken["of"].values()
+    known = {v.name for kind in kinds for v in kind.chosen()}
+    judged = {
+        v.name
+        for kind in kinds
+        for v in kind.chosen()
+        if error_of(kind, v.name) or kind.output(f"{v.name}_low")
+    }
     for name in params.quantities:
         if name not in known:
             message = f"expected variables of the stages taken, got '{name}'"
             yield ("quantities",), message, nearest(name, known)
+        elif name not in judged:
+            message = f"expected variables that have an error, got '{name}'"
+            yield ("quantities",), message, nearest(name, judged)
 
 
 KIND = Kind(
