@@ -129,7 +129,7 @@ def curvature_met(
 
     first_M = mean(losses.values(centre_CD, None))
     moving_M = mean((directions_CD != 0).sum(1))
-    nbeta_M = mean(nbeta_C)
+    nbeta_M = mean(nbeta_C).to(first_M.device)
     low_M, high_M = (torch.full_like(first_M, math.log(r)) for r in (1e-6, 1e3))
     for _ in range(9):
         middle_M = (low_M + high_M) / 2
