@@ -1,0 +1,81 @@
+"""Chains of another device than the CPU."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from curvflow.tasks import calibrated, dense_losses, sampled
+from curvflow.tasks.chains import ground
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.elsewhere import ELSEWHERE, MixedError, elsewhere
+from tests.tasks.numerics.sampling.bowls import METHODS
+from tests.tasks.probes.checks import probes
+from tests.tasks.toys import CPU, compute
+
+KIND = "probe.llc"
+GIVEN = {
+    "calibrate": "none",
+    "lr": 1e-3,
+    "localization": 1.0,
+    "num_burnin_steps": 4,
+    "num_draws": 12,
+}
+WAYS = [
+    *(GIVEN | {"sampling_method": method} for method in METHODS),
+    GIVEN | {"sampling_method": "sgld", "batch_size": 8, "at_draws": "batch"},
+    GIVEN | {"sampling_method": "mala", "layers": ["*.bias"], "keep_draws": True},
+    {"num_draws": 8, "num_burnin_steps": 16},
+    {"num_draws": 8, "num_burnin_steps": 16, "sampling_method": "sgld"},
+]
+
+
+def members(way):
+    return probes(KIND, "tanh-ce", 2, **way)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a machine whose device has the CPU's limits, and its own spectrum."""
+    for module in (sampled, dense_losses):
+        limits = module.PASS_BYTES | {ELSEWHERE.type: module.PASS_BYTES["cpu"]}
+        monkeypatch.setattr(module, "PASS_BYTES", limits)
+
+    # Products by forward differentiation do not run there.
+    def spectrum(place, measure=calibrated._spectrum):
+        with _disable_current_modes():
+            return measure(ground(place.members, CPU))
+
+    with mock.patch.object(calibrated, "_spectrum", spectrum):
+        yield Machine(str(ELSEWHERE))
+
+
+def test_two_devices_do_not_mix():
+    with elsewhere() as device:
+        away = torch.ones(3, device=device)
+        assert float((2 * away + torch.tensor(1.0)).sum()) == 9.0
+        with pytest.raises(MixedError, match=r"aten\.add"):
+            away + torch.ones(3)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
+def test_chains_walk_alike_elsewhere(way, machine):
+    here = compute(KIND, members(way))
+    with elsewhere():
+        away = find(KIND).compute(members(way), machine)
+    for a, b in zip(away, here, strict=True):
+        assert a.arrays["verdict"] == b.arrays["verdict"]
+        np.testing.assert_array_equal(a.arrays["loss_trace"], b.arrays["loss_trace"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
+def test_chains_walk_alike_on_a_gpu(way):
+    on_gpu = find(KIND).compute(members(way), Machine("cuda:0"))
+    for a, b in zip(on_gpu, compute(KIND, members(way)), strict=True):
+        np.testing.assert_allclose(
+            a.arrays["loss_trace"], b.arrays["loss_trace"], rtol=1e-6
+        )
