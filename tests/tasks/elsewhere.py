@@ -49,6 +49,10 @@ class Away(Tensor):
         """Return its numbers, as any device does."""
         return self.held.tolist()
 
+    def new_tensor(self, data: Any, **how: Any) -> Any:
+        """Return numbers that are elsewhere too."""
+        return torch.tensor(data, **{"dtype": self.dtype, **how}, device=ELSEWHERE)
+
     def numpy(self, **how: Any) -> Any:
         """Refuse: only the CPU's memory can be shared."""
         raise MixedError("numpy of a tensor that is elsewhere")

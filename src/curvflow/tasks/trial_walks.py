@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -136,8 +137,8 @@ def _summarised(
 
     return _Trials(
         each([getattr(one, varied) for one in walkers]),
-        each([one.llc_mean for one in summaries]),
-        each([one.llc_sem for one in summaries]),
+        each([math.nan if one.num_failed else one.llc_mean for one in summaries]),
+        each([math.nan if one.num_failed else one.llc_sem for one in summaries]),
         found.acceptance[own].cpu().double().view(shape).mean(1),
         found.state["lr"][own].cpu().double().view(shape),
         float(found.passes[own].sum()),

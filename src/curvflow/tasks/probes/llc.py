@@ -17,6 +17,7 @@ from curvflow.tasks.calibrated import calibrated, spectrum_bytes
 from curvflow.tasks.chain_states import packed, unpacked
 from curvflow.tasks.chains import Ground, Walkers, by_key, ground, params_of
 from curvflow.tasks.curvature import described, same_problem
+from curvflow.tasks.numerics.precision import full_precision
 from curvflow.tasks.numerics.sampling.steps import Steps
 from curvflow.tasks.numerics.sampling.summaries import Summary, summarise
 from curvflow.tasks.numerics.sampling.supply import page_length
@@ -89,6 +90,7 @@ def _draws_before(member: Member) -> int:
     return 0 if earlier is None else int(earlier["loss_trace"].shape[1])
 
 
+@full_precision()
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     place = ground(members, machine)
     settings = _settings(place)

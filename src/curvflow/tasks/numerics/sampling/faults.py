@@ -153,6 +153,8 @@ def _leaving(chains: Chains) -> str:
 def drifting(chains: Chains) -> str:
     """Say so if chains disagree, have a trend, or are too short."""
     found = chains.summary
+    if not chains.distances.any():
+        return "the chains have not moved from the weights. Raise lr."
     if not found.r_hat <= MAX_R_HAT and not math.isnan(found.r_hat):
         return (
             f"R-hat is {found.r_hat:.4g}, above {MAX_R_HAT}: the chains, or their "

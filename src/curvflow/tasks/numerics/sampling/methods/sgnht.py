@@ -22,8 +22,9 @@ def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
 def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
     """Take one step of sghmc; its friction a answers to the heat of velocities.
 
-    a <- a + a_0^2 ((2 - a_0) v.v / (lr D) - 1): too hot, as by the noise of batches,
-    and the friction rises. lr / (2 - a_0) is what sghmc gives v^2 without such noise.
+    a <- a + a_0^2 ((2 - a) v.v / (lr D) - 1): too hot, as by the noise of batches,
+    and the friction rises, until it is that of all the noise together. lr / (2 - a) is
+    what sghmc of friction a gives v^2 where all noise is its own.
     The factor, one over the thermostat's inertia, makes it answer within the 1 / a_0
     steps in which friction acts, whatever the scale of the weights.
 
@@ -36,10 +37,11 @@ def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
     """
     losses_C, drift_CD = now.drift(state["weights"])
     friction, velocity_CD = now.steps.friction, state["velocity"]
-    velocity_CD.mul_(1 - friction - state["excess"])
+    left_C1 = 1 - friction - state["excess"]
+    velocity_CD.mul_(left_C1)
     now.descend(velocity_CD, drift_CD)
     velocity_CD.addcmul_(now.root, now.noise, value=math.sqrt(friction))
     state["weights"].add_(velocity_CD)
-    heat_C1 = torch.linalg.vecdot(velocity_CD, velocity_CD)[:, None] * (2 - friction)
+    heat_C1 = torch.linalg.vecdot(velocity_CD, velocity_CD)[:, None] * (1 + left_C1)
     state["excess"] += friction**2 * (heat_C1 / (now.lr * now.num_free) - 1)
     return losses_C, None
