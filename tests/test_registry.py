@@ -304,7 +304,7 @@ GOLDEN = {
     "probe.hessian_trace": "fdac7e6679fdff0339fa15bf353a14ddf9b9c10d",
     "probe.hessian_variance": "b43254f9f4c72c92e47400f606759463db590618",
     "probe.landscape": "268cec5fa8878c5c0039e6aa4fe21b4a1fe787f5",
-    "probe.llc": "e6108f8d4a64af1b9e7a5ebb0bc9c4744dbd4fb1",
+    "probe.llc": "82af6b92673991a3e260cf3049e80c480a59561a",
     "probe.llc_regular": "08221a898bdc4037db703fbf3ca294d28699a072",
     "probe.logdet": "c1eb74566b75dd474e7e14f3a273346d7e125898",
     "probe.maxent": "c23dc83b784a57137eeb1c8dcd992a159c2b5796",

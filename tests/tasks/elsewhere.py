@@ -49,10 +49,6 @@ class Away(Tensor):
         """Return its numbers, as any device does."""
         return self.held.tolist()
 
-    def new_tensor(self, data: Any, **how: Any) -> Any:
-        """Return numbers that are elsewhere too."""
-        return torch.tensor(data, **{"dtype": self.dtype, **how}, device=ELSEWHERE)
-
     def numpy(self, **how: Any) -> Any:
         """Refuse: only the CPU's memory can be shared."""
         raise MixedError("numpy of a tensor that is elsewhere")
@@ -106,6 +102,11 @@ def _computed(func, args, kwargs):
     return tree_map(_away, found) if is_away else found
 
 
+def _new(away: Away, data: Any, **how: Any) -> Tensor:
+    """Return numbers that are elsewhere too, as `new_tensor` does."""
+    return torch.tensor(data, **{"dtype": away.dtype, **how}, device=ELSEWHERE)
+
+
 def _made(make):
     """Make tensors from numbers on the CPU first: `meta` would keep none of them."""
 
@@ -119,5 +120,9 @@ def _made(make):
 @contextlib.contextmanager
 def elsewhere():
     """Let `ELSEWHERE` hold numbers, for as long as this is open."""
-    with mock.patch.object(torch, "tensor", _made(torch.tensor)), _Mode():
+    with (
+        mock.patch.object(torch, "tensor", _made(torch.tensor)),
+        mock.patch.object(Away, "new_tensor", _new),
+        _Mode(),
+    ):
         yield ELSEWHERE

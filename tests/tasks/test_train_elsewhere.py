@@ -5,8 +5,7 @@ import pytest
 
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.elsewhere import ELSEWHERE, elsewhere
-from tests.tasks.test_train import ADAM, SGD, train_member
-from tests.tasks.toys import blobs, compute
+from tests.tasks.toys import ADAM, SGD, blobs, compute, train_member
 
 NGD = {"rule": "ngd", "lr": 0.1, "norm_match": True}
 RULES = [

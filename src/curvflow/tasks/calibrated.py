@@ -32,10 +32,6 @@ RUNS, STEPS = 8, 30
 # Steps of burn-in, most.
 MOST_BURNIN = 4096
 
-# The step of these is that of sgld at the same curvature, times the damping: their
-# preconditioner is at most 1 / damping. What a step adds is predicted for that most.
-DAMPED = ("rmsprop_sgld", "adam_sgld")
-
 
 @dataclass(frozen=True)
 class _Measured:
@@ -95,7 +91,6 @@ class _Chosen:
     batch_size: Tensor  # the smallest that heats no more than it may
     variance: Tensor  # of single samples' gradients; NaN where none is needed
     regular: Estimate  # what the coefficient is if the minima are regular
-    raised: Tensor  # excess by finite steps, relative
 
 
 def _chosen(
@@ -103,29 +98,24 @@ def _chosen(
 ) -> _Chosen:
     found, nbeta_M, ritz = measured.scales, measured.nbeta, measured.ritz
     walk, one = find(method), params[0]
-    stride, damping = calibration.stride_of(walk), 1.0
-    if method in DAMPED:
-        damping = one.damping
+    stride, most = calibration.stride_of(walk), walk.most_scale(one.damping)
     gamma_M = _unless_given(
         [one.localization for one in params],
         calibration.localization_for(
             found, nbeta_M, steps_bw_draws=one.num_steps_bw_draws, stride=stride
         ),
     )
-    lr_M = damping * calibration.lr_for(found, nbeta_M, gamma_M, stride=stride)
+    lr_M = calibration.lr_for(found, nbeta_M, gamma_M, stride=stride) / most
     lr_M = _unless_given([one.lr for one in params], lr_M)
     regular = calibration.predicted(ritz, nbeta_M, gamma_M)
-    raised_M, batch_M = torch.zeros_like(lr_M), torch.zeros_like(lr_M)
+    batch_M = torch.zeros_like(lr_M)
     variance_M = torch.full_like(lr_M, math.nan)
     if method != EXACT:
-        step_M = lr_M / damping
-        moved = calibration.predicted(ritz, nbeta_M, gamma_M, walk.lag * step_M)
-        raised_M = moved.mean / regular.mean - 1
         variance_M = gradient_noise(ground, regular.mean, nbeta_M * measured.met)
-        step_M = step_M / (one.friction if walk.has_friction else 1)
+        step_M = lr_M * most / (one.friction if walk.has_friction else 1)
         batch_M = calibration.batch_for(step_M, nbeta_M, variance_M, regular.mean)
     burnin_M = calibration.burnin_for(found, nbeta_M, stride=stride, most=MOST_BURNIN)
-    return _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular, raised_M)
+    return _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular)
 
 
 def _setting(
@@ -143,8 +133,6 @@ def _setting(
         float(chosen.localization[number]),
         batch_size,
         _burnin(params, int(chosen.num_burnin_steps[number])),
-        # Of a Hessian that vanishes nothing is predicted.
-        float(chosen.raised[number]) if chosen.regular.mean[number] > 0 else None,
         told={
             "predicted": chosen.regular.mean[number].numpy(),
             "predicted_sem": chosen.regular.sem[number].numpy(),

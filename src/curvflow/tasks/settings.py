@@ -47,8 +47,6 @@ class Setting:
         localization: gamma.
         batch_size: samples per step; None for all.
         num_burnin_steps: steps before the first draw.
-        bias: excess that finite steps are predicted to cause, relative; None if
-            nothing was measured.
         first_lr: step that each chain's burn-in begins with, adapting it up to lr; None
             if lr is that of all.
         told: what was measured and tried, as outputs of the kind.
@@ -61,7 +59,6 @@ class Setting:
     localization: float
     batch_size: int | None
     num_burnin_steps: int
-    bias: float | None = None
     first_lr: float | None = None
     told: Mapping[str, Array] = field(default_factory=dict)
     work: float = 0.0
@@ -114,7 +111,6 @@ def given(member: Member, num_samples: int) -> Setting:
 def stored(member: Member, earlier: NodeData, num_samples: int) -> Setting:
     """Return the setting under which a member's earlier draws were made."""
     params, found = params_of(member), int(earlier["batch_size"])
-    is_predicted = params.calibrate == "auto" and float(earlier["predicted"]) > 0
     return Setting(
         str(earlier["sampling_method"].item()),
         float(earlier["nbeta"]),
@@ -122,7 +118,6 @@ def stored(member: Member, earlier: NodeData, num_samples: int) -> Setting:
         float(earlier["localization"]),
         params.batch_size or (found if found < num_samples else None),
         int(earlier["num_burnin_steps"]),
-        float(earlier["step_bias"]) if is_predicted else None,
         told={name: earlier[name] for name in TOLD if name in earlier},
         work=float(earlier["calibration_equivalents"]),
     )

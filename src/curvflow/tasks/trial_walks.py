@@ -12,10 +12,12 @@ from torch import Tensor
 
 from curvflow.tasks.chains import Ground, Walkers, by_key, params_of
 from curvflow.tasks.numerics.sampling import calibration
+from curvflow.tasks.numerics.sampling.mixing import Length, slowness
 from curvflow.tasks.numerics.sampling.posteriors import Draws
 from curvflow.tasks.numerics.sampling.steps import Steps
 from curvflow.tasks.numerics.sampling.summaries import summarise
 from curvflow.tasks.settings import EXACT, Setting
+from curvflow.tasks.walked import pace
 
 # Chains and draws of each trial, and what it multiplies.
 TRIAL_CHAINS, TRIAL_DRAWS = 2, 120
@@ -47,8 +49,7 @@ def confirmed(ground: Ground, settings: Sequence[Setting]) -> list[Setting]:
         for number, trial in zip(numbers, trials, strict=True):
             told = _told(settings[number], trial, varied)
             if params_of(ground.members[number]).lr is not None:
-                own = settings[number]
-                told = replace(told, lr=own.lr, bias=own.bias, first_lr=None)
+                told = replace(told, lr=settings[number].lr, first_lr=None)
             found[number] = told
     return found
 
@@ -58,6 +59,8 @@ class _Trials:
     values: Tensor  # (T,)
     estimates: Tensor
     errors: Tensor
+    lacking: Tensor  # what directions too slow for them leave, on average
+    spread: Tensor  # and its standard error
     acceptance: Tensor
     steps: Tensor  # adapted, if the method adapts, of each chain, (T, C)
     work: float
@@ -72,18 +75,42 @@ def _trials(
         for number, one in zip(numbers, settings, strict=True)
         for walker in _walkers(ground, number, one, varied)
     ]
-    found = ground.walk(walkers, TRIAL_CHAINS, _steps(ground, settings[0], walkers))
+    steps = _steps(ground, settings[0], walkers)
+    found = ground.walk(walkers, TRIAL_CHAINS, steps)
     first_M, count = ground.first_losses(), len(SWEEPS[varied])
-    return [
-        _summarised(
-            found,
-            walkers[row * count : (row + 1) * count],
-            row * count * TRIAL_CHAINS,
-            float(first_M[number]),
-            varied,
-        )
-        for row, number in enumerate(numbers)
-    ]
+    trials = []
+    for row, (number, setting) in enumerate(zip(numbers, settings, strict=True)):
+        own = walkers[row * count : (row + 1) * count]
+        start, first = row * count * TRIAL_CHAINS, float(first_M[number])
+        slow = [
+            _slowness(ground, setting, one, found, start + TRIAL_CHAINS * trial, steps)
+            for trial, one in enumerate(own)
+        ]
+        trials.append(_summarised(found, own, start, first, slow, varied))
+    return trials
+
+
+def _slowness(
+    ground: Ground,
+    setting: Setting,
+    walkers: Walkers,
+    found: Draws,
+    start: int,
+    steps: Steps,
+) -> tuple[float, float]:
+    """Return what slow directions leave of a trial, and its standard error."""
+    own = slice(start, start + TRIAL_CHAINS)
+    if setting.ritz is None or (found.failed_at[own] >= 0).any():
+        return math.nan, math.nan
+    state = {name: tensor[own] for name, tensor in found.state.items()}
+    length = Length(
+        pace(state, found.acceptance[own].cpu(), steps),
+        setting.num_burnin_steps,
+        TRIAL_DRAWS * steps.num_steps_bw_draws,
+        TRIAL_CHAINS,
+    )
+    hold = walkers.localization
+    return slowness(*setting.ritz, ground.num_free, setting.nbeta, hold, length)
 
 
 def _walkers(
@@ -120,7 +147,12 @@ def _steps(ground: Ground, setting: Setting, walkers: Sequence[Walkers]) -> Step
 
 
 def _summarised(
-    found: Draws, walkers: Sequence[Walkers], start: int, first: float, varied: str
+    found: Draws,
+    walkers: Sequence[Walkers],
+    start: int,
+    first: float,
+    slow: Sequence[tuple[float, float]],
+    varied: str,
 ) -> _Trials:
     """Return what the trials of one member say, whose chains begin at `start`."""
     shape = (len(walkers), TRIAL_CHAINS)
@@ -139,6 +171,8 @@ def _summarised(
         each([getattr(one, varied) for one in walkers]),
         each([math.nan if one.num_failed else one.llc_mean for one in summaries]),
         each([math.nan if one.num_failed else one.llc_sem for one in summaries]),
+        each([lacking for lacking, _ in slow]),
+        each([spread for _, spread in slow]),
         found.acceptance[own].cpu().double().view(shape).mean(1),
         found.state["lr"][own].cpu().double().view(shape),
         float(found.passes[own].sum()),
@@ -147,11 +181,15 @@ def _summarised(
 
 def _told(setting: Setting, trials: _Trials, varied: str) -> Setting:
     """Set down the sweep, and the step that it ends at."""
-    chosen = CHOSEN
-    on_T = calibration.plateau(trials.estimates, trials.errors, chosen)
+    chosen, estimates_T, errors_T = CHOSEN, trials.estimates, trials.errors
+    if varied == "lr":
+        # Shorter steps get about less: what that leaves is not what steps add.
+        estimates_T = estimates_T + trials.lacking
+        errors_T = torch.hypot(errors_T, trials.spread)
+    on_T = calibration.plateau(estimates_T, errors_T, chosen)
     while varied == "lr" and chosen > 0 and not on_T[chosen - 1]:
         chosen -= 1
-        on_T = calibration.plateau(trials.estimates, trials.errors, chosen)
+        on_T = calibration.plateau(estimates_T, errors_T, chosen)
     told = {
         "trial_parameter": np.array([varied] * len(on_T)),
         "trial_value": trials.values.numpy(),
@@ -170,7 +208,4 @@ def _told(setting: Setting, trials: _Trials, varied: str) -> Setting:
         most = float(trials.steps[: chosen + 1].min())
         first = min(setting.lr, most)
         return replace(setting, lr=most, first_lr=first)
-    # The excess that steps cause grows as they do.
-    smaller = SWEEPS[varied][chosen]
-    bias = None if setting.bias is None else setting.bias * smaller
-    return replace(setting, lr=setting.lr * smaller, bias=bias)
+    return replace(setting, lr=setting.lr * SWEEPS[varied][chosen])

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from curvflow.schemas.nodes import NodeData
 from curvflow.tasks.chains import Ground, params_of
 from curvflow.tasks.numerics.sampling.discretisation import (
+    bias_of_acceptance,
     bias_of_batches,
-    bias_of_steps,
+    bias_of_spectrum,
 )
 from curvflow.tasks.numerics.sampling.methods import find
-from curvflow.tasks.numerics.sampling.mixing import Length, mixing_error
+from curvflow.tasks.numerics.sampling.mixing import Length, slowness
 from curvflow.tasks.numerics.sampling.posteriors import Draws
+from curvflow.tasks.numerics.sampling.steps import Steps
 from curvflow.tasks.settings import EXACT, Setting
 
 
@@ -96,45 +100,56 @@ def biases(
     """
     if setting.method == EXACT:
         return {"step_bias": 0.0, "batch_bias": 0.0}
-    method = find(setting.method)
+    method, params = find(setting.method), params_of(place.members[0])
     acceptance, heat = (
         float(each_C[one.fine].mean()) for each_C in (one.acceptance, one.heat)
     )
-    of_steps = setting.bias
-    if of_steps is None:
-        of_steps = bias_of_steps(method, acceptance, llc)
+    of_steps = bias_of_acceptance(method, acceptance, llc)
+    if setting.ritz is not None:
+        most_lr = method.lag * one.lr * method.most_scale(params.damping)
+        by_spectrum = bias_of_spectrum(
+            *setting.ritz, setting.nbeta, setting.localization, most_lr
+        )
+        of_steps = float(np.fmax(of_steps, by_spectrum))
     of_batches = bias_of_batches(method, heat, llc, place.num_free)
     return {"step_bias": of_steps, "batch_bias": of_batches}
 
 
-def slow_error(place: Ground, setting: Setting, one: Walked) -> float:
+def slow_error(place: Ground, setting: Setting, one: Walked, steps: Steps) -> float:
     """Return what directions too slow for the chains leave; NaN if not calibrated.
 
     Args:
         place: where the chains walked.
         setting: how, with the spectrum if one was measured.
         one: the chains.
+        steps: those they took last.
     """
     if setting.ritz is None or not one.fine.any():
         return math.nan
-    params, method = params_of(place.members[0]), find(setting.method)
-    pace = one.lr
-    if method.target_acceptance is not None:
-        pace *= float(one.acceptance[one.fine].mean())
-    if method.has_friction:
-        pace /= params.friction
-    if method.scale is not None:  # at the most, where gradients are smallest
-        pace /= params.damping
-    draws = one.traces["loss_trace"].shape[1]
-    return mixing_error(
-        *setting.ritz,
-        place.num_free,
-        setting.nbeta,
-        setting.localization,
-        Length(
-            pace,
-            setting.num_burnin_steps,
-            draws * params.num_steps_bw_draws,
-            int(one.fine.sum()),
-        ),
+    state = {name: tensor[one.fine] for name, tensor in one.state.items()}
+    length = Length(
+        pace(state, one.acceptance[one.fine], steps),
+        setting.num_burnin_steps,
+        one.traces["loss_trace"].shape[1] * steps.num_steps_bw_draws,
+        int(one.fine.sum()),
     )
+    hold = setting.localization
+    return sum(slowness(*setting.ritz, place.num_free, setting.nbeta, hold, length))
+
+
+def pace(state: Mapping[str, Tensor], acceptance_C: Tensor, steps: Steps) -> float:
+    """Return the lr of sgld that forgets as fast, mean over chains.
+
+    Args:
+        state: of the chains.
+        acceptance_C: how many of their steps are accepted.
+        steps: what they take.
+    """
+    method, lr = find(steps.method), float(state["lr"].double().mean())
+    if method.target_acceptance is not None:
+        lr *= float(acceptance_C.mean())
+    if method.has_friction:
+        lr /= steps.friction
+    if method.scale is not None:
+        lr *= float(method.scale(dict(state), steps).double().mean())
+    return lr

@@ -15,6 +15,7 @@ from curvflow.tasks.chain_states import unpacked
 from curvflow.tasks.chains import ground
 from curvflow.tasks.gradient_noise import gradient_noise
 from curvflow.tasks.numerics.sampling import calibration
+from curvflow.tasks.numerics.sampling.discretisation import bias_of_spectrum
 from curvflow.tasks.numerics.sampling.faults import MAX_R_HAT, MIN_ESS
 from curvflow.tasks.probes.llc import member_bytes
 from curvflow.tasks.problems import pose
@@ -183,6 +184,18 @@ def test_draws_that_do_not_show_their_slow_directions_are_not_called_converged()
     assert f"an error of {slow['slow_error']:.2g}" in str(slow["reason"])
 
 
+def test_short_steps_that_get_about_less_are_no_bias_of_long_ones():
+    eigenvalues = list(np.logspace(1, -3, 200))
+    how = {"num_samples": 400, "nbeta": 2e4, "num_draws": 100, "seed": 1}
+    (outcome,) = compute(KIND, [well(eigenvalues, sampling_method="sgld", **how)])
+    found = outcome.arrays
+    tried, errors = found["trial_llc"], found["trial_sem"]
+    assert tried[2] - tried[0] > 2 * np.hypot(errors[0], errors[2])
+    assert found["trial_in_plateau"].all()
+    assert found["lr"] == pytest.approx(found["trial_value"][2])
+    assert found["verdict"] == "drifting", found["reason"]
+
+
 @pytest.mark.parametrize("flat", [0, 40])
 def test_a_thermostat_makes_up_for_the_heat_that_all_directions_share(flat):
     eigenvalues = 10 * [1.0] + flat * [1e-6]
@@ -196,6 +209,19 @@ def test_a_thermostat_makes_up_for_the_heat_that_all_directions_share(flat):
     assert (told < 0.05) == (not flat)
     assert added < told + 0.03
     assert (arrays["verdict"] == "converged") == (not flat)
+
+
+def test_steps_add_no_less_than_acceptance_away_from_the_weights_says():
+    model = {"kind": "deep_linear", "hidden": [3]}
+    data, weights = at_truth(model, rank=1, inputs=4, outputs=4)
+    how = {"sampling_method": "sgld", "nbeta": 100.0, "num_draws": 200}
+    (outcome,) = compute(KIND, [member(KIND, how, weights=weights, data=data)])
+    found = outcome.arrays
+    ritz = (torch.as_tensor(found[name]) for name in ("ritz_values", "ritz_weights"))
+    held, lr = float(found["localization"]), float(found["lr"])
+    of_spectrum = bias_of_spectrum(*ritz, 100.0, held, lr)
+    assert of_spectrum < 0.02
+    assert found["step_bias"] > 1.5 * of_spectrum
 
 
 def test_of_a_preconditioned_walk_the_most_that_it_may_add_is_predicted():

@@ -142,11 +142,11 @@ def _sampled(
         Walkers(number, one.nbeta, one.localization, one.lr)
         for number, one in zip(numbers, settings, strict=True)
     ]
-    chains = params.num_chains
+    chains, steps = params.num_chains, _steps(params, settings)
     found = place.walk(
         walkers,
         chains,
-        _steps(params, settings),
+        steps,
         unpacked([one for one in before if one is not None]) if before[0] else None,
     )
     first_M = place.first_losses()
@@ -154,6 +154,7 @@ def _sampled(
         _outcome(
             place,
             setting,
+            steps,
             float(first_M[number]),
             walked(found, slice(row * chains, (row + 1) * chains), before[row]),
         )
@@ -187,10 +188,12 @@ def _steps(params: LlcParams, settings: Sequence[Setting]) -> Steps:
     )
 
 
-def _outcome(place: Ground, setting: Setting, first: float, one: Walked) -> Outcome:
+def _outcome(
+    place: Ground, setting: Setting, steps: Steps, first: float, one: Walked
+) -> Outcome:
     found = summarise(one.traces["loss_trace"], first, setting.nbeta, one.failed_at)
     doubts = biases(place, setting, one, found.llc_mean)
-    slow = slow_error(place, setting, one)
+    slow = slow_error(place, setting, one, steps)
     bias = sum(value for value in doubts.values() if not math.isnan(value))
     verdict = _judged(place, setting, first, one, found, bias, slow)
     arrays: dict[str, Array] = {

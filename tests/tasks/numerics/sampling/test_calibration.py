@@ -61,16 +61,11 @@ def met(losses, nbeta, chains=400):
     return float(curvature_met(losses, 0 * drawn, directions, nbeta_C, chains))
 
 
-def test_the_prediction_is_the_closed_form_of_a_walk_on_a_quadratic():
-    nbeta, gamma, lr = 50.0, 3.0, 0.004
+def test_the_prediction_is_the_closed_form_of_a_quadratic():
+    nbeta, gamma = 50.0, 3.0
     c = nbeta * H + gamma
     plain = predicted(exactly(H), numbers(nbeta), numbers(gamma)).mean
     assert plain == pytest.approx(float((nbeta * H / c).sum() / 2), rel=1e-12)
-    moved = predicted(exactly(H), numbers(nbeta), numbers(gamma), numbers(lr)).mean
-    law = (nbeta * H / c / (1 - lr * c / 4)).sum() / 2
-    assert moved == pytest.approx(float(law), rel=1e-12)
-    unstable = predicted(exactly(H), numbers(nbeta), numbers(gamma), numbers(0.1)).mean
-    assert torch.isinf(unstable)
 
 
 def test_negative_eigenvalues_count_as_zero_and_a_flat_posterior_has_none():

@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.discretisation import bias_of_steps
+from curvflow.tasks.numerics.sampling.discretisation import (
+    bias_of_acceptance,
+    bias_of_spectrum,
+)
 from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.summaries import summarise
 from curvflow.tasks.numerics.sampling.verdicts import judge
@@ -120,6 +123,15 @@ def test_a_flat_loss_is_not_negative_by_rounding():
     assert found.name == "converged"
 
 
+def test_chains_that_stand_still_drift():
+    still = torch.zeros(CHAINS, 500, dtype=torch.float64)
+    found = verdict(still + 0.3, still, acceptance=1.0)
+    assert (found.name, found.reason[:27]) == (
+        "drifting",
+        "the chains have not moved f",
+    )
+
+
 def test_a_chain_far_beyond_the_localisation_has_escaped():
     losses, distances = quadratic(3)
     distances[1] += 6 * math.sqrt(SIZE / LOCALIZATION)
@@ -210,6 +222,18 @@ def test_bias_by_acceptance_is_that_of_equal_curvatures(step):
     size = 50
     s = math.sqrt(size * step**3 / 16)
     acceptance = math.erfc(s / 2 / math.sqrt(2))  # 2 Phi(-s / 2)
-    assert bias_of_steps(find("sgld"), acceptance, size / 2) == pytest.approx(
-        step / 4, rel=1e-6
-    )
+    found = bias_of_acceptance(find("sgld"), acceptance, size / 2)
+    assert found == pytest.approx(step / 4, rel=1e-6)
+
+
+def test_bias_by_spectrum_is_the_closed_form_of_a_walk_on_a_quadratic():
+    h = torch.tensor([[4.0, 0.5, -1.0, math.nan]], dtype=torch.float64)
+    weights = torch.tensor([[0.5, 0.25, 0.25, 0.0]], dtype=torch.float64)
+    nbeta, gamma, lr = 50.0, 3.0, 0.004
+    c = nbeta * h[0, :2] + gamma
+    share = weights[0, :2] * nbeta * h[0, :2] / c
+    law = (share / (1 - lr * c / 4)).sum() / share.sum() - 1
+    found = bias_of_spectrum(h, weights, nbeta, gamma, lr)
+    assert found == pytest.approx(float(law), rel=1e-12)
+    assert bias_of_spectrum(h, weights, nbeta, gamma, lr=0.1) == math.inf
+    assert math.isnan(bias_of_spectrum(0 * h, weights, nbeta, gamma, lr))

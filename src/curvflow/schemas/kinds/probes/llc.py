@@ -26,7 +26,7 @@ def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable
 
 KIND = Kind(
     name="probe.llc",
-    version=3,
+    version=4,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=LlcParams,
     returns=Draws,

@@ -234,7 +234,6 @@ def predicted(
     ritz: RitzData,
     nbeta_M: Tensor,
     localization_M: Tensor,
-    lr_M: Tensor | None = None,
 ) -> Estimate:
     """Predict the coefficient as if the minimum were regular.
 
@@ -242,22 +241,17 @@ def predicted(
         ritz: of the Hessian at the weights; negative eigenvalues count as zero.
         nbeta_M: inverse temperatures.
         localization_M: gamma.
-        lr_M: step of a walk without correction; None leaves its effect out.
 
     Returns:
         Half the effective dimension at the prior precision gamma / nbeta, (M,), with
-        the standard error over the runs; infinite where the walk is not stable.
+        the standard error over the runs.
     """
     nbeta, gamma = (x[:, None, None] for x in (nbeta_M, localization_M))
 
     def share(values: Tensor) -> Tensor:
         steep = nbeta * values.clamp(min=0.0)
         whole = steep + gamma
-        part = torch.where(whole > 0, steep / whole, 0.0) / 2
-        if lr_M is None:
-            return part
-        left = 1 - lr_M[:, None, None] * whole / 4
-        return torch.where(left > 0, part / left, torch.inf)
+        return torch.where(whole > 0, steep / whole, 0.0) / 2
 
     return functional(ritz, share)
 

@@ -5,10 +5,43 @@ from __future__ import annotations
 import math
 import statistics
 
+import torch
+from torch import Tensor
+
 from curvflow.tasks.numerics.sampling.methods import Method
 
 
-def bias_of_steps(method: Method, acceptance: float, llc: float) -> float:
+def bias_of_spectrum(
+    values_SK: Tensor,
+    weights_SK: Tensor,
+    nbeta: float,
+    localization: float,
+    lr: float,
+) -> float:
+    """Return the relative excess that steps of sgld cause at a regular minimum.
+
+    In a direction of curvature h a walk that accepts every step has 1 / (1 - lr c / 4)
+    times the variance 1 / c of c = nbeta h + gamma.
+
+    Args:
+        values_SK: Ritz values of the Hessian, of S runs; negative ones count as zero.
+        weights_SK: their weights, of sum 1 over a run.
+        nbeta: inverse temperature.
+        localization: gamma.
+        lr: step.
+
+    Returns:
+        Excess over the estimate; infinite where the walk is not stable, NaN where no
+        eigenvalue is positive.
+    """
+    steep_SK = nbeta * values_SK.nan_to_num(0.0).clamp(min=0.0)
+    whole_SK = (steep_SK + localization).clamp(min=torch.finfo(torch.float64).tiny)
+    part_SK, left_SK = weights_SK * steep_SK / whole_SK, 1 - lr * whole_SK / 4
+    raised_SK = torch.where(left_SK > 0, part_SK / left_SK, math.inf)
+    return float(raised_SK.where(part_SK > 0, 0.0).sum() / part_SK.sum()) - 1
+
+
+def bias_of_acceptance(method: Method, acceptance: float, llc: float) -> float:
     """Bound the relative excess of an estimate that unadjusted steps cause.
 
     At a quadratic minimum with curvatures c_i of the energy and step epsilon, the

@@ -29,15 +29,15 @@ class Length:
     num_chains: int
 
 
-def mixing_error(
+def slowness(
     values_SK: Tensor,
     weights_SK: Tensor,
     num_parameters: int,
     nbeta: float,
     localization: float,
     length: Length,
-) -> float:
-    """Return the error of the coefficient that chains of this length leave.
+) -> tuple[float, float]:
+    """Return what slow directions leave of the coefficient by chains of this length.
 
     On a quadratic of curvature h, c = nbeta h + gamma, chains that begin at its minimum
     have on average nbeta h / (2 c) (1 - exp(-pace c t)) of the coefficient after t
@@ -53,7 +53,7 @@ def mixing_error(
         length: of the chains.
 
     Returns:
-        What the estimate lacks on average, plus its standard error; of continuous time,
+        What the estimate lacks on average, and its standard error; of continuous time,
         so that directions which are forgotten from draw to draw add nothing.
     """
     steep_SK = nbeta * values_SK.nan_to_num(0.0).clamp(min=0.0)
@@ -69,4 +69,4 @@ def mixing_error(
     def trace(each_SK: Tensor) -> float:
         return num_parameters * float((weights_SK * each_SK).sum(1).mean())
 
-    return trace(lacking_SK) + math.sqrt(trace(spread_SK) / length.num_chains)
+    return trace(lacking_SK), math.sqrt(trace(spread_SK) / length.num_chains)

@@ -61,6 +61,10 @@ class Method:
     has_friction: bool = False
     has_thermostat: bool = False
 
+    def most_scale(self, damping: float) -> float:
+        """Return what a step's directions are multiplied by at the most."""
+        return 1.0 if self.scale is None else 1 / damping
+
 
 # Named one by one, so that a change of any is seen as a change of what uses them.
 METHODS = {
