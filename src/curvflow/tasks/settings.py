@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,11 +74,12 @@ class Setting:
 
     @property
     def wavers_by(self) -> str:
-        """What the trials varied where they are on no plateau of it; else nothing."""
-        on_T = self.told.get("trial_in_plateau")
-        if on_T is None or on_T.any():
+        """What the trials varied where it is on no plateau of theirs; else nothing."""
+        if "trial_in_plateau" not in self.told:
             return ""
-        return str(self.told["trial_parameter"][0])
+        varied = str(self.told["trial_parameter"][0])
+        here = np.abs(self.told["trial_value"] - getattr(self, varied)).argmin()
+        return "" if self.told["trial_in_plateau"][here] else varied
 
 
 def nbeta_of(params: LlcParams, num_samples: int) -> float:

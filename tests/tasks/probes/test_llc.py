@@ -342,7 +342,7 @@ def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
 @pytest.mark.parametrize(
     ("varied", "name", "text"),
     [
-        ("lr", "step too large", "smaller and larger steps give other estimates"),
+        ("lr", "step too large", "smaller or larger steps give other estimates"),
         ("localization", "converged", "held less and more give other estimates"),
     ],
 )
@@ -361,6 +361,21 @@ def test_trials_on_no_plateau_are_told(monkeypatch, varied, name, text):
     longer = replace(one, params=one.params.model_copy(update={"num_draws": 510}))
     (then,) = compute(KIND, [continued(longer, outcome)])
     assert then.arrays["verdict"] == name
+
+
+def test_a_given_step_above_the_plateau_is_too_large(monkeypatch):
+    def below(estimates_T, errors_T, chosen):
+        trials_T = torch.arange(len(estimates_T))
+        return trials_T <= 1 if chosen <= 1 else trials_T >= 2
+
+    one = well([5.0, 2.0], nbeta=200.0, sampling_method="sgld")
+    monkeypatch.setattr(calibration, "plateau", below)
+    (free,) = compute(KIND, [one])
+    given = one.params.model_copy(update={"lr": float(2 * free.arrays["lr"])})
+    (outcome,) = compute(KIND, [replace(one, params=given)])
+    assert free.arrays["verdict"] == "converged", free.arrays["reason"]
+    assert (outcome.arrays["trial_value"] == free.arrays["trial_value"]).all()
+    assert outcome.arrays["verdict"] == "step too large"
 
 
 def test_only_named_tensors_move():

@@ -67,6 +67,7 @@ def test_an_error_that_the_draws_do_not_show_is_told():
     for slow, name in ((0.049, "converged"), (0.051, "drifting")):
         found = verdict(losses, distances, slow_error=slow * mean)
         assert found.name == name
+        assert "not looked for" not in found.reason
     assert f"the draws show {sem:.2g}" in found.reason
 
 
@@ -115,6 +116,12 @@ def test_one_chain_that_finds_a_lower_basin_is_enough():
     losses, distances = quadratic(2)
     losses[3] -= 0.02
     assert verdict(losses, distances).name == "negative"
+
+
+def test_without_curvature_the_reason_says_what_is_not_known():
+    found = verdict(*quadratic(0))
+    assert found.name == "converged"
+    assert found.reason.endswith("; directions too slow for them were not looked for")
 
 
 def test_a_flat_loss_is_not_negative_by_rounding():

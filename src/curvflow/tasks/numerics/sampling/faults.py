@@ -75,8 +75,8 @@ def too_large(chains: Chains) -> str:
         )
     if chains.wavers_by == "lr":
         return (
-            "the trials with smaller and larger steps give other estimates, and are on "
-            "no plateau. Lower lr."
+            "trials with smaller or larger steps give other estimates, and lr is on no "
+            "plateau. Lower lr."
         )
     return ""
 
@@ -200,6 +200,8 @@ def well(chains: Chains) -> str:
             f"; chains still spread along losses alike (distance rises, z {z:.1f}): "
             "the estimate is of where they have been"
         )
+    if math.isnan(chains.slow_error):
+        text += "; directions too slow for them were not looked for"
     return text
 
 

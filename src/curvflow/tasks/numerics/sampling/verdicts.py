@@ -70,8 +70,8 @@ def judge(
             predicted to cause; 0 of a sampler that accepts or rejects.
         slow_error: what directions too slow for the chains are predicted to leave of
             the estimate; NaN if the curvature was not measured.
-        wavers_by: `lr` or `localization`, where trials that varied it were on no
-            plateau; else nothing.
+        wavers_by: `lr` or `localization`, where trials that varied it say that it is
+            on no plateau; else nothing.
 
     Returns:
         The verdict and its reason.
