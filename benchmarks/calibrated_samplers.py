@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from benchmarks.probes_batched import member
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data, Member, Weights
-from curvflow.tasks.problems import pose
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.registry import Machine, find
 
 SIZE, SAMPLES, NBETA, CHAINS = 10, 200, 5000.0, 8

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data
 from curvflow.tasks.machine import threads
+from curvflow.tasks.networks.problems import Problem, load_samples, pose
 from curvflow.tasks.numerics import BatchedHessian
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.problems import Problem, load_samples, pose
 
 MODELS, SAMPLES, COLUMNS = 4, 50, 4
 INPUTS, CLASSES = 64, 10

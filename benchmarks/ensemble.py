@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Data, Member
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 
 MACHINE = Machine()

@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import curvflow
-from curvflow.tasks.networks import Network
-from curvflow.tasks.problems import read
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.problems import read
 
 STUDY = Path(__file__).parents[1] / "studies" / "llc-truth.yaml"
 SHARE, STANDARD_ERRORS = 0.05, 2

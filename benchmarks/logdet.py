@@ -29,16 +29,14 @@ import torch
 from scipy.linalg.lapack import dpotrf
 from torch import Tensor
 
-from curvflow.tasks.numerics.explicit import norm_bound
-from curvflow.tasks.numerics.kernels import KernelMatrix
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.logdets import Controls, LogDet, by_quadrature
-from curvflow.tasks.numerics.nystrom import nystrom
-from curvflow.tasks.numerics.operators import Dense, Operator
-from curvflow.tasks.numerics.repeated import Repeated
+from curvflow.tasks.numerics.estimators.logdets import Controls, LogDet, by_quadrature
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.krylov.low_rank import nystrom
+from curvflow.tasks.numerics.operators.algebra import LowRank, Repeated, Whitened
+from curvflow.tasks.numerics.operators.base import Dense, Operator
+from curvflow.tasks.numerics.operators.matrices import KernelMatrix, norm_bound
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.numerics.traces import random_vectors
-from curvflow.tasks.numerics.whitened import LowRank, Whitened
 
 NOISE = 1e-8
 EXACT = Path(__file__).with_name("logdet_exact.json")

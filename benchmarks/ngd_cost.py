@@ -17,18 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.rules import Rule
 from curvflow.schemas.rules.ngd import Ngd
 from curvflow.schemas.rules.ngd_online import NgdOnline
 from curvflow.schemas.rules.sgd import Sgd
+from curvflow.tasks.networks.problems import Problem, Samples, pose
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.problems import Problem, Samples, pose
-from curvflow.tasks.steps import Step
-from curvflow.tasks.training.gradients import gradients
-from curvflow.tasks.training.noise import Noise
+from curvflow.tasks.training.gradients import Noise, gradients
+from curvflow.tasks.training.step_context import Step
 from curvflow.tasks.training.updates import Updates
 
 # Steps of one period of ngd_online, after its first ones.

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.packs import Pack, entries, zipped

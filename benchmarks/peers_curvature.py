@@ -40,13 +40,13 @@ import torch
 from torch import Tensor, nn
 
 from curvflow.flows.originals.originals import originals
-from curvflow.schemas.images import ImageParams
 from curvflow.schemas.kinds import find_kind
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.modules import hessian
-from curvflow.tasks.numerics.over_batches import CACHED_BYTES, Curvature
-from curvflow.tasks.numerics.restarted import restarted_lanczos
-from curvflow.tasks.numerics.traces import random_vectors
+from curvflow.schemas.kinds.shared.images import ImageParams
+from curvflow.tasks.numerics.derivatives.modules import hessian
+from curvflow.tasks.numerics.derivatives.over_batches import CACHED_BYTES, Curvature
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
 
 PROBES, STEPS, TOP, TOL = 20, 100, 10, 1e-3
 # Columns whose products are measured; the last are those of a trace on a GPU.

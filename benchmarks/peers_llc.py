@@ -38,17 +38,16 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.probes_batched import member
 from curvflow.flows.originals.originals import originals
-from curvflow.schemas.images import ImageParams
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.models.mlp import Mlp
 from curvflow.schemas.nodes import Data, Member, Weights
-from curvflow.tasks.numerics.dense_gradients import FILLED
-from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.llc.losses import SampledLosses
+from curvflow.tasks.networks.problems import Problem, Samples, pose
+from curvflow.tasks.numerics.derivatives.dense_gradients import FILLED
+from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps, Stream
 from curvflow.tasks.numerics.sampling.sample import sample
-from curvflow.tasks.numerics.sampling.steps import Steps, Stream
-from curvflow.tasks.problems import Problem, Samples, pose
 from curvflow.tasks.registry import Machine, find
-from curvflow.tasks.sampled import SampledLosses
 
 CHAINS, GAMMA = 8, 1.0
 TILE, TILE_CHAINS = 20, 4

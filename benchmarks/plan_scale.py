@@ -26,7 +26,7 @@ from curvflow.flows.graph import Node
 from curvflow.flows.lookup import compare, input_digests
 from curvflow.flows.plan import Plan, make_plan
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
 
 BUDGET = {10_000: 1.0, 100_000: 10.0}  # seconds of a plan

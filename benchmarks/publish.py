@@ -22,12 +22,11 @@ from curvflow.flows.files import SourceFiles
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
 from curvflow.schemas import kinds
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Member, Numbers, Outcome
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.params import Params
-from curvflow.schemas.study import load_study
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.study.study import load_study
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine, computes
 

@@ -21,7 +21,7 @@ from benchmarks.ensemble import MACHINE, data_set, faster, plain_module, timed
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.train import TrainParams
 from curvflow.schemas.nodes import Data, Member
-from curvflow.tasks.problems import read
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.registry import Machine, find
 
 EPOCHS, SEEDS = 100, 30

@@ -16,8 +16,8 @@ import curvflow
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.schemas import kinds
-from curvflow.schemas.cluster import Adapt, Cluster
-from curvflow.schemas.study import load_study
+from curvflow.schemas.options import Adapt, Cluster
+from curvflow.schemas.study.study import load_study
 from tests.flows.test_foreign import written
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from curvflow.schemas.initial import LAWS
+from curvflow.schemas.kinds.shared.networks import LAWS
 from curvflow.schemas.models import all_models, model_name
 
 PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")

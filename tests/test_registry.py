@@ -10,8 +10,8 @@ from curvflow.flows.door import open_study
 from curvflow.flows.originals.catalogue import CATALOGUE
 from curvflow.flows.run import run_study
 from curvflow.schemas.keys import action_key, form
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import all_kinds, find_kind
-from curvflow.schemas.variables import Variable
 from tests.flows.originals import fakes
 
 KINDS = sorted(all_kinds())

@@ -7,7 +7,7 @@ import typer
 
 import curvflow
 from curvflow.cli.app import app
-from curvflow.schemas.explanation import UNITS
+from curvflow.schemas.explanations import UNITS
 from curvflow.schemas.kinds import all_kinds
 from curvflow.tasks import numerics
 from docs.generator import commands, kinds, python

@@ -16,10 +16,9 @@ from arithmetic import (  # type: ignore[import-not-found] # lies beside the stu
 )
 
 from curvflow.schemas import kinds
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Member, Numbers, Outcome
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks.registry import Machine, TileFunction, computes
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.cli.forms import Forms, plain
-from curvflow.schemas.draft import takes_weights
-from curvflow.schemas.edges import fits
-from curvflow.schemas.explained import explanations
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.jsonschema import AT
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation, explanations
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Numbers
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.study.draft import takes_weights
+from curvflow.schemas.study.edges import fits
+from curvflow.schemas.study.jsonschema import AT
 from docs.generator.markdown import code, papers, prose, table, terms, units
 
 FOLDER = "reference/kinds"

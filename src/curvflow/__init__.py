@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from curvflow.flows.foreign import read_devinterp as read_devinterp
     from curvflow.flows.results import Results as Results
     from curvflow.flows.study import Study as Study
+    from curvflow.schemas.kind import Variable as Variable
     from curvflow.schemas.nodes import Data as Data
     from curvflow.schemas.nodes import Numbers as Numbers
     from curvflow.schemas.nodes import Outcome as Outcome
     from curvflow.schemas.nodes import Weights as Weights
     from curvflow.schemas.options import RunOptions as RunOptions
     from curvflow.schemas.params import Params as Params
-    from curvflow.schemas.variables import Variable as Variable
     from curvflow.stores.arviz import to_arviz as to_arviz
     from curvflow.tasks.stage import stage as stage
 
@@ -49,7 +49,7 @@ _HOMES = {
     "Numbers": "curvflow.schemas.nodes",
     "Outcome": "curvflow.schemas.nodes",
     "Params": "curvflow.schemas.params",
-    "Variable": "curvflow.schemas.variables",
+    "Variable": "curvflow.schemas.kind",
     # errors
     "CurvflowError": "curvflow.errors",
 }

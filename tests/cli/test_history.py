@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from curvflow.schemas.receipts import Pin, Settlement
+from curvflow.schemas.records.receipts import Pin, Settlement
 from curvflow.stores.open import open_store
 
 SMALL = """\

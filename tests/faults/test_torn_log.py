@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from curvflow.schemas.receipts import CodeRecord, Pin, Settlement
+from curvflow.schemas.records.receipts import CodeRecord, Pin, Settlement
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from tests.stores.contract import arrays_of, begin, end, publish

@@ -11,7 +11,7 @@ from curvflow.flows.observer import Unwatched
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import RunReport, run_study
 from curvflow.schemas import kinds
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from curvflow.tasks import registry
 
 FILES = {

@@ -11,9 +11,9 @@ from curvflow.flows.observer import Unwatched
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
 from curvflow.schemas import kinds
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Data, Outcome
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks import registry
 from curvflow.tasks.stage import stage
 from tests.flows.test_run import executed

@@ -9,10 +9,9 @@ import pytest
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.flows.outputs import MANIFEST, replace_file, write_outputs
 from curvflow.flows.views import View, plan_views
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Figure
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import STUDY, run
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from curvflow.flows.lookup import compare
 from curvflow.flows.plan import make_plan
 from curvflow.flows.schedule import Schedule
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import STUDY, opened

@@ -7,10 +7,9 @@ import pytest
 from curvflow.flows.expand import expand
 from curvflow.flows.sources import Source
 from curvflow.schemas import kinds
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Numbers, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from tests.flows.toys import FIT, STUDY, opened
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import curvflow
 from curvflow.errors import StudyError
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.flows.toys import CALLS
 
 SHIPPED = sorted((Path(__file__).parents[2] / "studies").rglob("*.yaml"))

@@ -14,12 +14,11 @@ from curvflow.flows.door import Opened
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.run import RunReport, run_study
 from curvflow.schemas import kinds
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Data, Member, Numbers, Outcome, Table, Weights
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.params import Names, Params
-from curvflow.schemas.study import load_study
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.study.study import load_study
 from curvflow.stores.base import Store
 from curvflow.tasks import registry
 from curvflow.tasks.registry import Machine, computes

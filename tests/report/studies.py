@@ -8,11 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.schemas import kinds
-from curvflow.schemas.figures import PICTURES
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES
 from curvflow.schemas.nodes import Figure, Numbers, Outcome, Weights
 from curvflow.schemas.params import Names, Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks import registry
 from curvflow.tasks.registry import computes
 from tests.flows.toys import toy_kinds

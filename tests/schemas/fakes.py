@@ -7,12 +7,11 @@ from unittest import mock
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
-from curvflow.schemas import jsonschema, use
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Data, Figure, NodeData, Numbers, Table, Weights
 from curvflow.schemas.params import Names, Params
-from curvflow.schemas.study import Study, load_study
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.study import draft, jsonschema
+from curvflow.schemas.study.study import Study, load_study
 
 FILE = "study.yaml"
 STUDY = """\
@@ -239,7 +238,7 @@ def fake_kinds() -> Iterator[None]:
     """Make the fake kinds, and no others, known; forget them again."""
     added = {kind.name: kind for kind in sorted(KINDS, key=lambda kind: kind.name)}
     with (
-        mock.patch.object(use, "all_kinds", return_value=added),
+        mock.patch.object(draft, "all_kinds", return_value=added),
         mock.patch.object(jsonschema, "all_kinds", return_value=added),
     ):
         yield

@@ -1,7 +1,7 @@
 import pytest
 
-from curvflow.schemas.axes import is_identifier, read_axes
-from curvflow.schemas.document import read_document
+from curvflow.schemas.study.axes import is_identifier, read_axes
+from curvflow.schemas.study.document import read_document
 
 
 def axis(text):

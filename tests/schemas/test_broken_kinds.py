@@ -5,7 +5,7 @@ import pytest
 from curvflow.errors import StudyError
 from curvflow.schemas.models import all_models
 from curvflow.schemas.rules import all_rules
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 
 TEXT = """\
 study: xor-rules

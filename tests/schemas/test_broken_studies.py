@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from curvflow.errors import StudyError
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.schemas.fakes import FILE, STUDY, edited, fake_kinds
 
 TABLE = Path(__file__).with_name("broken_studies.yaml").read_text(encoding="utf-8")

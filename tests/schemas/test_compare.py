@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvflow.schemas.compare import apart, compare_arrays, compare_rows
-from curvflow.schemas.durations import duration
+from curvflow.schemas.records.compare import apart, compare_arrays, compare_rows
+from curvflow.schemas.words import duration
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 

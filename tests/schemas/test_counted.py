@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.schemas.counted import counted
+from curvflow.schemas.words import counted
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset, split
+from curvflow.schemas.kinds.shared.datasets import dataset, split
 
 X = np.arange(12.0).reshape(6, 2)
 LABELS = np.array([0, 1, 2, 0, 1, 2])

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curvflow.errors import Place, StudyError
-from curvflow.schemas.document import read_document
-from curvflow.schemas.written import dotted, shown
+from curvflow.schemas.study.document import read_document
+from curvflow.schemas.study.yaml_source import dotted, shown
 
 TEXT = """\
 study: toys

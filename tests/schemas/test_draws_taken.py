@@ -3,7 +3,7 @@
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 
 STUDY = """\
 study: draws

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 
 PAPER = Path(__file__).parents[2] / "studies" / "papers" / "saghir-2024"
 FORMS = ("rule", "lenet_rule", "after")

@@ -11,10 +11,10 @@ from curvflow.flows.door import open_study
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.run import run_study
-from curvflow.schemas import explanation
-from curvflow.schemas.explained import explanations
+from curvflow.schemas import explanations as explanation
+from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds import all_kinds, find_kind
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 
 TOLD = explanations()
 SPIRALS = """

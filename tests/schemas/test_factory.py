@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from curvflow.errors import InputError
-from curvflow.schemas.factory import Factory
+from curvflow.schemas.kinds.shared.networks import Factory
 
 
 def test_the_function_is_called_with_its_arguments():

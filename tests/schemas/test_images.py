@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.originals import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
+from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
 
 
 @pytest.mark.parametrize(

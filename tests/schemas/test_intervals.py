@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curvflow.errors import RequestError
-from curvflow.schemas.intervals import interval, shown_interval
+from curvflow.schemas.words import interval, shown_interval
 
 
 @given(st.integers(min_value=1, max_value=10**9))

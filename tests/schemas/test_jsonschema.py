@@ -3,8 +3,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from curvflow.schemas.document import read_document
-from curvflow.schemas.jsonschema import study_schema
+from curvflow.schemas.study.document import read_document
+from curvflow.schemas.study.jsonschema import study_schema
 from tests.schemas.fakes import STUDY, edited, fake_kinds
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from curvflow.schemas.initial import Glorot, Normal, Uniform
+from curvflow.schemas.kinds.shared.networks import Glorot, Normal, Uniform
 from curvflow.schemas.models import ModelSpec, all_models, model_name, parse_model
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.models.linear import Linear

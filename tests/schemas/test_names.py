@@ -3,7 +3,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from curvflow.schemas.keys import form
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.params import Params
 
 

@@ -5,7 +5,7 @@ import pytest
 from curvflow.errors import StudyError
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 
 STUDY = """\
 study: slices

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.schemas.plain import plain_document
+from curvflow.schemas.study.python_source import plain_document
 
 
 def read(data):

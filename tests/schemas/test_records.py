@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.records import records
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.records.records import records
 
 EIGEN = find_kind("probe.eigenvalues").outputs
 SUMMARY = find_kind("aggregate.summary").outputs

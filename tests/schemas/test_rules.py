@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from curvflow.schemas.initial import Normal
+from curvflow.schemas.kinds.shared.networks import Normal
 from curvflow.schemas.rules import RuleSpec, all_rules
 
 ADAPTER = TypeAdapter(RuleSpec)

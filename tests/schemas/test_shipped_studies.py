@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from curvflow.schemas.jsonschema import study_schema
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.jsonschema import study_schema
+from curvflow.schemas.study.study import load_study
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted([*ROOT.glob("studies/**/*.yaml"), *ROOT.glob("src/**/*.yaml")])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.schemas.sizes import size
+from curvflow.schemas.words import size
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from curvflow.errors import StudyError
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.schemas.fakes import FILE, PROBE, fake_kinds, load
 
 DESIGN = """\

@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import pytest
 
-from curvflow.schemas.tables import WIDTH, alike, cell, render
+from curvflow.schemas.records.tables import WIDTH, alike, cell, render
 
 UNITS = {"trace": "loss / parameter^2", "trace_sem": "loss / parameter^2", "n": "1"}
 

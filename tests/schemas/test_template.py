@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvflow.schemas.axes import Axis
-from curvflow.schemas.template import Reference, Template
+from curvflow.schemas.study.axes import Axis
+from curvflow.schemas.study.template import Reference, Template
 from tests.schemas.fakes import fake_kinds, load
 
 labels = st.integers(0, 3)

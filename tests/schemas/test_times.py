@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.times import time_of, time_variables
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.records.records import time_of, time_variables
 from tests.stores.contract import receipt_of
 
 TRAIN = find_kind("train")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from curvflow.schemas.document import read_document
-from curvflow.schemas.yaml_text import to_yaml
+from curvflow.schemas.study.document import read_document
+from curvflow.schemas.study.yaml_source import to_yaml
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 # What YAML would take for something else if it stood without quotes.

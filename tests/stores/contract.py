@@ -10,8 +10,9 @@ from curvflow.errors import (
     RemovedPayloadError,
     UnknownNameError,
 )
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Outcome
-from curvflow.schemas.receipts import (
+from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
     Receipt,
@@ -19,7 +20,6 @@ from curvflow.schemas.receipts import (
     part_digests,
     result_digest,
 )
-from curvflow.schemas.variables import Variable
 from curvflow.stores.log import Log
 
 ARRAYS = {

@@ -9,7 +9,7 @@ import xarray as xr
 
 import curvflow
 from curvflow.errors import RequestError
-from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.tasks.numerics.sampling.diagnostics import summarise
 
 NBETA, INIT_LOSS, CHAINS, DRAWS = 50.0, 0.2, 4, 200
 

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from curvflow.errors import CorruptPayloadError, RequestError, StoreError
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.kind import Variable
 from curvflow.stores import labelled as module
 from curvflow.stores.labelled import labelled, tree, write
 from curvflow.stores.local import LocalStore

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from curvflow.schemas.matrices import matrix
+from curvflow.schemas.kinds.shared.datasets import matrix
 from curvflow.schemas.nodes import Matrix
 from tests.tasks.toys import compute, member
 

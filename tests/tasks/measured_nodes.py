@@ -8,10 +8,9 @@ from unittest import mock
 import numpy as np
 
 from curvflow.schemas import kinds
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Label, Member, NodeData, Numbers, Outcome
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks.registry import Machine, find
 
 NUMBERS = Kind(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvflow.tasks.agreement import Route, agreement
+from curvflow.tasks.probes.crosscheck import Route, agreement
 
 
 def compared(*routes, confidence=0.999, rounding=0.0):

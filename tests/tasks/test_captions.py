@@ -1,9 +1,9 @@
 import pytest
 
-from curvflow.schemas.variables import Variable
-from curvflow.tasks import captions
-from curvflow.tasks.comparison import Group
-from curvflow.tasks.measurements import Measured
+from curvflow.schemas.kind import Variable
+from curvflow.tasks.drawing import captions
+from curvflow.tasks.statistics.label_groups import Group
+from curvflow.tasks.statistics.measurements import Measured
 from tests.tasks.measured_nodes import node, toy_kinds
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.companies import companies, whereabouts
+from curvflow.tasks.statistics.label_groups import companies, whereabouts
 from tests.tasks.figures.ritz_nodes import ritz, wigner
 
 SMALL = wigner(4)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from curvflow.tasks.comparison import are_numbers, groups, run_x
-from curvflow.tasks.measurements import find_measured
+from curvflow.tasks.statistics.label_groups import are_numbers, groups, run_x
+from curvflow.tasks.statistics.measurements import find_measured
 from tests.tasks.measured_nodes import node, toy_kinds
 
 

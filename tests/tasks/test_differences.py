@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from curvflow.tasks.differences import (
+from curvflow.tasks.statistics.bootstrap import Resampling
+from curvflow.tasks.statistics.differences import (
     bootstrap_interval,
     holm,
     paired_difference,
     unpaired_difference,
 )
-from curvflow.tasks.resampling import Resampling
 
 X = np.array([0.3, 1.2, -0.4, 2.1, 0.9, 1.7, 0.2])
 Y = np.array([0.1, -0.3, 0.6, 0.8, -1.1])

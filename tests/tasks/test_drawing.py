@@ -4,24 +4,24 @@ import pytest
 from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
-from curvflow.tasks import drawing
+from curvflow.tasks.drawing import canvas
 
 
 def handles(count):
-    return [Line2D([], [], color=drawing.colour(k)) for k in range(count)]
+    return [Line2D([], [], color=canvas.colour(k)) for k in range(count)]
 
 
 def composed(**parts):
-    figure = drawing.sheet(88, 50)
+    figure = canvas.sheet(88, 50)
     figure.add_subplot()
-    drawing.compose(figure, **{"title": None, "caption": "n = 5.", **parts})
+    canvas.compose(figure, **{"title": None, "caption": "n = 5.", **parts})
     return figure
 
 
 def test_the_users_own_settings_do_not_reach_a_figure():
     def picture():
-        with drawing.quiet_style():
-            return drawing.pictures(composed())["png"].tobytes()
+        with canvas.quiet_style():
+            return canvas.pictures(composed())["png"].tobytes()
 
     plain = picture()
     with mpl.rc_context({"axes.facecolor": "red", "font.size": 20}):
@@ -31,56 +31,56 @@ def test_the_users_own_settings_do_not_reach_a_figure():
 
 def test_labels_in_one_figure_differ_in_colour_or_line():
     count = 21
-    drawing.check_labels(count)
-    assert len({(drawing.colour(k), str(drawing.dash(k))) for k in range(count)}) == 21
+    canvas.check_labels(count)
+    assert len({(canvas.colour(k), str(canvas.dash(k))) for k in range(count)}) == 21
     with pytest.raises(InputError, match=r"label: expected at most 21 .*, got 22"):
-        drawing.check_labels(count + 1)
+        canvas.check_labels(count + 1)
 
 
 @pytest.mark.parametrize(
     "text", ["a_b", "$x", "$x$", "_hidden", "a\nb", "100 %", "^_{"]
 )
 def test_any_label_can_be_written_and_none_is_taken_for_mathematics(text):
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         figure = composed(title=text, caption=text, handles=handles(1), labels=[text])
-        assert figure.legends[0].get_texts()[0].get_text() == drawing.literal(text)
-        drawing.pictures(figure)
+        assert figure.legends[0].get_texts()[0].get_text() == canvas.literal(text)
+        canvas.pictures(figure)
 
 
 def test_wrapped_lines_fit_and_lose_no_word():
     text = "Mean over seed, n = 5; band: Student's 95 % interval of the mean. " * 3
-    with drawing.quiet_style():
-        lines = drawing.wrapped(text, 6.5, 2.0)
-        assert max(drawing.text_width(line, 6.5) for line in lines) <= 2.0
+    with canvas.quiet_style():
+        lines = canvas.wrapped(text, 6.5, 2.0)
+        assert max(canvas.text_width(line, 6.5) for line in lines) <= 2.0
     assert " ".join(lines).split() == text.split()
 
 
 def test_title_legend_and_caption_come_on_top_of_the_panels_height():
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         bare, full = composed(), composed(title="t", handles=handles(2), labels="ab")
     assert full.get_figwidth() == bare.get_figwidth()
-    assert full.get_figheight() > bare.get_figheight() > 50 * drawing.MM
+    assert full.get_figheight() > bare.get_figheight() > 50 * canvas.MM
 
 
 def test_a_title_stands_clear_of_the_label_above_it():
-    with drawing.quiet_style():
-        figure = drawing.sheet(88, 92)
+    with canvas.quiet_style():
+        figure = canvas.sheet(88, 92)
         for row in (1, 2):
             figure.add_subplot(2, 1, row, title="title", xlabel="label")
-        drawing.compose(figure, title=None, caption="")
+        canvas.compose(figure, title=None, caption="")
         figure.draw_without_rendering()
         upper, lower = (axes.get_tightbbox() for axes in figure.axes)
     assert upper is not None
     assert lower is not None
-    assert (upper.y0 - lower.y1) / figure.dpi > 2 * drawing.MM
+    assert (upper.y0 - lower.y1) / figure.dpi > 2 * canvas.MM
 
 
 @pytest.mark.parametrize("length", [1, 12, 50])
 def test_a_legend_stays_inside_the_sheet(length):
     labels = [f"{k} {'x' * length}" for k in range(9)]
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         figure = composed(handles=handles(9), labels=labels, label_name="rule")
-        drawing.pictures(figure)
+        canvas.pictures(figure)
         box = figure.legends[0].get_window_extent()
     assert box.x0 >= 0
     assert box.x1 <= figure.bbox.x1
@@ -92,13 +92,13 @@ def test_a_legend_stays_inside_the_sheet(length):
 def test_logarithmic_limits_hold_every_mean_and_cut_bars_that_near_zero():
     mean = np.array([1.0, 100.0, np.nan, -3.0])
     half = np.array([2.0, 10.0, 0.0, 0.0])
-    bottom, top = drawing.log_limits(mean, mean - half, mean + half)
+    bottom, top = canvas.log_limits(mean, mean - half, mean + half)
     assert 0.05 < bottom < 0.1
     assert 110 < top < 200
-    assert drawing.log_limits(*np.full((3, 2), np.nan)) == (1.0, 10.0)
-    assert drawing.log_limits(*np.full((3, 1), 5.0)) == (2.5, 10.0)
+    assert canvas.log_limits(*np.full((3, 2), np.nan)) == (1.0, 10.0)
+    assert canvas.log_limits(*np.full((3, 1), 5.0)) == (2.5, 10.0)
     nothing = np.full(4, np.nan)
-    assert 0.8 < drawing.log_limits(mean, nothing, nothing)[0] < 1
+    assert 0.8 < canvas.log_limits(mean, nothing, nothing)[0] < 1
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_logarithmic_limits_hold_every_mean_and_cut_bars_that_near_zero():
     ],
 )
 def test_a_short_logarithmic_axis_has_round_numbers_for_ticks(limits, labels):
-    axes = drawing.sheet(88, 50).add_subplot()
+    axes = canvas.sheet(88, 50).add_subplot()
     axes.set_xscale("log")
     axes.set_xlim(*limits)
-    drawing.set_log_ticks(axes.xaxis)
+    canvas.set_log_ticks(axes.xaxis)
     shown = [
         text.get_text()
         for text, place in zip(axes.get_xticklabels(), axes.get_xticks(), strict=True)
@@ -126,21 +126,21 @@ def test_a_short_logarithmic_axis_has_round_numbers_for_ticks(limits, labels):
 
 
 def test_a_long_logarithmic_axis_has_powers_of_ten_for_ticks():
-    axes = drawing.sheet(88, 50).add_subplot()
+    axes = canvas.sheet(88, 50).add_subplot()
     axes.set_yscale("log")
     axes.set_ylim(0.03, 300)
-    drawing.set_log_ticks(axes.yaxis)
+    canvas.set_log_ticks(axes.yaxis)
     shown = [tick for tick in axes.get_yticks() if 0.03 <= tick <= 300]
     np.testing.assert_allclose(shown, [0.1, 1, 10, 100])
 
 
 @pytest.mark.parametrize("limits", [(1.0, 1e305), (1e-300, 1e300), (1e-250, 1e-3)])
 def test_the_longest_logarithmic_axes_have_round_powers_for_ticks(limits):
-    figure = drawing.sheet(88, 50)
+    figure = canvas.sheet(88, 50)
     axes = figure.add_subplot()
     axes.set_yscale("log")
     axes.set_ylim(*limits)
-    drawing.set_log_ticks(axes.yaxis)
+    canvas.set_log_ticks(axes.yaxis)
     figure.draw_without_rendering()
     powers = np.log10(axes.get_yticks())
     assert 3 <= len(powers) <= 7

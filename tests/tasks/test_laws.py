@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from curvflow.schemas.laws import MarchenkoPastur, Semicircle
-from curvflow.tasks.laws import atom, law_density, support
+from curvflow.schemas.kinds.shared.figures import MarchenkoPastur, Semicircle
+from curvflow.tasks.drawing.spectra import atom, law_density, support
 from tests.tasks.figures.ritz_nodes import wigner, wishart
 
 LAWS = [

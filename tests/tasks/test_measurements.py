@@ -1,7 +1,7 @@
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.measurements import find_measured, measured, spread
+from curvflow.tasks.statistics.measurements import find_measured, measured, spread
 from tests.tasks.measured_nodes import node, toy_kinds
 
 

@@ -5,13 +5,18 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Matrix, Member
-from curvflow.schemas.operators import OperatorParams
+from curvflow.tasks.curvature.operators import (
+    alike,
+    blocks,
+    product_bytes,
+    size_of,
+    subject,
+)
+from curvflow.tasks.networks.problems import held_bytes, load_samples, read
 from curvflow.tasks.numerics import sample_losses
-from curvflow.tasks.numerics.passes import GIVEN
-from curvflow.tasks.numerics.sizes import peak_bytes
-from curvflow.tasks.operators import alike, blocks, product_bytes, size_of, subject
-from curvflow.tasks.problems import held_bytes, load_samples, read
+from curvflow.tasks.numerics.derivatives.passes import GIVEN, peak_bytes
 from curvflow.tasks.registry import Machine
 from tests.tasks.probes.checks import DATA, fits
 from tests.tasks.toys import weights_of

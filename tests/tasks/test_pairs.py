@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.measurements import find_measured
-from curvflow.tasks.pairs import points
+from curvflow.tasks.statistics.measurements import find_measured
+from curvflow.tasks.statistics.pairs import points
 from tests.tasks.measured_nodes import node, toy_kinds
 
 

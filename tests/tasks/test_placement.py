@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 from matplotlib.transforms import Bbox
 
-from curvflow.tasks import drawing
-from curvflow.tasks.placement import STEPS
+from curvflow.tasks.drawing import canvas
+from curvflow.tasks.drawing.canvas import STEPS
 
 
 def panels():
-    figure = drawing.sheet(160, 60)
+    figure = canvas.sheet(160, 60)
     for place, limit in enumerate((1, 30, 1000), start=1):
         axes = figure.add_subplot(1, 3, place)
         axes.set_ylim(0, limit)
         axes.plot([0, 1], [0, limit])
     figure.axes[1].set_aspect(1 / 40)
-    drawing.compose(figure, title=None, caption="n = 5.")
+    canvas.compose(figure, title=None, caption="n = 5.")
     return figure
 
 
@@ -45,21 +45,21 @@ def shaken(monkeypatch):
 
 
 def test_last_bits_of_the_solver_change_no_byte(shaken):
-    with drawing.quiet_style():
-        before = drawing.pictures(panels())
+    with canvas.quiet_style():
+        before = canvas.pictures(panels())
         shaken()
-        after = drawing.pictures(panels())
+        after = canvas.pictures(panels())
     assert {name: file.tobytes() for name, file in before.items()} == {
         name: file.tobytes() for name, file in after.items()
     }
 
 
 def test_panels_stand_where_matplotlib_puts_them_and_stay_in_the_layout(monkeypatch):
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         ours = panels()
         ours.draw_without_rendering()
         monkeypatch.setattr(
-            drawing, "Placement", matplotlib.layout_engine.ConstrainedLayoutEngine
+            canvas, "Placement", matplotlib.layout_engine.ConstrainedLayoutEngine
         )
         theirs = panels()
         theirs.draw_without_rendering()

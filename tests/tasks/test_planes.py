@@ -7,7 +7,7 @@ import pytest
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Weights
-from curvflow.tasks.planes import planar_rows
+from curvflow.tasks.figures.vectors import planar_rows
 
 SHAPES = {
     "layer1.weight": [3, 2],

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from curvflow.tasks.relabelled import noisy, one_hot
+from curvflow.tasks.datasets.modifications import noisy, one_hot
 
 LABELS = np.arange(1000) % 5
 

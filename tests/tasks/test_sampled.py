@@ -6,8 +6,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks import sampled
-from curvflow.tasks.problems import Samples, pose
+from curvflow.tasks.llc import losses as sampled
+from curvflow.tasks.networks.problems import Samples, pose
 
 MEMBERS, CHAINS, COUNT = 2, 4, 7
 OWNER = torch.tensor([0, 1, 1, 0])

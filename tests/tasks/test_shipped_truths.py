@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from curvflow.schemas.models import parse_model
-from curvflow.schemas.study import load_study
-from curvflow.tasks.known_answers import answer
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.datasets.known_answers import answer
 
 PATH = Path(__file__).parents[2] / "studies" / "llc-truth.yaml"
 STUDY = load_study(PATH.read_text("utf-8"), file=PATH.name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.spectra import (
+from curvflow.tasks.drawing.spectra import (
     Points,
     agreeing,
     matrix_points,

@@ -9,9 +9,9 @@ import pytest
 
 from curvflow.errors import RequestError
 from curvflow.schemas import kinds
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Data, Numbers, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks.stage import stage
 
 NOTEBOOK = '''

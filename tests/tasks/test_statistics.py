@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvflow.tasks.statistics import statistics
+from curvflow.tasks.statistics.descriptive import statistics
 
 RNG = np.random.default_rng(0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.subsets import drawn, of_classes
+from curvflow.tasks.datasets.modifications import drawn, of_classes
 
 LABELS = np.repeat([0, 1, 2], [60, 30, 10])
 

@@ -7,11 +7,11 @@ from torch.nn import functional
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.train import kept_epochs, recorded_epochs
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.train import member_bytes
-from curvflow.tasks.training.passes import CPU_PASS_BYTES
+from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from tests.tasks.toys import (
     ADAM,
     CPU,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvflow.tasks.trends import line, spearman
+from curvflow.tasks.statistics.correlations import line, spearman
 
 
 def pairs(count=25, seed=0, ties=False):

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from curvflow.schemas.datasets import dataset
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Data, Member, NodeData, Outcome, Weights
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.numerics import dense_hessian
-from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 
 CPU = Machine()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from curvflow.schemas.counted import counted
+from curvflow.schemas.words import counted
 
 if TYPE_CHECKING:
     from curvflow.flows.results import Results

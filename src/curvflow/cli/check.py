@@ -83,7 +83,7 @@ def _line(finding: Finding) -> str:
 
 
 def _measured(finding: Finding) -> str:
-    from curvflow.schemas.tables import cell
+    from curvflow.schemas.records.tables import cell
 
     if math.isnan(finding.measured):
         return ""

@@ -97,7 +97,7 @@ def _lines(found: Sequence[StageDiff], rtol: float) -> Iterator[str]:
 
 
 def _stage(found: StageDiff, rtol: float) -> Iterator[str]:
-    from curvflow.schemas.tables import render
+    from curvflow.schemas.records.tables import render
 
     if not found.counts["changed"]:
         return

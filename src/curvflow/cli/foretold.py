@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from curvflow.flows.continued import continued
-from curvflow.schemas.counted import counted
-from curvflow.schemas.durations import duration
+from curvflow.schemas.words import counted, duration
 
 WIDTH, MARGIN = 80, 11
 MOST = 10  # causes told of; all are in the JSON

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from curvflow.schemas.written import shown
+from curvflow.schemas.study.yaml_source import shown
 
 _TYPES = {"string": "text", "boolean": "true | false"}
 Schema = Mapping[str, Any]

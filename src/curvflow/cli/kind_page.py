@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from curvflow.cli.forms import Forms, Schema, plain
 from curvflow.errors import UnknownNameError, nearest
-from curvflow.schemas.draft import takes_weights
-from curvflow.schemas.explained import explanations
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.jsonschema import AT
-from curvflow.schemas.kind import Kind
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.explanations import Explanation, explanations
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.study.draft import takes_weights
+from curvflow.schemas.study.jsonschema import AT
 
 _WIDTH = 80
 _LONG = 60  # lines on the forms of one parameter, beyond which each has one

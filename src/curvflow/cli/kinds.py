@@ -14,7 +14,7 @@ from curvflow.cli.arguments import AsJson, print_json
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.schemas.explanation import Explanation
+    from curvflow.schemas.explanations import Explanation
     from curvflow.schemas.kind import Kind
 
 NAME, WIDTH = 25, 80
@@ -39,9 +39,9 @@ def command(
     _check(parameter, as_json=as_json)
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.kind_page import kind_page, parameter_page
-    from curvflow.schemas.explained import explanations
+    from curvflow.schemas.explanations import explanations
     from curvflow.schemas.kinds import all_kinds
-    from curvflow.schemas.use import named_kind
+    from curvflow.schemas.study.draft import named_kind
 
     if name is None:
         kinds = list(all_kinds().values())

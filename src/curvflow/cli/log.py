@@ -20,10 +20,10 @@ from curvflow.cli.arguments import (
     resolved,
 )
 from curvflow.cli.dates import minute
-from curvflow.schemas.counted import counted
+from curvflow.schemas.words import counted
 
 if TYPE_CHECKING:
-    from curvflow.schemas.receipts import RunRecord
+    from curvflow.schemas.records.receipts import RunRecord
     from curvflow.stores.base import Index, Store
 
 COUNTS = ("executed", "cached", "failed", "diverged")

@@ -119,7 +119,7 @@ def how_to_compute(
         )
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.cluster_file import read_cluster
-    from curvflow.schemas.asked import run_options
+    from curvflow.schemas.options import run_options
 
     read = None if cluster is None else read_cluster(cluster)
     tile_bytes = round(tile_memory * (1 << 30))

@@ -8,6 +8,6 @@ from curvflow.cli.arguments import print_json
 def command() -> None:
     """Print the JSON Schema of a study, for editors."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.schemas.jsonschema import study_schema
+    from curvflow.schemas.study.jsonschema import study_schema
 
     print_json(study_schema())

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import fill
 
-from curvflow.schemas.counted import counted
-from curvflow.schemas.tables import Rows, alike, render
+from curvflow.schemas.records.tables import Rows, alike, render
+from curvflow.schemas.words import counted
 
 MOST = 40  # rows of one table
 # Where one of these is not 0, something was measured or went wrong. What is NaN at

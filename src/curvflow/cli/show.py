@@ -25,7 +25,7 @@ from curvflow.errors import RequestError
 if TYPE_CHECKING:
     from curvflow.flows.results import Results
     from curvflow.schemas.kind import Kind
-    from curvflow.schemas.tables import Rows
+    from curvflow.schemas.records.tables import Rows
 
 AXES = 24  # characters that names of axes have on a line
 STATUSES = ("ok", "diverged", "removed", "failed", "missing")
@@ -90,8 +90,8 @@ def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
 
 def _tables(rows: Rows, kind: Kind, *, whole: bool) -> str:
     from curvflow.cli.shortened import shortened
-    from curvflow.schemas.tables import render
-    from curvflow.schemas.times import time_variables
+    from curvflow.schemas.records.records import time_variables
+    from curvflow.schemas.records.tables import render
 
     units = {v.name: v.units for v in (*kind.outputs, *time_variables(kind))}
     return render(rows, units) if whole else shortened(rows, units)

@@ -11,8 +11,8 @@ from typing import Any
 from curvflow.cli.columns import WIDTH, in_front
 from curvflow.cli.foretold import cause_lines, code_lines, totals
 from curvflow.flows.verdicts import unconverged_of
-from curvflow.schemas.counted import counted
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.words import counted
 
 # A blocked node has no result since something before it has none.
 COLUMNS = ("executed", "cached", "diverged", "failed", "blocked")

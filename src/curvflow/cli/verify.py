@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
-from curvflow.schemas.counted import counted
-from curvflow.schemas.durations import duration
-from curvflow.schemas.sizes import size
+from curvflow.schemas.words import counted, duration, size
 
 if TYPE_CHECKING:
     from curvflow.flows.upkeep.verify import Verdict

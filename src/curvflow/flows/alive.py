@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from curvflow.errors import StoreError
 from curvflow.flows.stopping import Stopping
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store
 
 SILENCE = 60.0

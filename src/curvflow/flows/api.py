@@ -23,9 +23,8 @@ from curvflow.flows.results import Results
 from curvflow.flows.run import run_study
 from curvflow.flows.study import Study
 from curvflow.flows.views import plan_views, run_views, with_removed
-from curvflow.schemas.asked import run_options
-from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.options import RunOptions, run_options
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store
 
 IN_PYTHON = (

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from curvflow.flows.results import Results
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
+from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
 from curvflow.schemas.nodes import Label, Table
-from curvflow.schemas.study import Expectation
-from curvflow.schemas.unconverged import CONVERGED, UNCONVERGED
+from curvflow.schemas.study.study import Expectation
+from curvflow.schemas.words import counted
 
 # Differences of more combined standard deviations than these contradict.
 MAX_Z = 3.0

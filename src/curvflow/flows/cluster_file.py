@@ -15,10 +15,9 @@ from types import ModuleType
 
 from curvflow.errors import Place, StudyError, nearest
 from curvflow.flows.texts import read_text
-from curvflow.schemas.cluster import Cluster
-from curvflow.schemas.configured import configured
-from curvflow.schemas.document import Document
-from curvflow.schemas.written import Spot, parse, shown
+from curvflow.schemas.options import Cluster, configured
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.yaml_source import Spot, parse, shown
 
 PART = ("cluster",)
 FACTORY = (*PART, "factory")

@@ -23,7 +23,7 @@ from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.schemas.receipts import Receipt, part_digests, result_digest
+from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine, find
 

@@ -14,7 +14,7 @@ from curvflow.flows.lookup import input_digests
 from curvflow.flows.tiles import without
 from curvflow.flows.why.once import share_spent_once
 from curvflow.schemas.kind import Continues, Kind
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
 
 Shape = tuple[int, str, str]

@@ -9,10 +9,10 @@ from typing import Any
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
 from curvflow.flows.views import View, run_views, told
-from curvflow.schemas.compare import compare_arrays, compare_rows, largest
 from curvflow.schemas.nodes import Array, Table
-from curvflow.schemas.receipts import Receipt, RunRecord
-from curvflow.schemas.records import records
+from curvflow.schemas.records.compare import compare_arrays, compare_rows, largest
+from curvflow.schemas.records.receipts import Receipt, RunRecord
+from curvflow.schemas.records.records import records
 from curvflow.stores.base import Index, Store
 
 VERDICTS = ("added", "removed", "changed", "recomputed", "same")

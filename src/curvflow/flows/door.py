@@ -10,7 +10,7 @@ from curvflow.flows.files import SourceFiles
 from curvflow.flows.study import Study as WrittenStudy
 from curvflow.flows.study import make_importable
 from curvflow.flows.texts import read_text
-from curvflow.schemas.study import Study, load_study
+from curvflow.schemas.study.study import Study, load_study
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 

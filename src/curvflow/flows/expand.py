@@ -11,7 +11,7 @@ from curvflow.flows.sources import Source
 from curvflow.schemas.keys import Encoded, canonical, form
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
-from curvflow.schemas.study import Stage, Study
+from curvflow.schemas.study.study import Stage, Study
 
 
 def expand(study: Study, files: SourceFiles) -> Graph:

@@ -14,10 +14,10 @@ import numpy as np
 
 from curvflow.errors import InputError
 from curvflow.flows.originals.originals import originals
-from curvflow.schemas.images import ImageParams
+from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
-from curvflow.schemas.study import Stage
+from curvflow.schemas.study.study import Stage
 
 
 class SourceFiles:

@@ -33,7 +33,7 @@ def read_devinterp(path: str | Path) -> Dataset:
     """
     # Loaded here because the import of the package is to be cheap.
     from curvflow.stores.devinterp import read_samples
-    from curvflow.tasks.summarised import summarised
+    from curvflow.tasks.llc.chain_results import summarised
 
     samples = read_samples(path)
     settings = samples.attrs

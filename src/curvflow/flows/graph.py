@@ -10,8 +10,8 @@ from curvflow.schemas.keys import Encoded
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
-from curvflow.schemas.receipts import Receipt
-from curvflow.schemas.study import Study
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.study.study import Study
 
 State = Literal["cached", "stale", "waiting"]
 Point = tuple[Label, ...]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
 from curvflow.schemas.nodes import Array, Outcome
-from curvflow.schemas.variables import ELLIPSIS, Variable
 
 
 def checked(kind: Kind, outcome: Outcome) -> Outcome:

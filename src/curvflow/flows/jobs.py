@@ -12,7 +12,7 @@ from curvflow.flows.graph import Graph, Node, Taken
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, Status
 from curvflow.schemas.params import Params
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from curvflow.flows.graph import Node, Taken
 from curvflow.schemas.keys import action_key, sha256
-from curvflow.schemas.receipts import DIVERGED, Receipt
+from curvflow.schemas.records.receipts import DIVERGED, Receipt
 from curvflow.stores.base import Index
 
 

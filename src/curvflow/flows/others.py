@@ -9,7 +9,7 @@ from curvflow.flows.alive import Watch
 from curvflow.flows.graph import Node
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.waiting import Waiting
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store
 
 # Seconds between looks at what other runs are at work on: the first, and the longest.

@@ -20,12 +20,10 @@ from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
 from curvflow.flows.verdicts import VERDICT, inherited
 from curvflow.flows.views import View
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Array, Table
-from curvflow.schemas.receipts import Receipt
-from curvflow.schemas.records import records
-from curvflow.schemas.times import time_of
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.records.records import records, time_of
 from curvflow.stores.base import Store
 
 # Which result each file shows, so that a run without news reads and writes nothing.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Graph
+from curvflow.schemas.checks.problem_checks import check_problems
+from curvflow.schemas.checks.samples import Samples, known_samples
 from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
 from curvflow.schemas.params import Params
-from curvflow.schemas.problems import check_problems
-from curvflow.schemas.samples import Samples, known_samples
 
 
 def check_arrays(graph: Graph, files: SourceFiles) -> None:

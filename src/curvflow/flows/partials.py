@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from curvflow.errors import StoreError
 from curvflow.flows.stopping import Stopping
-from curvflow.schemas.counted import counted
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.words import counted
 from curvflow.stores.base import Store
 
 KEEP_EVERY = 60.0

@@ -22,7 +22,7 @@ from curvflow.flows.why.causes import Causes
 from curvflow.flows.why.cost import Costs
 from curvflow.flows.why.forecast import forecast
 from curvflow.schemas.nodes import Figure, Table
-from curvflow.schemas.study import Study
+from curvflow.schemas.study.study import Study
 from curvflow.stores.base import Index, Store
 from curvflow.stores.log import without_collection
 

@@ -10,7 +10,7 @@ from curvflow.flows.graph import Node
 from curvflow.flows.jobs import Computed
 from curvflow.flows.lookup import diverged_inputs, input_digests
 from curvflow.flows.tally import Tally
-from curvflow.schemas.receipts import Receipt, RunRecord, result_digest
+from curvflow.schemas.records.receipts import Receipt, RunRecord, result_digest
 from curvflow.stores.base import Store
 
 Twins = Mapping[str, list[Node]]

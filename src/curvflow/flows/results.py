@@ -13,10 +13,10 @@ from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
 from curvflow.flows.outputs import columns_of, view_records
 from curvflow.flows.verdicts import made_of, verdicts
 from curvflow.flows.views import View, told
+from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Label, Table
-from curvflow.schemas.receipts import RunRecord
-from curvflow.schemas.times import time_variables
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.records.records import time_variables
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from curvflow.flows.views import plan_views, run_tables
 from curvflow.flows.why.cost import Costs
 from curvflow.flows.work import Work
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import RunRecord
-from curvflow.schemas.study import Study
+from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.study.study import Study
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from curvflow.flows.graph import Graph, Node, Point, Taken
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Label, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.study import Stage
-from curvflow.schemas.variables import Variable
+from curvflow.schemas.study.study import Stage
 
 
 class Source:

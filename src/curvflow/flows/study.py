@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.flows.outputs import replace_file
-from curvflow.schemas.document import Document, read_document
-from curvflow.schemas.plain import plain_document
-from curvflow.schemas.study import KEYS, connected
-from curvflow.schemas.study import Study as ConnectedStudy
-from curvflow.schemas.yaml_text import to_yaml
+from curvflow.schemas.study.document import Document, read_document
+from curvflow.schemas.study.python_source import plain_document
+from curvflow.schemas.study.study import KEYS, connected
+from curvflow.schemas.study.study import Study as ConnectedStudy
+from curvflow.schemas.study.yaml_source import to_yaml
 
 NAME = "Study"  # stands for the file's name in messages
 REQUIRED = ("study", "stages")

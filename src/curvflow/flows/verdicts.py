@@ -11,9 +11,9 @@ from curvflow.errors import CorruptPayloadError, RemovedPayloadError, UnknownNam
 from curvflow.flows.views import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
 from curvflow.schemas.nodes import Table
-from curvflow.schemas.receipts import Receipt
-from curvflow.schemas.unconverged import CONVERGED, UNCONVERGED
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
 
 VERDICT, FAILED = "verdict", "failed"

@@ -13,8 +13,8 @@ from curvflow.flows.plan import Plan
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import Receipt, RunRecord
-from curvflow.schemas.written import parse
+from curvflow.schemas.records.receipts import Receipt, RunRecord
+from curvflow.schemas.study.yaml_source import parse
 from curvflow.stores.base import Index, Store
 
 Point = tuple[Label, ...]

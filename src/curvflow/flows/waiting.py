@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from curvflow.schemas.counted import counted
+from curvflow.schemas.words import counted
 from curvflow.stores.base import Store
 
 

@@ -35,9 +35,9 @@ from curvflow.flows.sent import Outgoing, Sent
 from curvflow.flows.stopping import Stopping
 from curvflow.flows.tally import Tally
 from curvflow.flows.why.cost import Costs
-from curvflow.schemas.counted import counted
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.words import counted
 from curvflow.stores.base import Store
 
 # Seconds between looks at what is asked of the run while tiles are out.

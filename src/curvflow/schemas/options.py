@@ -1,12 +1,62 @@
-"""Run knobs: how a run computes, never what; by type they cannot enter a key."""
+"""Run knobs, as commands, forms and files give them; they cannot enter a key."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
-from curvflow.schemas.cluster import Cluster
+from curvflow.errors import RequestError
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.validation_messages import Complaint, complaints
+from curvflow.schemas.study.yaml_source import Path, dotted
+
+
+class Adapt(BaseModel):
+    """Bounds of a cluster that grows and shrinks with the work."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    minimum: int = Field(0, ge=0, description="workers that stay without work")
+    maximum: int = Field(ge=1, description="workers at most")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Adapt:
+        if self.minimum > self.maximum:
+            raise ValueError(
+                f"expected minimum at most maximum, got {self.minimum} above "
+                f"{self.maximum}"
+            )
+        return self
+
+
+class Cluster(BaseModel):
+    """How to start a cluster: any class or function that makes a Dask cluster."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    factory: str = Field(
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",
+        description="`package.module:Name`, such as `dask_jobqueue:SLURMCluster`",
+    )
+    kwargs: dict[str, JsonValue] = Field(
+        default_factory=dict, description="its keyword arguments"
+    )
+    workers: int | None = Field(None, ge=1, description="scale to so many workers")
+    adapt: Adapt | None = Field(None, description="scale with the work instead")
+
+    @model_validator(mode="after")
+    def _one_scale(self) -> Cluster:
+        if self.workers is not None and self.adapt is not None:
+            raise ValueError("expected workers or adapt, got both")
+        return self
 
 
 class RunOptions(BaseModel):
@@ -64,3 +114,73 @@ class RunOptions(BaseModel):
                 f"{' and '.join(given)}"
             )
         return self
+
+
+def run_options(**given: Any) -> RunOptions:
+    """Check the options of a run.
+
+    Args:
+        given: fields of `RunOptions`.
+
+    Returns:
+        The options.
+
+    Raises:
+        RequestError: they do not fit, each or together; it names the command's option.
+    """
+    try:
+        return RunOptions(**given)
+    except ValidationError as error:
+        first = complaints(error, RunOptions, given)[0]
+    raise RequestError(_worded(first))
+
+
+def _worded(complaint: Complaint) -> str:
+    words = complaint.wording
+    if complaint.path == ("scheduler",):
+        return (
+            f"--scheduler: expected an address such as tcp://127.0.0.1:8786, got "
+            f"{words.got}. `dask scheduler` prints the one it has."
+        )
+    where = f"--{dotted(complaint.path)}: " if complaint.path else ""
+    return f"{where}{words.message}. {words.hint or 'Choose one.'}"
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def configured(model: type[M], document: Document, path: Path) -> M:
+    """Read one part of a file as a model.
+
+    Args:
+        model: what it is to be.
+        document: the file's content.
+        path: of the part, which must be there.
+
+    Returns:
+        The model.
+
+    Raises:
+        StudyError: a value does not fit; the error has its place in the file.
+    """
+    written = document.at(path)
+    assert written is not None
+    value = written.plain()
+    try:
+        return model.model_validate(value, strict=True)
+    except ValidationError as error:
+        # A misspelt key explains a missing one.
+        first = min(complaints(error, model, value), key=lambda found: found.missing)
+        words, full = first.wording, (*path, *first.path)
+        raise document.complain(
+            full, words.message, words.hint, key=first.key
+        ) from None
+
+
+Count = Annotated[int, Field(ge=1)]
+
+
+KeepRuns = Annotated[int, Field(ge=0, description="finished runs to keep per study")]
+GraceMinutes = Annotated[
+    float, Field(ge=1, description="leave what is unfinished alone for so long")
+]

@@ -13,7 +13,7 @@ import numpy as np
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import (
+from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
     Receipt,

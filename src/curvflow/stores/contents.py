@@ -9,7 +9,7 @@ import numpy as np
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import DIVERGED, Receipt
+from curvflow.schemas.records.receipts import DIVERGED, Receipt
 
 TEXT = "UOT"
 

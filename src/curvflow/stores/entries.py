@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from curvflow.errors import CurvflowError, StoreFormatError
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 FORMAT = 1
 TYPES = (

@@ -16,10 +16,10 @@ import xarray as xr
 from xarray.core.indexing import LazilyIndexedArray
 
 from curvflow.errors import RequestError
+from curvflow.schemas.kind import ELLIPSIS, Variable
 from curvflow.schemas.nodes import Array, Label
-from curvflow.schemas.receipts import Receipt
-from curvflow.schemas.times import time_of
-from curvflow.schemas.variables import ELLIPSIS, Variable
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.records.records import time_of
 from curvflow.stores.alignment import Labels, aligned
 from curvflow.stores.base import Layout, Store
 from curvflow.stores.files import Disk, explained

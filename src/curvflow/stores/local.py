@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from curvflow.errors import StoreFormatError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import Disk, explained

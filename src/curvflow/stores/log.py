@@ -19,7 +19,7 @@ from threading import RLock
 from typing import Any
 
 from curvflow.errors import StoreError
-from curvflow.schemas.receipts import (
+from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
     Receipt,

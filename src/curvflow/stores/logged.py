@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
-from curvflow.schemas.receipts import (
+from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
     Receipt,

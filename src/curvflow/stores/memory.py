@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.base import Layout
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import MemoryCommits

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from curvflow.errors import StoreError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.bucket import PAGE, Bucket
 from curvflow.stores.claims import Claims
 from curvflow.stores.contents import corrupt_payload, payload_id

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Layout
 from curvflow.stores.contents import read_parts
 from curvflow.stores.logged import LoggedStore

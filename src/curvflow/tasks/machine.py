@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
@@ -72,3 +73,25 @@ def _flushes_denormals() -> bool:
     """Return the processor's present setting, which PyTorch does not tell."""
     tiny = torch.finfo(torch.float64).tiny
     return float(torch.tensor(tiny, dtype=torch.float64) / 2) == 0
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What PyTorch can compute on.
+
+    Attributes:
+        torch: its version.
+        cuda: version of CUDA it is built for; None for a CPU build.
+        gpus: names, in the order of their numbers.
+    """
+
+    torch: str
+    cuda: str | None
+    gpus: tuple[str, ...]
+
+
+def devices() -> Devices:
+    """Return what PyTorch can compute on; it warns of a driver it cannot use."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = tuple(torch.cuda.get_device_name(index) for index in range(count))
+    return Devices(str(torch.__version__), torch.version.cuda, names)

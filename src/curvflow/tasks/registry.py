@@ -1,7 +1,8 @@
 """From the name of a kind to the function that computes its tiles.
 
-Built-in functions are found by their file, `tasks/<folder>/<name>.py`, which is loaded
-only when a tile runs; no list is kept.
+The function of a built-in kind is found by the file of its declaration: what is
+declared in `schemas/kinds/probes/trace.py` is computed in `tasks/probes/trace.py`,
+which is loaded only when a tile runs. No list is kept.
 """
 
 from __future__ import annotations
@@ -9,19 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from keyword import iskeyword
 from typing import Protocol, TypeVar
 
 from curvflow.errors import UnknownNameError
+from curvflow.schemas.kinds import declarations
 from curvflow.schemas.nodes import Array, Member, Outcome
-
-FOLDERS = {
-    "data": "data",
-    "probe": "probes",
-    "aggregate": "aggregate",
-    "figure": "figures",
-    "weights": "weights",
-}
 
 
 class Partial(Protocol):
@@ -170,15 +163,14 @@ def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
 
 
 def home_of(kind: str) -> str:
-    """Return the module whose function computes a kind that has a file here.
+    """Return the module whose function computes a built-in kind; "" for others.
 
-    A kind named by a word of Python's own, such as weights.import, has a file named
-    with a low line behind.
+    It has the place below `tasks/` that the declaration has below `schemas/kinds/`.
     """
-    prefix, _, name = kind.rpartition(".")
-    file = f"{name}_" if iskeyword(name) else name
-    folder = f"{FOLDERS.get(prefix, prefix)}." if prefix else ""
-    return f"curvflow.tasks.{folder}{file}"
+    declaration = declarations().get(kind)
+    if declaration is None:
+        return ""
+    return declaration.__name__.replace("curvflow.schemas.kinds", "curvflow.tasks", 1)
 
 
 def find(kind: str) -> Implementation:
@@ -194,12 +186,8 @@ def find(kind: str) -> Implementation:
         UnknownNameError: no file of that name registers this kind.
         ModuleNotFoundError: its file needs a library that is not installed.
     """
-    if kind not in _implementations:
-        try:
-            import_module(home_of(kind))
-        except ModuleNotFoundError as error:
-            if not str(error.name).startswith("curvflow.tasks"):
-                raise
+    if kind not in _implementations and (home := home_of(kind)):
+        import_module(home)
     try:
         return _implementations[kind]
     except KeyError:

@@ -9,11 +9,10 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from curvflow.errors import InputError, RequestError
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds import add
 from curvflow.schemas.nodes import Array, Data, Member, NodeData, Numbers, Outcome
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks.registry import Machine, computes_each
 
 F = TypeVar("F", bound=Callable[..., Mapping[str, Array] | Outcome])

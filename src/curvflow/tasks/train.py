@@ -13,12 +13,11 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.keys import sha256
+from curvflow.schemas.kinds.shared.trained import FINAL, PRECONDITIONER, RECORDED
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.schemas.trained import FINAL, PRECONDITIONER, RECORDED
-from curvflow.tasks.initial import initial
-from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.problems import (
+from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.problems import (
     Problem,
     data_shapes,
     grouped,
@@ -26,19 +25,17 @@ from curvflow.tasks.problems import (
     load_samples,
     pose,
 )
+from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
-from curvflow.tasks.training.arrivals import Arrivals
-from curvflow.tasks.training.batches import Batches
-from curvflow.tasks.training.checkpoints import Checkpoints
+from curvflow.tasks.training.batches import Batches, set_apart
+from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
-from curvflow.tasks.training.divergence import Divergence
-from curvflow.tasks.training.earlier import end_of, go_on
+from curvflow.tasks.training.endings import Arrivals, Divergence
 from curvflow.tasks.training.fit import Fit
-from curvflow.tasks.training.kept import Kept
-from curvflow.tasks.training.passes import CPU_PASS_BYTES
-from curvflow.tasks.training.step_norms import StepNorms
+from curvflow.tasks.training.resumption import Kept, end_of, go_on
+from curvflow.tasks.training.state import Checkpoints
+from curvflow.tasks.training.step_context import StepNorms
 from curvflow.tasks.training.updates import Updates, kinship
-from curvflow.tasks.training.validation import set_apart
 
 
 def _params(member: Member) -> TrainParams:

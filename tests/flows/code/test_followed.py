@@ -205,7 +205,7 @@ def test_the_rule_within_a_rule_is_followed(tmp_path):
     rule = {"rule": "lookahead", "inner": {"rule": "adamw"}}
     code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
     assert "curvflow.tasks.rules.adamw:step" in code.definitions
-    assert "curvflow.tasks.rules._moments:after" in code.definitions
+    assert "curvflow.tasks.rules.shared.moments:after" in code.definitions
     assert "curvflow.tasks.rules.sgd:step" not in code.definitions
 
 
@@ -221,5 +221,5 @@ def test_an_optimiser_of_the_users_own_is_followed(path, tmp_path):
 def test_an_optimiser_of_torch_is_taken_as_it_is(tmp_path):
     rule = {"rule": "torch_optimizer", "optimizer": "torch.optim.NAdam", "lr": 0.1}
     code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
-    assert "curvflow.tasks.rules._adapter:Adapter.step" in code.definitions
+    assert "curvflow.tasks.rules.shared.torch_adapter:Adapter.step" in code.definitions
     assert not any(name.startswith("torch") for name in code.definitions)

@@ -52,7 +52,7 @@ EDITS = [
     ),
     (
         "what networks share",
-        "tasks/layers.py",
+        "tasks/networks/layers.py",
         "dense_layers",
         (TRAINED | ON_WEIGHTS) - {"factory", "norms_factory"},
     ),

@@ -6,8 +6,8 @@ import pytest
 
 from curvflow.flows.doctor.finding import Finding
 from curvflow.flows.doctor.torch import torch_findings
-from curvflow.tasks import devices as module
-from curvflow.tasks.devices import Devices, devices
+from curvflow.tasks import machine as module
+from curvflow.tasks.machine import Devices, devices
 
 
 @pytest.fixture

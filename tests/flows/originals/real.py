@@ -9,8 +9,8 @@ import pytest
 
 from curvflow.errors import InputError
 from curvflow.flows.originals.originals import originals
-from curvflow.schemas.images import ImageParams
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Member, Outcome
 from tests.tasks.toys import assert_declared, compute
 

@@ -14,7 +14,7 @@ from curvflow.flows.originals.catalogue import CATALOGUE
 from curvflow.flows.originals.originals import Originals
 from curvflow.flows.plan import make_plan
 from curvflow.flows.run import run_study
-from curvflow.schemas.originals import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
+from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
 from tests.flows.originals import fakes
 
 SETS = [MNIST, FASHION_MNIST, CIFAR10, CIFAR100]

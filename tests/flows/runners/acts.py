@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from curvflow.schemas import kinds
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Numbers, Outcome, Table
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 from curvflow.tasks.registry import computes_each
 from tests.flows import toys
 

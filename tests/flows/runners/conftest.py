@@ -11,7 +11,7 @@ from curvflow.flows.alive import beating
 from curvflow.flows.jobs import MemberJob, TileJob
 from curvflow.flows.runners.order import Order, sealed
 from curvflow.flows.stopping import Stopping
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.local import LocalStore
 from tests.flows.runners.acts import PATIENCE, ActParams
 from tests.flows.runners.clusters import scheduler, until

@@ -20,8 +20,7 @@ from curvflow.flows.runners.inline import Inline
 from curvflow.flows.runners.open import open_runner
 from curvflow.flows.stopping import Stopping
 from curvflow.schemas import kinds
-from curvflow.schemas.cluster import Adapt, Cluster
-from curvflow.schemas.options import RunOptions
+from curvflow.schemas.options import Adapt, Cluster, RunOptions
 from tests.flows.runners.conftest import came_back
 
 STUDY = """

@@ -8,7 +8,7 @@ from curvflow.flows.plan import make_plan
 from curvflow.flows.why.cost import Costs, saved_seconds, start_seconds
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Continues
-from curvflow.schemas.times import time_variables
+from curvflow.schemas.records.records import time_variables
 from tests.flows.toys import FIT, STUDY, opened, run
 
 

@@ -8,10 +8,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
-from curvflow.schemas.jsonschema import study_schema
 from curvflow.schemas.presets import all_presets, written_out
 from curvflow.schemas.rules import RuleSpec
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.jsonschema import study_schema
+from curvflow.schemas.study.study import load_study
 
 ADAPTER = TypeAdapter(RuleSpec)
 NAME = "jarvis-2021/xor-tanh/metric-small"

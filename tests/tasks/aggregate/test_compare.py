@@ -9,7 +9,7 @@ from curvflow.errors import InputError, StudyError
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.compare import CompareParams
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.compare"

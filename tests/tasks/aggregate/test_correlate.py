@@ -10,8 +10,8 @@ from scipy import stats
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
-from curvflow.schemas.study import load_study
-from curvflow.tasks.resampled_trends import _weighted, correlation_interval
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.statistics.correlations import _weighted, correlation_interval
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.correlate"

@@ -8,7 +8,7 @@ import pytest
 
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.join"

@@ -8,8 +8,8 @@ from scipy import stats
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.rank import RankParams
-from curvflow.schemas.study import load_study
-from curvflow.tasks.ranks import critical_difference, friedman, ranks
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.aggregate.rank import critical_difference, friedman, ranks
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.rank"

@@ -10,8 +10,8 @@ from scipy import stats
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.scaling import ScalingParams
-from curvflow.schemas.study import load_study
-from curvflow.tasks.power_laws import crossover, power_law, resampled_laws
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.statistics.power_laws import crossover, power_law, resampled_laws
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.scaling"

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.select import SelectParams
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.select"

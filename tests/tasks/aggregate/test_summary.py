@@ -7,8 +7,8 @@ from curvflow.errors import InputError
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.summary import SummaryParams
-from curvflow.tasks.further_statistics import mean_interval
-from curvflow.tasks.resampling import Resampling
+from curvflow.tasks.statistics.bootstrap import Resampling
+from curvflow.tasks.statistics.descriptive import mean_interval
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 COLUMNS = ["mean", "sd", "sem", "low", "high"]

@@ -9,7 +9,7 @@ import pytest
 from curvflow.flows.door import open_study
 from curvflow.flows.expand import expand
 from curvflow.schemas.kinds import find_kind
-from curvflow.tasks.measurements import judged, measured
+from curvflow.tasks.statistics.measurements import judged, measured
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 RULES, SEEDS = ("sgd", "adam"), range(4)

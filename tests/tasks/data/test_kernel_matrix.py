@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.tasks.operators import matrix_operator
+from curvflow.tasks.curvature.operators import matrix_operator
 from curvflow.tasks.registry import Machine
 from tests.tasks.matrices import matrix_of
 from tests.tasks.toys import assert_declared, compute, member

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.checks.samples import Samples, known_samples
 from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.kinds.data.array import samples_of
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Data, Member
-from curvflow.schemas.samples import Samples, known_samples
 from tests.flows.originals import fakes, real
 from tests.tasks.toys import as_data, compute, member
 

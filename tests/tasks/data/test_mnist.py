@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from curvflow.schemas.originals import MNIST
-from curvflow.tasks.images import member_bytes
+from curvflow.schemas.kinds.shared.images import MNIST
+from curvflow.tasks.datasets.images import member_bytes
 from tests.flows.originals import fakes, real
 from tests.tasks.toys import member
 

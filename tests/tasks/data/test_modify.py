@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.tasks.data.modify import member_bytes
 from tests.tasks.toys import (
     as_data,

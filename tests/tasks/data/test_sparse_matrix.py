@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 import curvflow
 from curvflow.errors import InputError, StudyError
-from curvflow.tasks.operators import matrix_operator
+from curvflow.tasks.curvature.operators import matrix_operator
 from curvflow.tasks.registry import Machine
 from tests.tasks.matrices import matrix_of
 from tests.tasks.toys import assert_declared, compute, member

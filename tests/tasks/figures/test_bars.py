@@ -9,7 +9,7 @@ from scipy import stats
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.bars import BarsParams
-from curvflow.tasks import drawing
+from curvflow.tasks.drawing import canvas
 from curvflow.tasks.figures import bars
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
@@ -75,7 +75,7 @@ def test_each_variable_has_a_panel_from_its_own_stage():
 def test_why_there_is_no_bar_is_said_beside_the_line_of_zero(sign, traces, monkeypatch):
     gone = [("adam", seed) for seed in range(3)]
     sheets = []
-    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
     draw(probes({**traces, "other": [80.0]}, diverged=gone, sign=sign))
     (axes,) = sheets[0].axes
     (text,) = [one for one in axes.texts if "diverged" in one.get_text()]
@@ -116,9 +116,9 @@ def test_without_a_label_there_is_one_bar():
     assert str(got["caption"]) == "Mean over seed, rule, n = 6."
 
 
-@pytest.mark.parametrize("place", range(len(drawing.PALETTE)))
+@pytest.mark.parametrize("place", range(len(canvas.PALETTE)))
 def test_error_bars_are_seen_on_bars_of_every_colour(place):
-    figure = drawing.sheet(60, 90)
+    figure = canvas.sheet(60, 90)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, 2), ylim=(-1, 7))
     bars._draw_bar(axes, place, {"mean": 1.5, "low": 0.5, "high": 1.8})
@@ -130,9 +130,9 @@ def test_error_bars_are_seen_on_bars_of_every_colour(place):
     assert np.ptp(across) > 100
 
 
-@pytest.mark.parametrize("place", range(len(drawing.PALETTE)))
+@pytest.mark.parametrize("place", range(len(canvas.PALETTE)))
 def test_the_line_of_an_error_bar_is_no_bar_of_its_own_colour(place):
-    figure = drawing.sheet(60, 90)
+    figure = canvas.sheet(60, 90)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, 2), ylim=(-1, 7))
     bars._draw_bar(axes, place, {"mean": 1.5, "low": 0.5, "high": 1.8})
@@ -145,9 +145,9 @@ def test_the_line_of_an_error_bar_is_no_bar_of_its_own_colour(place):
     assert abs(beyond - paper) > 200
 
 
-@pytest.mark.parametrize("place", range(len(drawing.PALETTE)))
+@pytest.mark.parametrize("place", range(len(canvas.PALETTE)))
 def test_an_error_bar_shorter_than_its_dot_is_seen_on_it(place):
-    figure = drawing.sheet(60, 90)
+    figure = canvas.sheet(60, 90)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0.1, 10), ylim=(-1, 7), xscale="log")
     dots = []

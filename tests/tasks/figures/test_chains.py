@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Member
-from curvflow.tasks import drawing, sweeps
+from curvflow.tasks.drawing import canvas
+from curvflow.tasks.figures import chains
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.drawn_nodes import bowl
 
@@ -53,7 +54,7 @@ def titles(sheets):
 
 def test_rows_of_several_stages_bear_their_own_names(monkeypatch):
     sheets = []
-    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
     near, far = bowl(count=40), replace(bowl(1, count=40), stage="alone")
     of = [replace(near, coords={"rule": rule}) for rule in ("sgd", "adam")]
     got = draw([*of, far], label="rule")
@@ -72,7 +73,7 @@ def test_a_row_of_chains_that_all_failed_says_so_and_why():
 
 def test_both_panels_of_a_diverged_node_say_that_there_are_no_values(monkeypatch):
     sheets = []
-    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
     got = draw([replace(bowl(count=40), status="diverged", arrays={})])
     assert len(sheets[0].axes) == 2
     for axes in sheets[0].axes:
@@ -138,11 +139,11 @@ def test_the_same_draws_give_the_same_bytes_whatever_was_drawn_between():
 @pytest.mark.parametrize("on", [[0, 0, 1, 0, 0], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
 def test_a_line_marks_the_value_that_was_taken(parameter, on):
     draws = swept(bowl(count=40), parameter, trial_in_plateau=np.array(on, bool))
-    axes = drawing.sheet(60, 40).add_subplot()
-    sweeps.draw(axes, draws)
+    axes = canvas.sheet(60, 40).add_subplot()
+    chains.draw(axes, draws)
     units = {"localization": "1 / parameter²", "lr": "parameter²"}[parameter]
     assert axes.get_xlabel() == f"{parameter} ({units})"
-    (line,) = (one for one in axes.lines if one.get_color() == sweeps.TAKEN["color"])
+    (line,) = (one for one in axes.lines if one.get_color() == chains.TAKEN["color"])
     assert line.get_xdata()[0] == draws[parameter]
     filled, hollow = (container[0] for container in axes.containers)
     np.testing.assert_array_equal(

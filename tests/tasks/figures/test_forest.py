@@ -10,9 +10,9 @@ from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.forest import ForestParams
 from curvflow.schemas.nodes import Table
-from curvflow.schemas.study import load_study
-from curvflow.tasks.differences_drawn import MINUS, shown
+from curvflow.schemas.study.study import load_study
 from curvflow.tasks.figures import forest
+from curvflow.tasks.figures.forest import MINUS, shown
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 RULES = {"sgd": 0.0, "adam": 0.5, "ngd": 3.0}

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.heatmap import HeatmapParams
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from curvflow.tasks.figures import heatmap
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 

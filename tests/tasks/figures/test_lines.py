@@ -10,7 +10,7 @@ from scipy import stats
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.lines import LinesParams
-from curvflow.tasks import drawing
+from curvflow.tasks.drawing import canvas
 from curvflow.tasks.figures.lines import _fitting
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
@@ -102,7 +102,7 @@ def test_where_all_diverged_there_is_a_figure_that_says_so():
 @pytest.mark.parametrize("is_log", [False, True])
 def test_a_panel_without_values_has_no_ticks(is_log, monkeypatch):
     sheets = []
-    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
     gone = [(rule, seed) for rule in ("sgd", "adam") for seed in range(3)]
     draw(fits(diverged=gone), log_y=is_log)
     (axes,) = sheets[0].axes

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from curvflow.errors import StudyError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.scaling import ScalingFigureParams
-from curvflow.schemas.study import load_study
-from curvflow.tasks import drawing
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.drawing import canvas
 from curvflow.tasks.figures import scaling
-from curvflow.tasks.scaling_points import fitted
+from curvflow.tasks.statistics.scaling_points import fitted
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 SIZES = (25, 50, 100, 200, 400)
@@ -59,7 +59,7 @@ def test_the_laws_are_those_of_the_aggregate():
 @pytest.mark.parametrize("band", [True, False])
 def test_lines_and_bands_end_inside_the_panel(band, monkeypatch):
     sheets = []
-    monkeypatch.setattr(drawing, "compose", lambda figure, **_: sheets.append(figure))
+    monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
     # A bend, so that the line leaves the points at both ends.
     of = [
         node({"size": size, "rule": "sgd", "seed": 0}, trace=trace)

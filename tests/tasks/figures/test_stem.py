@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.companies import companies
+from curvflow.tasks.drawing.spectra import Points, ritz_points
 from curvflow.tasks.figures import stem
 from curvflow.tasks.registry import Machine, find
-from curvflow.tasks.spectra import Points, ritz_points
+from curvflow.tasks.statistics.label_groups import companies
 from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
 
 W = wigner(40)

@@ -12,7 +12,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.vectors import VectorsParams
 from curvflow.schemas.nodes import Member, Weights
-from curvflow.tasks import drawing
+from curvflow.tasks.drawing import canvas
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.toys import train_all, train_member, weights_of, xor
 
@@ -66,13 +66,13 @@ def test_every_row_of_every_network_is_an_arrow():
 
 @pytest.mark.parametrize("largest", [0.9, 1.0, 3.7, 4.7, 9.0])
 def test_labels_of_panels_side_by_side_do_not_overlap(largest, monkeypatch):
-    sheets, compose = [], drawing.compose
+    sheets, compose = [], canvas.compose
 
     def watched(figure, **given):
         sheets.append(figure)
         compose(figure, **given)
 
-    monkeypatch.setattr(drawing, "compose", watched)
+    monkeypatch.setattr(canvas, "compose", watched)
     of = networks(rules=RULES, seeds=1)
     values = np.linspace(-largest, largest, 8)
     draw([replace(one, arrays={**one.arrays, "weights": values}) for one in of])

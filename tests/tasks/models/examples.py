@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from curvflow.schemas.models import model_name, parse_model
-from curvflow.tasks.networks import Network
+from curvflow.tasks.networks.network import Network
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 from curvflow.schemas.models import all_models
-from curvflow.tasks.initial import initial
+from curvflow.tasks.networks.initial import initial
 from curvflow.tasks.numerics import BatchedHessian, sample_losses, stream
 from tests.tasks.models.examples import EXAMPLES, Example
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from tests.tasks.models.examples import build
 from tests.tasks.toys import as_data, blobs, compute, member, train_all, train_member
 

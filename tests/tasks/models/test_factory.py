@@ -6,9 +6,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.problems import pose, read
+from curvflow.tasks.networks.problems import pose, read
 from tests.tasks import toys
 from tests.tasks.toys import (
     as_data,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.problems import pose
+from curvflow.tasks.networks.problems import pose
 from tests.tasks.toys import train_all, train_member, waves
 
 

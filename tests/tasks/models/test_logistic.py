@@ -6,8 +6,8 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import pose, read
 from curvflow.tasks.numerics import dense_hessian
-from curvflow.tasks.problems import pose, read
 from tests.tasks.models.examples import build
 from tests.tasks.toys import blobs, train_all, train_member, waves
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from curvflow.schemas.initial import Normal, Uniform
+from curvflow.schemas.kinds.shared.networks import Normal, Uniform
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.initial import initial
+from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.problems import pose
 from tests.tasks.toys import blobs
 
 ACTIVATIONS = {

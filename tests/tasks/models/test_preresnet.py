@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.initial import initial
+from curvflow.tasks.networks.initial import initial
 from curvflow.tasks.numerics import stream
 from tests.tasks.models.examples import build
 

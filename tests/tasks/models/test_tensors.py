@@ -2,8 +2,8 @@
 
 import pytest
 
+from curvflow.schemas.checks.problem_checks import sees, tensor_sizes
 from curvflow.schemas.models import parse_model
-from curvflow.schemas.networks import sees, tensor_sizes
 from tests.tasks.models.examples import EXAMPLES, build
 
 CASES = [

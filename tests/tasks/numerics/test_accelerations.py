@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.accelerations import best_rates, extremes
+from curvflow.tasks.numerics.estimators.learning_rates import best_rates, extremes
 from tests.tasks.toys import with_spectrum
 
 FORMS = ["polyak", "nesterov", "nesterov_quadratic"]

@@ -7,18 +7,17 @@ from scipy import sparse
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense
-from curvflow.tasks.numerics.combinations import (
+from curvflow.tasks.numerics.operators.adapters import Single, from_scipy
+from curvflow.tasks.numerics.operators.algebra import (
     BlockDiagonal,
     OuterProduct,
+    Preconditioned,
     PrincipalBlock,
     added,
     block_index,
     scaled,
     shifted,
 )
-from curvflow.tasks.numerics.foreign import from_scipy
-from curvflow.tasks.numerics.preconditioned import Preconditioned
-from curvflow.tasks.numerics.single import Single
 from tests.tasks.toys import random_symmetric
 
 A = torch.stack([random_symmetric(6, seed) for seed in range(3)])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics.critical_rates import critical_rate
+from curvflow.tasks.numerics.estimators.learning_rates import critical_rate
 
 
 def search(losses_at, start, tol=0.01, max_passes=60):

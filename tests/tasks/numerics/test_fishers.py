@@ -5,13 +5,13 @@ import torch
 from torch.func import hessian, jacrev
 
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import (
     fisher_draws,
     fisher_roots,
     fisher_rows,
     sample_losses,
 )
-from curvflow.tasks.problems import load_samples, pose
 from tests.tasks.rules.checks import started
 from tests.tasks.toys import blobs, waves
 

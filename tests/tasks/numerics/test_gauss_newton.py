@@ -10,9 +10,10 @@ from torch.func import jacrev
 from torch.nn.functional import one_hot
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.initial import initial
+from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import (
     BatchedGaussNewton,
     BatchedHessian,
@@ -21,7 +22,6 @@ from curvflow.tasks.numerics import (
     sample_losses,
     stream,
 )
-from curvflow.tasks.problems import load_samples, pose
 from tests.tasks.toys import TANH_NET, as_data, blobs, waves
 
 CASES = [

@@ -6,11 +6,11 @@ import torch
 from scipy.sparse.linalg import eigsh
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.initial import initial
+from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import BatchedHessian, dense_hessian, stream
-from curvflow.tasks.numerics.orders import ORDERS
-from curvflow.tasks.numerics.single import Single
-from curvflow.tasks.problems import load_samples, pose
+from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
+from curvflow.tasks.numerics.operators.adapters import Single
 from tests.tasks.toys import RELU_NET, TANH_NET, blobs, waves, xor
 
 CASES = [

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.iterative_scaling import iterative_scaling
-from curvflow.tasks.numerics.maxent import maxent
-from curvflow.tasks.numerics.polynomials import polynomials
-from curvflow.tasks.numerics.priors import prior
+from curvflow.tasks.numerics.estimators.iterative_scaling import iterative_scaling
+from curvflow.tasks.numerics.estimators.maxent import maxent, prior
+from curvflow.tasks.numerics.estimators.polynomials import polynomials
 
 UNIT = (0.0, 1.0)
 FLAT = prior("flat", UNIT, 300)

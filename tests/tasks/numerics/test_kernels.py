@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics import kernels
-from curvflow.tasks.numerics.kernels import FUNCTIONS, KernelMatrix
+from curvflow.tasks.numerics.operators import matrices
+from curvflow.tasks.numerics.operators.matrices import FUNCTIONS, KernelMatrix
 
 
 def points(count=40, dim=3):
@@ -26,7 +26,7 @@ def written_out(x, kernel, length_scale, noise):
 
 @pytest.mark.parametrize("kernel", FUNCTIONS)
 def test_a_kernel_matrix_equals_its_dense_twin(kernel, monkeypatch):
-    monkeypatch.setattr(kernels, "BLOCK_BYTES", 8 * 40 * 7)  # blocks of 7 rows
+    monkeypatch.setattr(matrices, "BLOCK_BYTES", 8 * 40 * 7)  # blocks of 7 rows
     x = points()
     operator = KernelMatrix(x, kernel, 0.3, 1e-3)
     twin = written_out(x, kernel, 0.3, 1e-3)

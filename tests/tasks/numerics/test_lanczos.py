@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.lanczos import joined, lanczos
+from curvflow.tasks.numerics.krylov.lanczos import joined, lanczos
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import simpson
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.learning_coefficients import (
+from curvflow.tasks.numerics.estimators.learning_coefficients import (
     Coefficient,
     deep_linear,
     normal_crossing,

@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.lobpcg import lobpcg
+from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from tests.tasks.toys import with_spectrum
 
 SPECTRA = [

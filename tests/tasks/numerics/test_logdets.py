@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.logdets import (
+from curvflow.tasks.numerics.estimators.logdets import (
     by_chebyshev,
     by_entropy,
     by_quadrature,
     moment_controls,
 )
-from curvflow.tasks.numerics.operators import BatchedDense
-from curvflow.tasks.numerics.traces import random_vectors
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.operators.base import BatchedDense
 from tests.tasks.toys import with_spectrum
 
 VALUES = torch.logspace(-2, 1, 80, dtype=torch.float64)

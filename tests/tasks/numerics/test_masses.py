@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.numerics.masses import Mass
-from curvflow.tasks.numerics.quadrature import over_runs
+from curvflow.tasks.numerics.krylov.quadrature import over_runs
+from curvflow.tasks.numerics.krylov.ritz_spectra import Mass
 
 SIZE, REPETITIONS = 65, 4000
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.maxent import maxent
-from curvflow.tasks.numerics.polynomials import polynomials
-from curvflow.tasks.numerics.priors import prior
+from curvflow.tasks.numerics.estimators.maxent import maxent, prior
+from curvflow.tasks.numerics.estimators.polynomials import polynomials
 
 UNIT = (0.0, 1.0)
 FLAT = prior("flat", UNIT, 500)

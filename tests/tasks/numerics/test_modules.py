@@ -17,7 +17,7 @@ from curvflow.tasks.numerics import (
     lanczos,
     residual,
 )
-from curvflow.tasks.numerics.orders import ORDERS
+from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from tests.tasks.toys import Attention, Recurrent
 
 

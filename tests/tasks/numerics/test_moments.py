@@ -6,13 +6,13 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.moments import (
+from curvflow.tasks.numerics.estimators.moments import (
     mean_covariance,
     moment_draws,
     ritz_moments,
 )
-from curvflow.tasks.numerics.traces import random_vectors
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 VALUES = np.linspace(-1, 3, 12)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics.online_fishers import (
+from curvflow.tasks.numerics.derivatives.row_factors import (
     Law,
     OnlineFisher,
     first_fisher,

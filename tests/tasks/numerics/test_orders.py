@@ -6,16 +6,24 @@ import pytest
 import torch
 from torch import nn
 
-from curvflow.tasks.numerics import hessian, modules, orders, over_batches
-from curvflow.tasks.numerics.orders import fastest, hessian_product
+from curvflow.tasks.numerics import hessian
+from curvflow.tasks.numerics.derivatives import (
+    differentiation_modes,
+    modules,
+    over_batches,
+)
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    fastest,
+    hessian_product,
+)
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that moves only when a function says so."""
     now = [0.0]
-    monkeypatch.setattr(orders.time, "thread_time", lambda: now[0])
-    monkeypatch.setattr(orders.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(differentiation_modes.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(differentiation_modes.time, "perf_counter", lambda: now[0])
     return now
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.tasks.numerics.polynomials import BASES, converted, polynomials
+from curvflow.tasks.numerics.estimators.polynomials import BASES, converted, polynomials
 
 SUPPORT = (-1.0, 3.0)
 

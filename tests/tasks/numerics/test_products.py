@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics import products
-from curvflow.tasks.numerics.products import inner, lengths
+from curvflow.tasks.numerics.operators import base
+from curvflow.tasks.numerics.operators.base import inner, lengths
 
 
 @pytest.mark.parametrize("dim", [1, 2])
@@ -12,7 +12,7 @@ def test_long_vectors_are_added_up_in_parts(monkeypatch, dim):
     torch.manual_seed(0)
     a, b = torch.randn(2, 3, 11, 11, dtype=torch.float32)
     exact = (a.double() * b.double()).sum(dim), a.double().norm(dim=dim)
-    monkeypatch.setattr(products, "PART", 4)
+    monkeypatch.setattr(base, "PART", 4)
     torch.testing.assert_close(inner(a, b, dim=dim), exact[0], rtol=0, atol=1e-6)
     torch.testing.assert_close(lengths(a, dim=dim), exact[1], rtol=1e-14, atol=0)
 
@@ -24,6 +24,6 @@ def test_a_length_is_added_up_in_double_precision():
 
 
 def test_what_is_not_finite_shows_in_the_length(monkeypatch):
-    monkeypatch.setattr(products, "PART", 2)
+    monkeypatch.setattr(base, "PART", 2)
     assert torch.isnan(lengths(torch.tensor([1.0, 2.0, torch.nan]), dim=0))
     assert torch.isinf(lengths(torch.tensor([1.0, 2.0, torch.inf]), dim=0))

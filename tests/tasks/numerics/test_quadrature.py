@@ -9,17 +9,17 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.masses import degeneracy, mass
-from curvflow.tasks.numerics.quadrature import (
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.krylov.quadrature import (
     bracket,
     density,
     effective_dimension,
     extremes,
     functional,
     moments,
+    radau_rule,
 )
-from curvflow.tasks.numerics.radau import radau_rule
+from curvflow.tasks.numerics.krylov.ritz_spectra import degeneracy, mass
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 SIZE = 60

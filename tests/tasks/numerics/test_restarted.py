@@ -6,8 +6,11 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, block_power, stream
-from curvflow.tasks.numerics.eigenpairs import preference
-from curvflow.tasks.numerics.restarted import basis_size, restarted_lanczos
+from curvflow.tasks.numerics.krylov.eigenpairs import preference
+from curvflow.tasks.numerics.krylov.restarted_lanczos import (
+    basis_size,
+    restarted_lanczos,
+)
 from tests.tasks.toys import with_spectrum
 
 SPECTRA = {

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import fisher_draws, fisher_roots, fisher_rows
-from curvflow.tasks.numerics.fishers import outer_rows
-from curvflow.tasks.numerics.rows import FullRows
-from curvflow.tasks.problems import load_samples, pose
+from curvflow.tasks.numerics.derivatives.fishers import outer_rows
+from curvflow.tasks.numerics.derivatives.row_factors import FullRows
 from tests.tasks.rules.checks import started
 from tests.tasks.toys import as_data, blobs
 

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
-from curvflow.tasks import problems
+from curvflow.tasks.networks import problems
+from curvflow.tasks.networks.problems import held_bytes, load_samples, pose
 from curvflow.tasks.numerics import BatchedHessian
-from curvflow.tasks.numerics.orders import ORDERS
-from curvflow.tasks.numerics.passes import Averaged
-from curvflow.tasks.numerics.sizes import peak_bytes
-from curvflow.tasks.problems import held_bytes, load_samples, pose
+from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
+from curvflow.tasks.numerics.derivatives.passes import Averaged, peak_bytes
 from tests.tasks.toys import TANH_NET, as_data, blobs
 
 MEGABYTE = 1_000_000

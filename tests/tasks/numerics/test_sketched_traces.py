@@ -5,8 +5,12 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import BatchedDense, estimate
-from curvflow.tasks.numerics.ranges import new_directions
-from curvflow.tasks.numerics.sketched_traces import Hutchinson, HutchPlusPlus, XTrace
+from curvflow.tasks.numerics.estimators.sketched_traces import (
+    Hutchinson,
+    HutchPlusPlus,
+    XTrace,
+)
+from curvflow.tasks.numerics.krylov.low_rank import new_directions
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 METHODS = [HutchPlusPlus, XTrace]

@@ -7,7 +7,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.slices import (
+from curvflow.tasks.numerics.derivatives.slices import (
     along,
     filter_normalised,
     line_points,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.tasks.numerics.spans import spans
+from curvflow.tasks.numerics.derivatives.passes import spans
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 100])

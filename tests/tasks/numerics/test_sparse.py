@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from curvflow.tasks.numerics.sparse import Sparse
+from curvflow.tasks.numerics.operators.matrices import Sparse
 
 
 def pair():

@@ -5,7 +5,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.numerics.tapes import CannotRecordError, record
+from curvflow.tasks.numerics.derivatives.recorded_graphs import (
+    CannotRecordError,
+    record,
+)
 
 MATRIX = torch.randn(3, 3, generator=stream(0, "tape"), dtype=torch.float64)
 

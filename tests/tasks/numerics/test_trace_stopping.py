@@ -6,7 +6,7 @@ import torch
 from scipy.stats import t
 
 from curvflow.tasks.numerics import BatchedDense
-from curvflow.tasks.numerics.trace_stopping import METHODS, looks, traces
+from curvflow.tasks.numerics.estimators.sketched_traces import METHODS, looks, traces
 from tests.tasks.toys import with_spectrum
 
 VALUES = np.linspace(0.1, 3, 30)

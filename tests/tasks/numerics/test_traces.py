@@ -5,7 +5,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, estimate, trace_draws
-from curvflow.tasks.numerics.traces import random_vectors
+from curvflow.tasks.numerics.estimators.traces import random_vectors
 from tests.tasks.toys import random_symmetric
 
 LAWS = ["rademacher", "gaussian"]

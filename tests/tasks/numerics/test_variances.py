@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import BatchedDense, dense_hessian, estimate
-from curvflow.tasks.numerics.hessians import BatchedHessian
-from curvflow.tasks.numerics.variances import (
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.variances import (
     batch_variance,
     batches,
     curvature_variances,

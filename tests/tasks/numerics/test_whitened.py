@@ -3,17 +3,20 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics.cholesky import pivoted_cholesky
-from curvflow.tasks.numerics.explicit import (
+from curvflow.tasks.numerics.krylov.low_rank import nystrom, pivoted_cholesky
+from curvflow.tasks.numerics.operators.algebra import (
+    LowRank,
+    Whitened,
+    whitened_moments,
+)
+from curvflow.tasks.numerics.operators.base import BatchedDense, Dense
+from curvflow.tasks.numerics.operators.matrices import (
     Explicit,
+    KernelMatrix,
+    Sparse,
     explicit,
     norm_bound,
 )
-from curvflow.tasks.numerics.kernels import KernelMatrix
-from curvflow.tasks.numerics.nystrom import nystrom
-from curvflow.tasks.numerics.operators import BatchedDense, Dense
-from curvflow.tasks.numerics.sparse import Sparse
-from curvflow.tasks.numerics.whitened import LowRank, Whitened, whitened_moments
 from tests.tasks.toys import with_spectrum
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import damped_solve
-from curvflow.tasks.numerics.rows import FullRows
+from curvflow.tasks.numerics.derivatives.row_factors import FullRows
 
 
 def drawn(rows, size, models=3, seed=0):

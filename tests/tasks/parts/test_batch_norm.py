@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.tasks.networks.parts import batch_norm, chain, convolution, network_of
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.parts import batch_norm, chain, convolution, network_of
 
 NORM = chain(convolution("conv", 2, 1), batch_norm("norm"))
 

@@ -6,8 +6,7 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics import stream
-from curvflow.tasks.parts import (
+from curvflow.tasks.networks.parts import (
     activation,
     chain,
     convolution,
@@ -17,6 +16,7 @@ from curvflow.tasks.parts import (
     pooling,
     residual,
 )
+from curvflow.tasks.numerics import stream
 from tests.tasks.models.examples import build
 
 ONE = ()  # the source of all biases

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from curvflow.tasks.networks.network import Passage
+from curvflow.tasks.networks.parts import activation, chain, dropout_part, flatten
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.parts import activation, chain, dropout_part, flatten
-from curvflow.tasks.passage import Passage
-from curvflow.tasks.training.noise import Noise
+from curvflow.tasks.training.gradients import Noise
 
 LIKE = torch.zeros(1, dtype=torch.float64)
 

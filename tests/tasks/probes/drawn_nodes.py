@@ -7,9 +7,9 @@ import torch
 
 from curvflow.schemas.nodes import Draws, Ritz
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.sampling.summaries import summarise
-from curvflow.tasks.numerics.traces import random_vectors
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from tests.tasks.toys import with_spectrum
 
 NUM_SAMPLES, INIT_LOSS, GAMMA = 500, 0.3, 2.0

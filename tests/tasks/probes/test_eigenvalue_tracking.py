@@ -8,7 +8,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Trajectory
-from curvflow.tasks.eigensolvers import warm_columns
+from curvflow.tasks.curvature.eigensolvers import warm_columns
 from curvflow.tasks.registry import find
 from tests.tasks.probes.checks import DATA
 from tests.tasks.toys import (

@@ -9,13 +9,13 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Ritz
-from curvflow.tasks.eigensolvers import (
+from curvflow.tasks.curvature.eigensolvers import (
     num_columns,
     random_columns,
     solve,
     solver_bytes,
 )
-from curvflow.tasks.numerics.sizes import peak_bytes
+from curvflow.tasks.numerics.derivatives.passes import peak_bytes
 from curvflow.tasks.probes.eigenvalues import member_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import DATA, probes

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.probes.hessian_trace import member_bytes
-from curvflow.tasks.problems import read
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import DATA, probes
 from tests.tasks.toys import assert_declared, compute, dense_of

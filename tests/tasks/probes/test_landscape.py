@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.landscape import LandscapeParams
 from curvflow.schemas.nodes import Eigenvectors, Trajectory
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.probes.landscape import member_bytes
-from curvflow.tasks.problems import read
 from tests.tasks.probes.checks import DATA, fits, probes
 from tests.tasks.toys import (
     as_data,

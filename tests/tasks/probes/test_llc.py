@@ -7,18 +7,18 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import NodeData, Weights
-from curvflow.tasks import calibrated
-from curvflow.tasks.chain_states import unpacked
-from curvflow.tasks.chains import ground
-from curvflow.tasks.gradient_noise import gradient_noise
+from curvflow.tasks.llc import calibration as calibrated
+from curvflow.tasks.llc.calibration import gradient_noise
+from curvflow.tasks.llc.chain_results import unpacked
+from curvflow.tasks.llc.targets import ground
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics.sampling import calibration
-from curvflow.tasks.numerics.sampling.discretisation import bias_of_spectrum
-from curvflow.tasks.numerics.sampling.faults import MAX_R_HAT, MIN_ESS
-from curvflow.tasks.probes.llc import member_bytes
-from curvflow.tasks.problems import pose
+from curvflow.tasks.numerics.sampling.bias import bias_of_spectrum
+from curvflow.tasks.numerics.sampling.verdicts import MAX_R_HAT, MIN_ESS
+from curvflow.tasks.probes.learning_coefficients.llc import member_bytes
 from curvflow.tasks.registry import Machine
 from tests.tasks.known import at_truth
 from tests.tasks.numerics.sampling.bowls import METHODS

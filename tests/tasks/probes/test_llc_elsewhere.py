@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from curvflow.tasks import calibrated, dense_losses, sampled
-from curvflow.tasks.chains import ground
+from curvflow.tasks.llc import calibration, losses
+from curvflow.tasks.llc.targets import ground
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.elsewhere import ELSEWHERE, MixedError, elsewhere
 from tests.tasks.numerics.sampling.bowls import METHODS
@@ -39,16 +39,16 @@ def members(way):
 @pytest.fixture
 def machine(monkeypatch):
     """Return a machine whose device has the CPU's limits, and its own spectrum."""
-    for module in (sampled, dense_losses):
+    for module in (losses, losses):
         limits = module.PASS_BYTES | {ELSEWHERE.type: module.PASS_BYTES["cpu"]}
         monkeypatch.setattr(module, "PASS_BYTES", limits)
 
     # Products by forward differentiation do not run there.
-    def spectrum(place, measure=calibrated._spectrum):
+    def spectrum(place, measure=calibration._spectrum):
         with _disable_current_modes():
             return measure(ground(place.members, CPU))
 
-    with mock.patch.object(calibrated, "_spectrum", spectrum):
+    with mock.patch.object(calibration, "_spectrum", spectrum):
         yield Machine(str(ELSEWHERE))
 
 

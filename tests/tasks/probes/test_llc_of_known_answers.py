@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Weights
-from curvflow.tasks.problems import pose
+from curvflow.tasks.networks.problems import pose
 from tests.tasks.known import PRODUCT, WELL, at_truth
 from tests.tasks.toys import as_data, compute, member
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear, relu
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Weights
-from curvflow.tasks.problems import pose, read
+from curvflow.tasks.networks.problems import pose, read
 from tests.tasks.known import PRODUCT, at_truth
 from tests.tasks.toys import as_data, compute, dense_of, member
 

@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Moments
-from curvflow.tasks.numerics.polynomials import polynomials
+from curvflow.tasks.numerics.estimators.polynomials import polynomials
 from tests.tasks.matrices import matrix_of
 from tests.tasks.toys import assert_declared, compute, member
 

@@ -8,7 +8,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Preconditioned
-from curvflow.tasks.problems import load_samples, read
+from curvflow.tasks.networks.problems import load_samples, read
 from tests.tasks.toys import (
     TANH_NET,
     assert_declared,

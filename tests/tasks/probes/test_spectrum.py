@@ -8,8 +8,8 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Matrix
-from curvflow.tasks.krylov import member_bytes
-from curvflow.tasks.numerics.sizes import peak_bytes
+from curvflow.tasks.curvature.krylov import member_bytes
+from curvflow.tasks.numerics.derivatives.passes import peak_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum

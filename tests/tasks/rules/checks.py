@@ -5,11 +5,10 @@ from pydantic import TypeAdapter
 
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.rules import RuleSpec
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.problems import load_samples, pose
-from curvflow.tasks.steps import Step
-from curvflow.tasks.training.gradients import gradients
-from curvflow.tasks.training.noise import Noise
+from curvflow.tasks.training.gradients import Noise, gradients
+from curvflow.tasks.training.step_context import Step
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.toys import blobs
 

@@ -5,8 +5,8 @@ from itertools import product
 import torch
 
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.problems import pose
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import STEPS_PER_EPOCH, rule, step_at
 from tests.tasks.toys import RELU_NET, blobs

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian
-from curvflow.tasks.problems import load_samples, pose
 from tests.tasks.rules.checks import rule, started, trained_on
 from tests.tasks.toys import TANH_NET, blobs, train_all, train_member, waves
 

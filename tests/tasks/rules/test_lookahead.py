@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.problems import pose
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import (
     PROBLEM,

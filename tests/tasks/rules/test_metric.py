@@ -5,7 +5,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from tests.tasks.rules.checks import rule, trained_on
 from tests.tasks.rules.regularised import numbers, one_step
 from tests.tasks.toys import as_data

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.rules import Rule
 from curvflow.schemas.rules.ngd import Ngd
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import fisher_draws, fisher_roots, fisher_rows
-from curvflow.tasks.problems import load_samples, pose
 from curvflow.tasks.registry import find
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import rule, started, step_at, trained_on

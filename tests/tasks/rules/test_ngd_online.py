@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.numerics.online_fishers import (
+from curvflow.tasks.networks.problems import pose
+from curvflow.tasks.numerics.derivatives.row_factors import (
     Law,
     first_fisher,
     preconditioned,
     updated,
 )
-from curvflow.tasks.problems import pose
 from curvflow.tasks.registry import find
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import gradient, rule, started, step_at

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics import dense_gammas, path_norm
-from curvflow.tasks.problems import pose
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import rule, started, step_at, trained_on
 from tests.tasks.toys import as_data, blobs, compute, member

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian
-from curvflow.tasks.numerics.accelerations import best_rates
-from curvflow.tasks.problems import load_samples, pose
+from curvflow.tasks.numerics.estimators.learning_rates import best_rates
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import (
     STEPS_PER_EPOCH,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from curvflow.errors import InputError
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.rules import torch_optimizer
-from curvflow.tasks.steps import Hyper
+from curvflow.tasks.training.step_context import Hyper
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.partials import Steps
 from tests.tasks.rules.checks import PROBLEM, gradient, rule, started, step_at

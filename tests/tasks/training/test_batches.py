@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from curvflow.tasks.problems import Samples
+from curvflow.tasks.networks.problems import Samples
 from curvflow.tasks.training.batches import Batches
 
 

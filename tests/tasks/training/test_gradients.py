@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian, stream
-from curvflow.tasks.problems import load_samples, pose
-from curvflow.tasks.training.gradients import gradients
-from curvflow.tasks.training.noise import Noise
+from curvflow.tasks.training.gradients import Noise, gradients
 from tests.tasks.toys import TANH_NET, as_data, blobs, waves
 
 RELU = {"kind": "mlp", "hidden": [5, 4], "bias": False}

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from curvflow.errors import InputError, Stopped
-from curvflow.schemas.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset
+from curvflow.schemas.kinds.shared.trained import CURVES
 from curvflow.schemas.nodes import NodeData
-from curvflow.schemas.trained import CURVES
-from curvflow.tasks.problems import read
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.train import member_bytes
 from tests.tasks.models.examples import vgg

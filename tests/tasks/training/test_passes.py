@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import stream
-from curvflow.tasks.problems import load_samples, pose
-from curvflow.tasks.training import passes
-from curvflow.tasks.training.gradients import gradients
-from curvflow.tasks.training.noise import Noise
+from curvflow.tasks.training import cache_blocks
+from curvflow.tasks.training.gradients import Noise, gradients
 from tests.tasks.toys import TANH_NET, blobs
 
 
@@ -28,7 +27,9 @@ def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
         samples = load_samples(stacked, "", "cpu", torch.float64)
         whole = derived(problem, weights, samples)
         with monkeypatch.context() as patch:
-            patch.setattr(passes, "CPU_PASS_BYTES", 2 * 30 * 8 * problem.network.width)
+            patch.setattr(
+                cache_blocks, "CPU_PASS_BYTES", 2 * 30 * 8 * problem.network.width
+            )
             parts = derived(problem, weights, samples)
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
 
@@ -45,8 +46,10 @@ def test_no_pass_is_of_a_single_model(monkeypatch, fit):
         seen.append(len(weights[models]))
         return weights[models], weights[models]
 
-    monkeypatch.setattr(passes, "CPU_PASS_BYTES", fit * 30 * 8 * problem.network.width)
+    monkeypatch.setattr(
+        cache_blocks, "CPU_PASS_BYTES", fit * 30 * 8 * problem.network.width
+    )
     weights = torch.ones(5, problem.network.num_parameters, dtype=torch.float64)
-    whole, _ = passes.in_passes(counted, problem, slice(0, 5), samples, weights)
+    whole, _ = cache_blocks.in_passes(counted, problem, slice(0, 5), samples, weights)
     assert len(whole) == sum(seen) == 5
     assert min(seen) >= 2

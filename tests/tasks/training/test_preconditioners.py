@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from curvflow.errors import Stopped
+from curvflow.schemas.kinds.shared.trained import PRECONDITIONER
 from curvflow.schemas.kinds.train import TrainParams
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.schemas.rules import all_rules
-from curvflow.schemas.trained import PRECONDITIONER
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.partials import Steps
 from tests.tasks.rules.examples import EXAMPLES

@@ -6,7 +6,7 @@ import pytest
 from curvflow.errors import InputError, StudyError
 from curvflow.flows.expand import expand
 from curvflow.flows.files import SourceFiles
-from curvflow.schemas.study import load_study
+from curvflow.schemas.study.study import load_study
 from tests.tasks.toys import (
     ADAM,
     SGD,

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.kinds.weights.import_ import check
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.problems import read
+from curvflow.tasks.networks.problems import read
 from tests.tasks.toys import (
     RELU_NET,
     as_data,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.problems import read
+from curvflow.tasks.networks.problems import read
 from tests.tasks.known import (
     CROSSING,
     DEEP,

@@ -7,7 +7,7 @@ from collections.abc import Set
 from curvflow.flows.code.fingerprints import Fingerprints
 from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.graph import Node
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 
 

@@ -12,7 +12,7 @@ from curvflow.flows.code.normal import NORMAL_FORM
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.lookup import diverged_inputs
 from curvflow.flows.why.cost import Costs, Prediction
-from curvflow.schemas.receipts import CodeRecord
+from curvflow.schemas.records.receipts import CodeRecord
 from curvflow.stores.base import Index
 
 

@@ -28,7 +28,7 @@ from curvflow.flows.graph import Node
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.receipts import CodeRecord
+from curvflow.schemas.records.receipts import CodeRecord
 from curvflow.stores.log import without_collection
 
 

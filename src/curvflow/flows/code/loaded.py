@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
-from curvflow.schemas.written import Path
+from curvflow.schemas.study.yaml_source import Path
 
 _PLAIN = (str, int, float, bool, type(None))
 

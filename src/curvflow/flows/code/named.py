@@ -20,7 +20,7 @@ from curvflow.flows.code.loaded import called
 from curvflow.flows.code.modules import ON_IMPORT, read_module
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
-from curvflow.schemas.study import Stage
+from curvflow.schemas.study.study import Stage
 
 # A module that uses one of these may have names that its text does not show.
 _HIDDEN = frozenset(

@@ -21,7 +21,7 @@ from curvflow.flows.plan import Plan
 from curvflow.flows.stopping import Stopping
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array, Outcome
-from curvflow.schemas.receipts import Receipt, part_digests, result_digest
+from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 

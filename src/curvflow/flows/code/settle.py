@@ -12,9 +12,8 @@ from curvflow.flows.code.recheck import Evidence, Recheck, sample
 from curvflow.flows.files import SourceFiles
 from curvflow.flows.graph import Node
 from curvflow.flows.plan import Plan
-from curvflow.schemas.counted import counted
-from curvflow.schemas.durations import duration
-from curvflow.schemas.receipts import CodeRecord, Settlement
+from curvflow.schemas.records.receipts import CodeRecord, Settlement
+from curvflow.schemas.words import counted, duration
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 

@@ -12,7 +12,7 @@ from curvflow.flows.check import Finding
 from curvflow.flows.names import node_name
 from curvflow.flows.plan import Plan
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 
 COUNTS = ("executed", "cached", "diverged", "failed")
 # A page is to be read: of anything longer it has the beginning.

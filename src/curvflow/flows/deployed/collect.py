@@ -15,9 +15,8 @@ from curvflow.errors import CurvflowError, RequestError
 from curvflow.flows.door import open_study
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.proposal import Proposal, propose
-from curvflow.schemas.collection import GraceMinutes, KeepRuns
-from curvflow.schemas.counted import counted
-from curvflow.schemas.sizes import size
+from curvflow.schemas.options import GraceMinutes, KeepRuns
+from curvflow.schemas.words import counted, size
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 

@@ -21,7 +21,7 @@ from curvflow.flows.deployed.progress import Steps
 from curvflow.flows.observer import Observer
 from curvflow.flows.plan import Plan
 from curvflow.flows.results import Results
-from curvflow.schemas.counted import counted
+from curvflow.schemas.words import counted
 
 Write = TypeVar("Write", bound=Callable[..., None])
 

@@ -20,8 +20,7 @@ from curvflow.flows.deployed.wanted import FLOW
 from curvflow.flows.door import open_study
 from curvflow.flows.observer import Observer, Unwatched
 from curvflow.flows.results import Results
-from curvflow.schemas.asked import run_options
-from curvflow.schemas.counts import Count
+from curvflow.schemas.options import Count, run_options
 
 # Holds for as long as the process, which ends with its flow run.
 PATIENCE = ExitStack()

@@ -11,7 +11,7 @@ from curvflow.errors import RequestError
 from curvflow.flows.deployed.when import When
 from curvflow.flows.door import open_study
 from curvflow.flows.plan import make_plan
-from curvflow.schemas.asked import run_options
+from curvflow.schemas.options import run_options
 
 FLOW = "curvflow-study"
 ENTRYPOINT = "curvflow.flows.deployed.study.run_study"

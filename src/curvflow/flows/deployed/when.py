@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import available_timezones
 
 from curvflow.errors import RequestError, nearest
-from curvflow.schemas.intervals import interval, shown_interval
+from curvflow.schemas.words import interval, shown_interval
 
 if TYPE_CHECKING:
     from prefect.client.schemas.schedules import SCHEDULE_TYPES

@@ -22,7 +22,7 @@ def torch_findings(driver: Path = DRIVER) -> Iterator[Finding]:
     """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        from curvflow.tasks.devices import devices  # slow, so within the time limit
+        from curvflow.tasks.machine import devices  # slow, so within the time limit
 
         found = devices()
     build = "a CPU build" if found.cuda is None else f"built for CUDA {found.cuda}"

@@ -19,10 +19,9 @@ from curvflow.flows.originals.find import (
     places,
 )
 from curvflow.flows.originals.verify import read_verified
-from curvflow.schemas.images import ImageParams
+from curvflow.schemas.kinds.shared.images import ImageParams, Original
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.originals import Original
-from curvflow.schemas.stage import Stage
+from curvflow.schemas.study.stage import Stage
 
 NAMES = ("inputs", "targets", "test_inputs", "test_targets")
 

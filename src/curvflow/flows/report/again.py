@@ -11,9 +11,9 @@ from pathlib import Path
 
 from curvflow import __version__
 from curvflow.flows.report.basis import Basis
-from curvflow.schemas.explained import explanations
+from curvflow.schemas.explanations import explanations
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.written import Written, parse
+from curvflow.schemas.study.yaml_source import Written, parse
 
 TITLE = "curvflow: curvature studies of neural networks from one declarative file"
 FUNCTION = re.compile(r"[\w.]{1,200}:[\w.]+")  # such as nets:make_net

@@ -16,7 +16,7 @@ from curvflow.flows.results import Results
 from curvflow.flows.views import Point, View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.base import Index
 
 

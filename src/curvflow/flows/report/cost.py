@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.stages import MOST_NODES, Reader
 from curvflow.flows.views import View
-from curvflow.schemas.durations import duration
+from curvflow.schemas.words import duration
 
 # What kinds count of their own work, by the variable's name.
 WORK = {

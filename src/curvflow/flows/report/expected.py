@@ -14,7 +14,7 @@ from curvflow.errors import (
 from curvflow.flows.check import Finding, check
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
-from curvflow.schemas.tables import cell
+from curvflow.schemas.records.tables import cell
 
 DRAWN = 5.0  # standard deviations to either side that the small drawing shows
 

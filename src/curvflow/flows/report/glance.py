@@ -13,9 +13,8 @@ from curvflow.flows.report.places import Environment
 from curvflow.flows.report.troubles import STATUSES, Troubles
 from curvflow.flows.report.verdicts import Verdicts
 from curvflow.flows.views import told
-from curvflow.schemas.counted import counted
-from curvflow.schemas.durations import duration
 from curvflow.schemas.nodes import Label
+from curvflow.schemas.words import counted, duration
 
 # How a line is marked, by a word for machines and a sign for people.
 GOOD, BAD, DOUBT, PLAIN = "good", "bad", "doubt", "plain"

@@ -10,7 +10,7 @@ from typing import Any
 from curvflow.flows.verdicts import VERDICT
 from curvflow.flows.views import View
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.tables import Column, columns_of
+from curvflow.schemas.records.tables import Column, columns_of
 
 Read = tuple[int, Mapping[str, Any]]  # number of the origin, and the record
 

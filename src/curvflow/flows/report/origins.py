@@ -8,7 +8,7 @@ from typing import Any
 from curvflow.flows.report.basis import Basis, compact, name_of
 from curvflow.flows.views import View
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 DIGEST = 12  # characters of a digest shown
 

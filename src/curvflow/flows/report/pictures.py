@@ -16,10 +16,10 @@ from curvflow.errors import CorruptPayloadError, RemovedPayloadError
 from curvflow.flows.report.basis import Basis, kind_of, name_of
 from curvflow.flows.report.origins import Origins
 from curvflow.flows.views import View
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Figure
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.words import counted
 from curvflow.stores.base import Store
 
 MOST = 60  # figures of one stage

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from curvflow.flows.report.basis import Basis
-from curvflow.schemas.counted import counted
 from curvflow.schemas.options import RunOptions
+from curvflow.schemas.words import counted
 
 NAMES = {"python": "Python", "platform": "platform"}
 UNKNOWN = "not recorded"

@@ -13,10 +13,10 @@ from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
 from curvflow.flows.verdicts import made_of
 from curvflow.flows.views import View
-from curvflow.schemas.counted import counted
-from curvflow.schemas.explained import explanations
+from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Table
+from curvflow.schemas.words import counted
 
 # Nodes of one stage that are read: of tables, which say what came out, and of others.
 MOST_TABLES, MOST_NODES = 200, 100

@@ -11,8 +11,8 @@ from curvflow.flows.report.basis import Basis, kind_of, name_of
 from curvflow.flows.report.stages import Reader
 from curvflow.flows.views import View
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.tables import cell
-from curvflow.schemas.unconverged import CONVERGED
+from curvflow.schemas.kinds.shared.tables import CONVERGED
+from curvflow.schemas.records.tables import cell
 
 MOST = 300  # nodes of one stage whose verdicts are read
 WITHOUT = ("diverged", "removed", "unreadable")

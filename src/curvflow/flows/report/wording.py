@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from curvflow.flows.report.basis import Basis
-from curvflow.schemas.yaml_text import to_yaml
+from curvflow.schemas.study.yaml_source import to_yaml
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from curvflow.flows.jobs import Computed, Failed, TileJob
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 Needs = Literal["cpu", "gpu"]
 

@@ -23,7 +23,7 @@ from curvflow.flows.runners.how_many import Processes, how_many
 from curvflow.flows.runners.inline import Inline
 from curvflow.flows.runners.order import order_for, sealed
 from curvflow.schemas.options import RunOptions
-from curvflow.schemas.receipts import RunRecord
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _processes(options: RunOptions, tiles: int) -> tuple[Processes, list[str]]:
 def _masks() -> list[str]:
     """Return a device mask for each GPU that this process may use."""
     # Loaded here because a run without tiles saves the second that torch takes.
-    from curvflow.tasks.devices import devices
+    from curvflow.tasks.machine import devices
 
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = allowed.split(",") if allowed else []

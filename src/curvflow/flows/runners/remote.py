@@ -18,7 +18,7 @@ from curvflow.flows.runners.connected import ANSWER_WITHIN, UNUSABLE, connected
 from curvflow.flows.runners.gone import LOST, give_up
 from curvflow.flows.runners.one_line import one_line
 from curvflow.flows.runners.quiet import quiet
-from curvflow.schemas.cluster import Cluster
+from curvflow.schemas.options import Cluster
 
 LOOK_EVERY = 0.2  # seconds between looks for the first worker
 WAIT_COUNT = "distributed.adaptive.wait-count"

@@ -7,7 +7,7 @@ from typing import Any
 
 from curvflow.errors import RequestError, UnknownNameError, nearest
 from curvflow.flows.api import find_run
-from curvflow.schemas.receipts import Pin, RunRecord
+from curvflow.schemas.records.receipts import Pin, RunRecord
 from curvflow.stores.base import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

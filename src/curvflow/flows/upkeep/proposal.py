@@ -10,7 +10,7 @@ from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.upkeep.roots import Roots, find_roots
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
 from curvflow.stores.room import Item
 

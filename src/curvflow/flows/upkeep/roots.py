@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from curvflow.flows.alive import SILENCE, Watch, process
-from curvflow.schemas.receipts import Pin, Receipt, RunRecord
+from curvflow.schemas.records.receipts import Pin, Receipt, RunRecord
 from curvflow.stores.base import Index, Store
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from curvflow.errors import CorruptPayloadError
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
 from curvflow.stores.room import Item, aside
 

@@ -9,7 +9,7 @@ from typing import Any
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.why.changes import Change, input_changes, own_changes
 from curvflow.flows.why.earlier import Earlier
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 
 Found = tuple[Change, ...]

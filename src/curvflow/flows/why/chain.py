@@ -13,7 +13,7 @@ from curvflow.flows.names import node_name
 from curvflow.flows.why.causes import Causes
 from curvflow.flows.why.changes import Change
 from curvflow.flows.why.replaced import replaced
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 Step = tuple[Node, Receipt | None]  # a node, and what it gave before if it is done
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from curvflow.flows.graph import Node
 from curvflow.flows.lookup import input_digests
-from curvflow.schemas.receipts import Receipt
-from curvflow.schemas.written import flow
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.study.yaml_source import flow
 
 CONTENT = ".sha256"  # how a key names what a file holds
 DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -12,7 +12,7 @@ from typing import Any
 from curvflow.flows.graph import Graph, Node
 from curvflow.flows.tiles import without
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.receipts import Receipt, RunRecord
+from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.base import Index
 
 Address = tuple[str, frozenset[Any]]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from curvflow.flows.graph import Node
 from curvflow.flows.why.changes import input_changes, own_changes
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 
 Coords = frozenset[tuple[str, Label]]

@@ -14,7 +14,7 @@ from curvflow.flows.plan import Plan
 from curvflow.flows.views import plan_views
 from curvflow.flows.why.chain import Link, chain
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 
 @dataclass(frozen=True)

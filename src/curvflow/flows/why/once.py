@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from curvflow.errors import StoreError
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
 
 # What tells it of chains: work in gradients over all data, and where it went.

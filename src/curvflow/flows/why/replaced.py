@@ -10,7 +10,7 @@ from curvflow.flows.lookup import taken_parts
 from curvflow.flows.why.earlier import Earlier
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 Member = tuple[str, frozenset[tuple[str, Label]]]
 

@@ -12,7 +12,7 @@ from curvflow.flows.names import node_name
 from curvflow.flows.why.causes import Causes, Found
 from curvflow.flows.why.changes import input_changes, own_changes
 from curvflow.flows.why.replaced import replaced, takes_others
-from curvflow.schemas.receipts import Receipt
+from curvflow.schemas.records.receipts import Receipt
 
 Place = tuple[str, Found]  # where, and what changed there
 Places = frozenset[Place]

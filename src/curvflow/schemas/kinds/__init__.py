@@ -6,6 +6,7 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import ModuleType
 
 from curvflow.errors import RequestError, UnknownNameError, nearest
 from curvflow.schemas.kind import Kind
@@ -14,13 +15,20 @@ _added: dict[str, Kind] = {}
 
 
 @cache
+def declarations() -> dict[str, ModuleType]:
+    """Return the module that declares each built-in kind, by the kind's name."""
+    names = (
+        info.name
+        for info in pkgutil.walk_packages(__path__, f"{__name__}.")
+        if not info.ispkg and not info.name.startswith(f"{__name__}.shared.")
+    )
+    modules = map(import_module, names)
+    return {module.KIND.name: module for module in modules}
+
+
+@cache
 def _shipped() -> dict[str, Kind]:
-    kinds = {}
-    for info in pkgutil.walk_packages(__path__, f"{__name__}."):
-        if not info.ispkg:
-            kind: Kind = import_module(info.name).KIND
-            kinds[kind.name] = kind
-    return kinds
+    return {name: module.KIND for name, module in declarations().items()}
 
 
 @cache

@@ -6,15 +6,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.initial import FanIn
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Continues, Input, Kind
+from curvflow.schemas.kinds.shared.networks import FanIn
+from curvflow.schemas.kinds.shared.trained import OUTPUTS, PRECONDITIONER, RECORDED
 from curvflow.schemas.models import ModelSpec, model_name
 from curvflow.schemas.nodes import Data, Preconditioned, Weights
 from curvflow.schemas.params import Neutral, Params
 from curvflow.schemas.rules import RuleSpec
 from curvflow.schemas.rules._averages import Averaging
-from curvflow.schemas.trained import OUTPUTS, PRECONDITIONER, RECORDED
 
 Loss = Literal["auto", "cross_entropy", "mse", "sse"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from curvflow.schemas.initial import Glorot, Init
+from curvflow.schemas.kinds.shared.networks import Glorot, Init
 from curvflow.schemas.params import Params
 
 Activation = Literal["relu", "tanh", "gelu", "sigmoid", "identity"]

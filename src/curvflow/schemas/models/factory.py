@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from curvflow.schemas.factory import Factory
-from curvflow.schemas.initial import Init
+from curvflow.schemas.kinds.shared.networks import Factory, Init
 
 
 class FactoryModel(Factory):

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.written import shown
+from curvflow.schemas.study.yaml_source import shown
 
 Fields = Mapping[str, Any]
 

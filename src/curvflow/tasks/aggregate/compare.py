@@ -17,17 +17,22 @@ from curvflow.schemas.kinds.aggregate.compare import (
     CompareParams,
 )
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
-from curvflow.tasks.differences import (
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.bootstrap import Resampling
+from curvflow.tasks.statistics.differences import (
     Difference,
     bootstrap_interval,
     holm,
     paired_difference,
     unpaired_difference,
 )
-from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.measurements import Measured, judged, relied_on
-from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.resampling import Resampling
+from curvflow.tasks.statistics.measurements import (
+    Measured,
+    chosen,
+    judged,
+    matrix,
+    relied_on,
+)
 
 Place = tuple[Label, ...]
 COUNTS = ("diverged", "nonfinite", "missing", "unconverged")

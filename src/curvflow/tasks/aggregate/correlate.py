@@ -12,13 +12,17 @@ import numpy as np
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
-from curvflow.tasks.differences import holm
-from curvflow.tasks.measurements import Measured, find_measured, judged, relied_on
-from curvflow.tasks.pairs import Point, num_unpaired, places, points
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.resampled_trends import correlation_interval
-from curvflow.tasks.statistics import statistics
-from curvflow.tasks.trends import CORRELATIONS
+from curvflow.tasks.statistics.correlations import CORRELATIONS, correlation_interval
+from curvflow.tasks.statistics.descriptive import statistics
+from curvflow.tasks.statistics.differences import holm
+from curvflow.tasks.statistics.measurements import (
+    Measured,
+    find_measured,
+    judged,
+    relied_on,
+)
+from curvflow.tasks.statistics.pairs import Point, num_unpaired, places, points
 
 Place = tuple[Label, ...]
 

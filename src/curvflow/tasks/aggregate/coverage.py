@@ -14,8 +14,8 @@ from curvflow.schemas.kind import error_of
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.measurements import Measured, measured
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.measurements import Measured, measured
 
 
 @dataclass(frozen=True)

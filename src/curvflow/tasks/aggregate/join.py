@@ -7,7 +7,7 @@ from typing import cast
 from curvflow.schemas.kinds.aggregate.join import JoinParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.side_by_side import side_by_side
+from curvflow.tasks.statistics.side_by_side import side_by_side
 
 
 @computes_each("aggregate.join")

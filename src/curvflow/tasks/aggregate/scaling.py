@@ -10,9 +10,9 @@ import numpy as np
 
 from curvflow.schemas.kinds.aggregate.scaling import KIND, ScalingParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.measurements import Measured, judged, relied_on
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.scaling_points import (
+from curvflow.tasks.statistics.measurements import Measured, judged, relied_on
+from curvflow.tasks.statistics.scaling_points import (
     Fitted,
     bootstrap_limits,
     crossings,

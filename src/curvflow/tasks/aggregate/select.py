@@ -9,9 +9,9 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.aggregate.select import Condition, SelectParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.cells import Place
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.side_by_side import Sheet, side_by_side
+from curvflow.tasks.statistics.cells import Place
+from curvflow.tasks.statistics.side_by_side import Sheet, side_by_side
 
 
 @computes_each("aggregate.select")

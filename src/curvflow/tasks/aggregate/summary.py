@@ -9,16 +9,21 @@ import numpy as np
 
 from curvflow.schemas.kinds.aggregate.summary import SummaryParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.elements import chosen, matrix
-from curvflow.tasks.further_statistics import (
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.bootstrap import Resampling
+from curvflow.tasks.statistics.descriptive import (
     further_statistics,
     mean_interval,
     quantiles,
+    statistics,
 )
-from curvflow.tasks.measurements import Measured, judged, relied_on
-from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.resampling import Resampling
-from curvflow.tasks.statistics import statistics
+from curvflow.tasks.statistics.measurements import (
+    Measured,
+    chosen,
+    judged,
+    matrix,
+    relied_on,
+)
 
 
 @computes_each("aggregate.summary")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from curvflow.schemas.datasets import dataset, split
 from curvflow.schemas.kinds.data.array import ArrayParams, select
+from curvflow.schemas.kinds.shared.datasets import dataset, split
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.datasets.images import shuffled
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.splits import shuffled
 
 
 @computes_each("data.array")

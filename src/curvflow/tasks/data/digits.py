@@ -6,11 +6,11 @@ from typing import cast
 
 from sklearn.datasets import load_digits
 
-from curvflow.schemas.datasets import dataset, split
 from curvflow.schemas.kinds.data.digits import DigitsParams
+from curvflow.schemas.kinds.shared.datasets import dataset, split
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.datasets.images import shuffled
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.splits import shuffled
 
 
 @computes_each("data.digits")

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 
 from curvflow.errors import InputError, nearest
-from curvflow.schemas.datasets import dataset
 from curvflow.schemas.kinds.data.factory import FactoryDataParams
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from curvflow.schemas.kinds.data.kernel_matrix import KernelMatrixParams
-from curvflow.schemas.matrices import matrix
+from curvflow.schemas.kinds.shared.datasets import matrix
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.numerics.kernels import KernelMatrix
+from curvflow.tasks.numerics.operators.matrices import KernelMatrix
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes_each
 

@@ -7,15 +7,15 @@ from typing import cast
 import numpy as np
 import torch
 
-from curvflow.schemas.datasets import dataset
 from curvflow.schemas.kinds.data.known_answer import KnownAnswerDataParams
-from curvflow.schemas.known_answers import Known, known
+from curvflow.schemas.kinds.shared.datasets import dataset
+from curvflow.schemas.kinds.shared.known_answers import Known, known
 from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.known_answers import num_outputs, population, truth
+from curvflow.tasks.datasets.images import single
+from curvflow.tasks.datasets.known_answers import num_outputs, population, truth
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.rounding import single
 
 
 @computes_each("data.known_answer")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.images import images, member_bytes
+from curvflow.tasks.datasets.images import images, member_bytes
 from curvflow.tasks.registry import Machine, computes
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from curvflow.schemas.kinds.data.modify import ModifyParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.modifications import each_once, modified
+from curvflow.tasks.datasets.modifications import each_once, modified
 from curvflow.tasks.registry import Machine, computes
 
 NAMES = ("inputs", "targets", "test_inputs", "test_targets")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.kinds.data.random_matrix import RandomMatrixParams
-from curvflow.schemas.matrices import matrix
+from curvflow.schemas.kinds.shared.datasets import matrix
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes_each

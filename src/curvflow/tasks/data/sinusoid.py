@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.datasets import dataset, split
 from curvflow.schemas.kinds.data.sinusoid import SinusoidParams
+from curvflow.schemas.kinds.shared.datasets import dataset, split
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.datasets.images import single
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.rounding import single
 
 
 @computes_each("data.sinusoid")

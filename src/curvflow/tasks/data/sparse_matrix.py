@@ -10,7 +10,7 @@ import numpy as np
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.data.sparse_matrix import SparseMatrixParams
-from curvflow.schemas.matrices import matrix
+from curvflow.schemas.kinds.shared.datasets import matrix
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 

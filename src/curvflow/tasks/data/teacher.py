@@ -13,12 +13,12 @@ from torch import Generator, Tensor
 from torch.nn.functional import gelu
 
 from curvflow.errors import InputError
-from curvflow.schemas.datasets import dataset, split
 from curvflow.schemas.kinds.data.teacher import TeacherParams
+from curvflow.schemas.kinds.shared.datasets import dataset, split
 from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.datasets.images import single
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.rounding import single
 
 # Not those of the models to be trained: a teacher's targets must stay what they are
 # when the training of students changes.

@@ -6,8 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from curvflow.schemas.datasets import dataset
 from curvflow.schemas.kinds.data.xor import XorParams
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 

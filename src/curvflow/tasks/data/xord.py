@@ -7,8 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from curvflow.schemas.datasets import dataset
 from curvflow.schemas.kinds.data.xord import XordParams
+from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes_each

@@ -13,11 +13,11 @@ from matplotlib.patheffects import withStroke
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.bars import BarsParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.comparison import Group, groups
-from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics import statistics
+from curvflow.tasks.statistics.descriptive import statistics
+from curvflow.tasks.statistics.label_groups import Group, groups
+from curvflow.tasks.statistics.measurements import Measured, find_measured
 
 WIDTHS = (88.0, 130.0, 180.0)  # mm, by panels side by side
 FRAME, BAR = 15.0, 7.0  # mm: a panel's axis, and each of its bars
@@ -63,16 +63,16 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
     assert isinstance(params, BarsParams)
     panels = [find_measured("y", name, member.inputs["of"]) for name in params.y]
     grid = _grid(panels, params.label)
-    drawing.check_labels(len(grid[0]))
+    canvas.check_labels(len(grid[0]))
     numbers = _numbers(panels, grid, params.error)
     caption = _caption(panels, grid, numbers, params)
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         figure = _sheet(params, len(panels), len(grid[0]))
         for number, (one, of) in enumerate(zip(panels, grid, strict=True)):
             part = {name: numbers[name][number] for name in ("mean", "low", "high")}
             _draw_panel(figure.axes[number], one, of, part, params)
-        drawing.compose(figure, title=params.title, caption=caption)
-        files = drawing.pictures(figure)
+        canvas.compose(figure, title=params.title, caption=caption)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
 
@@ -124,7 +124,7 @@ def _sheet(params: BarsParams, panels: int, labels: int) -> Figure:
     columns = min(panels, len(WIDTHS))
     rows = -(-panels // columns)
     height = rows * (FRAME + BAR * labels)
-    figure = drawing.sheet(params.width or WIDTHS[columns - 1], params.height or height)
+    figure = canvas.sheet(params.width or WIDTHS[columns - 1], params.height or height)
     for number in range(panels):
         first = figure.axes[number - number % columns] if number % columns else None
         figure.add_subplot(rows, columns, number + 1, sharey=first)
@@ -146,7 +146,7 @@ def _draw_panel(
     if params.log_y:
         _set_log(axes, one, numbers, np.concatenate(values) if params.points else None)
     else:
-        axes.xaxis.set_major_locator(drawing.tick_steps(4))
+        axes.xaxis.set_major_locator(canvas.tick_steps(4))
         axes.axvline(0, color="0.3", linewidth=0.6)
     for place in range(len(of)):
         bar = {name: float(column[place]) for name, column in numbers.items()}
@@ -166,12 +166,12 @@ def _set_log(
             "Set it to false."
         )
     axes.set_xscale("log")
-    left, right = drawing.log_limits(mean, low, high)
+    left, right = canvas.log_limits(mean, low, high)
     if values is not None and (values > 0).any():
         left = min(left, 0.8 * values[values > 0].min())
         right = max(right, 1.25 * values[values > 0].max())
     axes.set_xlim(left, right)
-    drawing.set_log_ticks(axes.xaxis)
+    canvas.set_log_ticks(axes.xaxis)
 
 
 def _say_why(axes: Axes, of: Sequence[Group], means: Array) -> None:
@@ -201,7 +201,7 @@ def _draw_bar(axes: Axes, place: int, bar: Mapping[str, float]) -> None:
     is_log = axes.get_xscale() == "log"
     if np.isnan(bar["mean"]) or (is_log and bar["mean"] <= 0):
         return
-    tone = drawing.colour(place)
+    tone = canvas.colour(place)
     if is_log:
         axes.plot(bar["mean"], place, "o", color=tone, markersize=5)
     else:
@@ -228,8 +228,8 @@ def _draw_points(axes: Axes, place: int, values: Array) -> None:
 def _name_bars(axes: Axes, of: Sequence[Group], label: str | None) -> None:
     spec = axes.get_subplotspec()
     is_first = spec is not None and spec.is_first_col()
-    names = [drawing.literal(group.label) for group in of]
+    names = [canvas.literal(group.label) for group in of]
     axes.set_yticks(range(len(of)), names)
     axes.tick_params(axis="y", length=0, labelleft=is_first)
     if label is not None and is_first:
-        axes.set_ylabel(drawing.literal(label))
+        axes.set_ylabel(canvas.literal(label))

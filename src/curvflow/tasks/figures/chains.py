@@ -11,14 +11,112 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from curvflow.schemas.counted import counted
+from curvflow.schemas.kind import Variable
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.chains import ChainsFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks import captions, drawing, sweeps
-from curvflow.tasks.companies import Company, companies, whereabouts
-from curvflow.tasks.no_values import say_no_values
-from curvflow.tasks.numerics.sampling.summaries import summarise
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.captions import say_no_values
+from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
+from curvflow.tasks.statistics.measurements import Measured
+
+REGULAR: dict[str, Any] = {
+    "color": canvas.PALETTE[1],
+    "linestyle": (0, (4, 2)),
+    "linewidth": 0.8,
+}
+TAKEN: dict[str, Any] = {"color": "0.65", "linewidth": 0.8, "zorder": 0}
+TRIED = {
+    "trial_parameter": str,
+    "trial_value": np.float64,
+    "trial_llc": np.float64,
+    "trial_sem": np.float64,
+    "trial_in_plateau": np.bool_,
+}
+
+
+def numbers(swept: Sequence[tuple[str, NodeData]]) -> dict[str, Array]:
+    """Return the trials of all sweeps, one behind the other.
+
+    Args:
+        swept: labels, and draws whose settings a sweep found.
+
+    Returns:
+        `trial_label`, what the sweeps told, and `predicted`, all (trial,).
+    """
+    counts = [len(draws["trial_value"]) for _, draws in swept]
+    labels = np.array([label for label, _ in swept], str)
+    regular = np.array([float(draws["predicted"]) for _, draws in swept])
+    return {
+        "trial_label": np.repeat(labels, counts),
+        **{
+            name: np.concatenate(
+                [np.zeros(0, dtype), *(draws[name] for _, draws in swept)]
+            )
+            for name, dtype in TRIED.items()
+        },
+        "predicted": np.repeat(regular, counts),
+    }
+
+
+def captions_of_sweep(swept: Sequence[NodeData]) -> str:
+    """Return what a caption says of the panels."""
+    varied = sorted({str(draws["trial_parameter"][0]) for draws in swept})
+    note = (
+        f"Right: short trials that varied {' or '.join(varied)} to find the settings, "
+        "bars: \u00b1 2 standard errors; filled marks are on the plateau, open ones "
+        "are not; if regular: half the effective dimension."
+    )
+    hidden = sum(int((draws["trial_value"] <= 0).sum()) for draws in swept)
+    return " ".join([note, *captions.off_scale(hidden, "trial")])
+
+
+def _varied(draws: NodeData) -> Measured:
+    """Return the setting that the trials varied, with its units."""
+    name = str(draws["trial_parameter"][0])
+    return Measured(find_kind(draws.kind).output(name) or Variable(name, ""), [draws])
+
+
+def draw(axes: Axes, draws: NodeData | None) -> None:
+    """Draw a sweep.
+
+    Args:
+        axes: the panel.
+        draws: whose settings it found; None leaves the panel empty.
+    """
+    if draws is None:
+        axes.set_axis_off()
+        return
+    axes.grid(visible=True, axis="y")
+    axes.set_xlabel(captions.axis_label(_varied(draws)))
+    axes.set_ylabel("learning coefficient")
+    value, llc, sem, on = (draws[name] for name in list(TRIED)[1:])
+    if not (value > 0).any():
+        axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        return
+    axes.set_xscale("log")
+    axes.set_xlim(*canvas.log_limits(value, value, value))
+    canvas.set_log_ticks(axes.xaxis)
+    axes.axhline(float(draws["predicted"]), **REGULAR)
+    if (taken := float(draws[str(draws["trial_parameter"][0])])) > 0:
+        axes.axvline(taken, **TAKEN)
+    colour = canvas.PALETTE[0]
+    for shown, face in ((on, colour), (~on, "white")):
+        axes.errorbar(
+            value[shown],
+            llc[shown],
+            2 * sem[shown],
+            fmt="o",
+            color=colour,
+            markerfacecolor=face,
+            markersize=3.5,
+            markeredgewidth=0.8,
+            elinewidth=1.0,
+        )
+
 
 WIDTHS = {2: 150.0, 3: 180.0}  # mm, by the panels of a row
 HEIGHT = 46.0  # mm, of a row
@@ -79,9 +177,9 @@ def figure_chains(member: Member, machine: Machine) -> Outcome:
     rows = [_row(company) for company in companies(nodes, params.label)]
     caption = _caption(nodes, rows, params)
     columns = 3 if _swept(rows) else 2
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         height = params.height or HEIGHT * len(rows)
-        figure = drawing.sheet(params.width or WIDTHS[columns], height)
+        figure = canvas.sheet(params.width or WIDTHS[columns], height)
         for number, row in enumerate(rows):
             panels = [
                 figure.add_subplot(len(rows), columns, columns * number + side)
@@ -90,25 +188,25 @@ def figure_chains(member: Member, machine: Machine) -> Outcome:
             _draw_losses(panels[0], row)
             _draw_running(panels[1], row)
             for panel in panels[2:]:
-                sweeps.draw(panel, row.swept)
+                draw(panel, row.swept)
             if number < len(rows) - 1:
                 for panel in panels[:2]:
                     panel.set_xlabel("")
-        lines = [INIT_LOSS, sweeps.REGULAR, sweeps.TAKEN][: 2 * columns - 3]
-        drawing.compose(
+        lines = [INIT_LOSS, REGULAR, TAKEN][: 2 * columns - 3]
+        canvas.compose(
             figure,
             title=params.title,
             caption=caption,
             handles=[Line2D([], [], **line) for line in lines],
             labels=["loss at the weights", "if regular", "value taken"][: len(lines)],
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome(
         {
             **files,
             "caption": np.array(caption),
             **_numbers(rows),
-            **sweeps.numbers(_swept(rows)),
+            **numbers(_swept(rows)),
         }
     )
 
@@ -184,7 +282,7 @@ def _caption(
         "\u00b1 2 standard errors (mcse)."
     ]
     if swept:
-        notes.append(sweeps.told(swept))
+        notes.append(captions_of_sweep(swept))
     judged = [(row.company.label, _verdict(row)) for row in rows]
     told = [f"{label}: {word}".removeprefix(": ") for label, word in judged if word]
     if told:
@@ -212,13 +310,13 @@ def _draw_losses(axes: Axes, row: Row) -> None:
     axes.set_xlabel("draw")
     axes.set_ylabel("loss")
     if row.company.label:
-        axes.set_title(drawing.literal(row.company.title), size=7, pad=3)
+        axes.set_title(canvas.literal(row.company.title), size=7, pad=3)
     if row.draws is None:
         say_no_values(axes)
         return
     at, losses = _kept(row.draws)
     for chain, loss in enumerate(losses):
-        axes.plot(at, loss, color=drawing.colour(chain), linewidth=0.5, alpha=0.8)
+        axes.plot(at, loss, color=canvas.colour(chain), linewidth=0.5, alpha=0.8)
     axes.axhline(float(row.draws["init_loss"]), **INIT_LOSS)
 
 
@@ -229,7 +327,7 @@ def _draw_running(axes: Axes, row: Row) -> None:
     if row.draws is None:
         say_no_values(axes)
         return
-    colour = drawing.PALETTE[0]
+    colour = canvas.PALETTE[0]
     low, high = row.llc - 2 * row.sem, row.llc + 2 * row.sem
     axes.fill_between(row.counts, low, high, color=colour, alpha=0.2, linewidth=0)
     alone = "o" if len(row.counts) == 1 else ""

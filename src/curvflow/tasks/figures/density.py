@@ -11,21 +11,23 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from curvflow.schemas.kinds.figures.density import DensityFigureParams
-from curvflow.schemas.laws import Law, Semicircle
+from curvflow.schemas.kinds.shared.figures import Law, Semicircle
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.companies import Company, companies, whereabouts
-from curvflow.tasks.laws import atom, law_density, support
-from curvflow.tasks.no_values import say_no_values
-from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.spectra import (
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.captions import say_no_values
+from curvflow.tasks.drawing.spectra import (
     Points,
     agreeing,
+    atom,
+    law_density,
     matrix_points,
     ritz_points,
     runs_sentence,
     smooth,
+    support,
 )
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
 
 WIDTH, HEIGHT = 120.0, 66.0  # mm
 KAPPA = 0.01
@@ -65,7 +67,7 @@ class Curve:
     @property
     def style(self) -> dict[str, Any]:
         """How it is drawn."""
-        return {"color": drawing.colour(self.number), **STYLES[self.source]}
+        return {"color": canvas.colour(self.number), **STYLES[self.source]}
 
 
 @computes_each("figure.density")
@@ -87,13 +89,13 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
     assert isinstance(params, DensityFigureParams)
     rows = companies(member.inputs["of"], params.label)
     curves = [*_curves(member, rows, params)]
-    drawing.check_labels(len(curves))
+    canvas.check_labels(len(curves))
     caption = _caption(member.inputs["of"], rows, curves, params)
-    with drawing.quiet_style():
-        figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
+    with canvas.quiet_style():
+        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
         _draw(axes, curves, params)
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             caption=caption,
@@ -101,7 +103,7 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
             labels=[curve.label for curve in curves],
             label_name=params.label or "",
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **_numbers(curves)})
 
 
@@ -253,6 +255,6 @@ def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> N
     if params.log_y:
         axes.set_yscale("log")
         axes.set_ylim(params.floor * top, 2 * top)
-        drawing.set_log_ticks(axes.yaxis)
+        canvas.set_log_ticks(axes.yaxis)
     else:
         axes.set_ylim(0, 1.05 * top)

@@ -3,19 +3,152 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from curvflow.errors import InputError
-from curvflow.schemas.counted import counted
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import Variable
+from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.kinds.figures.forest import ForestParams
-from curvflow.schemas.nodes import Array, Label, Member, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.differences_drawn import Shown, shown
+from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.measurements import Measured
+
+MINUS = "\u2212"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One row of a comparison.
+
+    Attributes:
+        name: what is compared, such as `adam - sgd, width = 8`.
+        panel: the variable.
+        units: of it.
+        label: told by colour; empty without.
+        mean: difference.
+        low: lower end.
+        high: upper end.
+        p: corrected.
+        count: pairs.
+        paired: whether there are pairs.
+        diverged: left out.
+        nonfinite: left out.
+        missing: left out.
+        unconverged: pairs, or values, with another verdict than converged.
+        settings: those that differ among the estimates compared; empty if none do.
+    """
+
+    name: str
+    panel: str
+    units: str
+    label: Label
+    mean: float
+    low: float
+    high: float
+    p: float
+    count: int
+    paired: bool
+    diverged: int
+    nonfinite: int
+    missing: int
+    unconverged: int
+    settings: str
+
+    @property
+    def left_out(self) -> int:
+        """Pairs or nodes that are in no difference."""
+        return self.diverged + self.nonfinite + self.missing
+
+    @property
+    def whole(self) -> str:
+        """Name of the row among those of all panels."""
+        return f"{self.panel}: {self.name}"
+
+    def measured(self) -> Measured:
+        """Return the variable, for its words and units."""
+        return Measured(Variable(self.panel, "", units=self.units), [])
+
+
+def shown(nodes: Sequence[NodeData], params: ForestParams) -> list[Shown]:
+    """Read the rows of comparisons.
+
+    Args:
+        nodes: tables of `aggregate.compare`.
+        params: which rows, intervals and p.
+
+    Returns:
+        The rows, panel by panel, in the order of the tables.
+
+    Raises:
+        InputError: the tables compare no such variable, or have no axis of that name.
+    """
+    varying = {
+        axis
+        for node in nodes
+        for axis in node.coords
+        if len({str(other.coords.get(axis)) for other in nodes}) > 1
+    }
+    if params.label is not None and params.label not in nodes[0].coords:
+        raise InputError(
+            f"label: expected an axis of {nodes[0].stage}, got '{params.label}'. "
+            f"{nearest(params.label, nodes[0].coords) or 'It has none.'}"
+        )
+    several = len({node.stage for node in nodes}) > 1
+    every = [
+        row for node in nodes for row in _rows(node, params, varying, several=several)
+    ]
+    panels = list(dict.fromkeys(row.panel for row in every))
+    for name in params.quantities or ():
+        if name not in panels:
+            raise InputError(
+                f"quantities: expected a variable compared, got '{name}'. "
+                f"{nearest(name, panels)}"
+            )
+    wanted = params.quantities or panels
+    return [row for panel in wanted for row in every if row.panel == panel]
+
+
+def _rows(
+    node: NodeData, params: ForestParams, varying: set[str], *, several: bool
+) -> Iterator[Shown]:
+    if node.status == "diverged":
+        return
+    kind = "bootstrap_" if params.interval == "bootstrap" else ""
+    behind = [
+        f"{axis} = {label}" for axis, label in node.coords.items() if axis in varying
+    ]
+    if several:
+        behind.append(node.stage)
+    for row, quantity in enumerate(node["quantity"].tolist()):
+        panel, _, rest = quantity.partition(": ")
+        name = rest.replace(" - ", f" {MINUS} ", 1).replace("=", " = ")
+        yield Shown(
+            ", ".join([name, *behind]),
+            panel,
+            str(node["units"][row]),
+            "" if params.label is None else node.coords[params.label],
+            float(node["mean"][row]),
+            float(node[f"{kind}low"][row]),
+            float(node[f"{kind}high"][row]),
+            np.nan
+            if params.test == "none"
+            else float(node[f"p_{params.test}_holm"][row]),
+            int(node["count"][row]),
+            bool(node["above"][row] >= 0),
+            int(node["diverged"][row]),
+            int(node["nonfinite"][row]),
+            int(node["missing"][row]),
+            int(node["unconverged"][row]) if "unconverged" in node else 0,
+            str(node[DIFFERING][row]) if DIFFERING in node else "",
+        )
+
 
 WIDTH = 130.0  # mm
 FRAME, ROW = 14.0, 5.0  # mm: a panel's axis and heading, and each of its rows
@@ -54,21 +187,21 @@ def figure_forest(member: Member, machine: Machine) -> Outcome:
             "Choose `quantities`, or leave an axis out of `over`."
         )
     labels = list(dict.fromkeys(row.label for row in rows))
-    drawing.check_labels(len(labels))
+    canvas.check_labels(len(labels))
     panels = [
         [row for row in rows if row.panel == name]
         for name in dict.fromkeys(row.panel for row in rows)
     ]
     caption = _caption(rows, params)
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         height = sum(FRAME + ROW * len(of) for of in panels)
-        figure = drawing.sheet(params.width or WIDTH, params.height or height)
+        figure = canvas.sheet(params.width or WIDTH, params.height or height)
         grid = figure.add_gridspec(
             len(panels), 1, height_ratios=[FRAME / ROW + len(of) for of in panels]
         )
         for number, of in enumerate(panels):
             _draw_panel(figure.add_subplot(grid[number]), of, labels, params)
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             handles=[_mark(n) for n in range(len(labels))] if params.label else [],
@@ -76,7 +209,7 @@ def figure_forest(member: Member, machine: Machine) -> Outcome:
             label_name=params.label or "",
             caption=caption,
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **_numbers(rows)})
 
 
@@ -139,11 +272,11 @@ def _draw_panel(
     axes.grid(visible=True, axis="x")
     axes.axvline(0, color="0.3", linewidth=0.8)
     axes.set_ylim(len(of) - 0.4, -0.6)
-    axes.set_yticks(range(len(of)), [drawing.literal(row.name) for row in of])
+    axes.set_yticks(range(len(of)), [canvas.literal(row.name) for row in of])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(f"difference of {captions.axis_label(of[0].measured())}")
-    axes.xaxis.set_major_locator(drawing.tick_steps("auto"))
+    axes.xaxis.set_major_locator(canvas.tick_steps("auto"))
     axes.margins(x=0.06)
     beside: dict[str, Any] = {
         "xycoords": axes.get_yaxis_transform(),
@@ -172,8 +305,8 @@ def _draw_row(
         return
     if np.isfinite([row.low, row.high]).all():
         ends = [row.low, row.high]
-        axes.plot(ends, [place, place], color=drawing.colour(number), linewidth=1.1)
-        axes.plot(ends, [place, place], "|", color=drawing.colour(number), markersize=4)
+        axes.plot(ends, [place, place], color=canvas.colour(number), linewidth=1.1)
+        axes.plot(ends, [place, place], "|", color=canvas.colour(number), markersize=4)
     filled = params.test == "none" or row.p < 1 - params.confidence
     axes.plot(row.mean, place, **_look(number, filled=filled))
 
@@ -196,8 +329,8 @@ def _look(number: int, *, filled: bool) -> dict[str, Any]:
         "marker": "s",
         "markersize": 3.4,
         "linestyle": "",
-        "color": drawing.colour(number),
-        "markerfacecolor": drawing.colour(number) if filled else "white",
+        "color": canvas.colour(number),
+        "markerfacecolor": canvas.colour(number) if filled else "white",
         "markeredgewidth": 1.0,
     }
 

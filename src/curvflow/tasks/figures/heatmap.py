@@ -14,15 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from curvflow.errors import InputError
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.heatmap import HeatmapParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.cells import Place, cells, finite, left_out
-from curvflow.tasks.comparison import are_numbers
-from curvflow.tasks.measurements import Measured, find_measured
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics import statistics
+from curvflow.tasks.statistics.cells import Place, cells, finite, left_out
+from curvflow.tasks.statistics.descriptive import statistics
+from curvflow.tasks.statistics.label_groups import are_numbers
+from curvflow.tasks.statistics.measurements import Measured, find_measured
 
 WIDTHS = (88.0, 150.0, 180.0)  # mm, by panels side by side
 FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
@@ -59,7 +59,7 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     numbers = _numbers(z, params)
     norm = _norm(numbers["mean"], params)
     caption = _caption(z, numbers, params)
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         figure = _sheet(numbers, params)
         for number, axes in enumerate(figure.axes):
             part = {name: numbers[name][number] for name in COUNTS}
@@ -71,15 +71,15 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
         bar.set_label(captions.axis_label(z))
         if params.log_z:
             bar.minorticks_off()
-            drawing.set_log_ticks(bar.ax.yaxis)
+            canvas.set_log_ticks(bar.ax.yaxis)
         handles, labels = _legend(numbers)
-        drawing.compose(
+        canvas.compose(
             figure, title=params.title, caption=caption, handles=handles, labels=labels
         )
         if params.numbers:
             figure.draw_without_rendering()  # places the panels, so that room is known
             _print(figure, numbers, norm)
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
 
@@ -163,7 +163,7 @@ def _sheet(numbers: Mapping[str, Array], params: HeatmapParams) -> Figure:
     columns = min(panels, len(WIDTHS))
     lines = -(-panels // columns)
     height = lines * (FRAME + CELL * max(rows, 3))
-    figure = drawing.sheet(params.width or WIDTHS[columns - 1], params.height or height)
+    figure = canvas.sheet(params.width or WIDTHS[columns - 1], params.height or height)
     for number in range(panels):
         figure.add_subplot(lines, columns, number + 1)
     return figure
@@ -197,7 +197,7 @@ def _name_axes(
     spec = axes.get_subplotspec()
     is_first = spec is None or spec.is_first_col()
     for role, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        names = [drawing.literal(name) for name in numbers[role]]
+        names = [canvas.literal(name) for name in numbers[role]]
         axis.set_ticks(np.arange(len(names)) + 0.5, names)
         axis.set_tick_params(length=0)
     if _is_crowded(numbers, params):
@@ -209,26 +209,26 @@ def _name_axes(
             rotation_mode="anchor",
         )
     axes.spines[:].set_visible(False)
-    axes.set_xlabel(drawing.literal(params.x.replace("_", " ")))
+    axes.set_xlabel(canvas.literal(params.x.replace("_", " ")))
     if is_first:
-        axes.set_ylabel(drawing.literal(params.y.replace("_", " ")))
+        axes.set_ylabel(canvas.literal(params.y.replace("_", " ")))
     else:
         axes.tick_params(axis="y", labelleft=False)
     if params.label:
         title = f"{params.label} = {numbers['panel'][number]}"
-        axes.set_title(drawing.literal(title), size=7, pad=3)
+        axes.set_title(canvas.literal(title), size=7, pad=3)
 
 
 def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
     """Return whether labels below are wider than their cells, about."""
-    size = float(drawing.STYLE["xtick.labelsize"])
+    size = float(canvas.STYLE["xtick.labelsize"])
     beside, widest = (
-        max(drawing.text_width(drawing.literal(name), size) for name in numbers[role])
+        max(canvas.text_width(canvas.literal(name), size) for name in numbers[role])
         for role in ("y", "x")
     )
     side = min(len(numbers["panel"]), len(WIDTHS))
     width = (params.width or WIDTHS[side - 1]) - BESIDE
-    room = (width * drawing.MM - beside) / side / len(numbers["x"])
+    room = (width * canvas.MM - beside) / side / len(numbers["x"])
     return widest > 0.9 * room
 
 
@@ -264,10 +264,10 @@ def _size(
     """Return the size at which all texts have room; 0 if there is none."""
     _, rows, columns = shape
     panel = axes.get_window_extent()
-    width, height = panel.width / drawing.DPI, panel.height / drawing.DPI
+    width, height = panel.width / canvas.DPI, panel.height / canvas.DPI
     for size in SIZES:
-        widest = max((drawing.text_width(t, size) for t in texts.values()), default=0)
-        tall = 1.2 * size * drawing.POINT
+        widest = max((canvas.text_width(t, size) for t in texts.values()), default=0)
+        tall = 1.2 * size * canvas.POINT
         if widest < 0.86 * width / columns and tall < height / rows:
             return size
     return 0

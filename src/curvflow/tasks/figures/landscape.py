@@ -12,18 +12,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.landscape import LandscapeFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.companies import Company, companies, whereabouts
-from curvflow.tasks.contours import WIDTHS, panels, planes, quadratic
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.contours import WIDTHS, panels, planes, quadratic
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
 
 HEIGHT = 46.0  # mm, of a row of panels
 SERIES: dict[str, dict[str, Any]] = {
-    "training": {"color": drawing.PALETTE[0], "linewidth": 1.2},
-    "test": {"color": drawing.PALETTE[1], "linewidth": 1.2, "linestyle": (0, (5, 1.5))},
+    "training": {"color": canvas.PALETTE[0], "linewidth": 1.2},
+    "test": {"color": canvas.PALETTE[1], "linewidth": 1.2, "linestyle": (0, (5, 1.5))},
     "quadratic model": {
         "color": "0.25",
         "linewidth": 1.0,
@@ -87,19 +87,19 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
     ]
     caption = _caption(nodes, rows, params)
     shown: list[str] = []
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         if params.show == "plane":
             figure = planes(params, rows)
         else:
             figure, shown = _lines(params, rows, slices)
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             caption=caption,
             handles=[Line2D([], [], **SERIES[name]) for name in shown],
             labels=shown,
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     numbers = _numbers(slices, params)
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
@@ -192,7 +192,7 @@ def _draw_lines(
     axes.set_xlabel("step")
     spec = axes.get_subplotspec()
     if spec is not None and spec.is_first_col():
-        name = f"{drawing.literal(row.label)}\n" if params.label else ""
+        name = f"{canvas.literal(row.label)}\n" if params.label else ""
         axes.set_ylabel(f"{name}{params.y}")
     if not own:
         reason = captions.nothing(row)
@@ -236,12 +236,12 @@ def _set_limits(
                 f"log_y: expected positive {params.y}, got none. Set it to false."
             )
         axes.set_yscale("log")
-        axes.set_ylim(*drawing.log_limits(seen, seen, seen))
-        drawing.set_log_ticks(axes.yaxis)
+        axes.set_ylim(*canvas.log_limits(seen, seen, seen))
+        canvas.set_log_ticks(axes.yaxis)
     elif len(seen):
         margin = 0.05 * (float(np.ptp(seen)) or abs(float(seen[0])) or 1.0)
         axes.set_ylim(seen.min() - margin, seen.max() + margin)
-        axes.yaxis.set_major_locator(drawing.tick_steps(5))
+        axes.yaxis.set_major_locator(canvas.tick_steps(5))
 
 
 def _share(panels: Sequence[Axes]) -> None:

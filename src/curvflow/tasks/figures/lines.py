@@ -12,12 +12,12 @@ from matplotlib.lines import Line2D
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.lines import LinesParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.comparison import Group, are_numbers, groups, run_x
-from curvflow.tasks.measurements import Measured, find_measured
-from curvflow.tasks.no_values import say_no_values
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.captions import say_no_values
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics import statistics
+from curvflow.tasks.statistics.descriptive import statistics
+from curvflow.tasks.statistics.label_groups import Group, are_numbers, groups, run_x
+from curvflow.tasks.statistics.measurements import Measured, find_measured
 
 WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
 FEW = 12  # points that are marked one by one
@@ -46,19 +46,19 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
     assert isinstance(params, LinesParams)
     y = find_measured("y", params.y, member.inputs["of"])
     of = groups(y, label=params.label, x=params.x)
-    drawing.check_labels(len(of))
+    canvas.check_labels(len(of))
     xs = run_x(y, params.x, of)
     numbers = _numbers(of, xs, params.band)
     shown = _shown(numbers, params)
     caption = _caption(y, of, numbers, shown, params)
-    with drawing.quiet_style():
-        figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
+    with canvas.quiet_style():
+        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
         _set_axes(axes, y, numbers, params)
         if not are_numbers(xs):
             _name_ticks(axes, xs)
         _draw(axes, numbers, shown)
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             handles=[_handle(n) for n in range(len(of))] if params.label else [],
@@ -66,7 +66,7 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
             label_name=params.label or "",
             caption=caption,
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
 
@@ -132,7 +132,7 @@ def _set_axes(
 ) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_ylabel(captions.axis_label(y))
-    axes.set_xlabel(drawing.literal(params.x.replace("_", " ")))
+    axes.set_xlabel(canvas.literal(params.x.replace("_", " ")))
     if params.log_x:
         axes.set_xscale("log")
         if len(numbers["x"]) <= FEW:  # rather than at powers of ten
@@ -140,12 +140,12 @@ def _set_axes(
             axes.set_xticks(numbers["x"], _fitting(numbers, width))
             axes.set_xticks([], minor=True)
     elif (numbers["x"] % 1 == 0).all():
-        axes.xaxis.set_major_locator(drawing.tick_steps("auto", whole=True))
+        axes.xaxis.set_major_locator(canvas.tick_steps("auto", whole=True))
     if params.log_y:
         axes.set_yscale("log")
         ends = (numbers[name] for name in ("mean", "low", "high"))
-        axes.set_ylim(*drawing.log_limits(*ends))
-        drawing.set_log_ticks(axes.yaxis)
+        axes.set_ylim(*canvas.log_limits(*ends))
+        canvas.set_log_ticks(axes.yaxis)
 
 
 def _fitting(numbers: Mapping[str, Array], width: float) -> list[str]:
@@ -160,23 +160,23 @@ def _fitting(numbers: Mapping[str, Array], width: float) -> list[str]:
     Returns:
         A label for each x.
     """
-    names = [drawing.literal(name) for name in numbers["x_label"]]
+    names = [canvas.literal(name) for name in numbers["x_label"]]
     shown = np.flatnonzero(numbers["x"] > 0)[::-1]
     places = np.log(numbers["x"][shown])
     span = float(np.ptp(places)) or 1.0
-    at = places / span * width * drawing.MM / (1 + 2 * MARGIN)
-    size = float(drawing.STYLE["xtick.labelsize"])
-    half = np.array([drawing.text_width(names[n], size) / 2 for n in shown])
+    at = places / span * width * canvas.MM / (1 + 2 * MARGIN)
+    size = float(canvas.STYLE["xtick.labelsize"])
+    half = np.array([canvas.text_width(names[n], size) / 2 for n in shown])
     for every in range(1, len(shown) + 1):
         kept = slice(None, None, every)
         gaps = -np.diff(at[kept]) - half[kept][:-1] - half[kept][1:]
-        if (gaps >= size / 2 * drawing.POINT).all():
+        if (gaps >= size / 2 * canvas.POINT).all():
             return [name if n in shown[kept] else "" for n, name in enumerate(names)]
     return names
 
 
 def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
-    names = [drawing.literal(x) for x in xs]
+    names = [canvas.literal(x) for x in xs]
     tilt: dict[str, Any] = {}
     if sum(map(len, names)) > LONG:
         tilt = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
@@ -199,7 +199,7 @@ def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
             x,
             np.maximum(low, floor),
             high,
-            color=drawing.colour(number),
+            color=canvas.colour(number),
             alpha=0.2,
             linewidth=0,
         )
@@ -213,8 +213,8 @@ def _handle(number: int, marker: str = "") -> Line2D:
     return Line2D(
         [],
         [],
-        color=drawing.colour(number),
-        linestyle=drawing.dash(number),
+        color=canvas.colour(number),
+        linestyle=canvas.dash(number),
         linewidth=1.2,
         marker=marker,
         markersize=2.5,

@@ -10,16 +10,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.scaling import ScalingFigureParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.comparison import Group
-from curvflow.tasks.measurements import Measured
-from curvflow.tasks.no_values import say_no_values
-from curvflow.tasks.power_laws import EVERYWHERE
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.captions import say_no_values
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.scaling_points import Fitted, crossings, fitted, measured_axes
+from curvflow.tasks.statistics.label_groups import Group
+from curvflow.tasks.statistics.measurements import Measured
+from curvflow.tasks.statistics.power_laws import EVERYWHERE
+from curvflow.tasks.statistics.scaling_points import (
+    Fitted,
+    crossings,
+    fitted,
+    measured_axes,
+)
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X")
@@ -51,18 +56,18 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
     nodes = member.inputs["of"]
     x, y = measured_axes(params, nodes)
     of = fitted(params, nodes)
-    drawing.check_labels(len(of))
+    canvas.check_labels(len(of))
     crossed = _crossed(of, params)
     caption = _caption(x, y, of, crossed, params)
-    with drawing.quiet_style():
-        figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
+    with canvas.quiet_style():
+        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
         _set_axes(axes, of, x, y, params)
         for number, one in enumerate(of):
             _draw(axes, one, number, params)
         for row in crossed if len(crossed) <= MOST else ():
             axes.axvline(row["crossover"], color="0.45", linewidth=0.8, linestyle=":")
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             handles=[_handle(n) for n in range(len(of))],
@@ -70,7 +75,7 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
             label_name=params.label or "",
             caption=caption,
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **_numbers(of, params)})
 
 
@@ -195,7 +200,7 @@ def _set_axes(
 ) -> None:
     axes.grid(visible=True)
     axes.set_ylabel(captions.axis_label(y))
-    words = drawing.literal(str(params.along).replace("_", " "))
+    words = canvas.literal(str(params.along).replace("_", " "))
     axes.set_xlabel(captions.axis_label(x) if x else words)
     for axis, values in (
         ("x", np.concatenate([one.series.x for one in of])),
@@ -206,7 +211,7 @@ def _set_axes(
         room = max(MARGIN, float(high / low) ** 0.05)
         axes.set(**{f"{axis}lim": (low / room, high * room)})
     _set_ticks(axes, of, params)
-    drawing.set_log_ticks(axes.yaxis)
+    canvas.set_log_ticks(axes.yaxis)
     if not any(one.series.found for one in of):
         say_no_values(axes)
 
@@ -233,7 +238,7 @@ def _heights(of: Sequence[Fitted], params: ScalingFigureParams) -> Array:
 def _set_ticks(axes: Axes, of: Sequence[Fitted], params: ScalingFigureParams) -> None:
     places = np.unique(np.concatenate([one.series.x for one in of]))
     if params.along is None or not 0 < len(places) <= FEW:
-        drawing.set_log_ticks(axes.xaxis)
+        canvas.set_log_ticks(axes.xaxis)
         return
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.set_xticks([], minor=True)
@@ -243,7 +248,7 @@ def _draw(axes: Axes, one: Fitted, number: int, params: ScalingFigureParams) -> 
     series, law = one.series, one.law
     if not series.found:
         return
-    tone = drawing.colour(number)
+    tone = canvas.colour(number)
     small = len(series.found) > MANY
     axes.plot(
         series.x,
@@ -257,7 +262,7 @@ def _draw(axes: Axes, one: Fitted, number: int, params: ScalingFigureParams) -> 
     if np.isnan(law.exponent):
         return
     x = np.geomspace(series.x.min(), series.x.max(), 60)
-    axes.plot(x, law.at(x), color=tone, linewidth=1.2, linestyle=drawing.dash(number))
+    axes.plot(x, law.at(x), color=tone, linewidth=1.2, linestyle=canvas.dash(number))
     low, high = law.band(x, params.confidence)
     if params.band and np.isfinite(low).all():
         axes.fill_between(x, low, high, color=tone, alpha=0.18, linewidth=0)
@@ -267,8 +272,8 @@ def _handle(number: int) -> Line2D:
     return Line2D(
         [],
         [],
-        color=drawing.colour(number),
-        linestyle=drawing.dash(number),
+        color=canvas.colour(number),
+        linestyle=canvas.dash(number),
         linewidth=1.2,
         marker=SHAPES[number % len(SHAPES)],
         markersize=3,

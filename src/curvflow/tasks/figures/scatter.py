@@ -10,17 +10,23 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.comparison import Group
-from curvflow.tasks.measurements import Measured
-from curvflow.tasks.no_values import say_no_values
-from curvflow.tasks.pairs import Point, points
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.captions import say_no_values
+from curvflow.tasks.drawing.scatter_data import (
+    Series,
+    find_series,
+    scattered,
+    series_sentences,
+    trend,
+    trend_sentences,
+)
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.scattered import scattered, trend, trend_sentences
-from curvflow.tasks.series import Series, find_series, series_sentences
+from curvflow.tasks.statistics.label_groups import Group
+from curvflow.tasks.statistics.measurements import Measured
+from curvflow.tasks.statistics.pairs import Point, points
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
@@ -56,15 +62,15 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     shown = _shown(numbers, params)
     told = trend(numbers["x"][shown], numbers["y"][shown], params)
     caption = _caption(of, [*colours.values()], numbers, shown, told, params)
-    with drawing.quiet_style():
-        figure = drawing.sheet(params.width or WIDTH, params.height or HEIGHT)
+    with canvas.quiet_style():
+        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
         _set_axes(axes, of, numbers, shown, params)
         _draw(axes, numbers, shown, _looks(found, params))
         if params.line:
             _draw_line(axes, numbers["x"][shown], told, params)
         handles, labels, name = _legend(colours, shapes, params)
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             handles=handles,
@@ -72,7 +78,7 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
             label_name=name,
             caption=caption,
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers, **told})
 
 
@@ -90,10 +96,10 @@ def _groups(found: Sequence[Point], axis: str | None) -> dict[str, Group]:
 
 def _check_counts(colours: int, shapes: int, *, has_marker: bool) -> None:
     if not has_marker:
-        drawing.check_labels(colours)
+        canvas.check_labels(colours)
         return
     for role, count, most in (
-        ("label", colours, len(drawing.PALETTE)),
+        ("label", colours, len(canvas.PALETTE)),
         ("marker", shapes, len(SHAPES)),
     ):
         if count > most:
@@ -160,7 +166,7 @@ def _runs_off(
 
 def _axis_label(of: Sequence[Series], role: str, params: ScatterParams) -> str:
     names = dict.fromkeys(one.named(role, params) for one in of)
-    return drawing.literal_lines([*names])
+    return canvas.literal_lines([*names])
 
 
 def _set_axes(
@@ -181,9 +187,9 @@ def _set_axes(
             )
             # A point without an error bar needs no room for one.
             low = np.where(np.isnan(low), mean, low)
-            limits = drawing.log_limits(mean, low, high)
+            limits = canvas.log_limits(mean, low, high)
             axes.set(**{f"{name}scale": "log", f"{name}lim": limits})
-            drawing.set_log_ticks(axis)
+            canvas.set_log_ticks(axis)
 
 
 def _looks(found: Sequence[Point], params: ScatterParams) -> list[dict[str, Any]]:
@@ -204,7 +210,7 @@ def _look(colour: int, shape: int | None, size: float = 4.4) -> dict[str, Any]:
     # Without a second axis the shape says the same as the colour, also in grey.
     own = colour if shape is None else shape
     return {
-        "color": drawing.colour(colour),
+        "color": canvas.colour(colour),
         "marker": SHAPES[own % len(SHAPES)],
         "markersize": size,
         "markeredgecolor": "white",

@@ -11,26 +11,26 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from curvflow.schemas.counted import counted
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.companies import Company, companies, whereabouts
-from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.spectra import (
+from curvflow.schemas.words import counted
+from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing.spectra import (
     Points,
     agreeing,
     matrix_points,
     ritz_points,
     runs_sentence,
 )
+from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
 
 WIDTHS = (110.0, 150.0, 180.0)  # mm, by panels side by side
 HEIGHT = 52.0  # mm, of a row of panels
 COLOURS = {
-    "ritz": drawing.PALETTE[0],
+    "ritz": canvas.PALETTE[0],
     "eigenvalues": "0.6",
-    "diagonal": drawing.PALETTE[1],
+    "diagonal": canvas.PALETTE[1],
 }
 NAMES = {"ritz": "Ritz values", "eigenvalues": "eigenvalues", "diagonal": "diagonal"}
 STEM: dict[str, Any] = {
@@ -87,23 +87,23 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
         for row in companies(nodes, params.label)
     ]
     caption = _caption(nodes, panels, params)
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         columns = min(len(panels), len(WIDTHS))
         rows = -(-len(panels) // columns)
         width = params.width or WIDTHS[columns - 1]
-        figure = drawing.sheet(width, params.height or HEIGHT * rows)
+        figure = canvas.sheet(width, params.height or HEIGHT * rows)
         for number, panel in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
             _draw(axes, panel, params, is_first=number % columns == 0)
         shown = [*params.compare, "ritz"] if params.compare else []
-        drawing.compose(
+        canvas.compose(
             figure,
             title=params.title,
             caption=caption,
             handles=[_handle(source) for source in shown],
             labels=[NAMES[source] for source in shown],
         )
-        files = drawing.pictures(figure)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **_numbers(panels)})
 
 
@@ -194,7 +194,7 @@ def _draw(
     if is_first:
         axes.set_ylabel("weight")
     if panel.company.label:
-        axes.set_title(drawing.literal(panel.company.title), size=7, pad=3)
+        axes.set_title(canvas.literal(panel.company.title), size=7, pad=3)
     bottom = params.floor if params.log_y else 0.0
     if params.log_y:
         axes.set_yscale("log")
@@ -217,7 +217,7 @@ def _draw(
         )
     axes.set_ylim(bottom, 2.0 if params.log_y else None)
     if params.log_y:
-        drawing.set_log_ticks(axes.yaxis)
+        canvas.set_log_ticks(axes.yaxis)
 
 
 def _draw_stems(axes: Axes, points: Points, bottom: float) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,10 +16,56 @@ from matplotlib.ticker import FixedLocator
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.figures.vectors import VectorsParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
-from curvflow.tasks import captions, drawing
-from curvflow.tasks.comparison import Group
-from curvflow.tasks.planes import planar_rows
+from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.label_groups import Group
+
+
+def planar_rows(node: NodeData, tensor: str) -> list[tuple[str, Array]]:
+    """Return the rows of two entries of a network's parameter tensors.
+
+    PyTorch is not needed: the names and shapes are stored with the weights.
+
+    Args:
+        node: `weights` (D,) and `network`.
+        tensor: name of one tensor, or the beginning of several names.
+
+    Returns:
+        Per row the tensor's name, with the row's number if it has rows, and the two
+        entries.
+
+    Raises:
+        InputError: no tensor of that name has rows of two entries.
+    """
+    parts = dict(_tensors(node))
+    names = [tensor] if tensor in parts else [n for n in parts if n.startswith(tensor)]
+    rows = [row for name in names for row in _rows(name, parts[name])]
+    if not rows:
+        planar = [name for name, part in parts.items() if _rows(name, part)]
+        shapes = ", ".join(f"{name} {parts[name].shape}" for name in names)
+        raise InputError(
+            f"tensor: expected the name of a tensor whose rows have two entries, got "
+            f"{shapes or repr(tensor)}. {nearest(tensor, planar) or 'There is none.'}"
+        )
+    return rows
+
+
+def _tensors(node: NodeData) -> Iterator[tuple[str, Array]]:
+    start = 0
+    for name, shape in json.loads(str(node["network"]))["parameters"]:
+        stop = start + math.prod(shape)
+        yield name, node["weights"][start:stop].reshape(shape)
+        start = stop
+
+
+def _rows(name: str, part: Array) -> list[tuple[str, Array]]:
+    if part.shape == (2,):
+        return [(name, part)]
+    # A filter over one channel has the shape (1, 2).
+    if part.shape[-1:] != (2,) or math.prod(part.shape[1:]) != 2:
+        return []
+    return [(f"{name}[{n}]", row) for n, row in enumerate(part.reshape(-1, 2))]
+
 
 WIDTHS = (60.0, 88.0, 130.0, 180.0)  # mm, by panels side by side
 FRAME, GAP, LINE = (
@@ -74,12 +122,12 @@ def figure_vectors(member: Member, machine: Machine) -> Outcome:
     largest = [float(np.abs(panel.arrows).max(initial=0)) for panel in panels]
     if params.limits == "equal":
         largest = [max(largest)] * len(panels)
-    with drawing.quiet_style():
+    with canvas.quiet_style():
         figure, size = _sheet(params, panels)
         for axes, panel, limit in zip(figure.axes, panels, largest, strict=True):
             _draw(axes, panel, 1.08 * limit or 1.0, size)
-        drawing.compose(figure, title=params.title, caption=caption)
-        files = drawing.pictures(figure)
+        canvas.compose(figure, title=params.title, caption=caption)
+        files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **_numbers(panels, params)})
 
 
@@ -166,15 +214,15 @@ def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, floa
     side = (width - FRAME) / columns - GAP if is_equal else width / columns - FRAME
     side = max(side, LEAST)
     titles = [
-        drawing.wrapped(str(panel.label), TITLE_SIZE, side / 25.4) for panel in panels
+        canvas.wrapped(str(panel.label), TITLE_SIZE, side / 25.4) for panel in panels
     ]
     named = LINE * max(map(len, titles)) if params.label is not None else 0.0
     each = side + named + (GAP if is_equal else FRAME - GAP)
     height = params.height or rows * each + FRAME - GAP
-    figure = drawing.sheet(width, height)
+    figure = canvas.sheet(width, height)
     for number, title in enumerate(titles):
         axes = figure.add_subplot(rows, columns, number + 1)
-        axes.set_title(drawing.literal_lines(title), size=TITLE_SIZE, pad=3)
+        axes.set_title(canvas.literal_lines(title), size=TITLE_SIZE, pad=3)
         is_left, is_last = number % columns == 0, number + columns >= len(panels)
         if is_left:
             axes.set_ylabel("second weight")
@@ -189,7 +237,7 @@ def _ticks(limit: float) -> list[float]:
     """Return round numbers away from the ends, where those of the next panel begin."""
     ticks: list[float] = []
     for most in (4, 6, 8):
-        found = drawing.tick_steps(most).tick_values(-limit, limit)
+        found = canvas.tick_steps(most).tick_values(-limit, limit)
         ticks = [tick for tick in found if abs(tick) <= INNER * limit]
         if len(ticks) >= 3:
             break
@@ -216,7 +264,7 @@ def _draw(axes: Axes, panel: Panel, limit: float, side: float) -> None:
             shrinkA=0,
             shrinkB=0,
             linewidth=0.8,
-            color=drawing.colour(0),
+            color=canvas.colour(0),
             alpha=0.8 if len(arrows) < MANY else 0.4,
         )
         if length > 0:

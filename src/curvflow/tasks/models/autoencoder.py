@@ -7,9 +7,8 @@ from math import prod
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.autoencoder import Autoencoder
-from curvflow.tasks.activations import ACTIVATIONS
-from curvflow.tasks.layers import dense_layers
-from curvflow.tasks.networks import Network
+from curvflow.tasks.networks.layers import ACTIVATIONS, dense_layers
+from curvflow.tasks.networks.network import Network
 
 
 def build(spec: Autoencoder, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.conv1d_xord import Conv1dXord
-from curvflow.tasks.activations import ACTIVATIONS
-from curvflow.tasks.networks import Network
-from curvflow.tasks.parts import (
+from curvflow.tasks.networks.layers import ACTIVATIONS
+from curvflow.tasks.networks.network import Network, Passage
+from curvflow.tasks.networks.parts import (
     Part,
     Placed,
     activation,
@@ -21,7 +21,6 @@ from curvflow.tasks.parts import (
     flatten,
     network_of,
 )
-from curvflow.tasks.passage import Passage
 
 
 def build(spec: Conv1dXord, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -14,9 +14,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.factory import FactoryModel
-from curvflow.tasks.networks import Layout, Network
-from curvflow.tasks.passage import Passage
-from curvflow.tasks.trials import try_network
+from curvflow.tasks.networks.network import Layout, Network, Passage
+from curvflow.tasks.networks.trials import try_network
 
 
 def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from curvflow.schemas.models.lenet5 import Lenet5
-from curvflow.tasks.activations import ACTIVATIONS
-from curvflow.tasks.networks import Network
-from curvflow.tasks.parts import (
+from curvflow.tasks.networks.layers import ACTIVATIONS
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.parts import (
     activation,
     chain,
     check_images,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 from curvflow.schemas.models.linear import Linear
-from curvflow.tasks.layers import dense_layers
-from curvflow.tasks.networks import Network
+from curvflow.tasks.networks.layers import dense_layers
+from curvflow.tasks.networks.network import Network
 
 
 def build(spec: Linear, input_shape: Sequence[int], num_outputs: int) -> Network:

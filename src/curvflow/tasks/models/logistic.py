@@ -11,9 +11,8 @@ from torch.nn.functional import pad
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.logistic import Logistic
-from curvflow.tasks.layers import dense_layers
-from curvflow.tasks.networks import Network
-from curvflow.tasks.passage import Passage
+from curvflow.tasks.networks.layers import dense_layers
+from curvflow.tasks.networks.network import Network, Passage
 
 
 def build(spec: Logistic, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 from curvflow.schemas.models.mlp import Mlp
-from curvflow.tasks.activations import ACTIVATIONS
-from curvflow.tasks.layers import dense_layers
-from curvflow.tasks.networks import Network
+from curvflow.tasks.networks.layers import ACTIVATIONS, dense_layers
+from curvflow.tasks.networks.network import Network
 
 
 def build(spec: Mlp, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.models.normal_crossing import NormalCrossing
-from curvflow.tasks.networks import Layout, Network
-from curvflow.tasks.passage import Passage
-from curvflow.tasks.single_inputs import check_single_input
+from curvflow.tasks.networks.network import Layout, Network, Passage
+from curvflow.tasks.networks.trials import check_single_input
 
 
 def build(

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.models.quadratic_well import QuadraticWell
-from curvflow.tasks.layers import dense
-from curvflow.tasks.networks import Layout, Network
-from curvflow.tasks.passage import Passage
-from curvflow.tasks.single_inputs import check_single_input
+from curvflow.tasks.networks.layers import dense
+from curvflow.tasks.networks.network import Layout, Network, Passage
+from curvflow.tasks.networks.trials import check_single_input
 
 
 def build(spec: QuadraticWell, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from curvflow.schemas.models.vgg import Vgg
-from curvflow.tasks.activations import ACTIVATIONS
-from curvflow.tasks.networks import Network
-from curvflow.tasks.parts import (
+from curvflow.tasks.networks.layers import ACTIVATIONS
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.parts import (
     Part,
     activation,
     batch_norm,

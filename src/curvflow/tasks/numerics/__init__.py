@@ -4,48 +4,55 @@ Letters of the shape suffixes: M models of a batch, D parameters, N samples, C o
 S random vectors or columns, K eigenpairs.
 """
 
-from curvflow.tasks.numerics.eigen import block_power
-from curvflow.tasks.numerics.eigenpairs import Ritz
-from curvflow.tasks.numerics.fishers import fisher_draws, fisher_roots, fisher_rows
-from curvflow.tasks.numerics.foreign import from_scipy
-from curvflow.tasks.numerics.gauss_newton import BatchedGaussNewton, BatchedResidual
-from curvflow.tasks.numerics.hessians import BatchedHessian, dense_hessian
-from curvflow.tasks.numerics.lanczos import RitzData, lanczos
-from curvflow.tasks.numerics.lobpcg import lobpcg
-from curvflow.tasks.numerics.losses import sample_losses
-from curvflow.tasks.numerics.maxent import MaxEnt, maxent
-from curvflow.tasks.numerics.modules import (
+from curvflow.tasks.numerics.derivatives.batches import sample_losses
+from curvflow.tasks.numerics.derivatives.fishers import (
+    fisher_draws,
+    fisher_roots,
+    fisher_rows,
+)
+from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    BatchedGaussNewton,
+    BatchedResidual,
+)
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian, dense_hessian
+from curvflow.tasks.numerics.derivatives.modules import (
     fisher,
     ggn,
     gradient_covariance,
     hessian,
     residual,
 )
-from curvflow.tasks.numerics.moments import moment_draws
-from curvflow.tasks.numerics.operators import (
-    BatchedDense,
-    BatchedOperator,
-    Dense,
-    Operator,
-)
-from curvflow.tasks.numerics.paths import (
-    balanced,
-    dense_gammas,
-    group_norm,
-    path_norm,
-)
-from curvflow.tasks.numerics.precision import full_precision
-from curvflow.tasks.numerics.restarted import restarted_lanczos
-from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.numerics.trace_stopping import TraceDraws, traces
-from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
-from curvflow.tasks.numerics.variances import (
+from curvflow.tasks.numerics.derivatives.precision import full_precision
+from curvflow.tasks.numerics.derivatives.row_factors import damped_solve
+from curvflow.tasks.numerics.derivatives.variances import (
     CurvatureDraws,
     GradientVariance,
     curvature_variances,
     gradient_variance,
 )
-from curvflow.tasks.numerics.woodbury import damped_solve
+from curvflow.tasks.numerics.estimators.maxent import MaxEnt, maxent
+from curvflow.tasks.numerics.estimators.moments import moment_draws
+from curvflow.tasks.numerics.estimators.path_norms import (
+    balanced,
+    dense_gammas,
+    group_norm,
+    path_norm,
+)
+from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
+from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
+from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
+from curvflow.tasks.numerics.krylov.power_iteration import block_power
+from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
+from curvflow.tasks.numerics.operators.adapters import from_scipy
+from curvflow.tasks.numerics.operators.base import (
+    BatchedDense,
+    BatchedOperator,
+    Dense,
+    Operator,
+)
+from curvflow.tasks.numerics.streams import stream
 
 __all__ = [
     "BatchedDense",

@@ -13,16 +13,15 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.dense import DenseParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.products import product
-from curvflow.tasks.operators import (
+from curvflow.tasks.curvature.operators import (
     alike,
     product_bytes,
     shared_bytes,
     size_of,
     subject,
 )
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.operators.base import BatchedOperator, product
 from curvflow.tasks.registry import Machine, computes
 
 # Columns of the identity multiplied in one pass.

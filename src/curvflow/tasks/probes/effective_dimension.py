@@ -10,15 +10,15 @@ import numpy as np
 
 from curvflow.schemas.kinds.probes.effective_dimension import EffectiveDimensionParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.krylov import (
+from curvflow.tasks.curvature.krylov import (
     alike,
     data_bytes,
     member_bytes,
     products_made,
     ritz_data,
 )
-from curvflow.tasks.numerics.quadrature import effective_dimension as dimension
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.krylov.quadrature import effective_dimension as dimension
 from curvflow.tasks.registry import Machine, computes
 
 

@@ -12,8 +12,8 @@ import torch
 
 from curvflow.schemas.kinds.probes.eigenvalue_tracking import EigenvalueTrackingParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks import operators
-from curvflow.tasks.eigensolvers import (
+from curvflow.tasks.curvature import operators
+from curvflow.tasks.curvature.eigensolvers import (
     check_count,
     num_columns,
     random_columns,
@@ -21,8 +21,8 @@ from curvflow.tasks.eigensolvers import (
     solver_bytes,
     warm_columns,
 )
-from curvflow.tasks.numerics.eigenpairs import Ritz
-from curvflow.tasks.problems import grouped, probed_bytes
+from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.registry import Machine, computes
 
 

@@ -12,18 +12,18 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks import operators
-from curvflow.tasks.eigensolvers import (
+from curvflow.tasks.curvature import operators
+from curvflow.tasks.curvature.eigensolvers import (
     check_count,
     num_columns,
     random_columns,
     solve,
     solver_bytes,
 )
-from curvflow.tasks.krylov import alike, data_bytes, has_stored, stored
-from curvflow.tasks.numerics.eigenpairs import Ritz
-from curvflow.tasks.numerics.runs import best_run
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.curvature.krylov import alike, data_bytes, has_stored, stored
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
+from curvflow.tasks.numerics.krylov.ritz_spectra import best_run
 from curvflow.tasks.registry import Machine, computes
 
 

@@ -13,10 +13,13 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.gradient_variance import GradientVarianceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature import described, same_problem, stacked_weights
+from curvflow.tasks.curvature.models import described, same_problem, stacked_weights
+from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.numerics.derivatives.variances import (
+    batch_variance,
+    gradient_variance,
+)
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.numerics.variances import batch_variance, gradient_variance
-from curvflow.tasks.problems import grouped, load_samples, probed_bytes
 from curvflow.tasks.registry import Machine, computes
 
 # Numbers that the gradients of one pass may hold for one model.

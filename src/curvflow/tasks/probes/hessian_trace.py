@@ -10,9 +10,9 @@ import numpy as np
 
 from curvflow.schemas.kinds.probes.hessian_trace import HessianTraceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature import batched_hessian, described, same_problem
-from curvflow.tasks.numerics.traces import Estimate, estimate, trace_draws
-from curvflow.tasks.problems import grouped, probed_bytes
+from curvflow.tasks.curvature.models import batched_hessian, described, same_problem
+from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
 from curvflow.tasks.registry import Machine, computes
 
 # Vectors multiplied in one pass; a constant, so that sums keep their order.

@@ -12,18 +12,18 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.hessian_variance import HessianVarianceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature import described, same_problem, stacked_weights
-from curvflow.tasks.numerics.gauss_newton import BatchedGaussNewton
-from curvflow.tasks.numerics.hessians import BatchedHessian
-from curvflow.tasks.numerics.losses import sample_losses
-from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.traces import estimate
-from curvflow.tasks.numerics.variances import (
+from curvflow.tasks.curvature.models import described, same_problem, stacked_weights
+from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.numerics.derivatives.batches import sample_losses
+from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.variances import (
     Sampled,
     batch_variance,
     curvature_variances,
 )
-from curvflow.tasks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.numerics.estimators.traces import estimate
+from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine, computes
 
 # Numbers that the copies of one model's weights may hold in one pass, one a batch.

@@ -12,29 +12,29 @@ from torch import Tensor
 
 from curvflow.schemas.kinds.probes.landscape import LandscapeParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature import (
+from curvflow.tasks.curvature.directions import Directions, columns_at_once, directions
+from curvflow.tasks.curvature.models import (
     batched_hessian,
     described,
     same_problem,
     stacked_weights,
 )
-from curvflow.tasks.directions import Directions, columns_at_once, directions
-from curvflow.tasks.numerics.precision import full_precision
-from curvflow.tasks.numerics.slices import (
-    LocalModel,
-    along,
-    line_points,
-    local_model,
-    mean_gradient,
-    plane_points,
-)
-from curvflow.tasks.problems import (
+from curvflow.tasks.networks.problems import (
     PASS_BYTES,
     Problem,
     Samples,
     grouped,
     load_samples,
     probed_bytes,
+)
+from curvflow.tasks.numerics.derivatives.precision import full_precision
+from curvflow.tasks.numerics.derivatives.slices import (
+    LocalModel,
+    along,
+    line_points,
+    local_model,
+    mean_gradient,
+    plane_points,
 )
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.curves import Evaluation

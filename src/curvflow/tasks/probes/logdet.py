@@ -15,28 +15,28 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks import krylov
-from curvflow.tasks.numerics.explicit import norm_bound
-from curvflow.tasks.numerics.lanczos import RitzData
-from curvflow.tasks.numerics.logdets import (
-    Controls,
-    LogDet,
-    by_chebyshev,
-    by_entropy,
-    by_quadrature,
-)
-from curvflow.tasks.numerics.products import product
-from curvflow.tasks.numerics.quadrature import nodes
-from curvflow.tasks.operators import MATRIX, matrix_operator, size_of, subject
-from curvflow.tasks.problems import grouped
-from curvflow.tasks.registry import Machine, computes
-from curvflow.tasks.whitening import (
+from curvflow.tasks.curvature import krylov
+from curvflow.tasks.curvature.operators import MATRIX, matrix_operator, size_of, subject
+from curvflow.tasks.curvature.whitening import (
     Prepared,
     lower_bound,
     one,
     prepared,
     prepared_bytes,
 )
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.estimators.logdets import (
+    Controls,
+    LogDet,
+    by_chebyshev,
+    by_entropy,
+    by_quadrature,
+)
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import nodes
+from curvflow.tasks.numerics.operators.base import product
+from curvflow.tasks.numerics.operators.matrices import norm_bound
+from curvflow.tasks.registry import Machine, computes
 
 # Orders that a density of a preconditioned spectrum is fitted to at most.
 ORDERS = 40

@@ -11,11 +11,10 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.maxent import MaxentParams
 from curvflow.schemas.nodes import Member, NodeData, Outcome
-from curvflow.tasks.numerics.iterative_scaling import iterative_scaling
-from curvflow.tasks.numerics.maxent import MaxEnt
-from curvflow.tasks.numerics.maxent import maxent as newton
-from curvflow.tasks.numerics.polynomials import Support, converted
-from curvflow.tasks.numerics.priors import prior
+from curvflow.tasks.numerics.estimators.iterative_scaling import iterative_scaling
+from curvflow.tasks.numerics.estimators.maxent import MaxEnt, prior
+from curvflow.tasks.numerics.estimators.maxent import maxent as newton
+from curvflow.tasks.numerics.estimators.polynomials import Support, converted
 from curvflow.tasks.registry import Machine, computes_each
 
 SOLVERS = {"newton": newton, "iterative_scaling": iterative_scaling}

@@ -14,22 +14,22 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.numerics.lanczos import lanczos
-from curvflow.tasks.numerics.moments import (
-    mean_covariance,
-    moment_draws,
-    ritz_moments,
-)
-from curvflow.tasks.numerics.operators import BatchedOperator
-from curvflow.tasks.numerics.traces import random_vectors
-from curvflow.tasks.operators import (
+from curvflow.tasks.curvature.operators import (
     alike,
     product_bytes,
     shared_bytes,
     size_of,
     subject,
 )
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.estimators.moments import (
+    mean_covariance,
+    moment_draws,
+    ritz_moments,
+)
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine, computes
 
 # Vectors multiplied in one pass; a constant, so that sums keep their order.

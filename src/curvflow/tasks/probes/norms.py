@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature import described, stacked_weights
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.curvature.models import described, stacked_weights
+from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.registry import Machine, computes
 
 

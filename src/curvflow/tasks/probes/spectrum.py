@@ -12,11 +12,11 @@ from torch import Tensor
 
 from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.krylov import alike, data_bytes, member_bytes, ritz_data
-from curvflow.tasks.numerics.lanczos import RitzData
-from curvflow.tasks.numerics.masses import Mass, degeneracy, mass
-from curvflow.tasks.numerics.quadrature import extremes, functional, nodes
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.curvature.krylov import alike, data_bytes, member_bytes, ritz_data
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import extremes, functional, nodes
+from curvflow.tasks.numerics.krylov.ritz_spectra import Mass, degeneracy, mass
 from curvflow.tasks.registry import Machine, computes
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from curvflow.schemas.kinds.probes.trace import TraceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.numerics.trace_stopping import TraceDraws, traces
-from curvflow.tasks.operators import (
+from curvflow.tasks.curvature.operators import (
     Subject,
     alike,
     product_bytes,
@@ -19,7 +18,8 @@ from curvflow.tasks.operators import (
     size_of,
     subject,
 )
-from curvflow.tasks.problems import grouped
+from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
 # Vectors multiplied in one pass; a constant, so that sums keep their order.

@@ -5,7 +5,7 @@
 
 `hyper` holds the floats and flags of the rules, (M, 1) each, by name; all else that a
 rule's specification says is a choice that the models of a batch share, `hyper.rule`.
-`now` tells where training is and what it steps on: see `curvflow.tasks.steps.Step`.
+`now` is the context of the step: see `curvflow.tasks.training.step_context.Step`.
 
 What a rule keeps between steps is a tensor, None, or a tuple of these, named or not, to
 any depth; the first dimension of every tensor is the model. A tensor may be None where

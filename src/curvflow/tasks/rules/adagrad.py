@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Preconditioner, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._preconditioners import of_mean
-from curvflow.tasks.steps import Hyper, Preconditioner, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.moments import of_mean
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules import _averages, adamw
-from curvflow.tasks.rules._averages import Averaged
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules import adamw
+from curvflow.tasks.rules.shared import averages
+from curvflow.tasks.rules.shared.averages import Averaged
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Averaged:
     """Return means and average before the first step."""
-    return _averages.begin(adamw.init(weights_MD, hyper, problem), weights_MD, hyper)
+    return averages.begin(adamw.init(weights_MD, hyper, problem), weights_MD, hyper)
 
 
 def step(
@@ -35,7 +36,7 @@ def step(
         recursion, and count_before counts the last point as the algorithm does.
     """
     weights_MD, inner = adamw.step(gradient_MD, state.inner, weights_MD, hyper, now)
-    return _averages.after(weights_MD, inner, state, hyper, now)
+    return averages.after(weights_MD, inner, state, hyper, now)
 
 
 def evaluated(weights_MD: Tensor, state: Averaged, hyper: Hyper) -> Tensor:

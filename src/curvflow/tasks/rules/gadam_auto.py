@@ -7,12 +7,12 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
+from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules import adamw
-from curvflow.tasks.rules._averages import is_due
-from curvflow.tasks.rules._moments import Moments
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.rules.shared.averages import is_due
+from curvflow.tasks.rules.shared.moments import Moments
 from curvflow.tasks.training.state import leaves, with_leaves
+from curvflow.tasks.training.step_context import Hyper, Step
 
 NEVER = -1.0
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules import _averages, _moments
-from curvflow.tasks.rules._averages import Averaged
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared import averages, moments
+from curvflow.tasks.rules.shared.averages import Averaged
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Averaged:
     """Return means and average before the first step."""
-    return _averages.begin(_moments.begin(weights_MD, hyper), weights_MD, hyper)
+    return averages.begin(moments.begin(weights_MD, hyper), weights_MD, hyper)
 
 
 def step(
@@ -36,11 +36,11 @@ def step(
         takes the largest v before that, and count_before counts the last point as the
         algorithm does.
     """
-    inner = _moments.after(gradient_MD, state.inner, hyper)
-    weights_MD = _moments.partly_descended(
+    inner = moments.after(gradient_MD, state.inner, hyper)
+    weights_MD = moments.partly_descended(
         weights_MD, inner, hyper, hyper["weight_decay"]
     )
-    return _averages.after(weights_MD, inner, state, hyper, now)
+    return averages.after(weights_MD, inner, state, hyper, now)
 
 
 def evaluated(weights_MD: Tensor, state: Averaged, hyper: Hyper) -> Tensor:

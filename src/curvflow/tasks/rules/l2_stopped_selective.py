@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from curvflow.tasks.rules._regularisers import decay, init, selective_decay
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.rules.shared.regularisers import decay, init, selective_decay
+from curvflow.tasks.training.step_context import Hyper, Step
 
 __all__ = ["init", "step"]
 

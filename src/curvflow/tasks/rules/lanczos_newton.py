@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._spectra import random_signs, spectrum
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.spectra import random_signs, spectrum
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:

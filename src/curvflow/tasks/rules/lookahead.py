@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._averages import synchronised
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.averages import synchronised
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 class State(NamedTuple):

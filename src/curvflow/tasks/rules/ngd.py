@@ -12,19 +12,18 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.models import model_name
-from curvflow.tasks.networks import Network
-from curvflow.tasks.numerics.fishers import (
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.problems import Problem, Samples
+from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_draws,
     fisher_roots,
     fisher_rows,
     outer_rows,
 )
-from curvflow.tasks.numerics.rows import FullRows, Rows
-from curvflow.tasks.numerics.spans import spans
-from curvflow.tasks.numerics.woodbury import damped_solve
-from curvflow.tasks.problems import Problem, Samples
-from curvflow.tasks.steps import Hyper, Step
-from curvflow.tasks.training.passes import CPU_PASS_BYTES, GPU_PASS_BYTES
+from curvflow.tasks.numerics.derivatives.passes import spans
+from curvflow.tasks.numerics.derivatives.row_factors import FullRows, Rows, damped_solve
+from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES, GPU_PASS_BYTES
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.online_fishers import (
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.numerics.derivatives.row_factors import (
     Law,
     OnlineFisher,
     first_fisher,
@@ -15,8 +16,7 @@ from curvflow.tasks.numerics.online_fishers import (
     preconditioned,
     updated,
 )
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.training.step_context import Hyper, Step
 
 # One for each axis of more than one entry of each tensor, in order.
 State = tuple[OnlineFisher, ...]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._moments import (
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.moments import (
     Moments,
     after,
     begin,
+    of_mean,
     partial_scale,
     partly_descended,
 )
-from curvflow.tasks.rules._preconditioners import of_mean
-from curvflow.tasks.steps import Hyper, Preconditioner, Step
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Moments:

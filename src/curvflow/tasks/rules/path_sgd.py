@@ -9,8 +9,8 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.models import model_name
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._preconditioners import identity
-from curvflow.tasks.steps import Hyper, Preconditioner, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.moments import identity
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 State = Tensor | None
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.accelerations import best_rates, extremes
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._preconditioners import identity
-from curvflow.tasks.rules._spectra import random_signs, spectrum
-from curvflow.tasks.steps import Hyper, Preconditioner, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.numerics.estimators.learning_rates import best_rates, extremes
+from curvflow.tasks.rules.shared.moments import identity
+from curvflow.tasks.rules.shared.spectra import random_signs, spectrum
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules import _averages, spectral_sgd
-from curvflow.tasks.rules._averages import Averaged
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules import spectral_sgd
+from curvflow.tasks.rules.shared import averages
+from curvflow.tasks.rules.shared.averages import Averaged
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Averaged:
     """Return velocity, rates and average before the first step."""
     inner = spectral_sgd.init(weights_MD, hyper, problem)
-    return _averages.begin(inner, weights_MD, hyper)
+    return averages.begin(inner, weights_MD, hyper)
 
 
 def step(
@@ -38,7 +39,7 @@ def step(
     weights_MD, inner = spectral_sgd.step(
         gradient_MD, state.inner, weights_MD, hyper, now
     )
-    return _averages.after(weights_MD, inner, state, hyper, now)
+    return averages.after(weights_MD, inner, state, hyper, now)
 
 
 def evaluated(weights_MD: Tensor, state: Averaged, hyper: Hyper) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.rules.torch_optimizer import TorchOptimizer
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.rules._adapter import Adapter, State, adapter
-from curvflow.tasks.steps import Hyper, Step
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.torch_adapter import Adapter, State, adapter
+from curvflow.tasks.training.step_context import Hyper, Step
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:

@@ -8,19 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from curvflow.schemas.trained import RECORDED
-from curvflow.tasks.layers import MOMENTUM
-from curvflow.tasks.problems import Problem, Samples
-from curvflow.tasks.steps import Step
-from curvflow.tasks.training.arrivals import Arrivals
+from curvflow.schemas.kinds.shared.trained import RECORDED
+from curvflow.tasks.networks.layers import MOMENTUM
+from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches
-from curvflow.tasks.training.checkpoints import Checkpoints
 from curvflow.tasks.training.curves import Curves
-from curvflow.tasks.training.divergence import Divergence
-from curvflow.tasks.training.gradients import Gradients, gradients
-from curvflow.tasks.training.noise import Noise
-from curvflow.tasks.training.state import Part
-from curvflow.tasks.training.step_norms import StepNorms
+from curvflow.tasks.training.endings import Arrivals, Divergence
+from curvflow.tasks.training.gradients import Gradients, Noise, gradients
+from curvflow.tasks.training.state import Checkpoints, Part
+from curvflow.tasks.training.step_context import Step, StepNorms
 from curvflow.tasks.training.updates import Updates
 
 # Epochs between looks at whether any model is left: each look waits for the device.

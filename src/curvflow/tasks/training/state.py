@@ -1,8 +1,8 @@
-"""States as tensors and arrays by name, whatever holds them."""
+"""States as named arrays, and weights kept along training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -79,3 +79,53 @@ def restored(part: Part, arrays: Mapping[str, Array]) -> bool:
         }
     )
     return True
+
+
+class Checkpoints:
+    """Weights at some epochs, on the CPU; NaN where not reached or diverged.
+
+    Attributes:
+        epochs: whose weights are kept.
+    """
+
+    def __init__(self, epochs: Sequence[int], like_MD: Tensor) -> None:
+        """Take the epochs, and weights of the shape and precision to keep."""
+        self.epochs = tuple(epochs)
+        self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
+        shape = (len(self.epochs), *like_MD.shape)
+        self._weights_CMD = torch.full(shape, torch.nan, dtype=like_MD.dtype)
+
+    def keep(self, epoch: int, weights_MD: Tensor, alive_M: Tensor) -> None:
+        """Keep the weights of the models that have not diverged, if it is their epoch.
+
+        Args:
+            epoch: epochs completed.
+            weights_MD: present weights.
+            alive_M: which models have not diverged.
+        """
+        if epoch in self._row:
+            shown = weights_MD.masked_fill(~alive_M.unsqueeze(1), torch.nan)
+            self._weights_CMD[self._row[epoch]] = shown.cpu()
+
+    def take(self, model: int, epochs: Sequence[int], weights_CD: Tensor) -> None:
+        """Take one model's weights at those of some epochs that are kept here."""
+        for epoch, weights_D in zip(epochs, weights_CD, strict=True):
+            if epoch in self._row:
+                self._weights_CMD[self._row[epoch], model] = weights_D
+
+    def hold(self, model: int, epoch: int, weights_D: Tensor) -> None:
+        """Give one model's weights at an epoch to it and all after it."""
+        later = [row for row, one in enumerate(self.epochs) if one >= epoch]
+        self._weights_CMD[later, model] = weights_D.to(self._weights_CMD)
+
+    def of(self, model: int) -> Tensor:
+        """Return one model's weights, (C, D), in float64."""
+        return self._weights_CMD[:, model].to(torch.float64, copy=True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what has been kept so far."""
+        return {"weights": self._weights_CMD}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to what had been kept."""
+        self._weights_CMD = tensors["weights"]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.rules import Rule
-from curvflow.tasks.problems import Problem
-from curvflow.tasks.steps import Hyper, Preconditioner, Step
+from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.training.state import RuleState, leaves, with_leaves
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 # From the models of a group, as an index, to what their step is told.
 StepOf = Callable[[Any], Step]

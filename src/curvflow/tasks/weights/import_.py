@@ -11,8 +11,8 @@ import torch
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.weights.import_ import ImportParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.networks import Layout
-from curvflow.tasks.problems import Problem, load_samples, pose
+from curvflow.tasks.networks.network import Layout
+from curvflow.tasks.networks.problems import Problem, load_samples, pose
 from curvflow.tasks.registry import Machine, computes_each
 
 

@@ -7,12 +7,17 @@ from typing import cast
 import numpy as np
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.known_answers import Known, known
 from curvflow.schemas.kinds.weights.known_answer import KnownAnswerWeightsParams
-from curvflow.schemas.known_answers import Known, known
 from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.nodes import Member, NodeData, Outcome
-from curvflow.tasks.known_answers import answer, population, true_weights, truth
-from curvflow.tasks.problems import pose
+from curvflow.tasks.datasets.known_answers import (
+    answer,
+    population,
+    true_weights,
+    truth,
+)
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.registry import Machine, computes_each
 
 

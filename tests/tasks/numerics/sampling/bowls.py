@@ -2,9 +2,8 @@
 
 import torch
 
-from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps, Stream
 from curvflow.tasks.numerics.sampling.sample import sample
-from curvflow.tasks.numerics.sampling.steps import Steps, Stream
 
 METHODS = ["adam_sgld", "mala", "rmsprop_sgld", "sghmc", "sgld", "sgnht"]
 NBETA, GAMMA = 50.0, 2.0

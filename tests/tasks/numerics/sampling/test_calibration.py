@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from curvflow.tasks.numerics.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.sampling.calibration import (
     HEATING,
     HELD,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics.sampling import methods
+from curvflow.tasks.numerics.sampling.posteriors import Steps, Stream
 from curvflow.tasks.numerics.sampling.sample import sample
-from curvflow.tasks.numerics.sampling.steps import Steps, Stream
 from tests.tasks.numerics.sampling.bowls import (
     GAMMA,
     METHODS,

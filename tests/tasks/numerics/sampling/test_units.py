@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.chances import draw_block
-from curvflow.tasks.numerics.sampling.now import Now
-from curvflow.tasks.numerics.sampling.steps import Steps, Stream
-from curvflow.tasks.numerics.sampling.supply import PAGE, Supply
+from curvflow.tasks.numerics.sampling.posteriors import Steps, Stream
+from curvflow.tasks.numerics.sampling.random_numbers import PAGE, Supply, draw_block
+from curvflow.tasks.numerics.sampling.step_context import Now
 from tests.tasks.numerics.sampling.bowls import GAMMA, NBETA, about_zero, bowl, walk
 
 LIKE = torch.zeros(2, 6, dtype=torch.float64)

@@ -5,12 +5,9 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.discretisation import (
-    bias_of_acceptance,
-    bias_of_spectrum,
-)
+from curvflow.tasks.numerics.sampling.bias import bias_of_acceptance, bias_of_spectrum
+from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.numerics.sampling.methods import find
-from curvflow.tasks.numerics.sampling.summaries import summarise
 from curvflow.tasks.numerics.sampling.verdicts import judge
 
 CHAINS, SIZE, NBETA, INIT_LOSS, LOCALIZATION = 4, 10, 1000.0, 0.3, 1.0

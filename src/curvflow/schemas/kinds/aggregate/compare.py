@@ -8,13 +8,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.explanations import REPEATED, Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.tables import (
+    OneOrMoreNames,
+    Unconverged,
+    unconverged,
+)
 from curvflow.schemas.nodes import Label, Numbers, Table
 from curvflow.schemas.params import Names, Params
-from curvflow.schemas.unconverged import Unconverged, unconverged
-from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
 # What estimates depend on: those made at different ones are of different things.

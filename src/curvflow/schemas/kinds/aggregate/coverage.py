@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from curvflow.errors import nearest
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, error_of
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable, error_of
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 
 
 class CoverageParams(Params):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.explanation import REPEATED, Explanation
+from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.kinds.shared.tables import OUTPUTS, SideBySide
 from curvflow.schemas.nodes import Numbers, Table
-from curvflow.schemas.side_by_side import OUTPUTS, SideBySide
 
 
 class JoinParams(SideBySide):

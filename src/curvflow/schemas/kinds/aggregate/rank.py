@@ -7,14 +7,16 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kinds.shared.tables import (
+    OneOrMoreNames,
+    Unconverged,
+    unconverged,
+)
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Names, Params
-from curvflow.schemas.single_numbers import not_single
-from curvflow.schemas.unconverged import Unconverged, unconverged
-from curvflow.schemas.variables import Variable
 
 
 class RankParams(Params):

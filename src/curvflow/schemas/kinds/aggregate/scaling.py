@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.tables import (
+    ScalingLaw,
+    Unconverged,
+    misnamed,
+    unconverged,
+)
 from curvflow.schemas.nodes import Numbers, Table
-from curvflow.schemas.scaling_laws import ScalingLaw, misnamed
-from curvflow.schemas.unconverged import Unconverged, unconverged
-from curvflow.schemas.variables import Variable
 
 
 class ScalingParams(ScalingLaw):

@@ -8,12 +8,11 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import nearest
-from curvflow.schemas.explanation import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.explanations import REPEATED, Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kinds.shared.tables import OUTPUTS, SideBySide
 from curvflow.schemas.nodes import Label, Numbers, Table
 from curvflow.schemas.params import Params
-from curvflow.schemas.side_by_side import OUTPUTS, SideBySide
-from curvflow.schemas.variables import Variable
 
 Labels = Annotated[tuple[Label, ...], Field(min_length=1, strict=False)]
 

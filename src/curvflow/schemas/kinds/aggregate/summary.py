@@ -6,13 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.explanations import REPEATED, Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.tables import (
+    OneOrMoreNames,
+    Unconverged,
+    unconverged,
+)
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Floats, Neutral, Params
-from curvflow.schemas.unconverged import Unconverged, unconverged
-from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
 

@@ -8,12 +8,12 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError, nearest
-from curvflow.schemas.datasets import OUTPUTS, dataset
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.checks.samples import Samples
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS, dataset
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Params, SourceFile
-from curvflow.schemas.samples import Samples
 
 # The name under which the single array of a `.npy` file arrives.
 WHOLE = "array"

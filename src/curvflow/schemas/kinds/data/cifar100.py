@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.images import ImageParams, image_kind
-from curvflow.schemas.originals import CIFAR100, Original
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kinds.shared.images import (
+    CIFAR100,
+    ImageParams,
+    Original,
+    image_kind,
+)
 
 
 class Cifar100Params(ImageParams):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.datasets import OUTPUTS
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.checks.samples import Samples
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
-from curvflow.schemas.samples import Samples
 
 NUM_SAMPLES = 1797
 # Of so many a digit is absent with a probability of 1e-13.

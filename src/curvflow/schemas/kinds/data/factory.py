@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.datasets import OUTPUTS
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.factory import Factory
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS
+from curvflow.schemas.kinds.shared.networks import Factory
 from curvflow.schemas.nodes import Data
 
 

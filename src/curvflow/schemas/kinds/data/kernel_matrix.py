@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.matrices import OUTPUTS
+from curvflow.schemas.kinds.shared.datasets import MATRIX_OUTPUTS
 from curvflow.schemas.nodes import Matrix
 from curvflow.schemas.params import Params
 
@@ -48,7 +48,7 @@ KIND = Kind(
     summary="Kernel matrix of random points, as entries or as products only.",
     params=KernelMatrixParams,
     returns=Matrix,
-    outputs=OUTPUTS,
+    outputs=MATRIX_OUTPUTS,
     varying=("seed",),
 )
 

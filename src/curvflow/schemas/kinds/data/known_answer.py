@@ -6,15 +6,19 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.datasets import OUTPUTS
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.checks.samples import Samples
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.known_answers import KnownAnswerParams, known, refuse_rank_above
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS
+from curvflow.schemas.kinds.shared.known_answers import (
+    KnownAnswerParams,
+    known,
+    refuse_rank_above,
+)
 from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.models.normal_crossing import NormalCrossing
 from curvflow.schemas.models.quadratic_well import QuadraticWell
 from curvflow.schemas.nodes import Data
-from curvflow.schemas.samples import Samples
 
 _NOISE = 1.0
 

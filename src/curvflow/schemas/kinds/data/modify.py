@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.datasets import OUTPUTS
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind
-from curvflow.schemas.modifications import Modifications
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS
+from curvflow.schemas.kinds.shared.modifications import Modifications
 from curvflow.schemas.nodes import Data
 
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.matrices import OUTPUTS
+from curvflow.schemas.kinds.shared.datasets import MATRIX_OUTPUTS
 from curvflow.schemas.nodes import Matrix
 from curvflow.schemas.params import Floats, Params
 
@@ -53,7 +53,7 @@ KIND = Kind(
     summary="Random symmetric matrix of an ensemble, or with given eigenvalues.",
     params=RandomMatrixParams,
     returns=Matrix,
-    outputs=OUTPUTS,
+    outputs=MATRIX_OUTPUTS,
     varying=("seed",),
 )
 

@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.matrices import OUTPUTS
+from curvflow.schemas.kinds.shared.datasets import MATRIX_OUTPUTS
 from curvflow.schemas.nodes import Array, Matrix
 from curvflow.schemas.params import Ints, Params, SourceFile
 
@@ -92,7 +92,7 @@ KIND = Kind(
     summary="Sparse symmetric matrix from a MatrixMarket file, or a grid's Laplacian.",
     params=SparseMatrixParams,
     returns=Matrix,
-    outputs=OUTPUTS,
+    outputs=MATRIX_OUTPUTS,
     check=check,
 )
 

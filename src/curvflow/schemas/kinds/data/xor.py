@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.datasets import OUTPUTS
-from curvflow.schemas.explanation import Explanation
+from curvflow.schemas.checks.samples import Samples
+from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
-from curvflow.schemas.samples import Samples
 
 
 class XorParams(Params):

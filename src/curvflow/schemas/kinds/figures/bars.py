@@ -7,13 +7,12 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import REPEATED, Explanation
-from curvflow.schemas.figures import PICTURES, UNITS, FigureParams
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.explanations import REPEATED, Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES, UNITS, FigureParams
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
-from curvflow.schemas.single_numbers import not_single
-from curvflow.schemas.variables import Variable
 
 ErrorBar = Literal["ci95", "sem", "sd", "none"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
 from curvflow.schemas.nodes import Draws, Figure
-from curvflow.schemas.variables import Variable
 
 
 class ChainsFigureParams(FigureParams):

@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import REPEATED, Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind, Misnomer
+from curvflow.schemas.explanations import REPEATED, Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
 from curvflow.schemas.kinds.aggregate.compare import CompareParams
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Table
-from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
 

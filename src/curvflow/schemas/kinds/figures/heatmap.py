@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
 from curvflow.schemas.nodes import Figure, Numbers
-from curvflow.schemas.single_numbers import not_single
-from curvflow.schemas.variables import Variable
 
 CELL = ("panel", "y", "x")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.tables import ScalingLaw, misnamed
 from curvflow.schemas.nodes import Figure, Numbers
-from curvflow.schemas.scaling_laws import ScalingLaw, misnamed
-from curvflow.schemas.variables import Variable
 
 
 class ScalingFigureParams(FigureParams, ScalingLaw):

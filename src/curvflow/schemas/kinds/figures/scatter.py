@@ -6,12 +6,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import REPEATED, Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import STAGE, Input, Kind
-from curvflow.schemas.names import OneOrMoreNames
+from curvflow.schemas.explanations import REPEATED, Explanation
+from curvflow.schemas.kind import STAGE, Input, Kind, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
-from curvflow.schemas.variables import Variable
 
 ErrorBar = Literal["ci95", "sem", "sd", "none"]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.comparisons import Comparisons, asks_for_a_matrix
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.figures import (
+    PICTURES,
+    Comparisons,
+    FigureParams,
+    asks_for_a_matrix,
+)
 from curvflow.schemas.nodes import Figure, Matrix, Ritz
-from curvflow.schemas.variables import Variable
 
 
 class StemFigureParams(FigureParams):

@@ -6,11 +6,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.figures import PICTURES, FigureParams
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
 from curvflow.schemas.nodes import Figure, Weights
-from curvflow.schemas.variables import Variable
 
 
 class VectorsParams(FigureParams):

@@ -8,11 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from curvflow.errors import nearest
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Names, Params
-from curvflow.schemas.variables import Variable
 
 UNITS = "as the quantity"
 

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.operators import (
+    OPERATOR_INPUTS,
+    UNITS,
+    OperatorParams,
+)
 from curvflow.schemas.nodes import Ritz
-from curvflow.schemas.operators import OPERATOR_INPUTS, UNITS, OperatorParams
-from curvflow.schemas.variables import Variable
 
 
 class DenseParams(OperatorParams):

@@ -6,12 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Kind
-from curvflow.schemas.krylov import LanczosParams
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.operators import UNITS, LanczosParams, ritz_inputs
 from curvflow.schemas.nodes import Numbers
-from curvflow.schemas.operators import UNITS, ritz_inputs
-from curvflow.schemas.variables import Variable
 
 
 class EffectiveDimensionParams(LanczosParams):

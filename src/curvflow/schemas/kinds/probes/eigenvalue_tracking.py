@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.shared.operators import UNITS, unknown_layers
 from curvflow.schemas.nodes import Data, Numbers, Trajectory
-from curvflow.schemas.operators import UNITS, unknown_layers
-from curvflow.schemas.variables import Variable
 
 
 class EigenvalueTrackingParams(EigenvaluesParams):

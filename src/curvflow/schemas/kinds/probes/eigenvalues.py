@@ -7,18 +7,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import Numbers
-from curvflow.schemas.operators import (
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.operators import (
     OPERATOR_OR_RITZ_INPUTS,
     UNITS,
     OperatorParams,
     more_than_rows,
     ritz_inputs,
 )
+from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Neutral
-from curvflow.schemas.variables import Variable
 
 
 class EigenvaluesParams(OperatorParams):

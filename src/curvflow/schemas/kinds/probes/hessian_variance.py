@@ -6,11 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Data, Numbers, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 
 UNITS = "(loss / parameter^2)^2"
 

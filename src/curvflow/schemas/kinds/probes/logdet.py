@@ -6,12 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Kind
-from curvflow.schemas.krylov import LanczosParams
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.operators import LanczosParams, ritz_inputs
 from curvflow.schemas.nodes import Numbers
-from curvflow.schemas.operators import ritz_inputs
-from curvflow.schemas.variables import Variable
 
 Method = Literal[
     "auto",

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
 from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Floats, Neutral, Params
-from curvflow.schemas.variables import Variable
 
 
 class MaxentParams(Params):

@@ -6,12 +6,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.operators import UNITS, OperatorParams, ritz_inputs
 from curvflow.schemas.nodes import Moments
-from curvflow.schemas.operators import UNITS, OperatorParams, ritz_inputs
 from curvflow.schemas.params import Floats
-from curvflow.schemas.variables import Variable
 
 
 class MomentsParams(OperatorParams):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.explanation import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Numbers, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 
 
 class NormsParams(Params):

@@ -6,11 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Data, Numbers, Preconditioned
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 
 UNITS = "1 / learning rate"
 

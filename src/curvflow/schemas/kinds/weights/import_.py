@@ -9,13 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError, nearest
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.train import Loss
 from curvflow.schemas.models import ModelSpec
 from curvflow.schemas.nodes import Array, Data, Weights
 from curvflow.schemas.params import Params, SourceFile
-from curvflow.schemas.variables import Variable
 
 
 class ImportParams(Params):

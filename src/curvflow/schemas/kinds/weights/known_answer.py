@@ -7,9 +7,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from curvflow.schemas.explanation import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer
-from curvflow.schemas.known_answers import (
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
+from curvflow.schemas.kinds.shared.known_answers import (
     KnownAnswerParams,
     known,
     refuse_rank_above,
@@ -18,7 +18,6 @@ from curvflow.schemas.known_answers import (
 from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.nodes import Data, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.variables import Variable
 
 
 class KnownAnswerWeightsParams(KnownAnswerParams):

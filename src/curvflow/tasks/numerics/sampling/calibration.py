@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.lanczos import RitzData
-from curvflow.tasks.numerics.quadrature import extremes, functional, nodes
+from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import extremes, functional, nodes
 from curvflow.tasks.numerics.sampling.methods import Method
 from curvflow.tasks.numerics.sampling.posteriors import ChainLosses
-from curvflow.tasks.numerics.traces import Estimate
 
 # Steps that the slowest direction may take to forget, 2 / (lr gamma), in multiples of
 # the steps between draws.

@@ -7,7 +7,7 @@
 whose first dimension is the chain. `step` leaves the weights `state["weights"]` for the
 next ones and returns the mean loss it saw where it left; the tensors of the state are
 its own to write into, what it returned is not. `now` tells where the walk is and what
-chance gives: see `curvflow.tasks.numerics.sampling.now.Now`.
+chance gives: see `curvflow.tasks.numerics.sampling.step_context.Now`.
 
 Chains must not meet: a chain that leaves the finite numbers stays in the batch.
 
@@ -30,9 +30,8 @@ from curvflow.tasks.numerics.sampling.methods import (
     sgld,
     sgnht,
 )
-from curvflow.tasks.numerics.sampling.now import Now
-from curvflow.tasks.numerics.sampling.posteriors import Posterior
-from curvflow.tasks.numerics.sampling.steps import Steps
+from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps
+from curvflow.tasks.numerics.sampling.step_context import Now
 
 State = dict[str, Tensor]
 

@@ -2,12 +2,68 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.metropolis import Place, look, propose
-from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.step_context import Now
+
+
+class Place(NamedTuple):
+    """Where chains are, over all the data.
+
+    Attributes:
+        weights: (C, D).
+        losses: mean losses, (C,).
+        energy: -log p up to a constant, (C,).
+        drift: its gradient, (C, D).
+    """
+
+    weights: Tensor
+    losses: Tensor
+    energy: Tensor
+    drift: Tensor
+
+
+def look(posterior: Posterior, weights_CD: Tensor) -> Place:
+    """Return the place of some weights (C, D)."""
+    losses_C, gradients_CD = posterior.losses.gradients(weights_CD, None)
+    drift_CD = posterior.drift(weights_CD, gradients_CD)
+    energy_C = posterior.energy(weights_CD, losses_C)
+    return Place(weights_CD, losses_C, energy_C, drift_CD)
+
+
+def propose(
+    posterior: Posterior, here: Place, lr_CD: Tensor, noise_CD: Tensor
+) -> tuple[Place, Tensor]:
+    """Return where a Langevin step leads and the probability that it is accepted.
+
+    With s the sum of the drifts at both ends and z the noise, the logarithm of the
+    ratio of the proposal densities is sqrt(lr)/2 z.s - lr/8 s.s: no difference of
+    squares of large numbers.
+
+    Args:
+        posterior: what is sampled.
+        here: where the step begins.
+        lr_CD: step sizes, (C, 1), or (C, D) of directions scaled apart.
+        noise_CD: standard normal.
+
+    Returns:
+        The place and the probabilities, (C,); NaN where the place is not finite.
+
+    Reference:
+        Roberts and Tweedie (1996), doi:10.2307/3318418, section 1.4.2.
+    """
+    root_CD = lr_CD.sqrt()
+    there_CD = torch.addcmul(here.weights, lr_CD, here.drift, value=-0.5)
+    there = look(posterior, there_CD.addcmul_(root_CD, noise_CD))
+    sum_CD = here.drift + there.drift
+    along_CD = (noise_CD * (root_CD / 2)).addcmul_(lr_CD, sum_CD, value=-0.125)
+    ratio_C = here.energy - there.energy + torch.linalg.vecdot(sum_CD, along_CD)
+    return there, ratio_C.clamp(max=0).exp()
+
 
 # Optimal as the dimension grows: Roberts and Rosenthal (1998).
 TARGET_ACCEPTANCE = 0.574

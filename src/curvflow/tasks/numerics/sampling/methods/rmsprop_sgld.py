@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.now import Now
-from curvflow.tasks.numerics.sampling.posteriors import Posterior
-from curvflow.tasks.numerics.sampling.steps import Steps
+from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps
+from curvflow.tasks.numerics.sampling.step_context import Now
 
 
 def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:

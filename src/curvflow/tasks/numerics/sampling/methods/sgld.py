@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.now import Now
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
+from curvflow.tasks.numerics.sampling.step_context import Now
 
 
 def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:

@@ -1,0 +1,1 @@
+"""Checks of a study beyond the types of its fields."""

@@ -1,0 +1,103 @@
+"""The samples of a data set, as far as planning knows them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from curvflow.schemas.kind import Misnomer
+from curvflow.schemas.params import Params
+from curvflow.schemas.words import counted
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The form of a data set's samples; what is None only its arrays tell.
+
+    Attributes:
+        shape: of the inputs of one sample.
+        targets: labels of classes, or values.
+        outputs: number of classes, or of the values of one target.
+    """
+
+    shape: tuple[int, ...] | None = None
+    targets: Literal["labels", "values"] | None = None
+    outputs: int | None = None
+
+
+def known_samples(params: Params, taken: Samples) -> Samples:
+    """Return the form of the samples that a stage of data returns.
+
+    What tells it is the function of this name beside its parameters, or beside those
+    that they are derived from: no method, as it is no code that computes them.
+
+    Args:
+        params: its parameters.
+        taken: the form of the samples that it takes, if it takes any.
+
+    Returns:
+        The form, as far as it is known.
+    """
+    for base in type(params).__mro__:
+        tell = getattr(sys.modules[base.__module__], "known_samples", None)
+        if tell is not None and base is not Params:
+            found: Samples = tell(params, taken)
+            return found
+    return Samples()
+
+
+def inputs_told(shape: tuple[int, ...]) -> str:
+    """Return the shape of a sample in words, as `2 inputs` or `1x28x28 inputs`.
+
+    Args:
+        shape: of the inputs of one sample.
+    """
+    if len(shape) == 1:
+        return counted(shape[0], "input")
+    return f"{'x'.join(map(str, shape))} inputs"
+
+
+def outputs_told(
+    targets: Literal["labels", "values"], outputs: int, before: str = ""
+) -> str:
+    """Return the size of targets, as `labels of 3 classes` or `1 value per target`.
+
+    Args:
+        targets: labels of classes, or values.
+        outputs: number of classes, or of the values of one target.
+        before: words before the number, such as `at most `.
+    """
+    if targets == "values":
+        return f"{before}{counted(outputs, 'value')} per target"
+    return f"labels of {before}{outputs} class{'es' if outputs != 1 else ''}"
+
+
+def num_training(data: Any) -> int | None:
+    """Return the number of training samples, or None where planning cannot know it.
+
+    Args:
+        data: parameters of the stage that returns the data.
+    """
+    if (drawn := getattr(data, "num_train", None)) is not None:
+        return int(drawn)
+    if (original := getattr(data, "original", None)) is not None:
+        return int(original.counts(data.classes)[0])
+    if (whole := getattr(data, "num_samples", None)) is not None:
+        return int(whole) - int(getattr(data, "num_test", 0))
+    return None
+
+
+def too_few(params: Any, name: str, data: Any) -> Iterator[Misnomer]:
+    """Yield that a batch is larger than the data it is drawn from.
+
+    Args:
+        params: with `batch_size`.
+        name: of the stage that returns the data.
+        data: its parameters.
+    """
+    count, batch = num_training(data), params.batch_size
+    if count is not None and batch is not None and batch > count:
+        message = f"expected at most the {count} samples of '{name}', got {batch}"
+        yield ("batch_size",), message, "Lower it."

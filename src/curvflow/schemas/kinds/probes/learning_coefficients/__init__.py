@@ -1,0 +1,1 @@
+"""Declarations of probes of the learning coefficient and the free energy."""

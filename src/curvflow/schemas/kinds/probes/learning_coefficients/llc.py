@@ -1,0 +1,237 @@
+"""Declaration of `probe.llc`."""
+
+from __future__ import annotations
+
+from curvflow.schemas.checks.samples import too_few
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Continues, Input, Kind, Variable
+from curvflow.schemas.kinds.shared.operators import LOCALIZATION, NBETA, unknown_layers
+from curvflow.schemas.kinds.shared.sampling import LlcParams
+from curvflow.schemas.nodes import Data, Draws, Weights
+
+
+def _may_continue(shorter: LlcParams, longer: LlcParams) -> bool:
+    alike = longer.model_copy(update={"num_draws": shorter.num_draws}) == shorter
+    return alike and shorter.num_draws < longer.num_draws
+
+
+CHAIN, DRAW, TRIAL = ("chain",), ("chain", "draw"), ("trial",)
+
+
+def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable:
+    return Variable(name, description, dims, judged_by="verdict")
+
+
+KIND = Kind(
+    name="probe.llc",
+    version=4,
+    summary="Local learning coefficient by sampling, with the state of its chains.",
+    params=LlcParams,
+    returns=Draws,
+    outputs=(
+        _judged("llc_mean", "nbeta (E L - L(w*)), over the chains that did not fail"),
+        _judged("llc_std", "standard deviation between the chains' estimates"),
+        _judged("llc_sem", "standard error, of autocorrelated draws (mcse)"),
+        _judged("llc_per_chain", "the estimate of each chain", CHAIN),
+        Variable("r_hat", "rank-normalised split R-hat of the losses"),
+        Variable("ess_bulk", "effective number of draws for the mean"),
+        Variable("ess_tail", "the same for the 5 and 95 % quantiles"),
+        Variable("verdict", "converged, or what is wrong", dtype="str"),
+        Variable("reason", "why, in words, with numbers", dtype="str"),
+        Variable("num_failed", "chains that left the finite numbers", dtype="int64"),
+        Variable(
+            "acceptance",
+            "of the step as a Metropolis proposal, over the chains that did not fail",
+        ),
+        Variable(
+            "acceptance_per_chain",
+            "the same of each chain; NaN if it was not measured",
+            CHAIN,
+        ),
+        Variable(
+            "distance",
+            "mean distance of these chains' last draws from the weights",
+            units="parameter",
+        ),
+        Variable("init_loss", "mean loss at the weights, all data", units="loss"),
+        NBETA,
+        LOCALIZATION,
+        Variable(
+            "lr",
+            "step, epsilon, mean over chains; of rmsprop_sgld and adam_sgld before "
+            "their preconditioner",
+            units="parameter^2",
+        ),
+        Variable(
+            "lr_per_chain",
+            "that of each chain: mala calibrated adapts them one by one",
+            CHAIN,
+            units="parameter^2",
+        ),
+        Variable("batch_size", "samples per step", dtype="int64"),
+        Variable("sampling_method", "sampler", dtype="str"),
+        Variable("num_burnin_steps", "steps before the first draw", dtype="int64"),
+        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable("num_parameters", "parameters that move, d", dtype="int64"),
+        Variable(
+            "gradient_equivalents",
+            "work: gradients over all data, of all chains, calibration included",
+        ),
+        Variable("calibration_equivalents", "the part of it that calibration took"),
+        Variable(
+            "loss_trace", "mean loss at the draws", DRAW, units="loss", series=True
+        ),
+        Variable(
+            "batch_loss_trace",
+            "loss of the step's batch",
+            DRAW,
+            units="loss",
+            series=True,
+        ),
+        Variable(
+            "distance_trace",
+            "distance from the weights",
+            DRAW,
+            units="parameter",
+            series=True,
+        ),
+        Variable(
+            "failed_at", "step at which a chain failed; -1 if not", CHAIN, "int64"
+        ),
+        Variable("trial_parameter", "what a trial varied", TRIAL, "str", optional=True),
+        Variable("trial_value", "its value, in its units", TRIAL, optional=True),
+        Variable(
+            "trial_lr",
+            "its step, the mean of what its chains adapted to",
+            TRIAL,
+            units="parameter^2",
+            optional=True,
+        ),
+        Variable("trial_llc", "estimate of the trial", TRIAL, optional=True),
+        Variable("trial_sem", "its standard error", TRIAL, optional=True),
+        Variable("trial_acceptance", "its acceptance", TRIAL, optional=True),
+        Variable("trial_in_plateau", "on the plateau", TRIAL, "bool", optional=True),
+        Variable(
+            "predicted",
+            "half the effective dimension, of the measured spectrum: what "
+            "the coefficient would be if the minimum were regular",
+            optional=True,
+        ),
+        Variable(
+            "predicted_sem",
+            "standard error of predicted, over random vectors",
+            optional=True,
+        ),
+        Variable(
+            "step_bias",
+            "what finite steps add to the coefficient at the most, relative: by the "
+            "spectrum, or by the acceptance where that was not measured or is zero; "
+            "NaN if the coefficient is not positive",
+        ),
+        Variable(
+            "batch_bias",
+            "the same of the noise of batches, as measured at the draws",
+        ),
+        Variable(
+            "slow_error",
+            "what directions too slow for the chains leave of the coefficient, and "
+            "its standard error by them, of a quadratic of the measured spectrum",
+            optional=True,
+        ),
+        Variable(
+            "largest_eigenvalue",
+            "of the Hessian, or mean curvature met where that is larger",
+            units="loss / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "smallest_eigenvalue",
+            "of the Hessian, as calibrated",
+            units="loss / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "typical_curvature",
+            "of a direction that is not flat: median eigenvalue, or mean curvature met",
+            units="loss / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "gradient_variance",
+            "between samples, S^2, where the draws will be; NaN of mala",
+            units="loss^2 / parameter^2",
+            optional=True,
+        ),
+        Variable(
+            "ritz_values",
+            "of the Hessian, by Lanczos from random vectors; NaN is none",
+            ("run", "node"),
+            units="loss / parameter^2",
+            series=True,
+            optional=True,
+        ),
+        Variable(
+            "ritz_weights",
+            "their weights, of sum 1 over a run",
+            ("run", "node"),
+            series=True,
+            optional=True,
+        ),
+        Variable(
+            "draws",
+            "weights of every draw",
+            ("chain", "draw", "parameter"),
+            bulk=True,
+            optional=True,
+        ),
+        Variable(
+            "chain_state",
+            "where the chains go on from",
+            ("chain", "entry"),
+            bulk=True,
+        ),
+        Variable(
+            "chain_state_form", "the shapes of its parts, JSON", dtype="str", bulk=True
+        ),
+    ),
+    accelerated=True,
+    inputs={
+        "weights": Input(Weights, lacking=unknown_layers),
+        "data": Input(Data, follows="weights", lacking=too_few),
+    },
+    varying=("seed", "nbeta", "lr", "localization"),
+    continues=Continues("num_draws", _may_continue),
+)
+
+EXPLANATION = Explanation(
+    formula="λ̂ = nβ (E L(w) - L(w*)), w ~ p(w) ∝ exp(-nβ L(w) - γ/2 ‖w - w*‖²)",
+    source=(
+        "Lau et al. (2023), arXiv:2308.12108, equation 20; Watanabe (2013), JMLR "
+        "14, 867, for nβ = n / ln n; Vehtari et al. (2021) for R̂ and effective "
+        "sizes"
+    ),
+    cost=(
+        "per chain num_burnin_steps + num_draws · num_steps_bw_draws gradients, of "
+        "a batch or of all data, and a pass per draw with at_draws: full; "
+        "calibration adds 240 products and short trials (gradient_equivalents has "
+        "all)"
+    ),
+    example="""\
+study: example
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor,
+        model: {kind: mlp, hidden: [3], activation: tanh},
+        rule: {rule: sgd, lr: 0.1}, epochs: 200}
+  llc: {use: probe.llc, weights: fit, num_draws: 200}
+""",
+    page="llc.md",
+    units={
+        "nbeta": "1 / loss",
+        "lr": "parameter^2",
+        "localization": "1 / parameter^2",
+        "num_burnin_steps": "step",
+        "num_steps_bw_draws": "step",
+        "damping": "as the gradient",
+    },
+)

@@ -1,0 +1,1 @@
+"""Parameters and variables that several kinds share."""

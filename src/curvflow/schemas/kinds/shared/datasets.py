@@ -1,0 +1,230 @@
+"""The variables that data sets and matrices return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.schemas.kind import Variable
+from curvflow.schemas.nodes import Array
+
+Floats = type[np.floating[Any]]
+OUTPUTS = (
+    Variable(
+        "inputs", "training inputs, one row per sample", ("sample", "..."), bulk=True
+    ),
+    Variable(
+        "targets",
+        "training targets: labels 0..C-1 (sample,), or values (sample, output)",
+        ("sample", "..."),
+        bulk=True,
+    ),
+    Variable("test_inputs", "test inputs", ("test_sample", "..."), bulk=True),
+    Variable(
+        "test_targets",
+        "test targets, like the training targets",
+        ("test_sample", "..."),
+        bulk=True,
+    ),
+    Variable(
+        "num_classes",
+        "number of classes; 2 with targets -1 and 1 as values; 0 for regression",
+        dtype="int64",
+    ),
+)
+
+
+def dataset(
+    inputs: Array,
+    targets: Array,
+    test_inputs: Array | None = None,
+    test_targets: Array | None = None,
+) -> dict[str, Array]:
+    """Check a data set and bring it into the form that every consumer takes.
+
+    Args:
+        inputs: shape (N, ...), numbers.
+        targets: integer labels (N,), or floats (N,) or (N, C).
+        test_inputs: like the inputs, or None.
+        test_targets: like the targets, or None.
+
+    Returns:
+        The variables of `OUTPUTS`: inputs, and labels (N,) or values (N, C), float64;
+        the test arrays have no rows if there are none.
+
+    Raises:
+        InputError: shapes, types, NaN or labels do not fit.
+    """
+    return dataset_of(np.float64, None, inputs, targets, test_inputs, test_targets)
+
+
+def dataset_of(
+    dtype: Floats,
+    num_classes: int | None,
+    /,
+    inputs: Array,
+    targets: Array,
+    test_inputs: Array | None = None,
+    test_targets: Array | None = None,
+) -> dict[str, Array]:
+    """Do as `dataset`, with inputs of a precision of their own, and known classes.
+
+    Args:
+        dtype: of the inputs; images take float32, half the room.
+        num_classes: that the samples are of, though some may not occur; if None, what
+            occurs says it.
+        inputs: shape (N, ...), numbers.
+        targets: integer labels (N,), or floats (N,) or (N, C).
+        test_inputs: like the inputs, or None.
+        test_targets: like the targets, or None.
+
+    Returns:
+        The variables of `OUTPUTS`.
+
+    Raises:
+        InputError: shapes, types, NaN or labels do not fit.
+    """
+    x, y = _inputs("inputs", inputs, dtype), _targets("targets", targets)
+    _check_lengths("targets", x, y, least=2)
+    x_test, y_test = x[:0], y[:0]
+    if test_inputs is not None and test_targets is not None:
+        x_test = _inputs("test_inputs", test_inputs, dtype)
+        y_test = _targets("test_targets", test_targets)
+        _check_lengths("test_targets", x_test, y_test, least=0)
+        _check_alike("test_inputs", x_test, x)
+        _check_alike("test_targets", y_test, y)
+    if num_classes is None:
+        num_classes = _num_classes(y, y_test)
+    return {
+        "inputs": x,
+        "targets": y,
+        "test_inputs": x_test,
+        "test_targets": y_test,
+        "num_classes": np.array(num_classes, dtype=np.int64),
+    }
+
+
+def _inputs(name: str, array: Array, dtype: Floats) -> Array:
+    if array.ndim < 2:
+        raise InputError(
+            f"{name}: expected shape (samples, ...), got {array.shape}. "
+            "Reshape a single feature to (samples, 1)."
+        )
+    return _finite(name, array, dtype)
+
+
+def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    plain = np.ascontiguousarray(array, dtype=dtype)
+    if bad := int(plain.size - np.isfinite(plain).sum()):
+        raise InputError(
+            f"{name}: expected finite numbers, got {bad} NaN or infinite of "
+            f"{plain.size}. Remove or fill them."
+        )
+    return plain
+
+
+def _targets(name: str, array: Array) -> Array:
+    if array.dtype.kind in "iub":
+        if array.ndim != 1:
+            raise InputError(
+                f"{name}: expected integer labels of shape (samples,), or floats, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        return np.ascontiguousarray(array, dtype=np.float64)
+    plain = _finite(name, array)
+    if plain.ndim not in (1, 2):
+        raise InputError(
+            f"{name}: expected shape (samples,) or (samples, outputs), "
+            f"got {plain.shape}"
+        )
+    return plain[:, np.newaxis] if plain.ndim == 1 else plain
+
+
+def _check_lengths(name: str, x: Array, y: Array, *, least: int) -> None:
+    if len(x) != len(y):
+        raise InputError(f"{name}: expected {len(x)} rows as its inputs, got {len(y)}")
+    if len(x) < least:
+        raise InputError(f"inputs: expected at least {least} samples, got {len(x)}")
+
+
+def _check_alike(name: str, test: Array, train: Array) -> None:
+    if test.shape[1:] != train.shape[1:]:
+        raise InputError(
+            f"{name}: expected rows of shape {train.shape[1:]} as in training, "
+            f"got {test.shape[1:]}"
+        )
+
+
+def _num_classes(y: Array, y_test: Array) -> int:
+    if y.ndim == 2:
+        return 2 if y.shape[1] == 1 and set(np.unique(y)) == {-1.0, 1.0} else 0
+    found = np.union1d(y, y_test).astype(np.int64)
+    if found[0] != 0 or found[-1] != len(found) - 1:
+        some = ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")
+        raise InputError(
+            f"targets: expected integer labels 0..{len(found) - 1} without gaps, "
+            f"got {some}. Relabel them, or give floats for regression."
+        )
+    return len(found)
+
+
+def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str, Array]:
+    """Part one set of samples into training and test.
+
+    Args:
+        arrays: `inputs` and `targets`.
+        order: a permutation of the samples.
+        num_test: how many of the first in that order become the test set.
+
+    Returns:
+        The four arrays that `dataset` takes.
+    """
+    test, train = order[:num_test], order[num_test:]
+    return {
+        "inputs": arrays["inputs"][train],
+        "targets": arrays["targets"][train],
+        "test_inputs": arrays["inputs"][test],
+        "test_targets": arrays["targets"][test],
+    }
+
+
+MATRIX_OUTPUTS = (
+    Variable("form", "dense, sparse or kernel", dtype="str"),
+    Variable("dense", "the entries", ("row", "column"), bulk=True),
+    Variable("indptr", "where each row begins", ("row_end",), dtype="int64", bulk=True),
+    Variable("indices", "column of each entry", ("entry",), dtype="int64", bulk=True),
+    Variable("values", "the entries that are not zero", ("entry",), bulk=True),
+    Variable(
+        "points", "the points of a kernel matrix", ("point", "coordinate"), bulk=True
+    ),
+    Variable("kernel", "JSON of the function of two points", dtype="str"),
+    Variable("size", "rows, D", dtype="int64"),
+)
+EMPTY: Mapping[str, Array] = {
+    "dense": np.zeros((0, 0)),
+    "indptr": np.zeros(0, dtype=np.int64),
+    "indices": np.zeros(0, dtype=np.int64),
+    "values": np.zeros(0),
+    "points": np.zeros((0, 0)),
+    "kernel": np.array(""),
+}
+
+
+def matrix(form: str, size: int, **arrays: Array) -> dict[str, Array]:
+    """Return the variables of `OUTPUTS`.
+
+    Args:
+        form: `dense`, `sparse` or `kernel`.
+        size: rows, D.
+        **arrays: what the form uses.
+
+    Returns:
+        These, and arrays without elements for the rest.
+    """
+    told = {"form": np.array(form), "size": np.array(size, dtype=np.int64)}
+    return {**EMPTY, **arrays, **told}

@@ -1,0 +1,215 @@
+"""Parameters of probes: the curvature matrix, Lanczos runs, and what spectra allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from curvflow.schemas.kind import Input, Misnomer, Shares, Variable
+from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
+from curvflow.schemas.params import Names, Neutral, Params
+
+UNITS = "loss / parameter^2"
+OperatorName = Literal[
+    "hessian",
+    "ggn",
+    "fisher_type2",
+    "fisher_mc",
+    "fisher_empirical",
+    "residual",
+    "gradient_covariance",
+]
+OrderName = Literal[
+    "forward_over_reverse",
+    "reverse_over_reverse",
+    "retained",
+    "linearised",
+    "auto",
+]
+
+
+class OperatorParams(Params):
+    """Which matrix: of the mean loss over the data, all of it or some layers' block.
+
+    A matrix that is data itself is taken as it is.
+    """
+
+    operator: Annotated[OperatorName, Neutral("hessian")] = Field(
+        "hessian",
+        description="of the mean training loss: hessian; ggn, generalised "
+        "Gauss-Newton; fisher_type2, over the model's own labels; fisher_mc, over "
+        "labels drawn from it; fisher_empirical, over the labels given; residual, "
+        "hessian minus ggn; "
+        "gradient_covariance, of the samples' gradients about their mean",
+    )
+    layers: Annotated[Names | None, Neutral(None)] = Field(
+        None,
+        min_length=1,
+        description="parameter tensors, by name or pattern such as layer1.*, whose "
+        "diagonal block is looked at; null takes all",
+    )
+    mc_samples: Annotated[int, Neutral(1)] = Field(
+        1, ge=1, description="labels drawn per sample, for fisher_mc"
+    )
+    order: Annotated[OrderName, Neutral("forward_over_reverse")] = Field(
+        "forward_over_reverse",
+        description="of differentiation, for hessian and residual; they agree up to "
+        "rounding. auto takes the fastest here, so that last bits may differ",
+    )
+    seed: int = Field(0, ge=0, description="seed of all that is drawn")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the products"
+    )
+
+
+def unknown_layers(params: Any, name: str, training: Any) -> Iterator[Misnomer]:
+    """Yield patterns of layers that no parameter tensor of a network matches.
+
+    Args:
+        params: with `layers`.
+        name: of the stage that returns the weights.
+        training: its parameters, which may have a model that tells its tensors.
+    """
+    tensors = getattr(getattr(training, "model", None), "tensors", ())
+    for number, pattern in enumerate(params.layers or ()):
+        if tensors and not any(fnmatchcase(one, pattern) for one in tensors):
+            message = f"expected one of {', '.join(tensors)} of '{name}', got {pattern}"
+            hint = "Name parameter tensors, or a pattern such as layer1.*."
+            yield ("layers", number), message, hint
+
+
+_OF_WEIGHTS = ("operator", "layers", "mc_samples", "order")
+
+# One of these is enough: weights, with the data they were trained on, or a matrix.
+OPERATOR_INPUTS = {
+    "weights": Input(Weights, unless=("matrix",), lacking=unknown_layers),
+    "data": Input(Data, follows="weights"),
+    "matrix": Input(Matrix, unless=("weights",), settles=_OF_WEIGHTS),
+}
+
+# The same, or what a probe.spectrum has stored of the operator.
+OPERATOR_OR_RITZ_INPUTS = {
+    "weights": Input(Weights, unless=("matrix", "ritz"), lacking=unknown_layers),
+    "data": Input(Data, follows="weights"),
+    "matrix": Input(Matrix, unless=("weights", "ritz"), settles=_OF_WEIGHTS),
+    "ritz": Input(
+        Ritz, unless=("weights", "matrix"), settles=(*_OF_WEIGHTS, "seed", "dtype")
+    ),
+}
+
+
+def ritz_inputs(
+    *settled: str, orders: Callable[[Any], int] | None = None
+) -> dict[str, Input]:
+    """Return the same inputs for a kind with parameters that Ritz data leave no say.
+
+    Args:
+        settled: these parameters, beside those of the operator.
+        orders: from the parameters to the moments that are taken of the Ritz data,
+            which hold two for each step but one.
+
+    Returns:
+        The inputs by name.
+    """
+
+    def too_few(params: Any, name: str, spectrum: Any) -> Iterator[Misnomer]:
+        steps = getattr(spectrum, "num_steps", None)  # all eigenvalues are no runs
+        if orders and steps and orders(params) > 2 * steps - 1:
+            message = (
+                f"expected at most the {2 * steps - 1} moments that the {steps} steps "
+                f"of '{name}' hold, got {orders(params)}"
+            )
+            hint = f"Lower it, or raise num_steps of '{name}'."
+            yield ("num_moments",), message, hint
+
+    ritz = OPERATOR_OR_RITZ_INPUTS["ritz"]
+    stored = replace(ritz, settles=(*ritz.settles, *settled), lacking=too_few)
+    return {**OPERATOR_OR_RITZ_INPUTS, "ritz": stored}
+
+
+def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[Misnomer]:
+    """Yield that more eigenvalues are wanted than a matrix has rows.
+
+    Args:
+        params: with `k`.
+        name: of the stage that returns the matrix.
+        matrix: its parameters, which may tell its `rows`.
+    """
+    rows = getattr(matrix, "rows", None)
+    if rows is not None and params.k > rows:
+        message = f"expected at most the {rows} rows of '{name}', got {params.k}"
+        yield ("k",), message, "Lower it."
+
+
+class LanczosParams(OperatorParams):
+    """How many runs, how long, and from which vectors."""
+
+    num_runs: int = Field(
+        10,
+        ge=1,
+        description="runs from random vectors; of a single one no standard error is "
+        "known",
+    )
+    num_steps: int = Field(
+        100, ge=1, description="products per run; a run ends early where it is exact"
+    )
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of the entries of the first vectors"
+    )
+
+
+# A Hessian and draws go together if both are of the same point of the same loss.
+SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers",))
+
+# What is left of the Hessian, and what is not of its kind.
+OTHERS = ("residual", "gradient_covariance")
+
+
+def no_hessian(params: Any, name: str, ritz: Any) -> Iterator[Misnomer]:
+    """Yield that Ritz data are of a matrix that is no Hessian, nor stands for one.
+
+    Args:
+        params: not looked at.
+        name: of the stage that returns the Ritz data.
+        ritz: its parameters.
+    """
+    operator = getattr(ritz, "operator", "hessian")
+    if operator in OTHERS:
+        message = f"expected the hessian, ggn or a fisher, got '{name}' of {operator}"
+        yield ("ritz",), message, f"Set operator of '{name}' to hessian."
+
+
+NBETA = Variable("nbeta", "inverse temperature", units="1 / loss")
+LOCALIZATION = Variable("localization", "gamma", units="1 / parameter^2")
+
+
+def not_at_wbic(params: Any, name: str, draws: Any) -> Iterator[Misnomer]:
+    """Yield that draws are not known to be at nbeta = n / ln n.
+
+    Args:
+        params: not looked at.
+        name: of the stage that returns the draws.
+        draws: its parameters.
+    """
+    nbeta = getattr(draws, "nbeta", "auto")
+    if nbeta != "auto":
+        message = f"expected draws at nbeta auto, which is n / ln n, got '{name}' at "
+        yield ("draws",), f"{message}{nbeta}", f"Set nbeta of '{name}' to auto."
+
+
+def not_localised(params: Any, name: str, draws: Any) -> Iterator[Misnomer]:
+    """Yield that draws are held by nothing, so that no prior goes with them.
+
+    Args:
+        params: whose `prior_precision`, if it has one, may be given instead.
+        name: of the stage that returns the draws.
+        draws: its parameters.
+    """
+    given = getattr(params, "prior_precision", None)
+    if given is None and getattr(draws, "localization", None) == 0:
+        message = f"expected a localization above 0, got '{name}' with 0"
+        yield ("draws",), message, f"Raise localization of '{name}', or leave it null."

@@ -1,0 +1,1 @@
+"""Records of results: receipts, rows, tables and comparisons."""

@@ -1,0 +1,162 @@
+"""Axes: named lists of values, which become dimensions of results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from curvflow.errors import nearest
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.yaml_source import Path, Written, shown
+
+# Dimensions and columns that curvflow itself gives to results.
+RESERVED = (
+    *("epoch", "node", "quantity", "reason", "slot", "stage", "status"),
+    *("seconds", "seconds_per_epoch"),
+)
+MOST_VALUES = 1_000_000
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named list of values.
+
+    Attributes:
+        name: of the dimension.
+        labels: its coordinate; unique.
+        values: what `${name}` stands for, one per label.
+        form: how it was written, `count` being `n` for 0 .. n-1.
+    """
+
+    name: str
+    labels: tuple[Label, ...]
+    values: tuple[Any, ...]
+    form: Literal["count", "list", "mapping"] = "list"
+
+    def path(self, label: Label) -> Path:
+        """Return the path in the study at which a label's value is written."""
+        if self.form == "count":
+            return ("axes", self.name)
+        step = label if self.form == "mapping" else self.labels.index(label)
+        return ("axes", self.name, step)
+
+
+def is_identifier(name: object) -> bool:
+    """Tell whether this can name an axis or a stage.
+
+    Args:
+        name: what was written.
+
+    Returns:
+        Whether it is text of letters, digits and `_`, not beginning with a digit.
+    """
+    return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
+
+
+def nearest_label(label: Label, known: Sequence[Label]) -> str:
+    """Suggest the label of an axis that was meant, or list what is known.
+
+    Args:
+        label: what was written.
+        known: the labels of the axis.
+
+    Returns:
+        A sentence for the end of an error message.
+    """
+    for one in known:
+        if str(one) == str(label):  # a number for a text, or the reverse
+            return f"Write {shown(one)}."
+    return nearest(str(label), map(str, known))
+
+
+def read_axes(document: Document) -> dict[str, Axis]:
+    """Read the axes of a study.
+
+    Args:
+        document: the resolved study.
+
+    Returns:
+        The axes by name, in the order written.
+
+    Raises:
+        StudyError: a name cannot be used, or the values are no count, no list of
+            scalars and no mapping, are empty, or repeat a label.
+    """
+    axes = {}
+    for name, item in document.mapping(("axes",)).items():
+        _check_name(document, name)
+        axes[str(name)] = _axis(document, str(name), item)
+    return axes
+
+
+def _check_name(document: Document, name: Label) -> None:
+    what = ""
+    if not is_identifier(name):
+        what = "a name of letters, digits and _"
+    elif name in RESERVED:
+        what = "a name that curvflow does not use itself"
+    if what:
+        message = f"expected {what}, got {shown(name)}"
+        raise document.complain(("axes", name), message, "Rename the axis.", key=True)
+
+
+def _axis(document: Document, name: str, item: Written) -> Axis:
+    path = ("axes", name)
+    _refuse_references(document, path, item)
+    if isinstance(item.value, dict | list) and not item.value:
+        message = f"expected at least one value, got {shown(item.plain())}"
+        raise document.complain(path, message, "Add one, or remove the axis.")
+    if isinstance(item.value, dict):
+        for label in item.value:
+            _check_printable(document, (*path, label), label, key=True)
+        values = tuple(value.plain() for value in item.value.values())
+        return Axis(name, tuple(item.value), values, "mapping")
+    if isinstance(item.value, list):
+        return _listed(document, path, item)
+    if type(item.value) is int and 1 <= item.value <= MOST_VALUES:
+        numbers = tuple(range(item.value))
+        return Axis(name, numbers, numbers, "count")
+    what = "a list, a mapping of labels to values, or a count"
+    if type(item.value) is int:
+        what = f"a count from 1 to {MOST_VALUES}"
+    raise document.complain(path, f"expected {what}, got {shown(item.value)}")
+
+
+def _listed(document: Document, path: tuple[str, str], item: Written) -> Axis:
+    labels: list[Label] = []
+    seen: set[Label] = set()
+    for index, written in enumerate(item.value):
+        label = written.plain()
+        if label is None or isinstance(label, dict | list):
+            message = f"expected text, a number or a truth value, got {shown(label)}"
+            hint = f"Use a mapping with labels, {path[1]}: {{a: ..., b: ...}}."
+            raise document.complain((*path, index), message, hint)
+        _check_printable(document, (*path, index), label)
+        # 1, 1.0 and true are one label in Python, 1 and "1" one in a table.
+        if label in seen or str(label) in seen:
+            message = f"expected each label once, got {shown(label)} a second time"
+            raise document.complain((*path, index), message, "Remove one of them.")
+        labels.append(label)
+        seen |= {label, str(label)}
+    return Axis(path[1], tuple(labels), tuple(labels), "list")
+
+
+def _check_printable(
+    document: Document, path: Path, label: Label, *, key: bool = False
+) -> None:
+    # Labels become names of files and lines on a terminal.
+    if not str(label).isprintable():
+        message = f"expected a label of printable characters, got {shown(label)}"
+        raise document.complain(path, message, "Rename it.", key=key)
+
+
+def _refuse_references(document: Document, path: Path, item: Written) -> None:
+    if isinstance(item.value, str) and "${" in item.value:
+        message = f"expected a plain value, got {shown(item.value)}"
+        raise document.complain(path, message, "An axis cannot name another axis.")
+    for key, child in item.children():
+        _refuse_references(document, (*path, key), child)

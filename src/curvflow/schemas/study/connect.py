@@ -1,0 +1,198 @@
+"""Connect stages: infer dimensions, check what is reduced and selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from curvflow.errors import nearest
+from curvflow.schemas.checks.input_checks import check_agreement
+from curvflow.schemas.checks.name_checks import check_labels, check_named
+from curvflow.schemas.checks.problem_checks import check_problems
+from curvflow.schemas.kind import STAGE
+from curvflow.schemas.study.axes import Axis
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.draft import Draft
+from curvflow.schemas.study.edges import resolve_inputs
+from curvflow.schemas.study.stage import Stage
+from curvflow.schemas.study.yaml_source import Path, shown
+
+EPOCH = "epoch"
+# Axes that every stage taken must have, since their nodes are averaged or compared
+# along them; those of other parameters may be of some only.
+_OF_ALL = ("over", "along", "within")
+
+
+def connect(
+    document: Document, axes: Mapping[str, Axis], drafts: Mapping[str, Draft]
+) -> dict[str, Stage]:
+    """Connect stages to their inputs and infer their dimensions.
+
+    Args:
+        document: the resolved study.
+        axes: the study's axes.
+        drafts: the stages as written, producers first.
+
+    Returns:
+        The finished stages in the same order.
+
+    Raises:
+        StudyError: an input is missing or of the wrong type, a parameter is wrong at
+            some label, or an axis or variable named is not that of the inputs.
+    """
+    stages: dict[str, Stage] = {}
+    for draft in drafts.values():
+        done = {name: stage.inputs for name, stage in stages.items()}
+        inputs = resolve_inputs(document, draft, drafts, done)
+        named = {name for names in inputs.values() for name in names}
+        producers = [stages[name] for name in stages if name in named]
+        own = _in_order(axes, {r.axis.name for r in draft.template.references})
+        stage = Stage(
+            draft.name,
+            draft.kind,
+            inputs,
+            own_axes=own,
+            dims=own,
+            reduced=(),
+            at=draft.at,
+            template=draft.template,
+            document=document,
+        )
+        stages[draft.name] = _with_dims(stage, producers, axes)
+        check_problems(stage, stages)
+    return stages
+
+
+def _in_order(axes: Mapping[str, Axis], names: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in (*axes, EPOCH) if name in names)
+
+
+def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -> Stage:
+    _refuse_references(stage)
+    for labels in stage.template.samples():
+        stage.params(labels)
+    taken = {dim for producer in producers for dim in producer.dims}
+    check_agreement(stage, producers)
+    named = set(_reduced(stage, producers))
+    _check_per_stage(stage, producers)
+    _check_selected(stage, producers)
+    check_labels(stage, axes)
+    check_named(stage, producers)
+    added = {EPOCH} if stage.at.adds_epoch else set()
+    dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
+    _check_collisions(stage, dims)
+    return replace(stage, dims=dims, reduced=_in_order(axes, taken & named))
+
+
+def _check_collisions(stage: Stage, dims: tuple[str, ...]) -> None:
+    inner = {name for v in stage.kind.outputs for name in (v.name, *v.dims)}
+    for axis in dims:
+        if axis in inner and axis != EPOCH:
+            message = (
+                f"expected a name that no variable or dimension of stage "
+                f"'{stage.name}' has, got '{axis}'"
+            )
+            path = ("axes", axis)
+            raise stage.document.complain(path, message, "Rename the axis.", key=True)
+
+
+def _values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
+    # Every name that a parameter holds at some label, with where it is written.
+    changes = any(r.path[0] == name for r in stage.template.references)
+    for labels in islice(stage.template.samples(), None if changes else 1):
+        value = getattr(stage.params(labels), name)
+        if isinstance(value, str):
+            yield (name,), value
+        elif isinstance(value, Mapping):
+            yield from (((name, key), item) for key, item in value.items())
+        elif value is not None:
+            written = stage.document.at(("stages", stage.name, name))
+            single = written is None or not isinstance(written.value, list)
+            for index, item in enumerate(value):
+                yield (name,) if single else (name, index), item
+
+
+def _refuse_references(stage: Stage) -> None:
+    # Dimensions are those of the stage, so no point of the axes may change them.
+    for reference in stage.template.references:
+        if reference.path[0] in stage.kind.reduces:
+            message = f"expected the name of an axis, got ${{{reference.axis.name}}}"
+            raise stage.complain(reference.path, message, "Write the name itself.")
+
+
+def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
+    seen: set[str] = set()
+    for name in stage.kind.reduces:
+        for path, axis in _values(stage, name):
+            if axis in seen:
+                message = f"expected each axis once, got '{axis}' a second time"
+                raise stage.complain(path, message, "Remove one of them.")
+            seen.add(axis)
+            if axis in stage.own_axes:
+                message = f"expected an axis that no parameter names, got '{axis}'"
+                hint = f"Remove ${{{axis}}} from this stage."
+                raise stage.complain(path, message, hint)
+            if name in _OF_ALL:
+                _check_everywhere(stage, producers, path, axis)
+            else:
+                _check_somewhere(stage, producers, path, axis)
+            yield axis
+
+
+def _check_everywhere(
+    stage: Stage, producers: list[Stage], path: Path, axis: str
+) -> None:
+    for producer in producers:
+        known = producer.dims
+        if axis not in known:
+            message = f"expected a dimension of '{producer.name}', got {shown(axis)}"
+            hint = nearest(axis, known) or "It has none."
+            raise stage.complain(path, message, hint)
+
+
+def _check_somewhere(
+    stage: Stage, producers: list[Stage], path: Path, axis: str
+) -> None:
+    known = {dim for p in producers for dim in p.dims}
+    if stage.kind.selects:
+        # Of a variable chosen it may be a dimension within nodes, as the epochs of a
+        # training curve; what takes nodes whole has none of theirs.
+        known |= {dim for p in producers for v in p.kind.outputs for dim in v.dims}
+    if stage.kind.per_stage:
+        known.add(STAGE)
+    if axis not in known:
+        message = f"expected a dimension of the stages taken, got {shown(axis)}"
+        raise stage.complain(path, message, nearest(axis, known) or "They have none.")
+
+
+def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
+    known = {producer.name for producer in producers}
+    for name in stage.kind.per_stage:
+        value = getattr(stage.params(next(iter(stage.template.samples()))), name)
+        if not isinstance(value, Mapping | tuple):
+            continue
+        for index, given in enumerate(value):
+            if given not in known:
+                is_key = isinstance(value, Mapping)
+                path = (name, given if is_key else index)
+                message = f"expected a stage taken, got {shown(given)}"
+                raise stage.complain(path, message, nearest(given, known), key=is_key)
+        if isinstance(value, Mapping) and (left := known - set(value)):
+            message = f"expected each stage taken, got none of {min(left)}"
+            raise stage.complain((name,), message, "Name it, or leave it out of `of`.")
+
+
+def _check_selected(stage: Stage, producers: list[Stage]) -> None:
+    for name in stage.kind.selects:
+        for path, variable in _values(stage, name):
+            # A mapping has a variable for each stage.
+            of = [p for p in producers if p.name == path[-1]] or producers
+            outputs = [v for producer in of for v in producer.kind.outputs]
+            known = {v.name for v in outputs if v.dtype != "str" and v.file is None}
+            if variable not in known:
+                is_there = any(v.name == variable for v in outputs)
+                what = "number" if is_there else "variable"
+                message = f"expected a {what} of the stages taken, got '{variable}'"
+                raise stage.complain(path, message, nearest(variable, known))

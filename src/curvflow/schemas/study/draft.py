@@ -1,0 +1,192 @@
+"""One entry under `stages:`, read by itself, before it is connected to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from curvflow.errors import nearest
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.nodes import Label, Weights
+from curvflow.schemas.study.axes import Axis, is_identifier
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.stage import At, read_at
+from curvflow.schemas.study.template import Template, compile_template
+from curvflow.schemas.study.yaml_source import Path, Written, shown
+
+
+def named_kind(name: str, *, place: str) -> Kind:
+    """Find the kind that a study would find under this name.
+
+    Args:
+        name: as `use:` gives it.
+        place: where it was asked for, for messages.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        StudyError: as `read_kind`.
+    """
+    return read_kind(Document(Written(name, place)), ())
+
+
+def read_kind(document: Document, path: Path) -> Kind:
+    """Find the kind that a stage uses.
+
+    Args:
+        document: the resolved study.
+        path: of the `use:`.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        StudyError: nothing is written, there is no such kind, or the module that
+            should hold it cannot be imported.
+    """
+    item = document.at(path)
+    value = item.plain() if item else None
+    if isinstance(value, str) and ":" in value:
+        return _imported(document, path, value)
+    kinds = all_kinds()
+    if isinstance(value, str) and value in kinds:
+        return kinds[value]
+    got = shown(value) if item else "none"
+    hint = "`curvflow kinds` lists them."
+    if isinstance(value, str):
+        own = 'For a kind of yours write use: "module:name".'
+        # Of `spectrum` the kind that ends in it is meant.
+        ends = [name for name in kinds if name.endswith(f".{value}")]
+        hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {own}"
+    raise document.complain(path, f"expected the name of a kind, got {got}", hint)
+
+
+def _imported(document: Document, path: Path, text: str) -> Kind:
+    module_name, _, attribute = text.partition(":")
+    try:
+        module = import_module(module_name)
+    except (ImportError, SyntaxError, ValueError, TypeError) as error:
+        message = f"expected a module that can be imported, got '{module_name}'"
+        hint = f"Python says: {' '.join(str(error).split())}."
+        raise document.complain(path, message, hint) from error
+    kind = getattr(getattr(module, attribute, None), "kind", None)
+    if isinstance(kind, Kind):
+        return kind
+    known = [name for name, item in vars(module).items() if hasattr(item, "kind")]
+    message = f"expected a function decorated with @curvflow.stage, got '{text}'"
+    hint = nearest(attribute, known) or f"'{module_name}' has none."
+    raise document.complain(path, message, hint)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A stage as written.
+
+    Attributes:
+        name: of the stage.
+        kind: the kind that `use:` names.
+        given: per input that is written the names of stages, not yet looked up.
+        at: which epochs of its weights it looks at.
+        template: its parameters.
+    """
+
+    name: str
+    kind: Kind
+    given: Mapping[str, tuple[str, ...]]
+    at: At
+    template: Template
+
+
+def takes_weights(kind: Kind) -> bool:
+    """Tell whether a kind looks at weights, and so may say at which epochs.
+
+    Args:
+        kind: the declaration.
+
+    Returns:
+        Whether one of its inputs is of weights.
+    """
+    return any(issubclass(taken.edge, Weights) for taken in kind.inputs.values())
+
+
+def parameter_names(kind: Kind) -> list[str]:
+    """Return the parameters of a kind as a study writes them.
+
+    Args:
+        kind: the declaration.
+
+    Returns:
+        Names in the order declared.
+    """
+    fields = kind.params.model_fields.items()
+    return [info.alias or name for name, info in fields]
+
+
+def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Draft:
+    """Read a stage.
+
+    Args:
+        document: the resolved study.
+        name: of the stage.
+        axes: the study's axes.
+
+    Returns:
+        The stage as written, its keys known and its references resolved.
+
+    Raises:
+        StudyError: the name cannot be used, there is no such kind, a key is unknown,
+            or an input, `at:` or a reference is badly written.
+    """
+    path = ("stages", name)
+    if not is_identifier(name):
+        message = f"expected a name of letters, digits and _, got {shown(name)}"
+        raise document.complain(path, message, "Rename the stage.", key=True)
+    entry = document.mapping(path, "a mapping with the key 'use'")
+    kind = read_kind(document, (*path, "use"))
+    _check_keys(document, path, kind)
+    names = [key for key in parameter_names(kind) if key in entry]
+    return Draft(
+        str(name),
+        kind,
+        {
+            key: _stage_names(document, path, kind, key)
+            for key in kind.inputs
+            if key in entry
+        },
+        read_at(document, (*path, "at")) if takes_weights(kind) else At(),
+        compile_template(document, str(name), names, axes),
+    )
+
+
+def _check_keys(document: Document, path: Path, kind: Kind) -> None:
+    known = ["use", *kind.inputs, *parameter_names(kind)]
+    if takes_weights(kind):
+        known.append("at")
+    elif document.at((*path, "at")) and "at" not in known:
+        message = f"expected a kind that takes weights, got {kind.name}"
+        raise document.complain((*path, "at"), message, "Remove 'at'.", key=True)
+    document.refuse_unknown(path, known, f"a key of {kind.name}")
+
+
+def _stage_names(
+    document: Document, path: Path, kind: Kind, name: str
+) -> tuple[str, ...]:
+    full = (*path, name)
+    item = document.at(full)
+    value = item.plain() if item else None
+    if isinstance(value, str):
+        return (value,)
+    many = kind.inputs[name].many
+    if not (many and isinstance(value, list) and value):
+        what = "the name of a stage" + (", or a list of such names" if many else "")
+        raise document.complain(full, f"expected {what}, got {shown(value)}")
+    for index, stage in enumerate(value):
+        repeated = stage in value[:index]
+        if repeated or not isinstance(stage, str):
+            what = "each stage once" if repeated else "the name of a stage"
+            message = f"expected {what}, got {shown(stage)}"
+            raise document.complain((*full, index), message)
+    return tuple(value)

@@ -1,0 +1,253 @@
+"""The types of edges, which stages return what an input takes, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from curvflow.errors import nearest
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
+from curvflow.schemas.study.axes import Axis
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.draft import Draft, read_draft
+from curvflow.schemas.study.yaml_source import Path, shown
+
+
+def read_drafts(document: Document, axes: Mapping[str, Axis]) -> dict[str, Draft]:
+    """Read all stages, producers before their consumers, else in the order written.
+
+    Args:
+        document: the resolved study.
+        axes: the study's axes.
+
+    Returns:
+        Stages by name.
+
+    Raises:
+        StudyError: there is no stage, one is badly written, an input is no stage, or
+            stages take each other's results in a circle.
+    """
+    entries = document.mapping(("stages",))
+    if not entries:
+        message = "expected at least one stage, got none"
+        raise document.complain(("stages",), message, "Add one under 'stages:'.")
+    drafts = {str(name): read_draft(document, name, axes) for name in entries}
+    for draft in drafts.values():
+        _check_stages(document, draft, drafts)
+    ordered: dict[str, Draft] = {}
+    for name in drafts:
+        _place(document, name, drafts, ordered, ())
+    return ordered
+
+
+def _check_stages(
+    document: Document, draft: Draft, drafts: Mapping[str, Draft]
+) -> None:
+    for name, stages in draft.given.items():
+        for index, stage in enumerate(stages):
+            if stage not in drafts:
+                path = input_path(document, draft.name, name, index)
+                others = [other for other in drafts if other != draft.name]
+                message = f"expected a stage of the study, got {shown(stage)}"
+                raise document.complain(path, message, nearest(stage, others))
+
+
+def input_path(document: Document, stage: str, name: str, index: int) -> Path:
+    """Return where one of the stages that an input takes is written.
+
+    Args:
+        document: the resolved study.
+        stage: the consumer.
+        name: of its input.
+        index: which of the stages given.
+
+    Returns:
+        The path, of the single name or of the list's item.
+    """
+    path = ("stages", stage, name)
+    item = document.at(path)
+    return (*path, index) if item and isinstance(item.value, list) else path
+
+
+def _place(
+    document: Document,
+    name: str,
+    drafts: Mapping[str, Draft],
+    ordered: dict[str, Draft],
+    above: tuple[str, ...],
+) -> None:
+    if name in ordered:
+        return
+    if name in above:
+        circle = " -> ".join((*above[above.index(name) :], name))
+        message = f"expected stages that do not need their own results, got {circle}"
+        hint = "An arrow leads to what a stage takes."
+        raise document.complain(("stages", name), message, hint, key=True)
+    for stages in drafts[name].given.values():
+        for producer in stages:
+            _place(document, producer, drafts, ordered, (*above, name))
+    ordered[name] = drafts[name]
+
+
+Inputs = Mapping[str, tuple[str, ...]]
+
+# Kinds that a message names, one and all.
+FEW = 3
+
+
+def numbers(kind: Kind) -> list[Variable]:
+    """List the variables of a kind that are numbers of a size to be looked at.
+
+    Args:
+        kind: the declaration.
+
+    Returns:
+        Its variables but text, bulk and files.
+    """
+    return [v for v in kind.outputs if v.dtype != "str" and not (v.bulk or v.file)]
+
+
+def fits(edge: type[NodeData], producer: Kind) -> bool:
+    """Tell whether a kind's result may be taken as an edge type.
+
+    Args:
+        edge: the type taken.
+        producer: the kind that returns the result.
+
+    Returns:
+        Whether it is of that type; whatever has numbers counts as `Numbers`, and
+        whatever keeps checkpoints as `Trajectory`, eigenvectors as `Eigenvectors`.
+    """
+    if issubclass(producer.returns, edge):
+        return True
+    if edge is Trajectory:
+        return producer.checkpoints is not None
+    if edge is Eigenvectors:
+        return all(producer.output(name) for name in Eigenvectors.takes or ())
+    return edge is Numbers and bool(numbers(producer))
+
+
+def resolve_inputs(
+    document: Document,
+    draft: Draft,
+    drafts: Mapping[str, Draft],
+    done: Mapping[str, Inputs],
+) -> Inputs:
+    """Fill in the inputs that follow others, and check what is taken.
+
+    Args:
+        document: the resolved study.
+        draft: the consumer.
+        drafts: all stages.
+        done: the resolved inputs of its producers.
+
+    Returns:
+        Per input the stages taken.
+
+    Raises:
+        StudyError: an input is missing, or a stage does not return what is taken.
+    """
+    inputs = {}
+    for name, declared in draft.kind.inputs.items():
+        if name in draft.given:
+            _check_alone(document, draft, name)
+            inputs[name] = draft.given[name]
+        elif declared.follows in draft.given:
+            inputs[name] = _followed(document, draft, name, done)
+        elif declared.optional or _replaced(draft, name):
+            continue
+        else:
+            _refuse_missing(document, draft, name, drafts)
+        _check_edge(document, draft, name, inputs[name], drafts)
+    return inputs
+
+
+def _replaced(draft: Draft, name: str) -> str | None:
+    """Return the input given in place of one, or of what that one follows."""
+    declared = draft.kind.inputs[name]
+    for other in declared.unless:
+        if other in draft.given:
+            return other
+    if declared.follows and declared.follows not in draft.given:
+        return _replaced(draft, declared.follows)
+    return None
+
+
+def _refuse_missing(
+    document: Document, draft: Draft, name: str, drafts: Mapping[str, Draft]
+) -> NoReturn:
+    names = (name, *draft.kind.inputs[name].unless)
+    if len(names) == 1:
+        edge = draft.kind.inputs[name].edge.__name__
+        message = f"expected a stage that returns {edge}, got none"
+        hint = _candidates(draft, name, drafts)
+        raise document.complain(("stages", draft.name, name), message, hint)
+    found = [(one, _producers(draft, one, drafts)) for one in names]
+    listed = [f"'{one}: {stages[0]}'" for one, stages in found if stages]
+    message = f"expected one of {', '.join(map(repr, names))}, got none"
+    hint = f"Add {' or '.join(listed)}." if listed else "No stage returns what fits."
+    raise document.complain(("stages", draft.name), message, hint, key=True)
+
+
+def _check_alone(document: Document, draft: Draft, name: str) -> None:
+    if other := _replaced(draft, name):
+        message = f"expected no '{name}' beside '{other}', got both"
+        path = ("stages", draft.name, name)
+        follows = draft.kind.inputs[name].follows
+        hint = f"Remove '{name}'." if follows else "Remove one of them."
+        raise document.complain(path, message, hint, key=True)
+
+
+def _followed(
+    document: Document, draft: Draft, name: str, done: Mapping[str, Inputs]
+) -> tuple[str, ...]:
+    declared = draft.kind.inputs[name]
+    sources = draft.given[str(declared.follows)]
+    found = [stage for source in sources for stage in done[source].get(name, ())]
+    names = tuple(dict.fromkeys(found))
+    if names and (len(names) == 1 or declared.many):
+        return names
+    got = ", ".join(names) or "none"
+    message = f"expected the one '{name}' of {', '.join(sources)}, got {got}"
+    path = ("stages", draft.name, name)
+    raise document.complain(path, message, f"Give '{name}' here.")
+
+
+def _check_edge(
+    document: Document,
+    draft: Draft,
+    name: str,
+    producers: tuple[str, ...],
+    drafts: Mapping[str, Draft],
+) -> None:
+    edge = draft.kind.inputs[name].edge
+    for index, producer in enumerate(producers):
+        kind = drafts[producer].kind
+        if not fits(edge, kind):
+            path = input_path(document, draft.name, name, index)
+            message = (
+                f"expected a stage that returns {edge.__name__}, got '{producer}', "
+                f"whose kind {kind.name} returns {kind.returns.__name__}"
+            )
+            hint = _candidates(draft, name, drafts)
+            raise document.complain(path, message, hint)
+
+
+def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
+    found = [f"'{other}'" for other in _producers(draft, name, drafts)]
+    if found:
+        return f"Of these there are: {', '.join(found)}."
+    edge = draft.kind.inputs[name].edge
+    kinds = [kind.name for kind in all_kinds().values() if fits(edge, kind)]
+    if not kinds:
+        return "There is none."
+    few = kinds if len(kinds) <= FEW else [kinds[0], "the like"]
+    return f"There is none. Add a stage of {' or '.join(few)}."
+
+
+def _producers(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> list[str]:
+    edge = draft.kind.inputs[name].edge
+    others = [other for other in drafts.values() if other.name != draft.name]
+    return [other.name for other in others if fits(edge, other.kind)]

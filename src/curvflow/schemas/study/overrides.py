@@ -1,0 +1,164 @@
+"""Profiles and `--set`: named and single changes of a study's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import NoReturn
+
+from curvflow.errors import StudyError, nearest
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.yaml_source import Spot, Written, has_part, parse, shown
+
+STUDY = "the study"
+
+
+def resolve(
+    document: Document, profile: str | None, overrides: Sequence[str] = ()
+) -> Document:
+    """Apply a profile, then overrides; the profiles themselves are left out.
+
+    Args:
+        document: the study as written.
+        profile: name of a profile, or None.
+        overrides: each `a.b=c`, applied in order.
+
+    Returns:
+        The resolved study.
+
+    Raises:
+        StudyError: there is no such profile, an override is not of this form, or its
+            path leads nowhere.
+    """
+    names = profile_names(document)
+    if profile is not None and profile not in names:
+        raise StudyError(
+            "profiles",
+            f"expected a profile of the study, got {shown(profile)}",
+            place=f"--profile {profile}",
+            hint=nearest(profile, names),
+        )
+    entries = dict(document.root.value)
+    entries.pop("profiles", None)
+    root = deepcopy(Written(entries, document.root.place, document.root.keys))
+    if profile is not None:
+        _apply_profile(document, names[profile], root)
+    for override in overrides:
+        _override(root, override)
+    return Document(root)
+
+
+def profile_names(document: Document) -> dict[str, Label]:
+    """Return the profiles of a study, as text to the key written.
+
+    Args:
+        document: the study as written.
+
+    Returns:
+        Names in the order written.
+
+    Raises:
+        StudyError: what is written under `profiles:` is no mapping.
+    """
+    return {str(name): name for name in document.mapping(("profiles",))}
+
+
+def blame_profile(document: Document, name: Label, error: StudyError) -> StudyError:
+    """Make an error that a profile brings point at the profile.
+
+    Args:
+        document: the study as written.
+        name: of the profile.
+        error: what is wrong with the study once the profile is applied.
+
+    Returns:
+        The error itself if it points there already, else one that does: a profile may
+        take away what a line elsewhere needs.
+    """
+    path = ("profiles", name)
+    item = document.at(path)
+    if item and error.place in _places(item):
+        return error
+    hint = f"{error.hint} It is so with profile {shown(name)}.".lstrip()
+    spot = document.place(path, key=True)
+    return StudyError(error.path, error.message, place=spot, hint=hint)
+
+
+def _places(item: Written) -> set[Spot]:
+    inner = [_places(child) for _, child in item.children()]
+    return {item.place, *item.keys.values()}.union(*inner)
+
+
+def _apply_profile(document: Document, name: Label, root: Written) -> None:
+    path = ("profiles", name)
+    for target, value in document.mapping(path).items():
+        spot = document.place((*path, target), key=True)
+        _put(root, str(target), deepcopy(value), spot)
+
+
+def _override(root: Written, override: str) -> None:
+    target, equals, text = (part.strip() for part in override.partition("="))
+    path = tuple(target.split("."))
+    spot = f"--set {' '.join(override.split())}"
+    value = parse(text, lambda line, column: spot, path) if equals else None
+    if value is None or not target:
+        raise StudyError(
+            "",
+            f"expected path=value, got {shown(override)}",
+            place="--set",
+            hint="Write it as axes.seed=3; null stands for no value.",
+        )
+    _put(root, target, value, spot)
+
+
+def _put(root: Written, target: str, value: Written, spot: Spot) -> None:
+    """Set a value; all but the last part of its path must be there already."""
+    *parents, last = target.split(".")
+    item, where = root, STUDY
+    for depth, name in enumerate(parents):
+        key = _key(item, name)
+        if key is None:
+            _refuse(target, item, name, where, spot)
+        item, where = item.value[key], ".".join(parents[: depth + 1])
+    found = _key(item, last)
+    is_taken = isinstance(item.value, dict) and last
+    if found is None and (not is_taken or (item is root and _deeper(root, last))):
+        _refuse(target, item, last, where, spot)
+    key = last if found is None else found
+    item.value[key] = value
+    if isinstance(item.value, dict):
+        item.keys[key] = spot
+
+
+def _key(item: Written, name: str) -> Label | None:
+    if isinstance(item.value, dict):
+        return next((key for key in item.value if str(key) == name), None)
+    if name.isdecimal() and has_part(item, int(name)):
+        return int(name)
+    return None
+
+
+def _deeper(root: Written, name: str) -> list[str]:
+    """Return where in the study's own mappings there is something of this name."""
+    return [
+        f"{key}.{name}"
+        for key, item in root.value.items()
+        if isinstance(item.value, dict) and _key(item, name) is not None
+    ]
+
+
+def _refuse(target: str, item: Written, name: str, where: str, spot: Spot) -> NoReturn:
+    message = f"expected a key of {where}, got '{name}'"
+    if isinstance(item.value, dict):
+        hint = nearest(name, map(str, item.value))
+        if found := _deeper(item, name) if where == STUDY else []:
+            rest = target.removeprefix(name)
+            hint = f"Did you mean {' or '.join(one + rest for one in found)}?"
+    elif isinstance(item.value, list):
+        message = f"expected an index below {len(item.value)} in {where}, got '{name}'"
+        hint = "Indices start at 0."
+    else:
+        message = f"expected a mapping in {where}, got {shown(item.value)}"
+        hint = f"Set {where} as a whole."
+    raise StudyError(target, message, place=spot, hint=hint)

@@ -1,0 +1,114 @@
+"""A study given as Python's mappings and lists, rather than as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from curvflow.errors import StudyError
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.yaml_source import Path, Written, dotted, shown
+
+PLAIN = "expected text, a number, a list or a mapping"
+
+
+def plain_document(data: Mapping[str, object], name: str) -> Document:
+    """Read a study from plain data; NumPy's numbers and arrays become Python's.
+
+    Args:
+        data: the keys of a study.
+        name: what messages call it; the path within it stands for line and column.
+
+    Returns:
+        The content, apart from the data.
+
+    Raises:
+        StudyError: a value is no plain data, is NaN or infinite, or holds itself.
+    """
+    return Document(_Reader(name).read(data, ()))
+
+
+class _Reader:
+    """Turn Python's data into `Written` values, copied."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.open: list[object] = []
+
+    def place(self, path: Path) -> str:
+        # So that what only a profile asks for can be told from the study itself.
+        in_profile = path[:1] == ("profiles",) and len(path) > 1
+        return f"{self.name}, profile {path[1]}" if in_profile else self.name
+
+    def error(self, path: Path, message: str, hint: str) -> StudyError:
+        return StudyError(dotted(path), message, place=self.place(path), hint=hint)
+
+    def read(self, value: object, path: Path) -> Written:
+        value = _of_python(value)
+        if not isinstance(value, Mapping | list | tuple | range):
+            return Written(self.scalar(value, path), self.place(path))
+        if any(value is one for one in self.open):
+            message = f"expected plain data, got a {type(value).__name__} in itself"
+            raise self.error(path, message, "Write the value out.")
+        self.open.append(value)
+        try:
+            if isinstance(value, Mapping):
+                return self.mapping(value, path)
+            items = [self.read(one, (*path, n)) for n, one in enumerate(value)]
+            return Written(items, self.place(path))
+        finally:
+            self.open.pop()
+
+    def mapping(self, value: Mapping[Any, object], path: Path) -> Written:
+        result = Written({}, self.place(path))
+        for key, item in self.keys(value, path):
+            result.keys[key] = self.place((*path, key))
+            result.value[key] = self.read(item, (*path, key))
+        return result
+
+    def keys(
+        self, value: Mapping[Any, object], path: Path
+    ) -> Iterator[tuple[Label, object]]:
+        seen = set()
+        for given, item in value.items():
+            key = _of_python(given)
+            if not isinstance(key, str | int | float):
+                message = f"expected text or a number as a key, got {_told(given)}"
+                raise self.error(path, message, "Write the key as text.")
+            inside = (*path, key)
+            self.scalar(key, inside)
+            # `1` and `"1"` are one on the screen.
+            if str(key) in seen:
+                message = f"expected each key once, got {shown(key)} a second time"
+                raise self.error(inside, message, "Remove one of them.")
+            seen.add(str(key))
+            yield key, item
+
+    def scalar(self, value: object, path: Path) -> Label | None:
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"expected a finite number, got {value}"
+            raise self.error(path, message, "Write a number.")
+        # Only these themselves: what an enumeration or a subclass adds would be lost.
+        for plain in (bool, int, float, str):
+            if type(value) is plain:
+                return value
+        if value is None:
+            return None
+        raise self.error(path, f"{PLAIN}, got {_told(value)}", _remedy(value))
+
+
+def _of_python(value: object) -> object:
+    tolist = getattr(value, "tolist", None)  # of NumPy's arrays and scalars
+    return tolist() if callable(tolist) else value
+
+
+def _told(value: object) -> str:
+    return f"{shown(value)} of type {type(value).__qualname__}"
+
+
+def _remedy(value: object) -> str:
+    if callable(value):
+        return "Name it as text, such as 'module:function'."
+    return "Convert it."

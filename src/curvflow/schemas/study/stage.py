@@ -1,0 +1,236 @@
+"""A stage of a study: kind, parameters, inputs, dimensions, and its epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from pydantic import ValidationError
+
+from curvflow.errors import Place, StudyError
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.params import Params
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.template import Template
+from curvflow.schemas.study.validation_messages import Complaint, complaints
+from curvflow.schemas.study.yaml_source import Path, dotted, shown
+
+
+@dataclass(frozen=True)
+class At:
+    """Which checkpoints a stage looks at.
+
+    Attributes:
+        choice: how they are chosen.
+        every: multiples of this, where `choice` is `every`.
+        epochs: these, as written, where `choice` is `listed`; of `one` the only one.
+    """
+
+    choice: Literal["final", "one", "all", "every", "listed"] = "final"
+    every: int = 1
+    epochs: tuple[int, ...] = ()
+
+    @property
+    def adds_epoch(self) -> bool:
+        """Whether results get the dimension `epoch`."""
+        return self.choice not in ("final", "one")
+
+    def select(self, checkpoints: Sequence[int]) -> tuple[int, ...]:
+        """Return those checkpoints that are chosen, ascending."""
+        if self.choice == "final":
+            return (checkpoints[-1],)
+        if self.choice in ("one", "listed"):
+            return tuple(sorted(set(self.epochs) & set(checkpoints)))
+        return tuple(epoch for epoch in checkpoints if epoch % self.every == 0)
+
+
+def read_at(document: Document, path: Path) -> At:
+    """Read an `at:`.
+
+    Args:
+        document: the resolved study.
+        path: of the `at:`.
+
+    Returns:
+        The choice, `final` if nothing is written.
+
+    Raises:
+        StudyError: it is not `final`, `all`, an epoch, `{every: n}` or a list of
+            epochs.
+    """
+    item = document.at(path)
+    if item is None or item.value == "final":
+        return At()
+    if item.value == "all":
+        return At("all")
+    value = item.plain()
+    if type(value) is int:
+        return At("one", epochs=(_integer(document, path, 0),))
+    if isinstance(value, dict) and set(value) == {"every"}:
+        return At("every", every=_integer(document, (*path, "every"), 1))
+    if isinstance(value, list) and value:
+        steps = [(*path, index) for index in range(len(value))]
+        epochs = tuple(_integer(document, step, 0) for step in steps)
+        for index, epoch in enumerate(epochs):
+            if epoch in epochs[:index]:
+                message = f"expected each epoch once, got {epoch} a second time"
+                raise document.complain(steps[index], message, "Remove one of them.")
+        return At("listed", epochs=epochs)
+    what = "'final', 'all', an epoch, {every: n} or a list of epochs"
+    raise document.complain(path, f"expected {what}, got {shown(value)}")
+
+
+def _integer(document: Document, path: Path, least: int) -> int:
+    item = document.at(path)
+    value: Any = item.plain() if item else None
+    if type(value) is int and value >= least:
+        return value
+    message = f"expected an integer of at least {least}, got {shown(value)}"
+    raise document.complain(path, message)
+
+
+_MOST_LISTED = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One entry under `stages:`, checked and connected.
+
+    Attributes:
+        name: as the study names it.
+        kind: the declaration of what it does.
+        inputs: per input the stages taken, those it follows filled in.
+        own_axes: axes that its parameters name, in the study's order.
+        dims: dimensions of its results, in the study's order, `epoch` last.
+        reduced: dimensions of its inputs that it reduces over, in the same order.
+        at: which epochs of its weights it looks at.
+        template: its parameters before substitution.
+        document: where it is written.
+    """
+
+    name: str
+    kind: Kind
+    inputs: Mapping[str, tuple[str, ...]]
+    own_axes: tuple[str, ...]
+    dims: tuple[str, ...]
+    reduced: tuple[str, ...]
+    at: At
+    template: Template = field(repr=False)
+    document: Document = field(repr=False)
+    _memo: dict[tuple[Label, ...], Params] = field(
+        init=False, repr=False, default_factory=dict
+    )
+
+    def params(self, labels: Mapping[str, Label]) -> Params:
+        """Return the parameters at one point of the axes.
+
+        Args:
+            labels: label per axis; those that no parameter names are ignored.
+
+        Returns:
+            The validated parameters; the same object for the same own labels.
+
+        Raises:
+            StudyError: a value is wrong; the error points at where it is written,
+                which is the axis if it came from one.
+        """
+        point = tuple([labels[axis] for axis in self.own_axes])
+        found = self._memo.get(point)
+        if found is None:
+            found = self._memo[point] = self._validated(labels)
+        return found
+
+    def _validated(self, labels: Mapping[str, Label]) -> Params:
+        filled = self.template.fill(labels)
+        try:
+            return self.kind.params.model_validate(filled)
+        except ValidationError as error:
+            self._refuse(complaints(error, self.kind.params, filled), labels)
+
+    def _refuse(self, found: list[Complaint], labels: Mapping[str, Label]) -> NoReturn:
+        def position(complaint: Complaint) -> tuple[bool, int, int]:
+            path, _ = self._origin(complaint.path, labels)
+            place = self.document.place(path, key=complaint.key)
+            line = (place.line, place.column) if isinstance(place, Place) else (0, 0)
+            return complaint.missing, *line  # a misspelt key explains a missing one
+
+        first = min(found, key=position)
+        wording = first.wording
+        raise self.complain(
+            first.path, wording.message, wording.hint, labels=labels, key=first.key
+        ) from None
+
+    def epochs(self, checkpoints: Sequence[int]) -> tuple[int, ...]:
+        """Return which checkpoints `at:` chooses.
+
+        Args:
+            checkpoints: epochs whose weights are kept, ascending.
+
+        Returns:
+            The epochs chosen, ascending; at least one.
+
+        Raises:
+            StudyError: an epoch listed is no checkpoint, or none is a multiple of
+                `every`.
+        """
+        chosen = self.at.select(checkpoints)
+        for index, epoch in enumerate(self.at.epochs):
+            if epoch not in chosen:
+                path: Path = ("at", index) if self.at.adds_epoch else ("at",)
+                self._no_checkpoint(path, "one of the", epoch, checkpoints)
+        if not chosen:
+            what = f"{{every: {self.at.every}}}"
+            self._no_checkpoint(("at",), "a step to some of the", what, checkpoints)
+        return chosen
+
+    def _no_checkpoint(
+        self, path: Path, what: str, got: object, checkpoints: Sequence[int]
+    ) -> NoReturn:
+        listed = [str(epoch) for epoch in checkpoints]
+        if len(listed) > _MOST_LISTED:
+            listed = [*listed[: _MOST_LISTED - 2], "...", listed[-1]]
+        message = f"expected {what} epochs {', '.join(listed)}, got {got}"
+        raise self.complain(path, message, "Only these have their weights kept.")
+
+    def complain(
+        self,
+        path: Path,
+        message: str,
+        hint: str = "",
+        *,
+        labels: Mapping[str, Label] | None = None,
+        key: bool = False,
+    ) -> StudyError:
+        """Make the error for a parameter of this stage.
+
+        Args:
+            path: of the parameter, from the stage; empty for the stage itself.
+            message: `expected <what>, got <value>`.
+            hint: what to do.
+            labels: the point of the axes; if given and the value came from an axis,
+                the error points there.
+            key: point at the key rather than at the value.
+
+        Returns:
+            The error, to be raised.
+        """
+        full, note = self._origin(path, labels)
+        hints = " ".join(part for part in (hint, note) if part)
+        at_key = key or not path
+        return self.document.complain(full, message.rstrip("."), hints, key=at_key)
+
+    def _origin(
+        self, path: Path, labels: Mapping[str, Label] | None
+    ) -> tuple[Path, str]:
+        # Where the value is written, and if that is an axis, what it is used for.
+        full: Path = ("stages", self.name, *path)
+        reference = self.template.at(path) if labels is not None else None
+        if labels is None or reference is None:
+            return full, ""
+        axis = reference.axis
+        label = labels[axis.name]
+        rest = path[len(reference.path) :]
+        note = f"It is {dotted(full)} at {axis.name}={shown(label)}."
+        return (*axis.path(label), *reference.fields, *rest), note

@@ -1,0 +1,191 @@
+"""Parameters with `${axis}` and `${axis.field}`, compiled once and filled often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from curvflow.errors import StudyError, nearest
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.study.axes import Axis
+from curvflow.schemas.study.document import Document
+from curvflow.schemas.study.yaml_source import Path, Written, shown
+
+REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)((?:\.\w+)*)\}")
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One `${axis.field}` within a stage's parameters.
+
+    Attributes:
+        path: where it stands, from the stage.
+        axis: the axis named.
+        fields: the fields named, outermost first.
+        values: what it stands for, by label.
+    """
+
+    path: Path
+    axis: Axis
+    fields: tuple[str, ...]
+    values: Mapping[Label, Any]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A stage's parameters before substitution.
+
+    Attributes:
+        plain: the parameters as written.
+        references: what is to be substituted.
+    """
+
+    plain: dict[str, Any]
+    references: tuple[Reference, ...]
+    _slots: dict[Label, Any] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index, reference in enumerate(self.references):
+            slots = self._slots
+            for part in reference.path[:-1]:
+                slots = slots.setdefault(part, {})
+            slots[reference.path[-1]] = index
+
+    def fill(self, labels: Mapping[str, Label]) -> dict[str, Any]:
+        """Substitute the values of one combination of labels.
+
+        Args:
+            labels: label per axis named; further axes are ignored.
+
+        Returns:
+            The parameters; only what holds a reference is copied.
+        """
+        values = [r.values[labels[r.axis.name]] for r in self.references]
+        filled: dict[str, Any] = _fill(self.plain, self._slots, values)
+        return filled
+
+    def at(self, path: Path) -> Reference | None:
+        """Return the reference that brought the value at a path, if one did."""
+        for reference in self.references:
+            if path[: len(reference.path)] == reference.path:
+                return reference
+        return None
+
+    def samples(self) -> Iterator[dict[str, Label]]:
+        """Return combinations that show every label once, as `samples` does."""
+        return samples(self.references)
+
+
+def samples(references: Iterable[Reference]) -> Iterator[dict[str, Label]]:
+    """Yield combinations that show every label once, not all combinations.
+
+    Of a count only the ends are shown: bounds are what it can break.
+
+    Args:
+        references: of one stage, or of several that are looked at together.
+    """
+    axes = {r.axis.name: r.axis for r in references}
+    first = {name: axis.labels[0] for name, axis in axes.items()}
+    yield first
+    for name, axis in axes.items():
+        rest = axis.labels[-1:] if axis.form == "count" else axis.labels[1:]
+        for label in rest:
+            yield {**first, name: label}
+
+
+def _fill(plain: Any, slots: dict[Label, Any], values: list[Any]) -> Any:
+    filled = plain.copy()
+    for key, slot in slots.items():
+        if type(slot) is int:
+            filled[key] = values[slot]
+        else:
+            filled[key] = _fill(filled[key], slot, values)
+    return filled
+
+
+def compile_template(
+    document: Document, stage: str, names: list[str], axes: Mapping[str, Axis]
+) -> Template:
+    """Find the references in a stage's parameters.
+
+    Args:
+        document: the resolved study.
+        stage: name of the stage.
+        names: which of its keys are parameters.
+        axes: the study's axes.
+
+    Returns:
+        The compiled parameters.
+
+    Raises:
+        StudyError: a reference is badly written, or names an axis or a field that
+            does not exist.
+    """
+    entry = document.mapping(("stages", stage))
+    found = [
+        reference
+        for name in names
+        for reference in _references(document, stage, (name,), entry[name], axes)
+    ]
+    return Template({name: entry[name].plain() for name in names}, tuple(found))
+
+
+def _references(
+    document: Document, stage: str, path: Path, item: Written, axes: Mapping[str, Axis]
+) -> Iterator[Reference]:
+    for key, child in item.children():
+        yield from _references(document, stage, (*path, key), child, axes)
+    if isinstance(item.value, str) and "${" in item.value:
+        yield _reference(document, stage, path, item.value, axes)
+
+
+def _reference(
+    document: Document, stage: str, path: Path, text: str, axes: Mapping[str, Axis]
+) -> Reference:
+    full = ("stages", stage, *path)
+    match = REFERENCE.fullmatch(text)
+    if match is None:
+        message = (
+            f"expected ${{axis}} or ${{axis.field}} and nothing else, got {text!r}"
+        )
+        hint = "Put the whole value into a mapping axis and name its field."
+        raise document.complain(full, message, hint)
+    name, fields = match[1], tuple(match[2].split(".")[1:])
+    if name not in axes:
+        message = f"expected an axis of the study, got {shown(text)}"
+        hint = nearest(name, axes) or "The study has no axes."
+        raise document.complain(full, message, hint)
+    axis = axes[name]
+    values = {
+        label: _field(value, fields)
+        for label, value in zip(axis.labels, axis.values, strict=True)
+    }
+    lacking = [label for label, value in values.items() if value is _MISSING]
+    if lacking:
+        raise _no_field(document, full, text, axis, lacking)
+    return Reference(path, axis, fields, values)
+
+
+def _field(value: Any, fields: tuple[str, ...]) -> Any:
+    for name in fields:
+        if not isinstance(value, dict):
+            return _MISSING
+        value = value.get(name, _MISSING)
+    return value
+
+
+def _no_field(
+    document: Document, full: Path, text: str, axis: Axis, lacking: list[Label]
+) -> StudyError:
+    written = text[2:-1].partition(".")[2]
+    if len(lacking) < len(axis.labels):
+        message = f"expected the field '{written}', got none"
+        hint = f"{'.'.join(map(str, full))} takes it."
+        return document.complain(axis.path(lacking[0]), message, hint)
+    message = f"expected a field of axis '{axis.name}', got {shown(text)}"
+    known = {str(k) for v in axis.values if isinstance(v, dict) for k in v}
+    hint = nearest(written.partition(".")[0], known)
+    return document.complain(full, message, hint or "Its values are no mappings.")

@@ -1,0 +1,330 @@
+"""Pydantic's errors in the words of a study's author, where they were written.
+
+Of a union that fits in no branch, the branch is kept that the value comes closest to;
+if it resembles none, the branches are named together, `an integer or 'full'`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from curvflow.errors import nearest
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.study.forms import description, field_names, tags
+from curvflow.schemas.study.yaml_source import Path, shown
+
+_PLAIN = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "int_type": "an integer",
+    "list_type": "a list",
+    "mapping_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "model_type": "a mapping",
+    "none_required": "null",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "union_tag_not_found": "a mapping",
+}
+_BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+_LENGTHS = {
+    "string_too_long": "text of at most {max_length} characters",
+    "string_too_short": "text of at least {min_length} characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "multiple_of": "a multiple of {multiple_of}",
+    "too_long": "a list of at most {max_length} values",
+    "too_short": "a list of at least {min_length} values",
+}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What was expected and found.
+
+    Attributes:
+        expected: such as `an integer`.
+        got: such as `'64'`.
+        hint: what to do.
+        sentence: the whole message, where the model itself words it.
+    """
+
+    expected: str
+    got: str
+    hint: str = ""
+    sentence: str = ""
+
+    @property
+    def message(self) -> str:
+        """`expected <what>, got <value>`."""
+        return self.sentence or f"expected {self.expected}, got {self.got}"
+
+    def of_key(self, key: Label, known: Iterable[str]) -> Wording:
+        """Say that a key is wrong, its value whatever it is.
+
+        Args:
+            key: as it was written.
+            known: the keys there are, if that is known.
+
+        Returns:
+            The new words.
+        """
+        names = list(known)
+        expected = "a key that is known here" if names else self.expected
+        hint = nearest(str(key), names)
+        return replace(self, expected=expected, got=shown(key), hint=hint)
+
+    def of_forms(self, names: Iterable[str], tag: str) -> Wording:
+        """Say that a mapping does not tell which of several forms it has.
+
+        Args:
+            names: of the forms.
+            tag: the key that tells, as pydantic quotes it, or a function's name.
+
+        Returns:
+            The new words.
+        """
+        forms = ", ".join(repr(name) for name in names)
+        hint = "" if tag.endswith("()") else f"Add {tag} to it."
+        return replace(self, expected=f"one of the forms {forms}", hint=hint)
+
+    def joined(self, others: Iterable[Wording]) -> Wording:
+        """Say that a value fits none of several descriptions.
+
+        Args:
+            others: of the same value, by the other branches of its union.
+
+        Returns:
+            One wording for all.
+        """
+        every = dict.fromkeys(wording.expected for wording in (self, *others))
+        hints = [wording.hint for wording in (self, *others) if wording.hint]
+        return replace(self, expected=" or ".join(every), hint="".join(hints[:1]))
+
+
+def worded(detail: Any, meaning: str = "") -> Wording:
+    """Put one of pydantic's errors into words.
+
+    Args:
+        detail: an entry of `ValidationError.errors()`.
+        meaning: the description of the field, if it has one.
+
+    Returns:
+        The words.
+    """
+    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    if kind in ("value_error", "assertion_error"):
+        return _own_words(str(context["error"]), value)
+    if kind == "missing":
+        name = detail["loc"][-1]
+        what = f" ({meaning})" if meaning else ""
+        hint = f"Add '{name}: ...'{what}." if isinstance(name, str) else ""
+        return Wording("a value", "none", hint)
+    if kind == "union_tag_invalid":
+        return _choice(context["expected_tags"], context["tag"])
+    if kind in ("literal_error", "enum"):
+        return _choice(context["expected"], value)
+    expected = _expected(kind, context, detail["msg"])
+    hint = _hint(expected, value)
+    if kind == "string_pattern_mismatch" and meaning:
+        hint = f"It is {meaning}."
+    return Wording(expected, shown(value), hint)
+
+
+def _own_words(text: str, value: object) -> Wording:
+    # Validators of our own say `expected <what>, got <value>. <What to do.>` already.
+    message, _, hint = text.rstrip(".").partition(". ")
+    if not message.startswith("expected"):
+        message = f"expected a valid value, got {shown(value)} ({message})"
+    if hint and not hint.endswith("?"):
+        hint += "."
+    return Wording("", "", hint, message)
+
+
+def _choice(expected: str, value: object) -> Wording:
+    names = re.findall(r"'([^']*)'", expected)
+    listed = expected.replace(" or ", ", ")
+    hint = nearest(str(value), names) if isinstance(value, str) else ""
+    what = f"one of {listed}" if "," in listed else listed
+    # The names are in the message already: a hint is worth a line if one is close.
+    return Wording(what, shown(value), hint if hint.startswith("Did") else "")
+
+
+def _expected(kind: str, context: Any, message: str) -> str:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in _LENGTHS:
+        return re.sub(r"\b1 (\w+)s$", r"1 \1", _LENGTHS[kind].format(**context))
+    for name, words in _BOUNDS.items():
+        if name in context:
+            bound = context[name]
+            number = "an integer" if isinstance(bound, int) else "a number"
+            return f"{number} {words} {bound:.6g}"
+    words = re.sub(r"^Input should be (a valid )?", "", message)
+    return words if words != message else f"a valid value ({message})"
+
+
+def _hint(expected: str, value: object) -> str:
+    number = {"an integer": int, "a number": float}.get(expected)
+    if number is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return f"Write {value:.0f}."
+    return (
+        "Remove the quotes." if isinstance(value, str) and _reads(number, value) else ""
+    )
+
+
+def _reads(number: Callable[[str], float], text: str) -> bool:
+    try:
+        return math.isfinite(number(text))
+    except ValueError:
+        return False
+
+
+# A path in the value, and the branches of unions on the way: depth and name.
+_Steps = tuple[Path, tuple[tuple[int, str], ...]]
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One thing wrong with a value.
+
+    Attributes:
+        path: within the value.
+        wording: what was expected and found.
+        missing: nothing is written at `path`.
+        key: the key at `path` is wrong rather than its value.
+        branches: the unions on the way, as depth in `path` and branch taken.
+    """
+
+    path: Path
+    wording: Wording
+    missing: bool = False
+    key: bool = False
+    branches: tuple[tuple[int, str], ...] = ()
+
+
+def complaints(
+    error: ValidationError, model: type[BaseModel], value: object
+) -> list[Complaint]:
+    """List what is wrong with a value.
+
+    Args:
+        error: what pydantic raised.
+        model: the model that it raised it for.
+        value: the plain value that was validated.
+
+    Returns:
+        At least one complaint.
+    """
+    details: Sequence[Any] = error.errors(include_url=False)
+    found = [_complaint(model, value, d) for d in details if not _echoes(d)]
+    return _likeliest(found, 0)
+
+
+def _echoes(detail: Any) -> bool:
+    # A list is too short for pydantic once its bad items are left out.
+    if detail["type"] != "too_short":
+        return False
+    return bool(len(detail["input"]) >= detail["ctx"]["min_length"])
+
+
+def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
+    kind, loc = detail["type"], tuple(p for p in detail["loc"] if p != "[key]")
+    missing = kind == "missing"
+    tail = loc[-1:] if missing else ()
+    path, branches = _steps(value, loc[: len(loc) - len(tail)])
+    words = worded(detail, description(model, loc))
+    found = Complaint((*path, *tail), words, missing, branches=branches)
+    if kind == "extra_forbidden" or "[key]" in detail["loc"]:
+        names = field_names(model, loc) if kind == "extra_forbidden" else []
+        return replace(found, key=True, wording=found.wording.of_key(loc[-1], names))
+    if kind == "union_tag_invalid":
+        step, key = _tag_step(detail)
+        return replace(found, path=(*found.path, *step), key=key)
+    if kind == "union_tag_not_found" and isinstance(detail["input"], dict):
+        names = tags(model, loc)
+        wording = found.wording.of_forms(names, detail["ctx"]["discriminator"])
+        return replace(found, wording=wording)
+    return found
+
+
+def _steps(value: Any, loc: Path) -> _Steps:
+    # Pydantic's location mixes keys of the value with names of branches of unions; it
+    # begins with a key. The reading that finds the most keys is right; of two, the one
+    # that finds the last key, `factory` being the name of a branch and its first field.
+    if not loc:
+        return (), ()
+    if not _leads(value, loc[0]):
+        return _skipping(value, loc)
+    path, branches = max(
+        _skipping(value[loc[0]], loc[1:]),
+        _steps(value[loc[0]], loc[1:]),
+        key=lambda option: len(option[0]),
+    )
+    return (loc[0], *path), tuple((depth + 1, name) for depth, name in branches)
+
+
+def _skipping(value: Any, loc: Path) -> _Steps:
+    if not loc:
+        return (), ()
+    path, branches = _steps(value, loc[1:])
+    return path, ((0, str(loc[0])), *branches)
+
+
+def _leads(value: Any, part: Label) -> bool:
+    if isinstance(value, list):
+        return isinstance(part, int) and part < len(value)
+    return isinstance(value, dict) and part in value
+
+
+def _tag_step(detail: Any) -> tuple[Path, bool]:
+    # A tag is the value of a named key, or a function's choice: a value or a key.
+    discriminator, tag = detail["ctx"]["discriminator"], detail["ctx"]["tag"]
+    if not discriminator.endswith("()"):
+        return (discriminator.strip("'"),), False
+    for key, item in detail["input"].items():
+        if tag in (str(key), str(item)):
+            return (key,), tag == str(key)
+    return (), False
+
+
+def _likeliest(found: list[Complaint], level: int) -> list[Complaint]:
+    settled = [c for c in found if len(c.branches) <= level]
+    unions: dict[Path, dict[str, list[Complaint]]] = defaultdict(dict)
+    for complaint in found:
+        if len(complaint.branches) > level:
+            depth, name = complaint.branches[level]
+            union = unions[complaint.path[:depth]]
+            union.setdefault(name, []).append(complaint)
+    for root, branches in unions.items():
+        settled += _of_union(root, list(branches.values()), level)
+    return settled
+
+
+def _of_union(
+    root: Path, branches: list[list[Complaint]], level: int
+) -> list[Complaint]:
+    # A branch that complains about the value itself is not what was meant.
+    near = [b for b in branches if all(c.path != root for c in b)]
+    if near or len(branches) == 1:
+        best = min(
+            near or branches, key=lambda b: (sum(c.key or c.missing for c in b), len(b))
+        )
+        return _likeliest(best, level + 1)
+    first = branches[0][0]
+    others = [complaint.wording for branch in branches[1:] for complaint in branch]
+    return [replace(first, wording=first.wording.joined(others))]

@@ -1,0 +1,317 @@
+"""YAML text as it was written, with lines and columns, and studies as YAML text."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from curvflow.errors import Place, StudyError
+from curvflow.schemas.nodes import Label
+
+Path = tuple[Label, ...]
+Spot = Place | str
+
+# From ruamel's line and column, which count from 0, to what the user reads.
+Locate = Callable[[int, int], Spot]
+_LONGEST_SHOWN = 60
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_CONSTANTS = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool")
+
+# YAML 1.2 has no dates: they are text, as everything else that is no number.
+_TEXTS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp")
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+@dataclass
+class Written:
+    """One value of a study file.
+
+    Attributes:
+        value: a scalar, a mapping to `Written`, or a list of `Written`.
+        place: where it stands, or the override that brought it.
+        keys: the places of a mapping's keys.
+    """
+
+    value: Any
+    place: Spot
+    keys: dict[Label, Spot] = field(default_factory=dict)
+
+    def children(self) -> list[tuple[Label, Written]]:
+        """Return keys or indices with what is written there."""
+        if isinstance(self.value, dict):
+            return list(self.value.items())
+        return list(enumerate(self.value)) if isinstance(self.value, list) else []
+
+    def plain(self) -> Any:
+        """Return the value without places."""
+        if isinstance(self.value, dict):
+            return {key: item.plain() for key, item in self.value.items()}
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        return self.value
+
+
+def has_part(item: Written, part: Label) -> bool:
+    """Tell whether a mapping has this key, or a list this index.
+
+    Args:
+        item: what is written.
+        part: a key or an index.
+
+    Returns:
+        Whether it leads anywhere.
+    """
+    if isinstance(item.value, dict):
+        return part in item.value
+    if isinstance(item.value, list):
+        return type(part) is int and 0 <= part < len(item.value)
+    return False
+
+
+def dotted(path: Iterable[Label]) -> str:
+    """Write a path as the user does, `stages.fit.model.hidden.0`.
+
+    Args:
+        path: keys and indices.
+
+    Returns:
+        One line.
+    """
+    return ".".join(shown(p) if "\n" in str(p) else str(p) for p in path)
+
+
+def shown(value: object) -> str:
+    """Write a value as YAML would, on one line and not too long.
+
+    Args:
+        value: plain data.
+
+    Returns:
+        At most 60 characters.
+    """
+    text = flow(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def flow(value: object) -> str:
+    """Write a value about as YAML would, on one line.
+
+    Args:
+        value: plain data.
+
+    Returns:
+        The line, however long.
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        items = (f"{key}: {flow(item)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return repr(value)
+
+
+def parse(text: str, locate: Locate, path: Path = ()) -> Written | None:
+    """Read YAML text into values with places.
+
+    Args:
+        text: YAML 1.2.
+        locate: from a line and column, counted from 0, to a place.
+        path: of the value in the study, for messages.
+
+    Returns:
+        The value written, None if there is none.
+
+    Raises:
+        StudyError: the text is not YAML, or holds what a study cannot.
+    """
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+    except YAMLError as error:
+        problem: StudyError = _syntax_error(error, text, locate)
+        raise problem from None
+    return None if node is None else _Reader(locate).read(node, path)
+
+
+def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
+    mark = getattr(error, "problem_mark", None)
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", error))
+    written = text.splitlines()[line] if line < len(text.splitlines()) else ""
+    problem = " ".join(problem.split()).removeprefix("but ")
+    message = f"expected YAML, got a syntax error ({problem})"
+    hint = _way_out(problem, written)
+    return StudyError("", message, place=locate(line, column), hint=hint)
+
+
+def _way_out(problem: str, written: str) -> str:
+    """Return what to do about a syntax error in a line."""
+    if re.search(r"(?<![\"'])\$\{", written):
+        return 'Put references in quotes: "${axis}".'
+    if "\t" in written:
+        return "Indent with spaces."
+    if "another document" in problem:
+        return "Leave out the line '---'."
+    if "undefined alias" in problem:
+        return "Put a text that begins with '*' in quotes."
+    return "Look at brackets, quotes, colons and indentation up to there."
+
+
+class _Reader:
+    """Turn ruamel's nodes into `Written` values."""
+
+    def __init__(self, locate: Locate) -> None:
+        self.locate = locate
+        self.constructor = YAML(typ="safe", pure=True).constructor
+        self.open: list[Node] = []
+
+    def place(self, node: Node) -> Spot:
+        return self.locate(node.start_mark.line, node.start_mark.column)
+
+    def error(self, node: Node, path: Path, message: str, hint: str) -> StudyError:
+        return StudyError(dotted(path), message, place=self.place(node), hint=hint)
+
+    def read(self, node: Node, path: Path) -> Written:
+        if any(node is parent for parent in self.open):
+            message = f"expected plain data, got the anchor '{node.anchor}' in itself"
+            raise self.error(node, path, message, "Write the value out.")
+        self.open.append(node)
+        try:
+            if isinstance(node, MappingNode) and node.tag == "tag:yaml.org,2002:map":
+                return self.mapping(node, path)
+            if isinstance(node, SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+                items = [self.read(n, (*path, i)) for i, n in enumerate(node.value)]
+                return Written(items, self.place(node))
+            return Written(self.scalar(node, path), self.place(node))
+        finally:
+            self.open.pop()
+
+    def mapping(self, node: MappingNode, path: Path) -> Written:
+        result = Written({}, self.place(node))
+        seen: set[Label] = set()
+        for key_node, value_node in node.value:
+            key = self.key(key_node, path)
+            # `1` and `true` are one key in Python, `1` and `"1"` one on the screen.
+            if key in seen or str(key) in seen:
+                message = f"expected each key once, got {shown(key)} a second time"
+                raise self.error(key_node, (*path, key), message, "Remove one of them.")
+            seen |= {key, str(key)}
+            result.keys[key] = self.place(key_node)
+            result.value[key] = self.read(value_node, (*path, key))
+            if value_node.start_mark.index == value_node.end_mark.index:
+                # Nothing is written after the colon; ruamel points at what follows.
+                result.value[key].place = self.place(key_node)
+        return result
+
+    def key(self, node: Node, path: Path) -> Label:
+        if node.tag == _MERGE:
+            hint = "Write the keys out, or alias the whole value."
+            raise self.error(node, path, "expected a key, got the merge '<<'", hint)
+        key = self.scalar(node, path) if isinstance(node, ScalarNode) else None
+        if not isinstance(key, str | int | float):
+            got = shown(key) if isinstance(node, ScalarNode) else "a list or mapping"
+            message = f"expected text or a number as a key, got {got}"
+            raise self.error(node, path, message, "Put the key in quotes.")
+        return key
+
+    def scalar(self, node: Node, path: Path) -> Label | None:
+        if node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in node.value):
+            return str(node.value)  # ruamel reads 12:30 as 750, as YAML 1.1 did
+        if node.tag not in _NUMBERS + _CONSTANTS:
+            tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
+            message = f"expected plain data, got the tag '{tag}'"
+            raise self.error(node, path, message, "Remove the tag.")
+        try:
+            value: Label | None = self.constructor.construct_object(node)
+        except (ValueError, KeyError):
+            message = f"expected a value that fits its tag, got {shown(node.value)}"
+            raise self.error(node, path, message, "Remove the tag.") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"expected a finite number, got {node.value}"
+            raise self.error(node, path, message, "Write a number.")
+        return value
+
+
+WIDTH = 88
+INDENT = 2
+
+# What stands deeper than the study's keys is put on one line where that is short.
+TOP = 2
+
+
+def to_yaml(document: dict[str, Any]) -> str:
+    """Write a study as YAML.
+
+    Args:
+        document: plain data.
+
+    Returns:
+        Text that reads as the same data, in the same order; stages and axes each on a
+        line where they fit.
+    """
+    yaml = YAML()
+    yaml.width = 1 << 20  # lines are broken here, not within a value
+    yaml.indent(mapping=INDENT, sequence=2 * INDENT, offset=INDENT)
+    stream = io.StringIO()
+    yaml.dump(_laid_out(document, 0, 0), stream)
+    return stream.getvalue()
+
+
+def _laid_out(value: Any, depth: int, used: int) -> Any:
+    """Choose for each value whether it goes on one line.
+
+    Args:
+        value: plain data.
+        depth: keys and indices above it.
+        used: characters of its line that stand before it.
+
+    Returns:
+        The value as ruamel takes it.
+    """
+    if not isinstance(value, dict | list):
+        return _quoted(value)
+    on_one_line = depth >= TOP and used + _length(value) <= WIDTH
+    inner = INDENT * (depth if isinstance(value, dict) else depth + 2)
+    result: CommentedMap | CommentedSeq
+    if isinstance(value, dict):
+        result = CommentedMap()
+        for key, item in value.items():
+            before = 0 if on_one_line else inner + _length(key) + 2
+            result[_quoted(key)] = _laid_out(item, depth + 1, before)
+    else:
+        result = CommentedSeq()
+        result += [_laid_out(one, depth + 1, inner) for one in value]
+    if on_one_line or not value:
+        result.fa.set_flow_style()
+    else:
+        result.fa.set_block_style()
+    return result
+
+
+def _quoted(value: Any) -> Any:
+    """Quote what is read as something else, or is written so on the pages."""
+    if isinstance(value, str) and (
+        "${" in value  # as the pages write references
+        or not value.isprintable()  # line breaks of Unicode, which are escaped so
+        or value.startswith((":", "?"))  # signs of a key where all is on one line
+    ):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+def _length(value: Any) -> int:
+    """Return about how many characters a value takes on one line."""
+    text = flow(value)
+    # Of texts, only references are sure to stand in quotes.
+    return len(text) - text.count("'") + 2 * text.count("${")

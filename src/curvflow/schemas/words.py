@@ -1,0 +1,109 @@
+"""Numbers, sizes and spans of time in words."""
+
+from __future__ import annotations
+
+import re
+
+from curvflow.errors import RequestError
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun, such as `1 node` and `2,000 nodes`.
+
+    Args:
+        number: how many.
+        noun: of one; its plural ends in s.
+
+    Returns:
+        Both as text.
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+MINUTE, HOUR = 60.0, 3600.0
+
+
+def duration(seconds: float) -> str:
+    """Write a span of time with the two units that matter.
+
+    Args:
+        seconds: how long, 0 or more.
+
+    Returns:
+        Such as `under 1 s`, `40 s`, `12 min`, `3 h 10 min`, `71 h`.
+    """
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 1.5 * MINUTE:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / MINUTE)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours >= 24 or not rest:
+        return f"{round(seconds / HOUR):,} h"
+    return f"{hours} h {rest} min"
+
+
+BYTE_UNITS = ("kB", "MB", "GB", "TB", "PB")
+
+
+def size(count: float) -> str:
+    """Write a number of bytes with the unit that leaves one to three digits before it.
+
+    Args:
+        count: of bytes, 0 or more.
+
+    Returns:
+        Such as `0 B`, `999 B`, `1.5 kB`, `312 MB`, `1.2 GB`; powers of 1000.
+    """
+    if count < 999.5:
+        return f"{count:.0f} B"
+    for unit in BYTE_UNITS:
+        count /= 1000
+        if count < 999.5 or unit == BYTE_UNITS[-1]:
+            break
+    return f"{count:.1f} {unit}" if count < 9.95 else f"{count:,.0f} {unit}"
+
+
+TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "min": 60, "s": 1}
+PART = r"(\d+)\s*(d|h|min|m|s)"
+
+
+def interval(text: str, *, of: str = "--every") -> int:
+    """Read a span of time such as `6h`, `90min` or `1h30m`.
+
+    Args:
+        text: as written.
+        of: what it belongs to, for messages.
+
+    Returns:
+        Seconds, 1 or more.
+
+    Raises:
+        RequestError: it is no span of time, or an empty one.
+    """
+    parts = re.findall(PART, text) if re.fullmatch(rf"({PART}\s*)+", text) else []
+    seconds = sum(int(number) * TIME_UNITS[unit] for number, unit in parts)
+    if not seconds:
+        raise RequestError(
+            f"{of}: expected a span of time, got '{text}'. "
+            "Write it as 30s, 15m, 6h or 1d."
+        )
+    return seconds
+
+
+def shown_interval(seconds: int) -> str:
+    """Write a span of time so that `interval` reads it back.
+
+    Args:
+        seconds: whole ones.
+
+    Returns:
+        Such as `6h` or `1h30m`.
+    """
+    found = ""
+    for unit in "dhms":
+        number, seconds = divmod(seconds, TIME_UNITS[unit])
+        found += f"{number}{unit}" if number else ""
+    return found or "0s"

@@ -1,0 +1,1 @@
+"""Curvature of the members of a tile: operators and their spectra."""

@@ -1,0 +1,185 @@
+"""What slices of a loss run along: eigenvectors, random or principal directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.landscape import LandscapeParams
+from curvflow.schemas.nodes import Member
+from curvflow.tasks.curvature.models import described
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.numerics.derivatives.slices import (
+    filter_normalised,
+    principal,
+    signed,
+)
+from curvflow.tasks.numerics.krylov.power_iteration import block_power
+from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.streams import stream
+
+
+@dataclass(frozen=True)
+class Directions:
+    """What the slices run along.
+
+    Attributes:
+        columns: directions d of each model, (M, D, K).
+        converged: whether each is what was asked for, (M, K).
+        path: steps of C checkpoints along them, (M, C, K); C may be 0.
+        explained: share of the checkpoints' squared distances, (M, K).
+        num_matvecs: products spent on them, per model.
+    """
+
+    columns: Tensor
+    converged: Tensor
+    path: Tensor
+    explained: Tensor
+    num_matvecs: Sequence[int]
+
+
+def _params(member: Member) -> LandscapeParams:
+    return cast("LandscapeParams", member.params)
+
+
+def columns_at_once(member: Member) -> int:
+    """Return how many vectors are multiplied at once."""
+    params, count = _params(member), _params(member).num_directions
+    size = described(member).network.num_parameters
+    wider = params.oversampling if params.directions == "eigenvectors" else 0
+    return min(size, count + wider)
+
+
+def directions(
+    members: Sequence[Member],
+    hessian: BatchedOperator,
+    problem: Problem,
+    weights_MD: Tensor,
+) -> Directions:
+    """Find the directions that parameters ask for.
+
+    Args:
+        members: with the `LandscapeParams` that say which, and perhaps `trajectory`.
+        hessian: of all members.
+        problem: their network.
+        weights_MD: where the slices are taken.
+
+    Returns:
+        The directions.
+
+    Raises:
+        InputError: there are not as many, or none that is not zero.
+    """
+    params, count = _params(members[0]), _params(members[0]).num_directions
+    if count > weights_MD.shape[1]:
+        raise InputError(
+            f"num_directions: expected at most the {weights_MD.shape[1]} parameters, "
+            f"got {count}. Lower it."
+        )
+    if params.directions == "trajectory":
+        return _principal(members, weights_MD, count)
+    if params.directions == "stored":
+        return _stored(members, weights_MD, count)
+    if params.directions == "eigenvectors":
+        return _eigenvectors(members, hessian, count)
+    return _random(members, problem, weights_MD, count)
+
+
+def _random(
+    members: Sequence[Member], problem: Problem, weights_MD: Tensor, count: int
+) -> Directions:
+    size, biases = weights_MD.shape[1], _params(members[0]).biases
+    draws_MDK = torch.stack(
+        [_drawn(_params(m).seed, size, count, "slices") for m in members]
+    ).to(weights_MD)
+    shapes = problem.network.layout.shapes
+    columns_MDK = filter_normalised(draws_MDK, weights_MD, shapes, biases=biases)
+    if not (columns_MDK != 0).any(1).all():
+        raise InputError(
+            "directions: expected weights with filters that are not zero, got none. "
+            "Set biases, or take eigenvectors."
+        )
+    return _plain(columns_MDK, [0] * len(members))
+
+
+def _eigenvectors(
+    members: Sequence[Member], hessian: BatchedOperator, count: int
+) -> Directions:
+    params, columns = _params(members[0]), columns_at_once(members[0])
+    size = hessian.shape[1]
+    start_MDB = torch.stack(
+        [_drawn(_params(m).seed, size, columns, "block") for m in members]
+    ).to(hessian.device, hessian.dtype)
+    ritz = block_power(
+        hessian,
+        start_MDB,
+        k=count,
+        tol=params.tol,
+        max_iterations=params.max_iterations,
+    )
+    spent = [int(iterations) * columns for iterations in ritz.iterations]
+    return _plain(signed(ritz.vectors), spent, ritz.converged)
+
+
+def _stored(members: Sequence[Member], weights_MD: Tensor, count: int) -> Directions:
+    found = [member.one("eigen") for member in members]
+    shapes = {one["eigenvectors"].shape for one in found if "eigenvectors" in one}
+    if len(shapes) != 1 or not all("eigenvectors" in one for one in found):
+        raise InputError(
+            "eigen: expected stored eigenvectors, got none. Set eigenvectors: true in "
+            "probe.eigenvalues."
+        )
+    ((ranks, size),) = shapes
+    if ranks < count or size != weights_MD.shape[1]:
+        raise InputError(
+            f"eigen: expected {count} eigenvectors of {weights_MD.shape[1]} "
+            f"parameters, got {ranks} of {size}. Raise its k, or lower num_directions."
+        )
+    rows_MKD = np.stack([one["eigenvectors"][:count] for one in found])
+    columns_MDK = torch.as_tensor(rows_MKD).to(weights_MD).mT
+    converged_MK = torch.as_tensor(np.stack([one["converged"] for one in found]))
+    return _plain(signed(columns_MDK), [0] * len(members), converged_MK[:, :count])
+
+
+def _principal(members: Sequence[Member], weights_MD: Tensor, count: int) -> Directions:
+    kept_MCW = np.stack([m.one("trajectory")["weights"] for m in members])
+    if not np.isfinite(kept_MCW).all():
+        raise InputError(
+            "trajectory: expected finite weights at every checkpoint, got NaN. Take a "
+            "training that has not diverged."
+        )
+    kept_MCD = torch.as_tensor(kept_MCW)[..., : weights_MD.shape[1]].to(weights_MD)
+    moves_MCD = kept_MCD - weights_MD.unsqueeze(1)
+    units_MDK, shares_MK = principal(moves_MCD, count)
+    steps_MCK = moves_MCD @ units_MDK
+    places_M1K = steps_MCK.abs().argmax(dim=1, keepdim=True)
+    farthest_M1K = steps_MCK.gather(1, places_M1K)
+    return Directions(
+        units_MDK * farthest_M1K,
+        torch.ones_like(shares_MK, dtype=torch.bool),
+        steps_MCK / farthest_M1K,
+        shares_MK,
+        [0] * len(members),
+    )
+
+
+def _plain(
+    columns_MDK: Tensor, spent: Sequence[int], converged_MK: Tensor | None = None
+) -> Directions:
+    models, _, count = columns_MDK.shape
+    nothing_MK = columns_MDK.new_full((models, count), torch.nan)
+    if converged_MK is None:
+        converged_MK = torch.ones_like(nothing_MK, dtype=torch.bool)
+    no_path_MCK = columns_MDK.new_empty(models, 0, count)
+    return Directions(columns_MDK, converged_MK, no_path_MCK, nothing_MK, spent)
+
+
+def _drawn(seed: int, size: int, count: int, purpose: str) -> Tensor:
+    generator = stream(seed, purpose)
+    return torch.randn(size, count, generator=generator, dtype=torch.float64)

@@ -1,0 +1,150 @@
+"""What finds few eigenvalues: by which method, from which columns, in what memory."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
+from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
+from curvflow.tasks.numerics.krylov.power_iteration import block_power
+from curvflow.tasks.numerics.krylov.restarted_lanczos import (
+    basis_size,
+    restarted_lanczos,
+)
+from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.streams import stream
+
+# Share of random directions in a warm start: without any, an eigenvalue that comes to
+# the fore would be missed if its vector is orthogonal to those found before.
+RANDOM = 1e-3
+
+
+def num_columns(params: EigenvaluesParams, size: int) -> int:
+    """Return how many vectors are multiplied at once.
+
+    Args:
+        params: which method, and how many columns of it.
+        size: D.
+    """
+    wanted = params.k + params.oversampling
+    return min(size, params.block if params.method == "lanczos" else wanted)
+
+
+def solver_bytes(
+    params: EigenvaluesParams, size: int, *, products: int, data: int
+) -> int:
+    """Return the estimated peak bytes of one model's eigenvalues.
+
+    Args:
+        params: which method, how many columns of it, in which precision.
+        size: D.
+        products: bytes of a product with the columns, data included.
+        data: bytes of what is held between products as well.
+    """
+    during, peak = _held(params, size)
+    most = max(products + 8 * size * during, data + 8 * size * peak)
+    return int(most) + 16 * size * params.k * params.eigenvectors
+
+
+def _held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
+    """Return the vectors held during a product, and at most, in double precision.
+
+    Counted by `peak_bytes`; tests compare. In single precision some are half as large,
+    and some are held in both.
+    """
+    k, columns, single = params.k, num_columns(params, size), params.dtype == "float32"
+    if params.method == "power":
+        during = 3 * columns + k / 2 if single else 4 * columns + k
+        return during, during + 3 * columns
+    if params.method == "lobpcg":
+        during = (9 if single else 7) * columns + k
+        return during, during + (6.5 if single else 7) * columns
+    basis = basis_size(k, columns)
+    rows = k + (basis - k) // 3 + columns  # what a restart copies
+    if not single:
+        during = basis + 2 * columns + k
+        return during, during + rows
+    during = basis / 2 + 3 * columns + k
+    return during, during + max(rows / 2, k * 1.5 + 2)
+
+
+def check_count(params: EigenvaluesParams, size: int) -> None:
+    """Refuse more eigenvalues than there are.
+
+    Args:
+        params: how many are wanted.
+        size: D.
+
+    Raises:
+        InputError: k exceeds D.
+    """
+    if params.k > size:
+        raise InputError(
+            f"k: expected at most the {size} parameters, got {params.k}. Lower k."
+        )
+
+
+def random_columns(seed: int, size: int, columns: int) -> Tensor:
+    """Return a first block, (D, B), float64.
+
+    Args:
+        seed: of the draw.
+        size: D.
+        columns: B.
+    """
+    generator = stream(seed, "block")
+    return torch.randn(size, columns, generator=generator, dtype=torch.float64)
+
+
+def warm_columns(vectors_MDK: Tensor, random_MDB: Tensor) -> Tensor:
+    """Return first blocks near the eigenvectors of similar operators.
+
+    Args:
+        vectors_MDK: these vectors; where there are more than columns, several add up
+            to one, and where one is NaN, or there are fewer, columns are random.
+        random_MDB: random columns.
+
+    Returns:
+        The blocks, (M, D, B), not normalised.
+    """
+    block = random_MDB.shape[2]
+    start_MDB: Tensor = RANDOM * random_MDB / random_MDB.norm(dim=1, keepdim=True)
+    known_MDK = vectors_MDK.to(start_MDB).nan_to_num(nan=0.0)
+    for number in range(known_MDK.shape[2]):
+        start_MDB[..., number % block] += known_MDK[..., number]
+    return start_MDB
+
+
+def solve(
+    operator: BatchedOperator, start_MDB: Tensor, params: EigenvaluesParams
+) -> Ritz:
+    """Find the eigenvalues that parameters ask for.
+
+    Args:
+        operator: symmetric maps of M models.
+        start_MDB: first blocks.
+        params: how many, which, and by which method.
+
+    Returns:
+        The pairs with residuals and flags.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+    """
+    if params.method == "power":
+        method = block_power
+    else:
+        other = lobpcg if params.method == "lobpcg" else restarted_lanczos
+        method = partial(other, which=params.which)
+    return method(
+        operator,
+        start_MDB.to(operator.device, operator.dtype),
+        k=params.k,
+        tol=params.tol,
+        max_iterations=params.max_iterations,
+    )

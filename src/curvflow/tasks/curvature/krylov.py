@@ -1,0 +1,142 @@
+"""From the members of a probe's tile to Ritz data, stored before or made now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.operators import LanczosParams, OperatorParams
+from curvflow.schemas.nodes import Array, Member
+from curvflow.tasks.curvature import operators
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
+from curvflow.tasks.registry import Machine
+
+RITZ = "ritz"
+
+# Bytes that one model's bases may take: as many runs as fit are made at once. It sets
+# the composition of blocks, so it depends on no machine.
+BASIS_BYTES = 1 << 27
+MOST_RUNS = 16
+
+
+def _params(member: Member) -> LanczosParams:
+    return cast("LanczosParams", member.params)
+
+
+def has_stored(member: Member) -> bool:
+    """Return whether a member takes Ritz data instead of an operator."""
+    return RITZ in member.inputs
+
+
+def alike(member: Member) -> object:
+    """Return what members of one batch must have in common."""
+    if has_stored(member):
+        node = member.one(RITZ)
+        return node["ritz_values"].shape, int(node["size"])
+    return operators.alike(member)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: bases, products, data."""
+    if has_stored(member):
+        return 16 * member.one(RITZ)["ritz_values"].nbytes + (1 << 20)
+    runs = _runs_at_once(member)
+    # The starts stay beside the basis and the row behind it.
+    bases = runs * (_basis_bytes(member) + 2 * 8 * operators.size_of(member))
+    return operators.product_bytes(member, runs) + bases
+
+
+def data_bytes(member: Member) -> int:
+    """Return the part of it that members with the same data have in common."""
+    return 0 if has_stored(member) else operators.shared_bytes(member)
+
+
+def _basis_bytes(member: Member) -> int:
+    size = operators.size_of(member)
+    return _item(member) * size * min(size, _params(member).num_steps)
+
+
+def _item(member: Member) -> int:
+    # A basis is of the precision of the products.
+    dtype: torch.dtype = getattr(torch, _params(member).dtype)
+    return dtype.itemsize
+
+
+def _runs_at_once(member: Member) -> int:
+    most = max(1, BASIS_BYTES // _basis_bytes(member))
+    return min(most, MOST_RUNS, _params(member).num_runs)
+
+
+def ritz_data(members: Sequence[Member], machine: Machine) -> RitzData:
+    """Return the Ritz data of all members, without a product where they are stored.
+
+    Args:
+        members: alike, with `ritz` or with what makes an operator.
+        machine: where to compute.
+
+    Returns:
+        One run for each random vector of each member.
+
+    Raises:
+        InputError: weights or products hold NaN or infinity, or parameters of an
+            operator are given beside Ritz data.
+    """
+    if has_stored(members[0]):
+        return stored(members)
+    params = _params(members[0])
+    block = _runs_at_once(members[0])
+    subject = operators.subject(members, machine, columns=block)
+    seeds = [_params(member).seed for member in members]
+    parts = []
+    for start in range(0, params.num_runs, block):
+        rows = range(start, min(start + block, params.num_runs))
+        vectors = random_vectors(
+            seeds, subject.operator.shape[1], rows, params.distribution
+        )
+        parts.append(lanczos(subject.operator, vectors, num_steps=params.num_steps))
+    return joined(parts)
+
+
+def stored(members: Sequence[Member]) -> RitzData:
+    """Return Ritz data that a probe has stored.
+
+    Args:
+        members: with `ritz`, of equal shapes.
+
+    Returns:
+        The same runs.
+
+    Raises:
+        InputError: parameters of an operator are given beside them.
+    """
+    params = cast("OperatorParams", members[0].params)
+    if params.operator != "hessian" or params.layers:
+        raise InputError(
+            "operator: expected no operator and no layers beside stored Ritz data, got "
+            f"{params.operator}, layers {params.layers}. Set them in the "
+            "probe.spectrum that is taken."
+        )
+    nodes = [member.one(RITZ) for member in members]
+    values, weights, residuals = (
+        torch.as_tensor(np.stack([node[f"ritz_{name}"] for node in nodes]))
+        for name in ("values", "weights", "residuals")
+    )
+    steps = values.isfinite().sum(2)
+    return RitzData(values, weights, residuals, steps, int(nodes[0]["size"]))
+
+
+def products_made(member: Member, ritz: RitzData, number: int) -> Array:
+    """Return how many products were made now for one member.
+
+    Args:
+        member: the member.
+        ritz: its Ritz data, among others.
+        number: its number among them.
+    """
+    made = 0 if has_stored(member) else int(ritz.steps[number].sum())
+    return np.array(made, dtype=np.int64)

@@ -1,0 +1,178 @@
+"""From the members of a probe's tile to their operator, whatever it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import cast
+
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.operators import OperatorParams
+from curvflow.schemas.nodes import Member, NodeData
+from curvflow.tasks.curvature import models
+from curvflow.tasks.networks.problems import probed_bytes
+from curvflow.tasks.numerics.operators.algebra import Repeated
+from curvflow.tasks.numerics.operators.base import BatchedOperator, Dense, Operator
+from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
+from curvflow.tasks.registry import Machine
+
+MATRIX = "matrix"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a tile's probes look at.
+
+    Attributes:
+        operator: symmetric maps of all members, (M, D, D).
+        names: of the consecutive blocks of the dimension D: parameter tensors, or
+            `matrix`.
+        sizes: of these blocks.
+    """
+
+    operator: BatchedOperator
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+def _params(member: Member) -> OperatorParams:
+    return cast("OperatorParams", member.params)
+
+
+def alike(member: Member) -> object:
+    """Return what members of one batched operator must have in common."""
+    if MATRIX in member.inputs:
+        return int(member.one(MATRIX)["size"])
+    return models.same_problem(member)
+
+
+def blocks(member: Member) -> dict[str, int]:
+    """Return the parameter tensors looked at and their sizes; of a matrix, its own.
+
+    Args:
+        member: with `weights` and `data`, or with `matrix`.
+
+    Returns:
+        Sizes by name, in the order of the dimension D.
+
+    Raises:
+        InputError: `layers` names no tensor, or is given for a matrix.
+    """
+    params = _params(member)
+    if MATRIX in member.inputs:
+        if params.operator != "hessian" or params.layers:
+            raise InputError(
+                "operator: expected no operator and no layers beside a matrix, got "
+                f"{params.operator}, layers {params.layers}. Remove them."
+            )
+        return {MATRIX: int(member.one(MATRIX)["size"])}
+    layout = models.described(member).network.layout
+    sizes = dict(zip(layout.names, layout.sizes, strict=True))
+    if params.layers is None:
+        return sizes
+    for pattern in params.layers:
+        if not any(fnmatchcase(name, pattern) for name in sizes):
+            raise InputError(
+                f"layers: expected one of {', '.join(sizes)}, got {pattern}. "
+                "Name parameter tensors, or a pattern such as layer1.*."
+            )
+    return {
+        name: size
+        for name, size in sizes.items()
+        if any(fnmatchcase(name, pattern) for pattern in params.layers)
+    }
+
+
+def size_of(member: Member) -> int:
+    """Return the dimension D of a member's operator."""
+    return sum(blocks(member).values())
+
+
+def product_bytes(member: Member, columns: int) -> int:
+    """Return the estimated peak bytes of one member's products with columns."""
+    if MATRIX in member.inputs:
+        return _matrix_bytes(member) + 4 * 8 * size_of(member) * columns
+    return models.product_bytes(member, _params(member), columns)
+
+
+def shared_bytes(member: Member) -> int:
+    """Return the part of it that members with the same data have in common."""
+    return _matrix_bytes(member) if MATRIX in member.inputs else probed_bytes(member)
+
+
+def _matrix_bytes(member: Member) -> int:
+    arrays = member.one(MATRIX).arrays.values()
+    return 2 * sum(array.nbytes for array in arrays)
+
+
+def subject(members: Sequence[Member], machine: Machine, *, columns: int) -> Subject:
+    """Build the operators of all members as one.
+
+    Args:
+        members: alike, with parameters that differ in what may vary within a tile.
+        machine: where to compute.
+        columns: vectors that will be multiplied at once.
+
+    Returns:
+        Operator and the blocks of its dimension.
+
+    Raises:
+        InputError: a weight is NaN or infinite, or `layers` names no tensor.
+    """
+    sizes = blocks(members[0])
+    operator: BatchedOperator
+    if MATRIX in members[0].inputs:
+        operator = _of_matrices(members, machine)
+    else:
+        operator = models.batched_operator(
+            members,
+            machine,
+            [_params(member) for member in members],
+            names=tuple(sizes),
+            columns=columns,
+        )
+    return Subject(operator, tuple(sizes), tuple(sizes.values()))
+
+
+def _of_matrices(members: Sequence[Member], machine: Machine) -> BatchedOperator:
+    dtype = getattr(torch, _params(members[0]).dtype)
+    matrices = {member.one(MATRIX).digest: member.one(MATRIX) for member in members}
+    number = {digest: count for count, digest in enumerate(matrices)}
+    return Repeated(
+        [matrix_operator(one, machine, dtype) for one in matrices.values()],
+        [number[member.one(MATRIX).digest] for member in members],
+    )
+
+
+def matrix_operator(matrix: NodeData, machine: Machine, dtype: torch.dtype) -> Operator:
+    """Return a matrix that is data as an operator.
+
+    Args:
+        matrix: of the edge type Matrix.
+        machine: where to compute.
+        dtype: precision of the products.
+
+    Returns:
+        The operator, shape (D, D); of a kernel the entries are computed as needed.
+
+    Raises:
+        InputError: the form is not known.
+    """
+    form = str(matrix["form"].item())
+    if form == "dense":
+        return Dense(torch.as_tensor(matrix["dense"], dtype=dtype).to(machine.device))
+    if form == "kernel":
+        points = torch.as_tensor(matrix["points"], dtype=dtype).to(machine.device)
+        return KernelMatrix(points, **json.loads(str(matrix["kernel"].item())))
+    if form == "sparse":
+        rows = [torch.as_tensor(matrix[name]) for name in ("indptr", "indices")]
+        values = torch.as_tensor(matrix["values"], dtype=dtype)
+        return Sparse(*(part.to(machine.device) for part in (*rows, values)))
+    raise InputError(
+        f"matrix: expected the form dense, sparse or kernel, got {form}. Take another "
+        "kind of matrix data."
+    )

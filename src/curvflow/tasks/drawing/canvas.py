@@ -1,0 +1,361 @@
+"""One quiet style for all figures, with panels placed the same at every drawing.
+
+Lengths are in inches unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
+from matplotlib.transforms import Bbox
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Array
+
+STEPS = 2.0**20  # of a sheet's width and height; a fifth of a micron on 180 mm
+
+
+class Placement(ConstrainedLayoutEngine):
+    """Matplotlib's constrained layout, its positions rounded.
+
+    Its solver sorts variables by their addresses in memory, so that last bits vary
+    within one process (https://github.com/nucleic/kiwi/issues/57). They would show in
+    the identifiers of an SVG file, which are made from positions.
+    """
+
+    def execute(self, fig: Figure) -> Any:
+        """Place the panels.
+
+        Args:
+            fig: the figure.
+
+        Returns:
+            What Matplotlib's engine returns.
+        """
+        found = super().execute(fig)
+        for axes in fig.axes:
+            is_placed = axes.get_in_layout()
+            corners = np.asarray(axes.get_position(original=True).extents)
+            axes.set_position(Bbox.from_extents(*(np.rint(corners * STEPS) / STEPS)))
+            axes.set_in_layout(is_placed)  # which setting a position ends
+        return found
+
+
+# Okabe and Ito (2008), Color universal design, without the yellow, too faint on paper.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)))
+MM = 1 / 25.4
+POINT = 1 / 72
+DPI = 300
+MARGIN = 1.5 * MM
+CAPTION_SIZE = 6.5
+TITLE_SIZE = 9.0
+GREY = "0.35"
+MOST_POWERS = 100  # of ten, on an axis whose ticks are left to Matplotlib
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with Matplotlib: the same everywhere
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.title_fontsize": 7,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": "0.3",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.limits": (-3, 4),
+    "axes.formatter.use_mathtext": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.5,
+    "xtick.color": "0.3",
+    "ytick.color": "0.3",
+    "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black",
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "svg.fonttype": "path",  # letters look the same without the font
+    "pdf.fonttype": 42,  # letters that programs can edit, and journals accept
+    "svg.hashsalt": "curvflow",  # else every file has other identifiers
+}
+_style_lock = Lock()
+
+
+@contextmanager
+def quiet_style() -> Iterator[None]:
+    """Set the style for the block, free of what users have set for themselves."""
+    settings: dict[Any, Any] = {
+        name: value
+        for name, value in mpl.rcParamsDefault.items()
+        if not name.startswith("backend")
+    }
+    settings.update(STYLE)
+    # Matplotlib's settings belong to the process, and tiles may share it.
+    with _style_lock, mpl.rc_context(settings):
+        yield
+
+
+def sheet(width_mm: float, height_mm: float) -> Figure:
+    """Return an empty figure that can be drawn without a display."""
+    figure = Figure(figsize=(width_mm * MM, height_mm * MM), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def colour(number: int) -> str:
+    """Return the colour of the label of this number; the same in every figure."""
+    return PALETTE[number % len(PALETTE)]
+
+
+def dash(number: int) -> Any:
+    """Return the line style of the label of this number; solid for the first seven."""
+    return DASHES[number // len(PALETTE)]
+
+
+def check_labels(count: int) -> None:
+    """Refuse more labels than colours and line styles can tell apart.
+
+    Args:
+        count: how many labels there are.
+
+    Raises:
+        InputError: they are too many.
+    """
+    most = len(PALETTE) * len(DASHES)
+    if count > most:
+        raise InputError(
+            f"label: expected at most {most} labels in one figure, got {count}. "
+            "Choose an axis with fewer, or make a figure for each by leaving it out."
+        )
+
+
+def literal(text: object) -> str:
+    """Return text on one line, with no sign taken for mathematics."""
+    return " ".join(str(text).split()).replace("$", r"\$")
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width of one line of text at a size in points."""
+    drawn = sheet(1, 1).text(0, 0, text, size=size, parse_math=False)
+    return drawn.get_window_extent().width / DPI
+
+
+def wrapped(text: str, size: float, width: float) -> list[str]:
+    """Break text into lines of a width; a word too long stays whole."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def compose(
+    figure: Figure,
+    *,
+    title: str | None,
+    caption: str,
+    handles: Sequence[Artist] = (),
+    labels: Sequence[str] = (),
+    label_name: str = "",
+) -> None:
+    """Set title and legend above the panels and the caption below; the sheet grows.
+
+    Args:
+        figure: with its panels drawn.
+        title: text above, or None.
+        caption: text below.
+        handles: what the legend explains; none for no legend.
+        labels: text of each handle.
+        label_name: what the labels are.
+    """
+    width, panel = figure.get_size_inches()
+    inner = width - 2 * MARGIN
+    head = wrapped(title, TITLE_SIZE, inner) if title else []
+    foot = wrapped(caption, CAPTION_SIZE, inner)
+    head_height = _height(head, TITLE_SIZE)
+    legend = _legend(figure, handles, labels, label_name, inner) if handles else None
+    legend_height = _extent(legend)[1] + MARGIN if legend else 0.0
+    foot_height = _height(foot, CAPTION_SIZE)
+    total = head_height + legend_height + panel + foot_height
+    figure.set_size_inches(width, total)
+    rect = (0, foot_height / total, 1, panel / total)
+    layout = Placement(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04, hspace=0.05)
+    figure.set_layout_engine(layout)
+    left = MARGIN / width
+    if legend:
+        top = 1 - (head_height + MARGIN) / total
+        legend.set_bbox_to_anchor((left, top), transform=figure.transFigure)
+    for lines, y, size, tone in (
+        (head, 1 - MARGIN / total, TITLE_SIZE, "black"),
+        (foot, (foot_height - MARGIN / 2) / total, CAPTION_SIZE, GREY),
+    ):
+        text = literal_lines(lines)
+        figure.text(left, y, text, size=size, color=tone, va="top", linespacing=1.3)
+
+
+def literal_lines(lines: Sequence[str]) -> str:
+    """Return lines as one text, with no sign taken for mathematics."""
+    return "\n".join(map(literal, lines))
+
+
+def _height(lines: Sequence[str], size: float) -> float:
+    return len(lines) * size * 1.35 * POINT + MARGIN if lines else 0.0
+
+
+def _extent(artist: Artist) -> tuple[float, float]:
+    box = artist.get_window_extent()
+    return box.width / DPI, box.height / DPI
+
+
+def _legend(
+    figure: Figure,
+    handles: Sequence[Artist],
+    labels: Sequence[str],
+    label_name: str,
+    width: float,
+) -> Any:
+    """Return a legend in as few rows as fit the width, all about equally long."""
+    for rows in range(1, len(handles) + 1):
+        legend = figure.legend(
+            handles,
+            [literal(label) for label in labels],
+            title=literal(label_name),
+            ncols=-(-len(handles) // rows),
+            loc="upper left",
+            alignment="left",
+            frameon=False,
+            borderpad=0,
+            borderaxespad=0,
+            handlelength=1.8,
+            columnspacing=1.4,
+            labelspacing=0.3,
+        )
+        if rows == len(handles) or _extent(legend)[0] <= width:
+            return legend
+        legend.remove()
+    raise AssertionError("a legend has at least one handle")
+
+
+def tick_steps(most: int | Literal["auto"], *, whole: bool = False) -> MaxNLocator:
+    """Return ticks at round numbers.
+
+    Args:
+        most: how many intervals at most; `auto` for as many as have room.
+        whole: at whole numbers only.
+
+    Returns:
+        A locator for one axis.
+    """
+    return MaxNLocator(most, steps=[1, 2, 5, 10], integer=whole)
+
+
+def log_limits(mean: Array, low: Array, high: Array) -> tuple[float, float]:
+    """Return limits of a logarithmic axis that keep every mean well in view.
+
+    An error bar that comes near zero would have no end there, so it is cut a factor
+    of ten below its mean.
+
+    Args:
+        mean: means, any shape.
+        low: lower ends; NaN where there is no bar.
+        high: upper ends.
+
+    Returns:
+        Lower and upper limit; 1 and 10 if no mean is positive.
+    """
+    seen = mean > 0
+    if not seen.any():
+        return 1.0, 10.0
+    ends = np.where(np.isnan(low[seen]), mean[seen], low[seen])
+    bottom = np.maximum(ends, mean[seen] / 10).min()
+    top = np.fmax(high[seen], mean[seen]).max()
+    margin = (top / bottom) ** 0.04 if top > bottom else 2.0
+    return float(bottom / margin), float(top * margin)
+
+
+def set_log_ticks(axis: Axis) -> None:
+    """Set ticks at powers of ten, or at further round numbers if these are too few.
+
+    Args:
+        axis: logarithmic, with its limits set.
+    """
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in (1,), (1, 2, 5), range(1, 10):
+        # From text, so that 3e-1 is 0.3 and not a neighbour of it.
+        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        if sum(low <= tick <= high for tick in ticks) >= 2:
+            break
+    else:
+        ticks = [x for x in tick_steps(4).tick_values(low, high) if x > 0]
+    if digits != (1,):
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_major_formatter(FuncFormatter(_short))
+        axis.set_view_interval(low, high, ignore=True)
+    elif len(powers) > MOST_POWERS or powers[-1] > MOST_POWERS:
+        # Matplotlib's own ticks go beyond the limits, and here beyond doubles.
+        ends = math.log10(low), math.log10(high)
+        found = [p for p in tick_steps(6).tick_values(*ends) if ends[0] <= p <= ends[1]]
+        axis.set_major_locator(FixedLocator([10.0**power for power in found]))
+        axis.set_minor_locator(NullLocator())
+
+
+def _short(value: float, place: int | None) -> str:
+    digits, _, power = f"{value:.2e}".partition("e")
+    if -4 < int(power) < 5:
+        return f"{value:g}"
+    return rf"${float(digits):g}\times10^{{{int(power)}}}$"
+
+
+def pictures(figure: Figure) -> dict[str, Array]:
+    """Draw a figure.
+
+    Args:
+        figure: the figure.
+
+    Returns:
+        `png`, `svg` and `pdf`: the bytes of the files, without dates or versions.
+    """
+    files = {}
+    for kind, metadata in (
+        ("png", {"Software": None}),
+        ("svg", {"Date": None, "Creator": None}),
+        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}),
+    ):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+        # Panels stay where they are: other renderers measure text a little otherwise.
+        figure.set_layout_engine("none")
+        files[kind] = np.frombuffer(buffer.getvalue(), np.uint8).copy()
+    return files

@@ -1,0 +1,1 @@
+"""Local learning coefficients of the members of a tile."""

@@ -1,0 +1,142 @@
+"""What probes read off draws of a posterior, and off the Hessian beside them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Array, Member, NodeData
+from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import nodes
+from curvflow.tasks.numerics.sampling.diagnostics import failed, mcse_mean
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over draws or runs.
+
+    Attributes:
+        value: the mean; NaN if every chain failed.
+        sem: its standard error; 0 if it is exact.
+    """
+
+    value: float
+    sem: float
+
+
+def number(draws: NodeData, name: str) -> float:
+    """Return one number that draws hold."""
+    return float(draws[name])
+
+
+def made_at(draws: NodeData) -> dict[str, Array]:
+    """Return what an estimate by draws depends on beside the weights and data."""
+    return {name: draws[name] for name in ("nbeta", "localization")}
+
+
+def is_wbic(draws: NodeData) -> bool:
+    """Return whether draws are at nbeta = n / ln n."""
+    count = number(draws, "num_samples")
+    return math.isclose(number(draws, "nbeta"), count / math.log(count), rel_tol=1e-9)
+
+
+def energies(draws: NodeData) -> tuple[Mean, Array]:
+    """Average the loss of all samples, n L, over draws.
+
+    Args:
+        draws: with the losses of chains, of which some may have failed.
+
+    Returns:
+        n E L over the chains that did not fail, and of each chain, NaN if it failed.
+    """
+    losses_CK = torch.as_tensor(draws["loss_trace"], dtype=torch.float64)
+    failed_C = failed(losses_CK, torch.as_tensor(draws["failed_at"]))
+    count = number(draws, "num_samples")
+    mean_C = torch.where(failed_C, torch.nan, count * losses_CK.mean(1))
+    if failed_C.all():
+        return Mean(math.nan, math.nan), mean_C.numpy()
+    sem = count * float(mcse_mean(losses_CK[~failed_C][None]))
+    return Mean(float(mean_C[~failed_C].mean()), sem), mean_C.numpy()
+
+
+def ritz_beside(member: Member) -> RitzData:
+    """Return the Ritz data of the Hessian that goes with draws.
+
+    Args:
+        member: with `draws` and `ritz`.
+
+    Returns:
+        One member's runs.
+
+    Raises:
+        InputError: the operator is not of the parameters that moved.
+    """
+    node, draws = member.one("ritz"), member.one("draws")
+    size, moved = int(node["size"]), int(draws["num_parameters"])
+    if size != moved:
+        raise InputError(
+            f"ritz: expected the Hessian of the {moved} parameters that moved in "
+            f"'{draws.stage}', got {size} rows of '{node.stage}'. Give both the same "
+            "layers."
+        )
+    values, weights, residuals = (
+        torch.as_tensor(node[f"ritz_{name}"], dtype=torch.float64)[None]
+        for name in ("values", "weights", "residuals")
+    )
+    return RitzData(values, weights, residuals, values.isfinite().sum(2), size)
+
+
+def localisation(draws: NodeData) -> float:
+    """Return gamma.
+
+    Args:
+        draws: of a localised posterior.
+
+    Returns:
+        The precision of the prior that localisation is.
+
+    Raises:
+        InputError: the draws are held by nothing.
+    """
+    gamma = number(draws, "localization")
+    if gamma <= 0:
+        raise InputError(
+            f"draws: expected a localization above 0 in '{draws.stage}', got {gamma}. "
+            "Raise it."
+        )
+    return gamma
+
+
+def mean_of(ritz: RitzData, found: Estimate) -> Mean:
+    """Return what Ritz data say, without error where they are all eigenvalues.
+
+    Args:
+        ritz: of one member.
+        found: an estimate from them, of one number.
+
+    Returns:
+        Its mean; of a single run of fewer nodes the error is NaN.
+    """
+    return Mean(float(found.mean), 0.0 if _is_all(ritz) else float(found.sem))
+
+
+def mass_below(ritz: RitzData, limit: float) -> float:
+    """Return the fraction of the eigenvalues below a limit, by the rules alone."""
+    below = (nodes(ritz) < limit).to(torch.float64)
+    return float((ritz.weights * below).sum(2).mean())
+
+
+def negative_mass(ritz: RitzData) -> float:
+    """Return the fraction of the eigenvalues below zero, beyond rounding."""
+    return mass_below(ritz, -1e-9 * float(nodes(ritz).abs().max()))
+
+
+def _is_all(ritz: RitzData) -> bool:
+    """Return whether Ritz data are the eigenvalues themselves, as a dense probe's."""
+    weights = ritz.weights
+    even = torch.full_like(weights, 1 / ritz.size)
+    return weights.shape[1:] == (1, ritz.size) and torch.allclose(weights, even)

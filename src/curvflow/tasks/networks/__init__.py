@@ -1,0 +1,1 @@
+"""Networks for a batch of models, and what they are trained on."""

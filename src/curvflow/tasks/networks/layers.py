@@ -1,0 +1,111 @@
+"""Layers and activations for a batch of models, by batched products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from curvflow.tasks.networks.network import Layout, Network, Passage
+
+Activation = Callable[[Tensor], Tensor]
+
+# Weight of the present batch in the running statistics of a batch norm.
+MOMENTUM = 0.1
+
+
+def dense(passage: Passage, name: str, x_MNI: Tensor) -> Tensor:
+    """Apply a dense layer: weight (out, in), and bias (out,) if it has one.
+
+    Args:
+        passage: holds the layer's tensors.
+        name: of the layer.
+        x_MNI: its inputs; M may be 1 where models share them.
+
+    Returns:
+        Its outputs, (M, N, out).
+    """
+    weight_MIO = passage.tensors[f"{name}.weight"].mT
+    bias_MO = passage.tensors.get(f"{name}.bias")
+    x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
+    if bias_MO is None:
+        y_MNO = torch.bmm(x_MNI, weight_MIO)
+    else:
+        y_MNO = torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+    if passage.seen is not None:
+        passage.seen.append((name, x_MNI, y_MNO))
+    return y_MNO
+
+
+def activate(passage: Passage, activation: Activation, x: Tensor) -> Tensor:
+    """Apply an activation, unless paths are counted."""
+    return x if passage.counts_paths else activation(x)
+
+
+def dropout(passage: Passage, rate: float, x: Tensor) -> Tensor:
+    """Put each entry to zero with probability `rate` in training, scaling the others.
+
+    Args:
+        passage: draws for each model.
+        rate: in [0, 1).
+        x: shape (M, N, ...).
+
+    Returns:
+        The same shape; x itself when not in training or without a rate.
+    """
+    if passage.draw is None or rate == 0:
+        return x
+    return x * (passage.draw(tuple(x.shape[1:])) >= rate) / (1 - rate)
+
+
+def dense_layers(
+    widths: Sequence[int],
+    activation: Activation,
+    *,
+    bias: bool,
+    drop: float = 0.0,
+    linear: Sequence[int] = (),
+) -> Network:
+    """Build dense layers with an activation between them.
+
+    Args:
+        widths: from the inputs, flattened, to the outputs.
+        activation: applied after every layer but the last.
+        bias: whether layers have one.
+        drop: rate of dropout after each activation.
+        linear: numbers of layers, from 1, that have no activation either.
+
+    Returns:
+        The network; weights have shape (out, in).
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for number, (before, after) in enumerate(pairwise(widths), start=1):
+        shapes[f"layer{number}.weight"] = (after, before)
+        if bias:
+            shapes[f"layer{number}.bias"] = (after,)
+    last = len(widths) - 1
+
+    def forward(passage: Passage, inputs: Tensor) -> Tensor:
+        x = inputs.flatten(2)
+        for number in range(1, last + 1):
+            x = dense(passage, f"layer{number}", x)
+            if number < last:
+                if number not in linear:
+                    x = activate(passage, activation, x)
+                x = dropout(passage, drop, x)
+        return x
+
+    layout = Layout(tuple(shapes), tuple(shapes.values()))
+    return Network(layout, forward, width=2 * sum(widths))
+
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "gelu": gelu,
+    "sigmoid": torch.sigmoid,
+    "identity": lambda x: x,
+}

@@ -1,0 +1,375 @@
+"""What a trained function is, as text, and what it is trained on, as tensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TypedDict, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.models import AnyModel, model_name, parse_model
+from curvflow.schemas.nodes import Member, NodeData
+from curvflow.tasks.networks.network import Layout, Network
+from curvflow.tasks.numerics.derivatives.batches import sample_losses
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+
+T = TypeVar("T")
+
+# From a problem as text, samples of a pass and of all, and columns to half the
+# peak bytes of products of two models.
+Count = Callable[[str, int, int, int], int]
+
+DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
+
+# Bytes that the activations of one model may take in one pass over the data.
+PASS_BYTES = 1 << 25
+
+# The same for all models of one pass on a CPU. Measured at 40 networks of 64-16-10:
+# eight at a time take two thirds of the time of all at once.
+CPU_PRODUCT_BYTES = 1 << 28
+
+# Numbers per activation that forward-over-reverse keeps at its peak, measured.
+PASS_COPIES = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network and the loss it was trained with.
+
+    Attributes:
+        network: the function.
+        loss: `cross_entropy`, `mse` or `sse`.
+        text: canonical JSON that describes both.
+        input_shape: of one sample.
+    """
+
+    network: Network
+    loss: str
+    text: str
+    input_shape: tuple[int, ...]
+
+    def losses(self, weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sample, (M, N), when not in training.
+
+        Args:
+            weights_MW: parameters and statistics, (M, D + S).
+            inputs: shape (M or 1, N, ...).
+            targets: shape (M or 1, N) or (M or 1, N, C).
+        """
+        return sample_losses(self.loss)(
+            self.network.outputs(weights_MW, inputs), targets
+        )
+
+    def reduced(self, losses_MN: Tensor) -> Tensor:
+        """Return the loss that is minimised, (M,): the sum for sse, else the mean."""
+        return losses_MN.sum(1) if self.loss == "sse" else losses_MN.mean(1)
+
+    def rows_per_pass(self, columns: int) -> int:
+        """Return how many samples fit into one pass of one model.
+
+        It does not depend on how many models there are, so that sums are taken in the
+        same order whatever the tile.
+
+        Args:
+            columns: vectors multiplied at once.
+        """
+        return max(1, PASS_BYTES // (8 * PASS_COPIES * self.network.width * columns))
+
+    def models_per_pass(self, num_samples: int, columns: int) -> int:
+        """Return how many models fit into one pass of Hessian products on a CPU.
+
+        Args:
+            num_samples: N.
+            columns: vectors multiplied at once.
+        """
+        return CPU_PRODUCT_BYTES // self._product_activations(num_samples, columns)
+
+    def product_bytes(
+        self, data: NodeData, columns: int, count: Count | None = None
+    ) -> int:
+        """Return the estimated peak bytes of one model's products.
+
+        Counted, on tensors without numbers, for a pass of two models, the fewest there
+        are: half of it for each. Where a tile takes several passes of models this is
+        above what it needs, for activations are held by one pass at a time.
+
+        Args:
+            data: the data set; it is held as stored and as loaded.
+            columns: vectors multiplied at once.
+            count: what counts another operator than the Hessian, forward over reverse.
+        """
+        num_samples = len(data["inputs"])
+        rows = min(num_samples, self.rows_per_pass(columns))
+        # Once as loaded and once as stacked.
+        weights = 2 * 8 * (self.network.num_parameters + self.network.statistics.size)
+        try:
+            # In the second pass the sum of the first is held; others are like it.
+            samples = min(num_samples, 2 * rows)
+            products = (count or _pass_bytes)(self.text, rows, samples, columns)
+        # A module of the user's own may want numbers, and fail in any way without.
+        except Exception:
+            vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
+            products = vectors + self._product_activations(num_samples, columns)
+        return products + weights + held_bytes(data, 8)
+
+    def _product_activations(self, num_samples: int, columns: int) -> int:
+        rows = min(num_samples, self.rows_per_pass(columns))
+        return 8 * PASS_COPIES * rows * self.network.width * columns
+
+
+def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
+    """Set the problem of fitting a model to a data set.
+
+    Args:
+        model: its specification.
+        loss: its name; `auto` takes cross_entropy for labels and mse for values.
+        data: labels have shape (N,), values (N, C).
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: the loss or the model does not fit the targets.
+    """
+    has_labels = data["targets"].ndim == 1
+    if not (has_labels or model.fits_values):
+        raise InputError(
+            f"model: expected targets that are labels for {model_name(model)}, got "
+            "values. Take data with labels, or model linear."
+        )
+    if loss == "auto":
+        loss = "cross_entropy" if has_labels else "mse"
+    if has_labels != (loss == "cross_entropy"):
+        kind, other = ("labels", "cross_entropy") if has_labels else ("values", "mse")
+        raise InputError(
+            f"loss: expected one for {kind}, got {loss}. Use {other} or auto."
+        )
+    num_outputs = int(data["num_classes"]) if has_labels else data["targets"].shape[1]
+    plain = model.model_dump(mode="json", exclude={"init"})
+    return _build(_encode(plain), loss, data["inputs"].shape[1:], num_outputs)
+
+
+def read(text: str) -> Problem:
+    """Build the problem that `Problem.text` describes.
+
+    Args:
+        text: canonical JSON.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: the model now has other parameters than when it was trained.
+    """
+    plain = json.loads(text)
+    problem = _build(
+        _encode(plain["model"]),
+        plain["loss"],
+        tuple(plain["input_shape"]),
+        plain["num_outputs"],
+    )
+    if problem.text != text:
+        now = dict(json.loads(problem.text)["parameters"])
+        raise InputError(
+            f"network: expected the parameters it was trained with, "
+            f"{dict(plain['parameters'])}, got {now}. Train again, or bring the "
+            "factory back."
+        )
+    return problem
+
+
+def _encode(plain: object) -> str:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+class Told(TypedDict):
+    """What every operator over weights is told beside its function."""
+
+    weights_MD: Tensor
+    inputs: Tensor
+    targets: Tensor
+    fixed_MS: Tensor
+    batch_size: int
+    models_per_pass: int
+
+
+def numberless(problem: Problem, rows: int, samples: int, dtype: torch.dtype) -> Told:
+    """Return tensors of two models' shapes, to count memory on.
+
+    Args:
+        problem: the network and its loss.
+        rows: samples of one pass.
+        samples: N.
+        dtype: of weights, inputs and target values.
+    """
+    has_labels = problem.loss == "cross_entropy"
+    values = () if has_labels else (json.loads(problem.text)["num_outputs"],)
+    sizes = (problem.network.num_parameters, problem.network.statistics.size)
+    with torch.device("meta"):
+        weights_MD, statistics_MS = (
+            torch.empty(2, size, dtype=dtype) for size in sizes
+        )
+        return Told(
+            weights_MD=weights_MD,
+            inputs=torch.empty(1, samples, *problem.input_shape, dtype=dtype),
+            targets=torch.empty(
+                1, samples, *values, dtype=torch.int64 if has_labels else dtype
+            ),
+            fixed_MS=statistics_MS,
+            batch_size=rows,
+            models_per_pass=2,
+        )
+
+
+@lru_cache(maxsize=256)
+def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
+    """Return half the peak bytes of passes of two models of a problem."""
+    problem = read(text)
+    told = numberless(problem, rows, samples, torch.float64)
+    return BatchedHessian(problem.losses, **told).product_bytes(columns) // 2
+
+
+@lru_cache(maxsize=64)
+def _build(
+    model: str, loss: str, input_shape: tuple[int, ...], num_outputs: int
+) -> Problem:
+    spec = parse_model(json.loads(model))
+    builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
+    network: Network = builder.build(spec, input_shape, num_outputs)
+    plain = {
+        "model": json.loads(model),
+        "loss": loss,
+        "input_shape": input_shape,
+        "num_outputs": num_outputs,
+        "parameters": _listed(network.layout),
+    }
+    if network.statistics.names:
+        plain["statistics"] = _listed(network.statistics)
+    return Problem(network, loss, _encode(plain), input_shape)
+
+
+def _listed(layout: Layout) -> list[tuple[str, tuple[int, ...]]]:
+    return list(zip(layout.names, layout.shapes, strict=True))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs and targets with a leading dimension for the models, 1 if shared."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    @property
+    def count(self) -> int:
+        """Number of samples, N."""
+        return self.inputs.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the samples are."""
+        return self.inputs.device
+
+    @property
+    def num_targets(self) -> int:
+        """Values per target, C; 1 for a label."""
+        return self.targets.shape[2] if self.targets.ndim == 3 else 1
+
+    def rows(self, chosen: slice) -> Samples:
+        """Return some of the samples, the same for every model."""
+        return Samples(self.inputs[:, chosen], self.targets[:, chosen])
+
+    def models(self, chosen: slice | Tensor) -> Samples:
+        """Return the samples of some of the models; shared ones as they are."""
+        if len(self.inputs) == 1:
+            return self
+        return Samples(self.inputs[chosen], self.targets[chosen])
+
+    def taken(self, rows_MB: Tensor) -> Samples:
+        """Return for each model the samples of these numbers, (M, B)."""
+        if len(self.inputs) == 1:
+            return Samples(self.inputs[0][rows_MB], self.targets[0][rows_MB])
+        models = torch.arange(len(self.inputs), device=rows_MB.device).unsqueeze(1)
+        return Samples(self.inputs[models, rows_MB], self.targets[models, rows_MB])
+
+
+def held_bytes(data: NodeData, item: int) -> int:
+    """Return the bytes of a data set, as stored and as loaded.
+
+    Args:
+        data: the data set.
+        item: bytes of a loaded number.
+    """
+    arrays = [data[name] for name in DATA_ARRAYS]
+    return sum(array.nbytes + item * array.size for array in arrays)
+
+
+def probed_bytes(member: Member) -> int:
+    """Return the bytes of the data that a probe's member measures on."""
+    return held_bytes(member.one("data"), 8)
+
+
+def load_samples(
+    data: Sequence[NodeData], prefix: str, device: str, dtype: torch.dtype
+) -> Samples:
+    """Bring data sets to the device; one that all models share only once.
+
+    Args:
+        data: one per model, of equal shapes.
+        prefix: empty, or `test_`.
+        device: where to.
+        dtype: of inputs and of target values; labels become int64.
+
+    Returns:
+        The samples.
+    """
+    different = data if len({node.digest for node in data}) > 1 else data[:1]
+
+    def load(name: str, wanted: torch.dtype) -> Tensor:
+        stacked = np.stack([node[prefix + name] for node in different])
+        return torch.as_tensor(stacked, dtype=wanted, device=device)
+
+    has_labels = data[0]["targets"].ndim == 1
+    target_type = torch.int64 if has_labels else dtype
+    return Samples(load("inputs", dtype), load("targets", target_type))
+
+
+def grouped(
+    members: Sequence[Member],
+    alike: Callable[[Member], object],
+    compute: Callable[[Sequence[Member]], list[T]],
+) -> list[T]:
+    """Compute members that are alike together, and return results in their order.
+
+    A tile is a guess from parameters; data of unequal size or another number of classes
+    show only now. A member alone of its sort is computed beside a copy of itself.
+
+    Args:
+        members: of one tile.
+        alike: what must be equal to be computed in one program.
+        compute: from members that are alike to their results.
+
+    Returns:
+        One result per member.
+    """
+    sorts: dict[object, list[int]] = {}
+    for number, member in enumerate(members):
+        sorts.setdefault(alike(member), []).append(number)
+    results: dict[int, T] = {}
+    for numbers in sorts.values():
+        several = [members[n] for n in numbers]
+        if len(several) == 1 < len(members):
+            several *= 2
+        results.update(zip(numbers, compute(several), strict=False))
+    return [results[number] for number in range(len(members))]
+
+
+def data_shapes(data: NodeData) -> tuple[tuple[int, ...], ...]:
+    """Return what must be equal for data sets to be stacked."""
+    return tuple(data[name].shape for name in DATA_ARRAYS)

@@ -1,0 +1,130 @@
+"""Trials of a user's network, and inputs that fixed networks can take."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+
+MODELS, SAMPLES = 2, 4
+
+
+def try_network(
+    network: Network,
+    first_D: Tensor,
+    *,
+    name: str,
+    input_shape: Sequence[int],
+    num_outputs: int,
+) -> None:
+    """Call a network, and multiply by its Hessian once, as training and probes would.
+
+    Args:
+        network: of the user's module.
+        first_D: weights near which it is tried.
+        name: of the user's function, for messages.
+        input_shape: of one sample.
+        num_outputs: outputs expected per sample, C.
+
+    Raises:
+        InputError: a call fails, outputs have another shape, or depend on chance,
+            earlier calls or other samples, or there are no second derivatives.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, SAMPLES, *input_shape, generator=generator)
+    # Weights that start at zero would hide what the others do.
+    noise_MD = torch.randn(MODELS, len(first_D), generator=generator)
+    weights_MD = first_D.float() + 0.1 * noise_MD
+    with torch.random.fork_rng(devices=[]):
+        with _refused(name, "computes under vmap"), torch.no_grad():
+            outputs = network.outputs(weights_MD, x)
+        _check_shape(outputs[0], input_shape, num_outputs)
+        with _refused(name, "takes a single sample"), torch.no_grad():
+            again = network.outputs(weights_MD, x)
+            alone = network.outputs(weights_MD, x[:, :1])
+        _check_sameness(outputs, again, alone)
+        with _refused(name, "has second derivatives under vmap"):
+            _product(network, weights_MD, x)
+
+
+def _product(network: Network, weights_MD: Tensor, x: Tensor) -> Tensor:
+    def losses(weights_MD: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        return (network.outputs(weights_MD, inputs) - targets).square().mean(-1)
+
+    operator = BatchedHessian(losses, weights_MD, x, x.new_zeros(1, SAMPLES, 1))
+    return operator @ torch.ones_like(weights_MD)
+
+
+@contextmanager
+def _refused(name: str, does: str) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings():
+            # What is slow under vmap is no error; training itself warns of it.
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            yield
+    # User code raises whatever it likes.
+    except Exception as error:
+        cause = (str(error).strip() or "no message").splitlines()[0]
+        raise InputError(
+            f"model: expected a module that {does}, got {name} with "
+            f"{type(error).__name__}: {cause}"
+        ) from error
+
+
+def _check_shape(
+    outputs_NC: Tensor, input_shape: Sequence[int], num_outputs: int
+) -> None:
+    if outputs_NC.shape != (SAMPLES, num_outputs):
+        raise InputError(
+            f"model: expected outputs of shape ({SAMPLES}, {num_outputs}) for "
+            f"{SAMPLES} samples of shape {tuple(input_shape)}, got "
+            f"{tuple(outputs_NC.shape)}"
+        )
+
+
+def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
+    if not torch.allclose(outputs, again, equal_nan=True):
+        raise InputError(
+            "model: expected equal outputs for equal inputs, got others at the second "
+            "call. Remove what draws at random or keeps a state, or return the module "
+            "after eval()."
+        )
+    # Products of other shapes round differently, by far less than samples that meet.
+    scale = float(outputs.abs().max())
+    if not torch.allclose(
+        outputs[:, :1], alone, rtol=1e-3, atol=1e-4 * scale, equal_nan=True
+    ):
+        raise InputError(
+            "model: expected outputs that depend on their own sample alone, got others "
+            "where the sample is alone. Remove what mixes the samples of a batch, or "
+            "return the module after eval()."
+        )
+
+
+def check_single_input(
+    kind: str, input_shape: Sequence[int], num_outputs: int, expected: int
+) -> None:
+    """Refuse data that a model of one input cannot be fitted to.
+
+    Args:
+        kind: of the model.
+        input_shape: of one sample.
+        num_outputs: that the data have.
+        expected: outputs that the model has.
+
+    Raises:
+        InputError: there is more than one input, or another number of outputs.
+    """
+    if (inputs := prod(input_shape)) != 1 or num_outputs != expected:
+        raise InputError(
+            f"model: expected 1 input and {expected} outputs for {kind}, got {inputs} "
+            f"and {num_outputs}. Take data.known_answer with this model."
+        )

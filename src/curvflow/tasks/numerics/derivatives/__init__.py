@@ -1,0 +1,1 @@
+"""Products with curvature matrices of modules and networks."""

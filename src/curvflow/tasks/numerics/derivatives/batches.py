@@ -1,0 +1,85 @@
+"""Batches of data, and the losses of their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from curvflow.errors import InputError
+
+Batch = Any
+
+# What a trial is made on: samples at most, and the part of a batch that they are.
+TRIAL_SAMPLES, TRIAL_PART = 64, 4
+
+
+def targets_of(batch: Batch) -> Any:
+    """Return what the loss compares outputs with; of a dictionary without, all."""
+    if isinstance(batch, Mapping):
+        return batch.get("targets", batch)
+    return batch[1]
+
+
+def num_samples(batch: Batch) -> int:
+    """Return the length of a batch's first tensor."""
+    tensors = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
+    if not tensors:
+        raise InputError(
+            f"data: expected tensors in a batch, got {type(batch).__name__}. Pass "
+            "(inputs, targets), a dictionary, a list of such, or a loader."
+        )
+    return len(tensors[0])
+
+
+def few_of(batch: Batch) -> Batch:
+    """Return a few samples of a batch (inputs, targets) to try something on.
+
+    Others, whose parts cannot be told from their samples, are returned whole.
+    """
+    tensors = isinstance(batch, tuple | list) and all(
+        isinstance(part, Tensor) for part in batch
+    )
+    return tree_map(lambda t: t[: _few(len(t))], batch) if tensors else batch
+
+
+def _few(samples: int) -> int:
+    # Two at least: a batch norm has no variance of one.
+    return max(2, min(TRIAL_SAMPLES, samples // TRIAL_PART))
+
+
+SampleLoss = Callable[[Tensor, Tensor], Tensor]
+
+
+def _cross_entropy(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
+    logs_MNC = torch.log_softmax(outputs_MNC, dim=-1)
+    targets_MN = targets.expand(outputs_MNC.shape[:-1])
+    return -logs_MNC.gather(-1, targets_MN.unsqueeze(-1)).squeeze(-1)
+
+
+def _squared(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
+    return (outputs_MNC - targets).square().sum(-1)
+
+
+def _mean_squared(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
+    return (outputs_MNC - targets).square().mean(-1)
+
+
+LOSSES = {"cross_entropy": _cross_entropy, "mse": _mean_squared, "sse": _squared}
+
+
+def sample_losses(name: str) -> SampleLoss:
+    """Return the loss of each sample as a function of outputs and targets.
+
+    Args:
+        name: `cross_entropy` of the softmax, `mse` (squared error, mean over outputs)
+            or `sse` (squared error, sum over outputs).
+
+    Returns:
+        A function of outputs (M, N, C) and targets, labels (M or 1, N) or values
+        (M or 1, N, C), that returns losses (M, N).
+    """
+    return LOSSES[name]

@@ -1,0 +1,312 @@
+"""Products with Gauss-Newton, Fisher and gradient covariance matrices, in a batch.
+
+All are means over the samples of J'BJ, J the Jacobian of what a network computes:
+
+- `ggn`: J of the outputs, B the Hessian of the loss by the outputs.
+- `type-2`: the Fisher matrix over the model's own labels. For the losses named here it
+  is the GGN, and is multiplied as such.
+- `mc`: the same with R labels drawn from the model for each sample; unbiased.
+- `empirical`: J of the samples' losses, B = I: the second moment of their gradients.
+- `covariance`: the empirical one less g g', g the mean gradient; divided by N.
+
+No gradient of a single sample is ever formed: a product is a derivative along the
+column, the small matrix B of each sample, and a derivative back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Self, get_args
+
+import torch
+from torch import Tensor
+from torch.func import grad, jvp, vjp
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.batches import SampleLoss
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, columnwise
+from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.passes import Averaged, Part, Product
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.operators.algebra import OuterProduct
+from curvflow.tasks.numerics.streams import stream
+
+# From weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N, C).
+Outputs = Callable[[Tensor, Tensor], Tensor]
+Kind = Literal["ggn", "type-2", "mc", "empirical", "covariance"]
+NAMED_LOSSES = ("cross_entropy", "mse", "sse")
+
+
+def sandwich(
+    outputs: Callable[[Tensor], Tensor],
+    weights: Tensor,
+    middle: Callable[[Tensor], Product],
+) -> Product:
+    """Prepare products with J'BJ, J the Jacobian of outputs.
+
+    Args:
+        outputs: of weights of shape W.
+        weights: where to take J, shape W.
+        middle: from the outputs to the product with B, of a shape like the outputs.
+
+    Returns:
+        A function from columns (W, S) to products (W, S).
+    """
+    found, pull, *_ = vjp(outputs, weights)
+    inner = middle(found.detach())
+
+    def along(column: Tensor) -> Tensor:
+        tangent = jvp(outputs, (weights,), (column,))[1]
+        product: Tensor = pull(inner(tangent))[0]
+        return product
+
+    return columnwise(along)
+
+
+def output_hessian(
+    loss: Callable[[Tensor], Tensor],
+) -> Callable[[Tensor], Product]:
+    """Return the product with the Hessian of a loss by the outputs, at outputs.
+
+    Args:
+        loss: scalar, of outputs.
+    """
+
+    def at(outputs: Tensor) -> Product:
+        # Symmetric, so that the derivative back, which every loss has, will do.
+        _, pull, *_ = vjp(grad(loss), outputs)
+
+        def inner(tangent: Tensor) -> Tensor:
+            product: Tensor = pull(tangent)[0]
+            return product
+
+        return inner
+
+    return at
+
+
+def outer_products(scores_MNRC: Tensor) -> Product:
+    """Return the product with the sum over R of s s' of each sample.
+
+    Args:
+        scores_MNRC: the s.
+    """
+
+    def inner(tangent_MNC: Tensor) -> Tensor:
+        along = (scores_MNRC * tangent_MNC.unsqueeze(-2)).sum(-1, keepdim=True)
+        return (scores_MNRC * along).sum(-2)
+
+    return inner
+
+
+class BatchedGaussNewton(Averaged):
+    """Matrices J'BJ of M models as one symmetric operator of shape (M, D, D)."""
+
+    def __init__(
+        self,
+        outputs: Outputs,
+        output_losses: SampleLoss,
+        weights_MD: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        fixed_MS: Tensor | None = None,
+        batch_size: int | None = None,
+        models_per_pass: int | None = None,
+        kind: Kind = "ggn",
+        loss: str | None = None,
+        mc_samples: int = 1,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        """Take the network, the loss of its outputs, and the data to average over.
+
+        Args:
+            outputs: from weights and inputs to outputs, (M, N, C).
+            output_losses: from outputs and targets to the loss of each sample, (M, N).
+            weights_MD: where to expand; finite.
+            inputs: shape (M or 1, N, ...); 1 shares the data between models.
+            targets: shape (M or 1, N) or (M or 1, N, C).
+            fixed_MS: what `outputs` takes behind the weights and nothing is derived
+                by, such as the running statistics of a batch norm.
+            batch_size: samples per pass, bounding memory; the mean stays exact.
+            models_per_pass: models per pass; None for all.
+            kind: which matrix.
+            loss: name of `output_losses`, whose likelihood `type-2` and `mc` take:
+                `cross_entropy`, `mse` or `sse`.
+            mc_samples: labels drawn for each sample, R, for `mc`.
+            seeds: of each model's labels, M of them, for `mc`; None takes zeros.
+
+        Raises:
+            InputError: the kind is not known, or its likelihood is not.
+        """
+        super().__init__(
+            weights_MD,
+            inputs,
+            targets,
+            fixed_MS=fixed_MS,
+            batch_size=batch_size,
+            models_per_pass=models_per_pass,
+        )
+        _check(kind, loss)
+        self._outputs, self._output_losses = outputs, output_losses
+        self._kind, self._loss, self._draws = kind, loss or "", mc_samples
+        self._seeds = list(seeds or [0] * len(weights_MD))
+        self._uniform: Tensor | None = None
+        self._slope_MD: Tensor | None = None
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        product = super().__matmul__(columns)
+        if self._kind != "covariance" or columns.ndim == 2:
+            return product
+        return product - OuterProduct(self.mean_gradient()) @ columns
+
+    def prepare(self, part: Part, columns: int) -> Product:
+        """Return the product with the sum over a part's samples.
+
+        Args:
+            part: of one pass.
+            columns: how many will be multiplied at once.
+
+        Returns:
+            A function from columns (M, D, S) of the part's models to their products.
+        """
+        if self._kind in ("empirical", "covariance"):
+            return sandwich(self._losses(part), part.weights, lambda _: _same)
+        if self._kind == "mc":
+            return sandwich(
+                self._computed(part),
+                part.weights,
+                lambda found: outer_products(self._scores(part, found)),
+            )
+
+        def loss(outputs: Tensor) -> Tensor:
+            return self._output_losses(outputs, part.targets).sum()
+
+        return sandwich(self._computed(part), part.weights, output_hessian(loss))
+
+    def mean_gradient(self) -> Tensor:
+        """Return the gradient of the mean loss, (M, D)."""
+        if self._slope_MD is None:
+            slope_MD = torch.zeros_like(self._weights_MD)
+            with differentiable():
+                for part in self.parts():
+                    slope_MD[part.models] += grad(self._total(part))(part.weights)
+            self._slope_MD = slope_MD / self.num_samples
+        return self._slope_MD
+
+    def _total(self, part: Part) -> Callable[[Tensor], Tensor]:
+        losses = self._losses(part)
+        return lambda weights: losses(weights).sum()
+
+    def _computed(self, part: Part) -> Callable[[Tensor], Tensor]:
+        return lambda weights: self._outputs(part.full(weights), part.inputs)
+
+    def _losses(self, part: Part) -> Callable[[Tensor], Tensor]:
+        computed = self._computed(part)
+        return lambda weights: self._output_losses(computed(weights), part.targets)
+
+    def _scores(self, part: Part, outputs_MNC: Tensor) -> Tensor:
+        if self._uniform is None:
+            shape = fisher_draws(self._loss, outputs_MNC.shape[-1], self._draws)
+            self._uniform = self._drawn((self.num_samples, *shape))
+        uniform = self._uniform[part.models, part.rows].to(outputs_MNC.device)
+        return fisher_roots("sampled", self._loss, outputs_MNC, part.targets, uniform)
+
+    def _drawn(self, shape: tuple[int, ...]) -> Tensor:
+        drawn = {
+            seed: torch.rand(
+                shape, generator=stream(seed, "labels"), dtype=torch.float64
+            )
+            for seed in set(self._seeds)
+        }
+        return torch.stack([drawn[seed] for seed in self._seeds])
+
+    def select(self, models: Tensor) -> Self:
+        """Return the operator of some of the models, by their indices (m,)."""
+        some = super().select(models)
+        some._seeds = [self._seeds[model] for model in models.tolist()]
+        some._uniform = None if self._uniform is None else self._uniform[models.cpu()]
+        some._slope_MD = None if self._slope_MD is None else self._slope_MD[models]
+        return some
+
+
+def _same(tangent: Tensor) -> Tensor:
+    return tangent
+
+
+def _check(kind: str, loss: str | None) -> None:
+    if kind not in get_args(Kind):
+        raise InputError(
+            f"kind: expected one of {', '.join(get_args(Kind))}, got {kind}. "
+            "Take one of them."
+        )
+    if kind in ("type-2", "mc") and loss not in NAMED_LOSSES:
+        raise InputError(
+            f"loss: expected a likelihood known by name for {kind}, got {loss}. Take "
+            f"{', '.join(NAMED_LOSSES)}, or the kind ggn or empirical."
+        )
+
+
+class BatchedResidual(BatchedHessian):
+    """The residual H - G of M models in one pass, (M, D, D).
+
+    It is the Hessian of sum_nc s_nc f_nc by the weights, s the gradient of the loss by
+    the outputs f, held fixed.
+    """
+
+    def __init__(
+        self,
+        outputs: Outputs,
+        output_losses: SampleLoss,
+        weights_MD: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        fixed_MS: Tensor | None = None,
+        batch_size: int | None = None,
+        models_per_pass: int | None = None,
+        order: Order | Literal["auto"] = "forward_over_reverse",
+    ) -> None:
+        """Take the network, the loss of its outputs, and the data to average over.
+
+        Args:
+            outputs: from weights and inputs to outputs, (M, N, C).
+            output_losses: from outputs and targets to the loss of each sample, (M, N).
+            weights_MD: where to expand; finite.
+            inputs: shape (M or 1, N, ...); 1 shares the data between models.
+            targets: shape (M or 1, N) or (M or 1, N, C).
+            fixed_MS: as for `BatchedGaussNewton`.
+            batch_size: samples per pass, bounding memory; the mean stays exact.
+            models_per_pass: models per pass; None for all.
+            order: of differentiation, as for `BatchedHessian`.
+        """
+
+        def losses(weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+            return output_losses(outputs(weights_MW, inputs), targets)
+
+        super().__init__(
+            losses,
+            weights_MD,
+            inputs,
+            targets,
+            fixed_MS=fixed_MS,
+            batch_size=batch_size,
+            models_per_pass=models_per_pass,
+            order=order,
+        )
+        self._outputs, self._output_losses = outputs, output_losses
+
+    def scalar(self, part: Part) -> Callable[[Tensor], Tensor]:
+        """Return the function of weights (M, D) whose Hessian is the part's sum."""
+        with torch.no_grad():
+            found = self._outputs(part.full(part.weights), part.inputs)
+        slopes = grad(lambda f: self._output_losses(f, part.targets).sum())(found)
+
+        def linear(weights_MD: Tensor) -> Tensor:
+            outputs = self._outputs(part.full(weights_MD), part.inputs)
+            total: Tensor = (slopes * outputs).sum()
+            return total
+
+        return linear

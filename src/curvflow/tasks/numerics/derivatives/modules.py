@@ -1,0 +1,360 @@
+"""Curvature of any torch module and loss, as operators: the door for other programs.
+
+All matrices are those of the mean loss over all samples of the data, without weight
+decay. See docs/operators.md for what is taken, and what is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Literal, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad
+from torch.utils._pytree import tree_leaves
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.batches import Batch, few_of
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    ORDERS,
+    Order,
+    Product,
+    Scalar,
+    Trial,
+    Written,
+    copied,
+    fastest,
+    hessian_product,
+    times_as_long,
+    tried,
+)
+from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
+from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    NAMED_LOSSES,
+    outer_products,
+    output_hessian,
+    sandwich,
+)
+from curvflow.tasks.numerics.derivatives.over_batches import (
+    Curvature,
+    OverBatches,
+    Prepare,
+    columns_at_once,
+    in_parts,
+)
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.subjects import (
+    Loss,
+    Settings,
+    Subject,
+    subject,
+)
+from curvflow.tasks.numerics.operators.algebra import BatchedSum, OuterProduct
+from curvflow.tasks.numerics.streams import stream
+
+# Columns of a trial of the orders, which must cost less than it saves.
+TRIAL_COLUMNS = 2
+# So few products are over before a trial is: they take the order that is soonest ready
+# and asks least of a module.
+FEW_PRODUCTS = 32
+
+
+def hessian(
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    order: Order | Literal["auto"] = "auto",
+    num_products: float = math.inf,
+    tell: Callable[[Trial], None] | None = None,
+    **settings: Unpack[Settings],
+) -> Curvature:
+    """Return the Hessian of the mean loss as an operator.
+
+    Args:
+        module: as it is to be called, in eval or in train mode.
+        loss: of outputs and targets: the mean over a batch, or of each sample; or
+            `cross_entropy`, `mse` or `sse`.
+        data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader.
+        order: of differentiation; `auto` tries those without a trace on a few
+            samples.
+        num_products: vectors to be multiplied, as far as is known; for a few, `auto`
+            takes an order that is soon prepared.
+        tell: called with the trial that `auto` has made.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+    """
+    of = subject(module, loss, data, settings)
+    key = _key("hessian", module, loss)
+    return _curvature(of, _hessian_of(of, _loss_of(of), order, tell, key, num_products))
+
+
+def residual(
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    order: Order | Literal["auto"] = "auto",
+    num_products: float = math.inf,
+    tell: Callable[[Trial], None] | None = None,
+    **settings: Unpack[Settings],
+) -> Curvature:
+    """Return the Hessian less the Gauss-Newton matrix as an operator, in one pass.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`.
+        data: as for `hessian`.
+        order: as for `hessian`.
+        num_products: as for `hessian`.
+        tell: as for `hessian`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+    """
+    of = subject(module, loss, data, settings)
+
+    def weighted(batch: Batch) -> Scalar:
+        with torch.no_grad():
+            found = of.outputs(of.weights, batch)
+        slopes = grad(lambda f: of.mean_loss(f, batch))(found)
+        return lambda weights: (slopes * of.outputs(weights, batch)).sum()
+
+    key = _key("residual", module, loss)
+    return _curvature(of, _hessian_of(of, weighted, order, tell, key, num_products))
+
+
+def ggn(
+    module: nn.Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+) -> Curvature:
+    """Return the generalised Gauss-Newton matrix of the mean loss as an operator.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`; convex in the outputs for a matrix without negative
+            eigenvalues.
+        data: as for `hessian`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+    """
+    of = subject(module, loss, data, settings)
+    return _curvature(of, _gauss_newton(of))
+
+
+def fisher(
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    kind: Literal["type-2", "mc", "empirical"],
+    mc_samples: int = 1,
+    **settings: Unpack[Settings],
+) -> Curvature:
+    """Return a Fisher matrix as an operator.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`; for `type-2` and `mc` one whose likelihood is known:
+            cross entropy of labels, or a squared error, by name or as torch has it.
+        data: as for `hessian`.
+        kind: labels of the model, all of them (`type-2`, which is the GGN) or some
+            drawn (`mc`), or those of the data (`empirical`).
+        mc_samples: labels drawn for each sample, for `mc`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+
+    Raises:
+        InputError: the loss does not fit the kind.
+    """
+    if kind not in ("type-2", "mc", "empirical"):
+        raise InputError(
+            f"kind: expected type-2, mc or empirical, got {kind}. Name the labels."
+        )
+    of = subject(module, loss, data, settings)
+    if kind == "empirical":
+        return _curvature(of, _second_moment(of))
+    if of.loss_name not in NAMED_LOSSES:
+        raise InputError(
+            f"loss: expected a likelihood known by name for {kind}, got "
+            f"{getattr(loss, '__name__', type(loss).__name__)}. Pass "
+            f"{', '.join(NAMED_LOSSES)}, or take ggn or the empirical one."
+        )
+    if kind == "type-2":
+        return _curvature(of, _gauss_newton(of))
+    return _curvature(of, _drawn(of, of.loss_name, mc_samples))
+
+
+def gradient_covariance(
+    module: nn.Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+) -> Curvature:
+    """Return the covariance of the samples' gradients, divided by N, as an operator.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`; the mean of the losses of the samples.
+        data: as for `hessian`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+    """
+    of = subject(module, loss, data, settings)
+    second = OverBatches(of, _second_moment(of))
+    slope_MD = mean_gradient(of).unsqueeze(0)
+    centred = BatchedSum([(1.0, second), (-1.0, OuterProduct(slope_MD))])
+    return Curvature(centred, dict(zip(of.names, of.sizes, strict=True)))
+
+
+def mean_gradient(of: Subject) -> Tensor:
+    """Return the gradient of the mean loss over all samples, (D,)."""
+    total_D, weight = torch.zeros_like(of.weights), 0.0
+    with differentiable():
+        for batch in of.batches():
+            size = of.size_of(batch)
+            total_D += size * grad(_loss_of(of)(batch))(of.weights)
+            weight += size
+    return total_D / weight
+
+
+def _curvature(of: Subject, prepare: Prepare) -> Curvature:
+    sizes = dict(zip(of.names, of.sizes, strict=True))
+    return Curvature(OverBatches(of, prepare), sizes)
+
+
+def _loss_of(of: Subject) -> Callable[[Batch], Scalar]:
+    return lambda batch: lambda w: of.mean_loss(of.outputs(w, batch), batch)
+
+
+def _hessian_of(
+    of: Subject,
+    scalar: Callable[[Batch], Scalar],
+    order: Order | Literal["auto"],
+    tell: Callable[[Trial], None] | None,
+    key: Hashable,
+    num_products: float,
+) -> Prepare:
+    if order not in (*ORDERS, "auto"):
+        raise InputError(
+            f"order: expected one of {', '.join(ORDERS)}, or auto, got {order}. Name "
+            "one, or leave it out."
+        )
+    chosen: list[Order] = [] if order == "auto" else [order]
+    if not chosen and num_products <= FEW_PRODUCTS:
+        chosen.append("reverse_over_reverse")
+
+    def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
+        if not chosen:
+            most = min(TRIAL_COLUMNS, columns_at_once(columns))
+            few, some = few_of(batch), torch.ones_like(columns[:, :most])
+            small, keeps = scalar(few), of.has_one_batch
+            blocks = num_products / some.shape[1]
+            if math.isfinite(blocks):
+                blocks *= times_as_long(scalar(batch), small, of.weights)
+            orders = tried(keeps=keeps, columns=some.shape[1])
+            trial = fastest(
+                {o: partial(_ordered, of, o, small) for o in orders},
+                some,
+                keeps=keeps,
+                key=(key, of.names, _shapes(few), num_products),
+                blocks=blocks,
+            )
+            chosen.extend(o for o in orders if o == trial.order)
+            if tell:
+                tell(trial)
+        return _ordered(of, chosen[0], scalar(batch))
+
+    return prepare
+
+
+def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:
+    found = hessian_product(order, loss, of.weights, of.shapes)
+    # The columns of this one go one by one anyway.
+    return found if order == "reverse_over_reverse" else in_parts(found)
+
+
+def _key(what: str, module: nn.Module, loss: Loss | str) -> Hashable:
+    # Of one module, and not held: others of its class may take other ways.
+    name = loss if isinstance(loss, str) else getattr(loss, "__qualname__", type(loss))
+    return what, weakref.ref(module), module.training, name
+
+
+def _shapes(batch: Batch) -> Hashable:
+    leaves = tree_leaves(batch)
+    return tuple(leaf.shape for leaf in leaves if isinstance(leaf, Tensor))
+
+
+def _gauss_newton(of: Subject) -> Prepare:
+    def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
+        middle = output_hessian(lambda f: of.mean_loss(f, batch))
+        return _between(of, lambda w: of.outputs(w, batch), middle)
+
+    return prepare
+
+
+def _between(
+    of: Subject, outputs: Product, middle: Callable[[Tensor], Product]
+) -> Written:
+    return in_parts(copied(sandwich(outputs, of.weights, middle)))
+
+
+def _second_moment(of: Subject) -> Prepare:
+    _check_mean(of)
+
+    def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
+        def losses(weights: Tensor) -> Tensor:
+            return of.losses(of.outputs(weights, batch), batch)
+
+        def shared(found: Tensor) -> Product:
+            return lambda tangent: tangent / len(found)
+
+        return _between(of, losses, shared)
+
+    return prepare
+
+
+def _check_mean(of: Subject) -> None:
+    batch = next(of.batches())
+    with torch.no_grad(), differentiable():
+        outputs = of.outputs(of.weights, batch)
+        whole, mean = of.mean_loss(outputs, batch), of.losses(outputs, batch).mean()
+    if not torch.allclose(whole, mean, rtol=1e-4):
+        raise InputError(
+            f"loss: expected the mean of the samples' losses, {float(mean):.4g}, got "
+            f"{float(whole):.4g}. Take a loss without weights of classes."
+        )
+
+
+def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
+    generator = stream(of.settings.get("seed", 0), "labels")
+    uniform: list[Tensor] = []
+
+    def of_rows(first: int, outputs_NC: Tensor) -> Tensor:
+        shape = fisher_draws(loss, outputs_NC.shape[-1], mc_samples)
+        last = first + len(outputs_NC)
+        # Drawn once, and held: every pass takes the same labels.
+        more = (max(0, last - len(uniform)), *shape)
+        uniform.extend(torch.rand(more, generator=generator, dtype=torch.float64))
+        return torch.stack(uniform[first:last]).to(outputs_NC.device)
+
+    def prepare(batch: Batch, first: int, _columns: Tensor) -> Written:
+        def middle(found: Tensor) -> Product:
+            outputs_1NC = found.flatten(1).unsqueeze(0)
+            drawn = of_rows(first, found.flatten(1)).unsqueeze(0)
+            scores = fisher_roots("sampled", loss, outputs_1NC, found, drawn)[0]
+            inner = outer_products(scores)
+            return lambda t: inner(t.flatten(1)).view(t.shape) / len(found)
+
+        return _between(of, lambda w: of.outputs(w, batch), middle)
+
+    return prepare

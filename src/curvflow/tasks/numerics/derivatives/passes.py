@@ -1,0 +1,255 @@
+"""Sums over data in passes that fit into memory, and the memory that they take."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+
+
+class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types
+    """Counts the bytes of all tensors made within it while they live.
+
+    Tensors that torch keeps for a derivative live as long as their graph does.
+    """
+
+    def __init__(self, given: Sequence[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch has no types
+        self.peak = 0
+        self._now = 0
+        self._sizes: dict[int, int] = {}
+        self._given = {one.untyped_storage()._cdata for one in given}
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self._add(leaf.untyped_storage())
+        return out
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        number = storage._cdata
+        if number in self._sizes or number in self._given:
+            return
+        self._sizes[number] = storage.nbytes()
+        self._now += storage.nbytes()
+        self.peak = max(self.peak, self._now)
+        weakref.finalize(storage, self._drop, number)
+
+    def _drop(self, number: int) -> None:
+        self._now -= self._sizes.pop(number)
+
+
+def peak_bytes(compute: Callable[[], object], given: Sequence[Tensor] = ()) -> int:
+    """Return the bytes that a computation has at its peak, beyond what it was given.
+
+    Args:
+        compute: run once, on tensors of the device `meta`, which takes neither the
+            memory nor the time; elsewhere it is counted as well, and runs in full.
+        given: tensors that are held before, so that a view of them is nothing new.
+
+    Returns:
+        Bytes of all tensors that were made within and lived at once. What kernels use
+        inside, and what an allocator keeps, is not counted.
+    """
+    meter = _Meter(given)
+    with meter:
+        kept = compute()
+    del kept
+    return meter.peak
+
+
+def spans(models: int, most: int) -> list[slice]:
+    """Cut models into even spans, none of a single model: see decision 0003.
+
+    Args:
+        models: how many, M.
+        most: models wanted per span; exceeded where a span of one were left.
+
+    Returns:
+        The spans in order; their lengths differ by at most one.
+    """
+    count = max(1, min(-(-models // max(2, most)), models // 2))
+    bounds = [models * number // count for number in range(count + 1)]
+    return [slice(*bounds[number : number + 2]) for number in range(count)]
+
+
+# From columns (M, D, S) of the models of a pass to products (M, D, S).
+Product = Callable[[Tensor], Tensor]
+
+# What an operator holds before it multiplies.
+GIVEN = ("_weights_MD", "_fixed_MS", "_inputs", "_targets")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The models and the samples of one pass.
+
+    Attributes:
+        models: which models.
+        rows: which samples.
+        weights: of these models, (M, D).
+        fixed: what is behind the weights and nothing is derived by, (M, S).
+        inputs: shape (M or 1, N, ...).
+        targets: shape (M or 1, N, ...).
+    """
+
+    models: slice
+    rows: slice
+    weights: Tensor
+    fixed: Tensor
+    inputs: Tensor
+    targets: Tensor
+
+    def full(self, weights_MD: Tensor) -> Tensor:
+        """Return weights with what is fixed behind them, (M, D + S)."""
+        return torch.cat([weights_MD, self.fixed], dim=1)
+
+
+class Averaged(ABC):
+    """A symmetric operator of M models that is a mean over samples.
+
+    Data are read once per block of columns. Where all models and samples fit into one
+    pass, what does not depend on the columns is kept for the next block.
+    """
+
+    def __init__(
+        self,
+        weights_MD: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        fixed_MS: Tensor | None = None,
+        batch_size: int | None = None,
+        models_per_pass: int | None = None,
+    ) -> None:
+        """Take where to expand, and the data to average over.
+
+        Args:
+            weights_MD: where to expand; finite.
+            inputs: shape (M or 1, N, ...); 1 shares the data between models.
+            targets: shape (M or 1, N) or (M or 1, N, C).
+            fixed_MS: what functions take behind the weights and nothing is derived
+                by, such as the running statistics of a batch norm.
+            batch_size: samples per pass, bounding memory; the mean stays exact.
+            models_per_pass: models per pass; None for all.
+        """
+        models, size = weights_MD.shape
+        self.shape = (models, size, size)
+        self.dtype, self.device = weights_MD.dtype, weights_MD.device
+        self.num_samples: int = inputs.shape[1]
+        self._weights_MD = weights_MD.detach().contiguous()
+        self._inputs, self._targets = inputs, targets
+        self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
+        self._batch_size = batch_size or inputs.shape[1]
+        self._models_per_pass = models_per_pass or models
+        self._kept: Product | None = None
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        # Made behind the first product, so that it is not there at its peak. New memory
+        # costs as much as arithmetic: it is written to but once.
+        total: Tensor | None = None
+        with differentiable():
+            for part in self.parts():
+                product = self._kept or self.prepare(part, columns.shape[2])
+                if self._is_one_pass():
+                    self._kept = product
+                found = product(columns[part.models])
+                total = torch.empty_like(columns) if total is None else total
+                into = total[part.models]
+                (into.copy_ if part.rows.start == 0 else into.add_)(found)
+                del found
+        assert total is not None  # there is no mean over no samples
+        return total.div_(self.num_samples)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the passes, samples within models."""
+        for models in spans(len(self._weights_MD), self._models_per_pass):
+            for start in range(0, self.num_samples, self._batch_size):
+                yield self._part(models, slice(start, start + self._batch_size))
+
+    def _part(self, models: slice, rows: slice) -> Part:
+        of_models = slice(None) if len(self._inputs) == 1 else models
+        return Part(
+            models,
+            rows,
+            self._weights_MD[models],
+            self._fixed_MS[models],
+            self._inputs[of_models, rows],
+            self._targets[of_models, rows],
+        )
+
+    def _is_one_pass(self) -> bool:
+        models = len(spans(len(self._weights_MD), self._models_per_pass))
+        return models == 1 and self._batch_size >= self.num_samples
+
+    @abstractmethod
+    def prepare(self, part: Part, columns: int) -> Product:
+        """Return the product with the sum over a part's samples.
+
+        Args:
+            part: of one pass.
+            columns: how many will be multiplied at once.
+
+        Returns:
+            A function from columns (M, D, S) of the part's models to their products.
+        """
+
+    def product_bytes(self, columns: int) -> int:
+        """Return the estimated peak bytes of a product with a block of columns.
+
+        Args:
+            columns: how many, S.
+
+        Returns:
+            Bytes beyond what is held before: the block, its product and what a pass
+            makes. No number is computed.
+        """
+        twin = self._on("meta")
+        shape = (*self.shape[:2], columns)
+        return peak_bytes(
+            lambda: twin @ torch.ones(shape, dtype=self.dtype, device="meta"),
+            given=[getattr(twin, name) for name in GIVEN],
+        )
+
+    def _on(self, device: str) -> Self:
+        twin = copy.copy(self)
+        twin.device = torch.device(device)
+        for name in GIVEN:
+            setattr(twin, name, getattr(self, name).to(device))
+        twin._kept = None
+        return twin
+
+    def select(self, models: Tensor) -> Self:
+        """Return the operator of some of the models, by their indices (m,)."""
+
+        def pick(data: Tensor) -> Tensor:
+            return data if data.shape[0] == 1 else data[models]
+
+        some = copy.copy(self)
+        some.shape = (len(models), *self.shape[1:])
+        some._weights_MD = self._weights_MD[models]
+        some._fixed_MS = self._fixed_MS[models]
+        some._inputs, some._targets = pick(self._inputs), pick(self._targets)
+        some._models_per_pass = min(self._models_per_pass, len(models))
+        some._kept = None
+        return some

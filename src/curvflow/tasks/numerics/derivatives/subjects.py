@@ -1,0 +1,387 @@
+"""Any torch module with any loss and data, as functions of one vector of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypedDict, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._pytree import tree_map
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.batches import (
+    LOSSES,
+    Batch,
+    num_samples,
+    sample_losses,
+    targets_of,
+)
+from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
+from curvflow.tasks.numerics.derivatives.guards import Cause, check
+
+
+@contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    # torch's own flags() warns where there is no Intel GPU (2.13).
+    mkldnn: Any = torch.backends.mkldnn
+    (before, *_) = mkldnn.set_flags(_enabled=False, _fp32_precision=None)
+    try:
+        yield
+    finally:
+        mkldnn.set_flags(_enabled=before, _fp32_precision=None)
+
+
+@contextmanager
+def calm(module: nn.Module, seed: int | None) -> Iterator[None]:
+    """Keep a module from changing its statistics, and its draws from changing.
+
+    Args:
+        module: called within the block.
+        seed: of what is drawn within the block; None if nothing is.
+
+    Yields:
+        Nothing.
+    """
+    layers = list(module.modules())
+    tracking = [
+        layer
+        for layer in layers
+        if isinstance(layer, _NormBase) and layer.training and layer.track_running_stats
+    ]
+    with ExitStack() as stack:
+        if any(isinstance(layer, nn.RNNBase) for layer in layers):
+            # Fused kernels have no second or no forward derivatives.
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            stack.enter_context(_without_mkldnn())
+        if seed is not None:
+            stack.enter_context(torch.random.fork_rng())
+            torch.manual_seed(seed)
+        for layer in tracking:
+            layer.track_running_stats = False
+            stack.callback(setattr, layer, "track_running_stats", True)
+        yield
+
+
+Loss = Callable[[Tensor, Any], Tensor]
+
+
+class Settings(TypedDict, total=False):
+    """What can be said of a module, its loss and its data; see docs/operators.md.
+
+    Attributes:
+        params: patterns of the names of parameters to derive by; None takes all that
+            require a gradient.
+        forward: from the module and a batch to outputs.
+        size_of: the weight of a batch; by default its number of samples.
+        allow: causes of refusal to let through.
+        seed: of masks of dropout, where it is allowed, and of drawn labels.
+    """
+
+    params: Sequence[str] | None
+    forward: Callable[[nn.Module, Batch], Tensor] | None
+    size_of: Callable[[Batch], float] | None
+    allow: Collection[Cause]
+    seed: int
+
+
+class _Called(nn.Module):
+    """A module called the way its user says."""
+
+    def __init__(
+        self, module: nn.Module, call: Callable[[nn.Module, Batch], Tensor]
+    ) -> None:
+        super().__init__()
+        self.module, self.call = module, call
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.call(self.module, batch)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module, its loss and data, as functions of the D weights looked at.
+
+    Attributes:
+        called: the module, called the way its user says.
+        names: of the parameters looked at.
+        shapes: of these.
+        aliases: each place of each of them, and its name.
+        weights: all of them, (D,).
+        loss: mean over a batch, of outputs and targets.
+        loss_name: a name of `sample_losses` if it is one of them.
+        data: batches, to be read again and again.
+        settings: of the user.
+    """
+
+    called: nn.Module
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    aliases: Mapping[str, str]
+    weights: Tensor
+    loss: Loss
+    loss_name: str | None
+    data: Any
+    settings: Settings
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of entries of each parameter."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def has_one_batch(self) -> bool:
+        """Whether all data are one batch that is held."""
+        return isinstance(self.data, list) and len(self.data) == 1
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches, on the device of the weights."""
+        for batch in self.data:
+            yield tree_map(self._moved, batch)
+
+    def _moved(self, leaf: Any) -> Any:
+        return leaf.to(self.weights.device) if isinstance(leaf, Tensor) else leaf
+
+    def size_of(self, batch: Batch) -> float:
+        """Return the weight of a batch: the number of its samples."""
+        size_of = self.settings.get("size_of")
+        return float(size_of(batch)) if size_of else num_samples(batch)
+
+    def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
+        """Return what the module computes of a batch at weights (D,), or parameters."""
+        parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
+        own = dict(zip(self.names, parts, strict=True))
+        named = {alias: own[name] for alias, name in self.aliases.items()}
+        buffers = {name: b.clone() for name, b in self.called.named_buffers()}
+        settings = self.settings
+        drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
+        with calm(self.called, settings.get("seed", 0) if drawing else None):
+            # Tied by hand: tying breaks a module that is used under two names (2.13).
+            outputs: Tensor = functional_call(
+                self.called, (named, buffers), (batch,), tie_weights=False
+            )
+        return outputs
+
+    def at(self, batch: Batch) -> Tensor:
+        """Return what the module computes of a batch, wherever that is.
+
+        Raises:
+            InputError: the batch holds no tensors, or the module or the loss does not
+                take it.
+        """
+        num_samples(batch)
+        batch = tree_map(self._moved, batch)
+        with _told("module: expected to take a batch", "Say how to call it by forward"):
+            outputs = self.outputs(self.weights, batch)
+        if not isinstance(outputs, Tensor):
+            raise InputError(
+                f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
+                "Pick it out by forward."
+            )
+        with _told("loss: expected to take a batch", "Try it on outputs and targets"):
+            mean = float(self.mean_loss(outputs, batch))
+        if not math.isfinite(mean):
+            raise InputError(
+                f"loss: expected a finite mean over the first batch, got {mean}. Look "
+                "at the data, or take other weights."
+            )
+        return outputs
+
+    def mean_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the mean loss of a batch, a scalar."""
+        return self.loss(outputs, targets_of(batch)).mean()
+
+    def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of each sample of a batch, (N,)."""
+        targets, count = targets_of(batch), len(outputs)
+
+        def is_per_sample(leaf: Any) -> int | None:
+            ours = isinstance(leaf, Tensor) and leaf.ndim > 0 and len(leaf) == count
+            return 0 if ours else None
+
+        dims = tree_map(is_per_sample, targets)
+
+        def one(output: Tensor, target: Any) -> Tensor:
+            several = tree_map(
+                lambda leaf, dim: leaf if dim is None else leaf.unsqueeze(0),
+                target,
+                dims,
+                is_leaf=lambda leaf: leaf is None,
+            )
+            return self.loss(output.unsqueeze(0), several).mean()
+
+        return vmap(one, in_dims=(0, dims))(outputs, targets)
+
+
+def subject(
+    module: nn.Module, loss: Loss | str, data: Any, settings: Settings
+) -> Subject:
+    """Take a module, its loss and data, after all checks.
+
+    Args:
+        module: as it is to be called, in eval or in train mode.
+        loss: of outputs and targets, the mean over a batch, or of each sample; or the
+            name of one.
+        data: one batch, a list of batches, or a loader.
+        settings: see `Settings`.
+
+    Returns:
+        The subject.
+
+    Raises:
+        InputError: parameters, loss or data cannot be taken; the cause is named.
+    """
+    named = _chosen(module, settings.get("params"))
+    batches = [data] if isinstance(data, tuple | Mapping) else data
+    if isinstance(batches, list) and not batches:
+        raise InputError("data: expected batches, got an empty list. Pass some.")
+    if isinstance(batches, Tensor) or _holds_tensors(batches):
+        raise InputError(
+            "data: expected batches (inputs, targets), or dictionaries, got a tensor "
+            "in place of one. Pass a tuple for one batch, or a list of such."
+        )
+    called = _Called(module, settings.get("forward") or _forward)
+    called.training = module.training
+    mean, name = _understood(loss)
+    found = Subject(
+        called,
+        tuple(named),
+        tuple(tuple(p.shape) for p in named.values()),
+        _places(called, named),
+        torch.cat([p.detach().flatten() for p in named.values()]),
+        mean,
+        name,
+        batches,
+        settings,
+    )
+    check(module, batches, found.at, settings.get("allow", ()))
+    return found
+
+
+@contextmanager
+def _told(expected: str, remedy: str) -> Iterator[None]:
+    """Tell what a user's code raises as one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    # It may raise anything.
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{expected}, got {found}. {remedy}.") from error
+
+
+def _holds_tensors(batches: Any) -> bool:
+    return isinstance(batches, list) and isinstance(batches[0], Tensor)
+
+
+def _chosen(
+    module: nn.Module, patterns: Sequence[str] | None
+) -> dict[str, nn.Parameter]:
+    every = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    for pattern in patterns or ():
+        if not any(fnmatchcase(name, pattern) for name in every):
+            raise InputError(
+                f"params: expected names of parameters that require a gradient, got "
+                f"{pattern}. Take some of {', '.join(every)}, or a pattern."
+            )
+    named = {
+        name: parameter
+        for name, parameter in every.items()
+        if patterns is None or any(fnmatchcase(name, p) for p in patterns)
+    }
+    kinds = {(p.dtype, p.device) for p in named.values()}
+    if len(kinds) != 1:
+        shown = ", ".join(sorted(f"{d} on {v}" for d, v in kinds)) or "none"
+        raise InputError(
+            f"module: expected parameters of one precision on one device, got {shown}. "
+            "Cast it with to()."
+        )
+    if not all(torch.isfinite(p).all() for p in named.values()):
+        raise InputError(
+            "module: expected finite parameters, got NaN or infinity. Take weights "
+            "from before training diverged."
+        )
+    return named
+
+
+def _places(called: _Called, named: Mapping[str, nn.Parameter]) -> dict[str, str]:
+    names = {id(parameter): name for name, parameter in named.items()}
+    return {
+        f"{place}.{own}": names[id(parameter)]
+        for place, layer in called.named_modules()
+        for own, parameter in layer._parameters.items()
+        if id(parameter) in names
+    }
+
+
+_NAMED: dict[Any, str] = {
+    nn.functional.cross_entropy: "cross_entropy",
+    nn.functional.mse_loss: "mse",
+}
+
+
+def _understood(loss: Loss | str) -> tuple[Loss, str | None]:
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(
+                f"loss: expected one of {', '.join(LOSSES)}, or a function, got "
+                f"{loss}. Name one of them."
+            )
+        of_samples = sample_losses(loss)
+
+        def named(outputs: Tensor, targets: Any) -> Tensor:
+            targets = _checked(targets, outputs, loss)
+            return of_samples(outputs[None], targets[None])
+
+        return named, loss
+    reduction = getattr(loss, "reduction", "mean")
+    if reduction == "sum":
+        raise InputError(
+            "loss: expected the mean over a batch, got reduction='sum'. Take 'mean' or "
+            "'none'; operators are of the mean loss."
+        )
+    name = _NAMED.get(loss) or _name_of(loss)
+    if name == "mse":
+        # torch's own has no second forward derivative (2.13).
+        return lambda f, y: (f - _checked(y, f, "mse")).square(), name
+    return loss, name
+
+
+def _checked(targets: Any, outputs: Tensor, loss: str) -> Tensor:
+    """Return targets that fit a loss by name, which knows nothing of dictionaries."""
+    if isinstance(targets, Mapping):
+        raise InputError(
+            f"data: expected 'targets' in a batch for the loss {loss}, got "
+            f"{', '.join(targets)}. Name them so, or pass a function of outputs and "
+            "the batch."
+        )
+    found: Tensor = targets
+    if loss != "cross_entropy" and found.shape != outputs.shape:
+        raise InputError(
+            f"data: expected targets of the shape of the outputs for {loss}, "
+            f"{tuple(outputs.shape)}, got {tuple(found.shape)}. Reshape them: others "
+            "would be spread over all outputs."
+        )
+    return found
+
+
+def _name_of(loss: Loss) -> str | None:
+    if isinstance(loss, nn.MSELoss):
+        return "mse"
+    if isinstance(loss, nn.CrossEntropyLoss):
+        plain = loss.weight is None and loss.label_smoothing == 0
+        return "cross_entropy" if plain else None
+    return None
+
+
+def _forward(module: nn.Module, batch: Batch) -> Tensor:
+    if isinstance(batch, Mapping):
+        return cast("Tensor", module(batch.get("inputs", batch)))
+    return cast("Tensor", module(batch[0]))

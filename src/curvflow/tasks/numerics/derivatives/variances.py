@@ -1,0 +1,270 @@
+"""Variance of gradients and of curvature between samples, without bias.
+
+With S^2 the variance of N samples, of divisor N - 1, the mean over a batch of B drawn
+without replacement has the variance (1/B - 1/N) S^2: see `batch_variance`.
+Letters beside those of the package: L parameter tensors, K batches, R pairs of a model
+and a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import grad
+
+from curvflow.tasks.numerics.derivatives.hessians import Losses
+from curvflow.tasks.numerics.derivatives.precision import full_precision
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+from curvflow.tasks.numerics.streams import stream
+
+# From models (R,) and samples of each (R, B) to the operators of the mean over them,
+# shape (R, D, D).
+Sampled = Callable[[Tensor, Tensor], BatchedOperator]
+
+
+def batch_variance(variance: Tensor, batch_size: int, num_samples: int) -> Tensor:
+    """Return the variance of the mean over a batch drawn without replacement.
+
+    Args:
+        variance: between the N samples, S^2, of divisor N - 1.
+        batch_size: B, at most N.
+        num_samples: N.
+
+    Returns:
+        (1/B - 1/N) S^2, which equals (N - B) / (B (N - 1)) times the variance of
+        divisor N.
+    """
+    return variance * (1 / batch_size - 1 / num_samples)
+
+
+def batches(
+    seeds: Sequence[int], draw: int, *, num_samples: int, num_batches: int, size: int
+) -> Tensor:
+    """Draw disjoint batches of samples, without replacement.
+
+    Args:
+        seeds: seed of each model.
+        draw: number of the draw; each has a stream of its own.
+        num_samples: N.
+        num_batches: K.
+        size: samples per batch, B; K B is at most N.
+
+    Returns:
+        Numbers of samples, (M, K, B), on the CPU.
+    """
+    drawn = {
+        seed: torch.randperm(num_samples, generator=stream(seed, f"batches:{draw}"))
+        for seed in set(seeds)
+    }
+    rows_MN = torch.stack([drawn[seed] for seed in seeds])
+    return rows_MN[:, : num_batches * size].view(len(seeds), num_batches, size)
+
+
+@dataclass(frozen=True)
+class CurvatureDraws:
+    """Unbiased estimates, each of a random vector and random batches of its own.
+
+    Attributes:
+        variance: of S^2 = sum over entries of the variance between samples, (M, S).
+        squared_mean: of ||A||_F^2, A the mean over all samples, (M, S).
+    """
+
+    variance: Tensor
+    squared_mean: Tensor
+
+
+def curvature_variances(
+    sampled: Sampled,
+    seeds: Sequence[int],
+    *,
+    size: int,
+    num_samples: int,
+    batch_size: int,
+    num_batches: int,
+    num_probes: int,
+    distribution: str,
+    batches_per_pass: int,
+) -> CurvatureDraws:
+    """Estimate how much curvature matrices differ between samples.
+
+    For a vector z and the matrices A_b of K disjoint batches of B, the U-statistic
+    sum_b ||A_b z - mean_b A_b z||^2 / (K - 1) has the mean S^2 / B, whatever K and N:
+    what batches without replacement have less of variance, they have of covariance.
+
+    Args:
+        sampled: from models and samples to the operators of the means over these.
+        seeds: seed of each model's vectors and batches.
+        size: D.
+        num_samples: N.
+        batch_size: samples per batch, B.
+        num_batches: K per vector, 2 or more; K B is at most N.
+        num_probes: vectors, S.
+        distribution: `rademacher` or `gaussian`.
+        batches_per_pass: multiplied at once, bounding memory.
+
+    Returns:
+        The draws; their spread holds all that is random.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+
+    Reference:
+        Granziol (2020), Algorithm 8, which lacks a 1/N and subtracts (v.Av)^2 instead
+        of ||Av||^2; its s^2, of a unit vector, has the mean S^2 (N - 1) / (N D).
+        Hoeffding (1948), doi:10.1214/aoms/1177730196, for U-statistics.
+    """
+    drawn = []
+    for probe in range(num_probes):
+        z_MD = random_vectors(seeds, size, range(probe, probe + 1), distribution)[
+            ..., 0
+        ]
+        rows_MKB = batches(
+            seeds,
+            probe,
+            num_samples=num_samples,
+            num_batches=num_batches,
+            size=batch_size,
+        )
+        total_MD, squares_M = _sums(sampled, z_MD, rows_MKB, batches_per_pass)
+        whole_M = total_MD.square().sum(1)
+        between_M = (squares_M - whole_M / num_batches) / (num_batches - 1)
+        across_M = (whole_M - squares_M) / (num_batches * (num_batches - 1))
+        variance_M = batch_size * between_M
+        drawn.append(torch.stack([variance_M, across_M + variance_M / num_samples]))
+    variance_MS, squared_MS = torch.stack(drawn, dim=2).cpu()
+    return CurvatureDraws(variance_MS, squared_MS)
+
+
+def _sums(
+    sampled: Sampled, z_MD: Tensor, rows_MKB: Tensor, batches_per_pass: int
+) -> tuple[Tensor, Tensor]:
+    """Return sum_b A_b z, (M, D), and sum_b ||A_b z||^2, (M,)."""
+    models = torch.arange(len(z_MD))
+    total_MD, squares_M = torch.zeros_like(z_MD), z_MD.new_zeros(len(z_MD))
+    for rows_MkB in torch.split(rows_MKB, batches_per_pass, dim=1):
+        count = rows_MkB.shape[1]
+        models_R = models.repeat_interleave(count)
+        operator = sampled(models_R, rows_MkB.flatten(0, 1))
+        columns_RD1 = z_MD[models_R].unsqueeze(2).to(operator.device)
+        images_MkD = product(operator, columns_RD1).cpu().view(len(z_MD), count, -1)
+        total_MD = total_MD + images_MkD.sum(1)
+        squares_M = squares_M + images_MkD.square().sum((1, 2))
+    return total_MD, squares_M
+
+
+@dataclass(frozen=True)
+class GradientVariance:
+    """Spread of the gradients of n of N samples, in double precision.
+
+    Attributes:
+        layer_variance: sum over each parameter tensor's entries of the variance between
+            samples, S^2 of divisor n - 1, (M, L); its mean is that of all N.
+        sem: standard error of the sum over tensors, (M,); 0 if all samples were used.
+        squared_norm: of the mean gradient over all N, without bias, (M,).
+    """
+
+    layer_variance: Tensor
+    sem: Tensor
+    squared_norm: Tensor
+
+
+def gradient_variance(
+    losses: Losses,
+    weights_MD: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    sizes: Sequence[int],
+    num_samples: int,
+    fixed_MS: Tensor,
+    samples_per_pass: int,
+) -> GradientVariance:
+    """Measure how much the gradients of single samples differ.
+
+    Args:
+        losses: loss of each sample, (M, n), of weights, inputs and targets.
+        weights_MD: where to take the gradients.
+        inputs: of n >= 2 samples drawn without replacement, (M, n, ...).
+        targets: shape (M, n) or (M, n, C).
+        sizes: sizes of the L consecutive parameter tensors.
+        num_samples: N, of which these are n.
+        fixed_MS: what `losses` takes behind the weights.
+        samples_per_pass: gradients held at once for each model.
+
+    Returns:
+        Variance, its standard error and the mean's squared norm.
+    """
+    count = inputs.shape[1]
+
+    def passes() -> list[Tensor]:
+        starts = range(0, count, samples_per_pass)
+        return [torch.arange(s, min(s + samples_per_pass, count)) for s in starts]
+
+    def gradients(rows_n: Tensor) -> Tensor:
+        return _gradients(
+            losses, weights_MD, fixed_MS, inputs[:, rows_n], targets[:, rows_n]
+        ).double()
+
+    mean_MD, spread_ML = _merged(gradients, passes(), sizes)
+    layer_ML = spread_ML / (count - 1)
+    variance_M, rest = layer_ML.sum(1), 1 / count - 1 / num_samples
+    squared_M = mean_MD.square().sum(1) - rest * variance_M
+    sem_M = torch.zeros_like(variance_M)
+    if rest:
+        distances_Mn = torch.cat(
+            [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
+        )
+        sem_M = (rest * distances_Mn.var(dim=1)).sqrt()
+    return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu())
+
+
+def _merged(
+    gradients: Callable[[Tensor], Tensor],
+    passes: Sequence[Tensor],
+    sizes: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    """Return the mean gradient (M, D) and the sums of squares about it (M, L).
+
+    Reference:
+        Chan, Golub and LeVeque (1983), doi:10.1080/00031305.1983.10483115, Eq. (1.5).
+    """
+    first_MnD = gradients(passes[0])
+    mean_MD, count = first_MnD.mean(1), len(passes[0])
+    spread_MD = (first_MnD - mean_MD[:, None]).square().sum(1)
+    for rows_n in passes[1:]:
+        more_MnD = gradients(rows_n)
+        step_MD = more_MnD.mean(1) - mean_MD
+        own_MD = (more_MnD - more_MnD.mean(1, keepdim=True)).square().sum(1)
+        share = len(rows_n) / (count + len(rows_n))
+        spread_MD = spread_MD + own_MD + step_MD.square() * count * share
+        mean_MD, count = mean_MD + step_MD * share, count + len(rows_n)
+    parts = torch.split(spread_MD, list(sizes), dim=1)
+    return mean_MD, torch.stack([part.sum(1) for part in parts], dim=1)
+
+
+def _gradients(
+    losses: Losses,
+    weights_MD: Tensor,
+    fixed_MS: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+) -> Tensor:
+    """Return each sample's gradient, (M, n, D): as many models of one sample each."""
+    models, count = inputs.shape[:2]
+    weights_RD = weights_MD.repeat_interleave(count, dim=0)
+    fixed_RS = fixed_MS.repeat_interleave(count, dim=0)
+    inputs_R1, targets_R1 = (
+        data.flatten(0, 1).unsqueeze(1) for data in (inputs, targets)
+    )
+
+    def loss(weights_RD: Tensor) -> Tensor:
+        weights_RW = torch.cat([weights_RD, fixed_RS], dim=1)
+        return losses(weights_RW, inputs_R1, targets_R1).sum()
+
+    with full_precision():
+        found_RD: Tensor = grad(loss)(weights_RD)
+    return found_RD.view(models, count, -1)

@@ -1,0 +1,1 @@
+"""Estimators of traces, moments, densities and log-determinants."""

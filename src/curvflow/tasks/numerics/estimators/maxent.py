@@ -1,0 +1,340 @@
+"""The density of largest entropy that has given moments, within their errors.
+
+Letters beside those of the package: K orders, G nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
+
+PRIORS = ("flat", "log", "arcsine")
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A density q0 and the rule by which integrals over the interval are taken.
+
+    Attributes:
+        nodes: ascending, (G,).
+        lengths: of the interval that a node stands for, (G,): sum f(x) length is the
+            integral of f.
+        masses: of q0 at the nodes, of sum 1, (G,).
+    """
+
+    nodes: Tensor
+    lengths: Tensor
+    masses: Tensor
+
+
+def prior(name: str, support: Support, num_nodes: int) -> Prior:
+    """Return a density without a preference, in one of three senses.
+
+    Args:
+        name: `flat`; `log`, 1/x, flat in log x, with nodes spaced alike; `arcsine`,
+            to which Chebyshev polynomials are orthogonal.
+        support: ends of the interval; above zero for `log`.
+        num_nodes: G.
+
+    Returns:
+        Nodes and masses; the rule is exact for polynomials of x, of log x for `log`.
+
+    Raises:
+        InputError: the interval is empty, or not above zero for `log`.
+    """
+    low, high = support
+    if not low < high:
+        raise InputError(f"support: expected low below high, got {low:g} and {high:g}.")
+    if name == "log" and low <= 0:
+        raise InputError(
+            f"support: expected an interval above zero for the prior log, got {low:g} "
+            f"to {high:g}. Take the prior flat, or another support."
+        )
+    t_G, w_G = _fejer(num_nodes)
+    if name == "log":
+        ratio = torch.log(torch.tensor(high / low, dtype=torch.float64))
+        nodes = low * torch.exp(ratio * (1 + t_G) / 2)
+        return Prior(nodes, nodes * ratio * w_G / 2, w_G / 2)
+    nodes, lengths = low + (high - low) * (1 + t_G) / 2, (high - low) * w_G / 2
+    even = torch.full_like(w_G, 1 / num_nodes)
+    return Prior(nodes, lengths, even if name == "arcsine" else w_G / 2)
+
+
+@lru_cache(maxsize=4)
+def _fejer(count: int) -> tuple[Tensor, Tensor]:
+    """Return nodes and weights of Fejer's first rule on [-1, 1], ascending."""
+    angle_G = (torch.arange(count, dtype=torch.float64) + 0.5) * torch.pi / count
+    j = torch.arange(1, count // 2 + 1, dtype=torch.float64)
+    sums_G = torch.cos(2 * angle_G[:, None] * j) @ (1 / (4 * j**2 - 1))
+    return -torch.cos(angle_G), (2 / count) * (1 - 2 * sums_G)
+
+
+# Least error that a moment is taken to have: exact ones at the edge of what moments can
+# be, those of a few atoms, would ask for infinite multipliers.
+FLOOR = 1e-6
+
+# Standard errors by which a moment may be missed before the moments count as those of
+# no density on the support. The optimum misses none by more than sqrt(2 KL) of them if
+# there is a density with the moments whose relative entropy is KL.
+STRAINED = 6.0
+
+# Errors are begun with at FIRST, and shrunk to the asked ones, each optimum found from
+# the last: straight from alpha = 0 Newton's steps are short where q is to vanish.
+FIRST, SHRINK, ROUGHLY = 0.3, 0.1, 1e-2
+
+
+@dataclass(frozen=True)
+class MaxEnt:
+    """A density by its masses at nodes, and what is known of the fit.
+
+    Attributes:
+        prior: q0 with its nodes.
+        masses: of q at the nodes, (G,), of sum 1.
+        design: the polynomials of the orders 1 .. K at the nodes, (G, K).
+        errors: of the moments, as asked and not below the floor, (K,).
+        used: errors with which q was found; larger ones if the moments are strained.
+        multipliers: alpha, (K,).
+        slack: by how much each moment is missed, signed, (K,).
+        dual: -KL - |slack / used|^2 / 2, which falls as moments are added.
+        residual: largest entry of the dual's gradient.
+        iterations: Newton steps.
+        converged: whether the residual is within the tolerance at the errors asked.
+    """
+
+    prior: Prior
+    masses: Tensor
+    design: Tensor
+    errors: Tensor
+    used: Tensor
+    multipliers: Tensor
+    slack: Tensor
+    dual: float
+    residual: float
+    iterations: int
+    converged: bool
+
+    @property
+    def density(self) -> Tensor:
+        """The density q at the nodes, (G,)."""
+        return self.masses / self.prior.lengths
+
+    @property
+    def kl(self) -> float:
+        """Relative entropy of q with respect to q0, at least 0."""
+        return _relative(self.masses, self.prior.masses)
+
+    @property
+    def entropy(self) -> float:
+        """Differential entropy, -int q log q."""
+        return -_relative(self.masses, self.prior.lengths)
+
+    @property
+    def strain(self) -> float:
+        """Largest slack in standard errors of its moment."""
+        return max((self.slack / self.errors).abs().tolist(), default=0.0)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether q has the moments within their errors, as some density then does."""
+        return self.strain <= STRAINED
+
+    def mean(self, values_G: Tensor) -> float:
+        """Return the mean of a function, given at the nodes."""
+        return float(self.masses @ values_G)
+
+    def influence(self, values_G: Tensor) -> Tensor:
+        """Return the derivatives of a function's mean by the moments 1 .. K, (K,)."""
+        centred_GK = self.design - self.masses @ self.design
+        root_KK = _triangle(self.masses, centred_GK, self.used)
+        return _solved(root_KK, centred_GK.T @ (self.masses * values_G), 0.0)
+
+
+def maxent(
+    moments_K: Tensor,
+    errors_K: Tensor | None = None,
+    *,
+    prior: Prior,
+    basis: str,
+    support: Support,
+    floor: float = FLOOR,
+    tol: float = 1e-9,
+    max_iterations: int = 500,
+) -> MaxEnt:
+    """Minimise the dual log int q + alpha.mu + |s alpha|^2 / 2, q = q0 exp(-alpha.f).
+
+    Its optimum is the q that maximises -KL(q, q0) - |(mu - E f) / s|^2 / 2: moments are
+    met within errors of standard deviation s. Where no density meets them, errors are
+    shrunk no further than to where the strain begins, and the flags say so.
+
+    Args:
+        moments_K: mu, of the orders 1 .. K; that of order 0 is 1.
+        errors_K: their standard errors; if not given they are exact.
+        prior: q0 with its nodes.
+        basis: polynomials f that the moments are of.
+        support: interval of the basis.
+        floor: least error of a moment.
+        tol: largest entry allowed of the gradient.
+        max_iterations: Newton steps at most.
+
+    Returns:
+        The density and the flags.
+
+    Raises:
+        InputError: a moment or an error is not finite.
+
+    Reference:
+        Granziol (2020), Algorithm 1, without errors of moments and with a fixed jitter
+        in the Newton matrix only. Here the matrix is that of the moments' covariance
+        under q plus s^2, solved from the triangle of [sqrt(q) F; s], so that its
+        condition number is never squared; a Levenberg term is added only when a line
+        search fails, and normalisation is kept exactly by the logarithm.
+    """
+    errors_K = torch.zeros_like(moments_K) if errors_K is None else errors_K
+    check_finite(moments_K, errors_K)
+    asked_K = errors_K.clamp_min(floor)
+    F_GK = polynomials(basis, prior.nodes, len(moments_K) + 1, support)[:, 1:]
+    path = _Path(prior.masses.log(), F_GK, moments_K, tol, max_iterations)
+    dual, alpha_K, residual, iterations = path.follow(asked_K)
+    masses_G = dual.masses(alpha_K)
+    at_last = bool((dual.errors == asked_K).all())
+    return MaxEnt(
+        prior,
+        masses_G,
+        F_GK,
+        asked_K,
+        dual.errors,
+        alpha_K,
+        F_GK.T @ masses_G - moments_K,
+        float(dual.value(alpha_K)),
+        residual,
+        iterations,
+        at_last and residual <= tol,
+    )
+
+
+def check_finite(moments_K: Tensor, errors_K: Tensor) -> None:
+    """Refuse moments that are no numbers.
+
+    Args:
+        moments_K: of the orders 1 .. K.
+        errors_K: their standard errors.
+
+    Raises:
+        InputError: a moment or an error is not finite.
+    """
+    if not (torch.isfinite(moments_K).all() and torch.isfinite(errors_K).all()):
+        raise InputError(
+            "moments: expected finite numbers, got NaN or infinity. Take a support "
+            "that holds the spectrum, or fewer moments."
+        )
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Optima for errors that shrink to those asked."""
+
+    log_prior: Tensor
+    design: Tensor
+    moments: Tensor
+    tol: float
+    max_iterations: int
+
+    def follow(self, asked_K: Tensor) -> tuple[_Dual, Tensor, float, int]:
+        alpha_K, iterations, least = torch.zeros_like(self.moments), 0, FIRST
+        while True:
+            s_K = asked_K.clamp_min(least)
+            dual = _Dual(self.log_prior, self.design, self.moments, s_K)
+            ends = bool((s_K == asked_K).all()) or iterations >= self.max_iterations
+            tol = self.tol if ends else max(self.tol, ROUGHLY * least)
+            left = self.max_iterations - iterations
+            alpha_K, residual, steps = dual.minimised(alpha_K, tol, left)
+            iterations += steps
+            strain = float((s_K * alpha_K).abs().max()) if len(alpha_K) else 0.0
+            if ends or strain > STRAINED:
+                return dual, alpha_K, residual, iterations
+            least *= SHRINK
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """The function of alpha that is minimised."""
+
+    log_prior: Tensor
+    design: Tensor
+    moments: Tensor
+    errors: Tensor
+
+    def value(self, alpha_K: Tensor) -> Tensor:
+        log_sum = torch.logsumexp(self.log_prior - self.design @ alpha_K, 0)
+        penalty = (self.errors * alpha_K).square().sum() / 2
+        return log_sum + alpha_K @ self.moments + penalty
+
+    def masses(self, alpha_K: Tensor) -> Tensor:
+        return torch.softmax(self.log_prior - self.design @ alpha_K, 0)
+
+    def minimised(
+        self, alpha_K: Tensor, tol: float, max_iterations: int
+    ) -> tuple[Tensor, float, int]:
+        """Return alpha, the largest entry of its gradient, and the steps made."""
+        for steps in range(max_iterations + 1):
+            masses_G = self.masses(alpha_K)
+            means_K = self.design.T @ masses_G
+            slope_K = self.moments - means_K + self.errors.square() * alpha_K
+            residual = max(slope_K.abs().tolist(), default=0.0)
+            if residual <= tol or steps == max_iterations:
+                break
+            root_KK = _triangle(masses_G, self.design - means_K, self.errors)
+            found = self._step(alpha_K, slope_K, root_KK)
+            if found is None:
+                break
+            alpha_K = found
+        return alpha_K, residual, steps
+
+    def _step(self, alpha_K: Tensor, slope_K: Tensor, root_KK: Tensor) -> Tensor | None:
+        """Return the next alpha, or None where the value cannot be lowered further."""
+        levenberg, largest = 0.0, float(root_KK.abs().max())
+        for _ in range(10):
+            direction_K = -_solved(root_KK, slope_K, levenberg)
+            found = self._lower(alpha_K, slope_K, direction_K)
+            if found is not None:
+                return found
+            levenberg = max(100 * levenberg, 1e-14 * largest**2)
+        return None
+
+    def _lower(
+        self, alpha_K: Tensor, slope_K: Tensor, direction_K: Tensor
+    ) -> Tensor | None:
+        """Go along a direction by Armijo's rule; None if twenty halvings fail."""
+        value, descent = self.value(alpha_K), slope_K @ direction_K
+        rounding = 1e-15 * (1 + value.abs() + alpha_K.abs() @ self.moments.abs())
+        for halvings in range(20):
+            length = 0.5**halvings
+            trial_K = alpha_K + length * direction_K
+            if self.value(trial_K) <= value + 1e-4 * length * descent + rounding:
+                return trial_K
+        return None
+
+
+def _triangle(masses_G: Tensor, F_GK: Tensor, s_K: Tensor) -> Tensor:
+    """Return R with R^T R = F^T diag(q) F + diag(s)^2."""
+    stacked = torch.cat([masses_G.sqrt()[:, None] * F_GK, torch.diag(s_K)])
+    R_KK: Tensor = torch.linalg.qr(stacked, mode="r").R
+    return R_KK
+
+
+def _solved(root_KK: Tensor, right_K: Tensor, levenberg: float) -> Tensor:
+    _, singular_K, turn_KK = torch.linalg.svd(root_KK)
+    found_K: Tensor = (turn_KK @ right_K) / (singular_K.square() + levenberg)
+    back_K: Tensor = turn_KK.T @ found_K
+    return back_K
+
+
+def _relative(masses_G: Tensor, to_G: Tensor) -> float:
+    """Return sum m log(m / to), where what has no mass counts nothing."""
+    return float(torch.special.xlogy(masses_G, masses_G / to_G).sum())

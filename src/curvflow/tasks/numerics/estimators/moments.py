@@ -1,0 +1,154 @@
+"""Moments of the spectra of a batch of operators, all orders from one recurrence.
+
+Letters beside those of the package: K + 1 orders 0 .. K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+
+
+def moment_draws(
+    operator: BatchedOperator,
+    seeds: Sequence[int],
+    *,
+    num_moments: int,
+    num_probes: int,
+    distribution: str,
+    block: int,
+    support_M2: Tensor | None = None,
+) -> Tensor:
+    """Draw v.p_k(A)v for unit vectors v; the mean of the draws is tr p_k(A) / D.
+
+    Two products of a recurrence make two orders each: with t_k = p_k(A) v,
+    v.A^(i+j)v = t_i.t_j, and 2 T_i T_j = T_(i+j) + T_|i-j|. So K orders take K / 2
+    products per vector, rounded up.
+
+    Args:
+        operator: symmetric maps A of M models.
+        seeds: seed of each model's vectors.
+        num_moments: highest order, K.
+        num_probes: vectors per model, S.
+        distribution: `rademacher` or `gaussian`, of the vectors before they are
+            brought to length one.
+        block: vectors multiplied at once, bounding memory.
+        support_M2: the interval that each model's Chebyshev polynomials are taken over,
+            (M, 2); None for powers.
+
+    Returns:
+        Draws (M, S, K + 1), float64, on the CPU.
+
+    Raises:
+        InputError: a product is not finite, or Chebyshev polynomials grow beyond the
+            bound that holds for a spectrum within the support.
+
+    Reference:
+        Silver and Roeder (1994), doi:10.1142/S0129183194000842; Weisse et al. (2006),
+        doi:10.1103/RevModPhys.78.275, Eqs. (34) and (35), for the doubling.
+    """
+    draws = []
+    for start in range(0, num_probes, block):
+        rows = range(start, min(start + block, num_probes))
+        z_MDS = random_vectors(seeds, operator.shape[1], rows, distribution)
+        v_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
+        if support_M2 is None:
+            orders = _powers(operator, v_MDS, num_moments)
+        else:
+            orders = _chebyshev(operator, v_MDS, num_moments, support_M2)
+        draws.append(torch.stack(orders, dim=2).cpu())
+    return torch.cat(draws, dim=1)
+
+
+def _powers(operator: BatchedOperator, v_MDS: Tensor, highest: int) -> list[Tensor]:
+    orders, last = [_dot(v_MDS, v_MDS)], v_MDS
+    while len(orders) <= highest:
+        t_MDS = product(operator, last)
+        orders += [_dot(last, t_MDS), _dot(t_MDS, t_MDS)]
+        last = t_MDS
+    return orders[: highest + 1]
+
+
+def _chebyshev(
+    operator: BatchedOperator, v_MDS: Tensor, highest: int, support_M2: Tensor
+) -> list[Tensor]:
+    low, high = support_M2.to(operator.device).double().T[:, :, None, None]
+
+    def scaled(columns_MDS: Tensor) -> Tensor:
+        images_MDS = product(operator, columns_MDS)
+        moved_MDS = 2 * images_MDS - (low + high) * columns_MDS
+        within_MDS: Tensor = moved_MDS / (high - low)
+        return within_MDS
+
+    first = scaled(v_MDS) if highest else v_MDS
+    orders = [_dot(v_MDS, v_MDS), _dot(v_MDS, first)]
+    last, t_MDS = v_MDS, first
+    while len(orders) <= highest:
+        orders.append(2 * _dot(t_MDS, t_MDS) - orders[0])
+        if len(orders) <= highest:
+            last, t_MDS = t_MDS, 2 * scaled(t_MDS) - last
+            orders.append(2 * _dot(last, t_MDS) - orders[1])
+    _check_within(orders)
+    return orders[: highest + 1]
+
+
+def _check_within(orders: Sequence[Tensor]) -> None:
+    largest = max(float(order.abs().max()) for order in orders)
+    if not largest <= 1 + 1e-6:
+        raise InputError(
+            "support: expected an interval that holds the spectrum, got one that "
+            f"Chebyshev polynomials leave, up to {largest:.3g}. Widen it."
+        )
+
+
+def _dot(a_MDS: Tensor, b_MDS: Tensor) -> Tensor:
+    total_MS: Tensor = (a_MDS * b_MDS).sum(1)
+    return total_MS
+
+
+def ritz_moments(
+    values_SK: Tensor,
+    weights_SK: Tensor,
+    *,
+    num_moments: int,
+    support_2: Tensor | None = None,
+) -> Tensor:
+    """Return v.p_k(A)v of each run's start v, from its Ritz values and weights.
+
+    Exact up to order 2K - 1 of a run of K nodes.
+
+    Args:
+        values_SK: Ritz values, (S, K); those of weight 0 may be NaN.
+        weights_SK: of sum 1 over a run, (S, K).
+        num_moments: highest order.
+        support_2: the interval of Chebyshev polynomials; None for powers.
+
+    Returns:
+        Draws (S, orders), float64.
+    """
+    x_SK = values_SK.double().where(weights_SK > 0, 0.0)
+    if support_2 is not None:
+        low, high = support_2.tolist()
+        x_SK = (2 * x_SK - (low + high)) / (high - low)
+    p_SK, next_SK = torch.ones_like(x_SK), x_SK
+    orders = []
+    for _ in range(num_moments + 1):
+        orders.append((weights_SK * p_SK).sum(1))
+        following = x_SK * next_SK * (1 if support_2 is None else 2)
+        p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
+    return torch.stack(orders, dim=1)
+
+
+def mean_covariance(draws_SO: Tensor) -> Tensor:
+    """Return the covariance of the means of draws, one row each, (orders, orders).
+
+    Args:
+        draws_SO: draws (S, orders), S >= 2.
+    """
+    return torch.cov(draws_SO.T).div(len(draws_SO))

@@ -1,0 +1,136 @@
+"""Trace of a batched operator from random vectors, and statistics of draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.streams import stream
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity measured by independent draws along the last dimension.
+
+    Attributes:
+        draws: shape (..., S).
+        mean: shape (...).
+        sem: standard error of the mean, shape (...).
+        count: S.
+    """
+
+    draws: Tensor
+    mean: Tensor
+    sem: Tensor
+    count: int
+
+
+def estimate(draws: Tensor) -> Estimate:
+    """Return mean and standard error of draws along the last dimension, S >= 2."""
+    count = draws.shape[-1]
+    sem = draws.std(dim=-1, correction=1) / math.sqrt(count)
+    return Estimate(draws, draws.mean(-1), sem, count)
+
+
+def random_vectors(
+    seeds: Sequence[int],
+    size: int,
+    rows: range,
+    distribution: str,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """Draw vectors of independent entries with mean 0 and variance 1.
+
+    Each vector has a stream of its own, so that neither its siblings nor the order
+    and the size of blocks change it. Equal seeds draw equal vectors.
+
+    Args:
+        seeds: seed of each model, M of them.
+        size: entries per vector, D.
+        rows: which vectors of each stream, S of them.
+        distribution: `rademacher` or `gaussian`.
+        dtype: of the vectors, which are the same in each but for rounding.
+
+    Returns:
+        Columns (M, D, S), on the CPU.
+    """
+    drawn = {seed: _draw(seed, size, rows, distribution, dtype) for seed in set(seeds)}
+    if len(drawn) == 1:
+        return drawn[seeds[0]].expand(len(seeds), -1, -1)
+    # Vectors lie whole in memory, as products take them.
+    return torch.stack([drawn[seed].T for seed in seeds]).mT
+
+
+def _draw(
+    seed: int, size: int, rows: range, distribution: str, dtype: torch.dtype
+) -> Tensor:
+    vectors = torch.empty(len(rows), size, dtype=dtype)
+    for vector, row in zip(vectors, rows, strict=True):
+        generator = stream(seed, f"probe:{distribution}:{row}")
+        if distribution == "gaussian":
+            # Other numbers are drawn in another precision.
+            drawn = torch.empty(size, dtype=torch.float64).normal_(generator=generator)
+            vector.copy_(drawn)
+        else:
+            vector.copy_(_signs(size, generator))
+    return vectors.T
+
+
+def _signs(size: int, generator: torch.Generator) -> Tensor:
+    """Draw -1 or 1, eight by one number; a number each would cost half a product."""
+    octets = torch.empty(-(-size // 8), dtype=torch.uint8).random_(generator=generator)
+    bits = torch.from_numpy(np.unpackbits(octets.numpy(), count=size))
+    return bits.view(torch.int8).mul_(2).sub_(1)
+
+
+def trace_draws(
+    operator: BatchedOperator,
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    *,
+    num_probes: int,
+    distribution: str,
+    block: int,
+) -> Tensor:
+    """Draw z.Az over diagonal blocks of A; the mean of the draws is each block's trace.
+
+    Args:
+        operator: symmetric maps A of M models.
+        sizes: sizes of the L consecutive blocks, D in sum.
+        seeds: seed of each model's vectors z.
+        num_probes: vectors per model, S.
+        distribution: `rademacher` or `gaussian`.
+        block: vectors multiplied at once, bounding memory.
+
+    Returns:
+        Sums of z_i (Az)_i over each block, (M, L, S), float64; summed over L they are
+        draws of the whole trace.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+
+    Reference:
+        Hutchinson (1989), doi:10.1080/03610918908812806.
+    """
+    draws = []
+    for start in range(0, num_probes, block):
+        rows = range(start, min(start + block, num_probes))
+        z_MDS = random_vectors(
+            seeds, operator.shape[1], rows, distribution, operator.dtype
+        ).to(operator.device)
+        terms_MDS = (z_MDS * (operator @ z_MDS)).double()
+        parts = torch.split(terms_MDS, list(sizes), dim=1)
+        draws.append(torch.stack([part.sum(1) for part in parts], dim=1))
+    draws_MLS = torch.cat(draws, dim=2)
+    if not torch.isfinite(draws_MLS).all():
+        raise InputError(
+            "weights: expected finite Hessian products, got NaN or infinity"
+        )
+    return draws_MLS

@@ -1,0 +1,255 @@
+"""Lanczos' tridiagonalisation of a batch of symmetric operators, many starts at once.
+
+Letters beside those of the package: S starts, K steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.operators.base import (
+    BatchedOperator,
+    inner,
+    lengths,
+    measured_product,
+)
+
+# A vector that is left with less than this part of its length, once the basis is taken
+# off, holds rounding of that basis, and is made orthogonal again.
+SHRUNK = 0.1
+
+
+@dataclass(frozen=True)
+class RitzData:
+    """Quadrature rules of S starts for each of M operators, float64 on the CPU.
+
+    A run that breaks down has found an invariant subspace: its rule is exact and has
+    fewer nodes.
+
+    Attributes:
+        values: Ritz values, ascending, (M, S, K); NaN behind a breakdown.
+        weights: squared first entries of the eigenvectors of the tridiagonal matrix,
+            (M, S, K), of sum 1 over a run; 0 behind a breakdown.
+        residuals: ||A u - theta u|| of each Ritz vector u, (M, S, K), no less than the
+            rounding of the products; some eigenvalue lies within it; NaN behind a
+            breakdown.
+        steps: nodes, which are also the products made, (M, S).
+        size: D.
+        vectors: Ritz vectors as columns, (M, S, D, K), on the operator's device and
+            made in its precision; 0 behind a breakdown; None if not asked for.
+    """
+
+    values: Tensor
+    weights: Tensor
+    residuals: Tensor
+    steps: Tensor
+    size: int
+    vectors: Tensor | None = None
+
+
+def joined(parts: Sequence[RitzData]) -> RitzData:
+    """Set runs of the same operators side by side, without Ritz vectors.
+
+    Args:
+        parts: runs of equally many steps.
+
+    Returns:
+        All runs, in order.
+    """
+    values, weights, residuals, steps = (
+        torch.cat([getattr(part, name) for part in parts], dim=1)
+        for name in ("values", "weights", "residuals", "steps")
+    )
+    return RitzData(values, weights, residuals, steps, parts[0].size)
+
+
+def lanczos(
+    operator: BatchedOperator,
+    start_MDS: Tensor,
+    *,
+    num_steps: int,
+    vectors: bool = False,
+) -> RitzData:
+    """Run Lanczos with full re-orthogonalisation from every start.
+
+    Products are made, and the basis is held, in the operator's precision; its inner
+    products with a product and the small matrices are in double precision. Each start
+    has a Krylov space of its own, so no result depends on its siblings. Memory is
+    (M, S, K, D) numbers of the operator's precision.
+
+    Args:
+        operator: symmetric maps A of M models.
+        start_MDS: first vectors of any length but zero.
+        num_steps: K, products per start; at most D are made.
+        vectors: whether to return Ritz vectors.
+
+    Returns:
+        Ritz values, weights and residuals of every start.
+
+    Raises:
+        InputError: a start is zero or not finite, or a product holds NaN or infinity.
+
+    Reference:
+        Golub and Meurant (2010), Matrices, Moments and Quadrature, chapters 4 and 6.
+        Granziol (2020), Algorithm 7, whose line 9 subtracts alpha v twice: here the
+        terms are taken off one after the other, then what rounding has left of the
+        whole basis.
+    """
+    models, size, starts = start_MDS.shape
+    limit = min(num_steps, size)
+    held, exact = operator.dtype, torch.float64
+    # Memory that is new costs as much as arithmetic where D is large: what can be done
+    # in place is.
+    room_MSKD = torch.empty(
+        models, starts, limit + 1, size, dtype=held, device=operator.device
+    )
+    basis_MSKD = room_MSKD[:, :, :limit]
+    alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
+    _normalise(start_MDS.to(operator.device).mT, into=basis_MSKD[:, :, 0])
+    scale_MS = alpha_MSK.new_zeros(models, starts)
+    steps_MS = torch.zeros_like(scale_MS, dtype=torch.int64)
+    going_MS = torch.ones_like(scale_MS, dtype=torch.bool)
+    for step in range(limit):
+        v_MSD, rest_MSD = room_MSKD[:, :, step], room_MSKD[:, :, step + 1]
+        image_MDS, lengths_MS = measured_product(
+            operator, v_MSD.mT, room_MDS=rest_MSD.mT
+        )
+        steps_MS += going_MS
+        scale_MS = torch.maximum(scale_MS, lengths_MS)
+        alpha_MS = inner(image_MDS.mT, v_MSD, dim=2)
+        _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
+        if step > 0:
+            before_MSD = basis_MSKD[:, :, step - 1]
+            _less(rest_MSD, beta_MSK[:, :, step - 1], before_MSD, into=rest_MSD)
+        beta_MS = _orthogonalise(rest_MSD, basis_MSKD[:, :, : step + 1])
+        alpha_MSK[:, :, step], beta_MSK[:, :, step] = alpha_MS, beta_MS
+        going_MS = beta_MS > breakdown_tolerance(held) * scale_MS
+        if step + 1 == limit or not going_MS.any():
+            break
+        _go_on(rest_MSD, beta_MS, going_MS)
+    basis_MSKD[:, :, step + 1 :] = 0.0
+    ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
+    return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
+
+
+def breakdown_tolerance(dtype: torch.dtype) -> float:
+    """Return the length, relative to ||A||, that products cannot tell from zero.
+
+    Rather too small: going on from rounding errors adds nodes of no weight, while
+    stopping early would lose true ones.
+
+    Args:
+        dtype: of the products.
+    """
+    return 64 * float(torch.finfo(dtype).eps)
+
+
+def _normalise(start_MSD: Tensor, *, into: Tensor) -> None:
+    norms_MS = lengths(start_MSD, dim=2)
+    if not (torch.isfinite(norms_MS) & (norms_MS > 0)).all():
+        raise InputError("start: expected finite vectors other than zero, got one")
+    torch.div(start_MSD, norms_MS.unsqueeze(2).to(start_MSD), out=into)
+
+
+def _less(a_MSD: Tensor, factor_MS: Tensor, b_MSD: Tensor, *, into: Tensor) -> None:
+    factor_MS1 = factor_MS.unsqueeze(2).to(b_MSD)
+    torch.addcmul(a_MSD, factor_MS1, b_MSD, value=-1, out=into)
+
+
+def _go_on(rest_MSD: Tensor, beta_MS: Tensor, going_MS: Tensor) -> None:
+    """Make the next vectors of a basis; those of runs that broke down are zero."""
+    # A broken one is small in single precision, too, and not taken.
+    rest_MSD.div_(beta_MS.masked_fill(~going_MS, 1.0).unsqueeze(2).to(rest_MSD))
+    if not going_MS.all():
+        rest_MSD.masked_fill_(~going_MS.unsqueeze(2), 0.0)
+
+
+def _orthogonalise(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
+    """Take the basis off in place, and once more where that leaves little.
+
+    Returns:
+        The lengths of what is left, (M, S).
+    """
+    taken_MS = _take_off(w_MSD, basis_MSJD)
+    left_MS = lengths(w_MSD, dim=2)
+    shrunk_MS = left_MS < SHRUNK * torch.hypot(left_MS, taken_MS)
+    if not shrunk_MS.any():
+        return left_MS
+    _take_off(w_MSD, basis_MSJD, only_MS=shrunk_MS)
+    return lengths(w_MSD, dim=2)
+
+
+def _take_off(
+    w_MSD: Tensor, basis_MSJD: Tensor, *, only_MS: Tensor | None = None
+) -> Tensor:
+    """Take the basis off in place; of some runs only, the others stay to the bit.
+
+    Returns:
+        The lengths of what was taken off, (M, S).
+    """
+    # Runs one behind the other, R of them.
+    w_R1D, basis_RJD = w_MSD.flatten(0, 1).unsqueeze(1), basis_MSJD.flatten(0, 1)
+    along_R1J = w_R1D @ basis_RJD.mT
+    if only_MS is not None:
+        along_R1J.masked_fill_(~only_MS.view(-1, 1, 1), 0.0)
+    w_R1D.baddbmm_(along_R1J, basis_RJD, alpha=-1)
+    return lengths(along_R1J, dim=2).view(w_MSD.shape[:2])
+
+
+def _ritz(
+    alpha_MSK: Tensor,
+    beta_MSK: Tensor,
+    steps_MS: Tensor,
+    basis_MSKD: Tensor,
+    *,
+    vectors: bool,
+) -> RitzData:
+    """Diagonalise the tridiagonal matrices on the CPU."""
+    alpha_MSK, beta_MSK, steps_MS = alpha_MSK.cpu(), beta_MSK.cpu(), steps_MS.cpu()
+    length, size = basis_MSKD.shape[2:]
+    absent_MSK = torch.arange(length) >= steps_MS.unsqueeze(2)
+    T_MSKK = _tridiagonal(alpha_MSK, beta_MSK, steps_MS)
+    values_MSK, E_MSKK = torch.linalg.eigh(T_MSKK)
+    E_MSKK = E_MSKK.masked_fill(absent_MSK.unsqueeze(2), 0.0)
+    weights_MSK = E_MSKK[:, :, 0].square()
+    last_MS1 = (steps_MS - 1).unsqueeze(2)
+    rows_MS1K = last_MS1.unsqueeze(3).expand(-1, -1, 1, length)
+    ends_MSK = E_MSKK.gather(2, rows_MS1K).squeeze(2)
+    residuals_MSK = beta_MSK.gather(2, last_MS1) * ends_MSK.abs()
+    return RitzData(
+        values_MSK.masked_fill(absent_MSK, torch.nan),
+        weights_MSK / weights_MSK.sum(2, keepdim=True),
+        residuals_MSK.masked_fill(absent_MSK, torch.nan),
+        steps_MS,
+        size,
+        (basis_MSKD.mT @ E_MSKK.to(basis_MSKD)).double() if vectors else None,
+    )
+
+
+def _with_rounding(ritz: RitzData, eps: float) -> RitzData:
+    """Add the rounding of the products to the residuals of the recurrence."""
+    largest_MS1 = ritz.values.abs().nan_to_num(nan=0.0).amax(2, keepdim=True)
+    return replace(ritz, residuals=torch.hypot(ritz.residuals, eps * largest_MS1))
+
+
+def _tridiagonal(alpha_MSK: Tensor, beta_MSK: Tensor, steps_MS: Tensor) -> Tensor:
+    """Return matrices (M, S, K, K), apart from a diagonal behind a breakdown.
+
+    That diagonal lies above every Ritz value, so that it comes last, but is of their
+    size, so that their accuracy does not suffer.
+    """
+    number_K = torch.arange(alpha_MSK.shape[2])
+    bound_MS1 = alpha_MSK.abs().amax(2, keepdim=True)
+    bound_MS1 = bound_MS1 + 2 * beta_MSK.amax(2, keepdim=True)
+    beyond_MS1 = torch.where(bound_MS1 > 0, 2 * bound_MS1, 1.0)
+    absent_MSK = number_K >= steps_MS.unsqueeze(2)
+    last_MSK = number_K >= steps_MS.unsqueeze(2) - 1
+    diagonal_MSK = torch.where(absent_MSK, beyond_MS1, alpha_MSK)
+    inner_MSK = beta_MSK.masked_fill(last_MSK, 0.0)[..., :-1]
+    upper_MSKK = torch.diag_embed(inner_MSK, 1)
+    return torch.diag_embed(diagonal_MSK) + upper_MSKK + upper_MSKK.mT

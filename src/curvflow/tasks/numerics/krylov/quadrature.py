@@ -1,0 +1,317 @@
+"""Gauss and Gauss-Radau quadrature from Ritz data, without another product.
+
+A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for polynomials
+of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
+random vectors, seen between the runs, and that of the rule, which `bracket` bounds.
+Letters beside those of the package: S runs, K nodes, G points of a grid, P powers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+
+# How close, relative to the spectrum, a node inside it may come to a Ritz value: any
+# closer, the matrix of the rule would be too large to be diagonalised accurately.
+CLOSE = 1e-8
+
+
+def radau_rule(ritz: RitzData, node_MS: Tensor) -> tuple[Tensor, Tensor]:
+    """Add a prescribed node to each rule, exact for polynomials of degree 2K.
+
+    In the basis of Ritz vectors the tridiagonal matrix bordered by one more step is an
+    arrow: Ritz values on the diagonal, residuals along the border. The product of the
+    first and the last entry of an eigenvector of a Jacobi matrix alternates in sign.
+
+    Args:
+        ritz: Gauss rules.
+        node_MS: the node to prescribe, of each run; no Ritz value that still moves.
+
+    Returns:
+        Nodes, ascending, and weights, (M, S, K + 1); behind a breakdown nodes of no
+        weight.
+
+    Reference:
+        Golub (1973), doi:10.1137/1015032, for the corner of the bordered matrix.
+    """
+    absent = ritz.values.isnan()
+    border_MSK = ritz.residuals.nan_to_num(nan=0.0)
+    least_MS1 = (1e-12 * _scale(ritz, node_MS)).unsqueeze(2)
+    gaps_MSK = (ritz.values - node_MS.unsqueeze(2)).masked_fill(absent, torch.inf)
+    gaps_MSK = torch.where(gaps_MSK.abs() < least_MS1, least_MS1, gaps_MSK)
+    corner_MS = node_MS + (border_MSK.square() / gaps_MSK).sum(2)
+    # What is absent comes last, so that the prescribed node keeps its number.
+    last_MS1 = 4 * torch.maximum(_scale(ritz, node_MS), corner_MS.abs()).unsqueeze(2)
+    diagonal_MSK = torch.where(absent, last_MS1, ritz.values)
+    arrow = torch.diag_embed(torch.cat([diagonal_MSK, corner_MS.unsqueeze(2)], dim=2))
+    arrow[..., :-1, -1] = border_MSK
+    arrow[..., -1, :-1] = border_MSK
+    values, turn = torch.linalg.eigh(arrow)
+    number_K = torch.arange(ritz.values.shape[2])
+    is_even = (ritz.steps.unsqueeze(2) - 1 - number_K) % 2 == 0
+    first_MSK = torch.where(is_even, 1.0, -1.0) * ritz.weights.sqrt()
+    return values, (first_MSK.unsqueeze(2) @ turn[..., :-1, :]).squeeze(2).square()
+
+
+def distribution_bounds(ritz: RitzData, x_M: Tensor) -> tuple[Tensor, Tensor]:
+    """Bound the weight of each run's measure below x, by its moments alone.
+
+    Args:
+        ritz: Gauss rules.
+        x_M: where, of each model; may be infinite.
+
+    Returns:
+        The least weight below x and the most weight up to x, each (M, S).
+
+    Reference:
+        Golub and Meurant (2010), Matrices, Moments and Quadrature, section 2.2: the
+        Chebyshev-Markov-Stieltjes inequalities, with x a node of the rule.
+    """
+    x_MS = x_M.unsqueeze(1).expand(ritz.steps.shape)
+    finite_MS = x_MS.nan_to_num(posinf=0.0, neginf=0.0)
+    lower_MS, _ = _around(ritz, _beside(ritz, finite_MS, side=-1))
+    _, upper_MS = _around(ritz, _beside(ritz, finite_MS, side=1))
+    everything, nothing = x_MS == torch.inf, x_MS == -torch.inf
+    lower_MS, upper_MS = (
+        bound.masked_fill(everything, 1.0).masked_fill(nothing, 0.0)
+        for bound in (lower_MS, upper_MS)
+    )
+    return lower_MS, upper_MS
+
+
+def _beside(ritz: RitzData, x_MS: Tensor, *, side: int) -> Tensor:
+    """Move a node that is too close to Ritz values to one side, for a weaker bound."""
+    step_MS = CLOSE * _scale(ritz, x_MS)
+    values = ritz.values if side > 0 else ritz.values.flip(2)
+    for value_MS in values.unbind(2):
+        is_near = (value_MS - x_MS).abs() < step_MS
+        x_MS = torch.where(is_near, value_MS + 2 * side * step_MS, x_MS)
+    return x_MS
+
+
+def _around(ritz: RitzData, x_MS: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weight below x and up to x of the rules that hold x as a node."""
+    _, weights = radau_rule(ritz, x_MS)
+    upto = weights.cumsum(2)
+    # Nodes interlace with Ritz values, so that as many of either lie below x.
+    number = (ritz.values < x_MS.unsqueeze(2)).sum(2, keepdim=True)
+    upper = upto.gather(2, number).squeeze(2)
+    return upper - weights.gather(2, number).squeeze(2), upper
+
+
+def _scale(ritz: RitzData, x_MS: Tensor) -> Tensor:
+    """Return the size of a run's spectrum and of x, (M, S); positive."""
+    largest_MS = ritz.values.abs().nan_to_num(nan=0.0).amax(2)
+    scale_MS = torch.maximum(largest_MS, x_MS.abs())
+    return torch.where(scale_MS > 0, scale_MS, 1.0)
+
+
+Function = Callable[[Tensor], Tensor]
+
+
+def over_runs(draws: Tensor) -> Estimate:
+    """Return mean and standard error over the last dimension; NaN for a single run."""
+    count = draws.shape[-1]
+    mean = draws.mean(-1)
+    if count == 1:
+        return Estimate(draws, mean, torch.full_like(mean, torch.nan), count)
+    return Estimate(draws, mean, draws.std(-1, correction=1) / math.sqrt(count), count)
+
+
+def expectation(ritz: RitzData, f: Function) -> Tensor:
+    """Return the rule's value of v.f(A)v for each run, (M, S)."""
+    return (ritz.weights * f(nodes(ritz))).sum(2)
+
+
+def functional(ritz: RitzData, f: Function) -> Estimate:
+    """Estimate tr f(A).
+
+    Args:
+        ritz: runs from random vectors.
+        f: from Ritz values to numbers, element by element.
+
+    Returns:
+        D times the rule's value of each run, with mean and standard error, (M,).
+    """
+    return over_runs(ritz.size * expectation(ritz, f))
+
+
+def nodes(ritz: RitzData) -> Tensor:
+    """Return the Ritz values, where there is none the least of the run, (M, S, K)."""
+    return torch.where(ritz.values.isnan(), ritz.values[..., :1], ritz.values)
+
+
+def extremes(ritz: RitzData) -> tuple[Tensor, Tensor]:
+    """Return the least and the greatest Ritz value of all runs, each (M,).
+
+    They lie within the spectrum: the extreme eigenvalues are at least as far out.
+    """
+    values = nodes(ritz)
+    return values.amin((1, 2)), values.amax((1, 2))
+
+
+@dataclass(frozen=True)
+class Density:
+    """A smooth spectral density, of integral 1 over the whole axis.
+
+    Attributes:
+        values: mean over the runs, (M, G).
+        sem: its standard error, (M, G); NaN for a single run.
+        sigma: width of the kernel, (M,).
+    """
+
+    values: Tensor
+    sem: Tensor
+    sigma: Tensor
+
+
+def density(
+    ritz: RitzData,
+    grid_G: Tensor,
+    *,
+    sigma: float | None = None,
+    kappa: float | None = None,
+) -> Density:
+    """Smooth the rules by a Gaussian kernel.
+
+    Args:
+        ritz: runs from random vectors.
+        grid_G: where to take the density.
+        sigma: width of the kernel in units of the eigenvalues; or
+        kappa: in units of the spectral range, or of the largest magnitude where all
+            eigenvalues are equal.
+
+    Returns:
+        The density with its standard error.
+
+    Raises:
+        InputError: not exactly one of the widths is given.
+    """
+    width_M = _kernel_width(ritz, sigma, kappa)
+    distance = grid_G.double() - nodes(ritz).unsqueeze(3)
+    scaled = distance / width_M[:, None, None, None]
+    bumps = torch.exp(-scaled.square() / 2)
+    bumps = bumps / (width_M[:, None, None, None] * math.sqrt(2 * math.pi))
+    over = over_runs((ritz.weights.unsqueeze(3) * bumps).sum(2).mT)
+    return Density(over.mean, over.sem, width_M)
+
+
+def _kernel_width(ritz: RitzData, sigma: float | None, kappa: float | None) -> Tensor:
+    if (sigma is None) == (kappa is None):
+        raise InputError("sigma: expected either sigma or kappa, got both or neither")
+    low_M, high_M = extremes(ritz)
+    if sigma is not None:
+        return torch.full_like(low_M, sigma)
+    largest_M = torch.maximum(low_M.abs(), high_M.abs())
+    # Of one eigenvalue the range is rounding alone.
+    is_wide = high_M - low_M > 1e-10 * largest_M
+    range_M = torch.where(is_wide, high_M - low_M, largest_M)
+    return (kappa or 0.0) * torch.where(range_M > 0, range_M, 1.0)
+
+
+def moments(
+    ritz: RitzData,
+    order: int,
+    *,
+    basis: Literal["power", "chebyshev"] = "power",
+    support: tuple[float, float] = (-1.0, 1.0),
+) -> Tensor:
+    """Return normalised moments v.p_k(A)v of every run, exact for the run's vector.
+
+    Args:
+        ritz: runs from random vectors.
+        order: largest degree; at most 2K - 1 unless every run is exact.
+        basis: powers, or Chebyshev's polynomials of the first kind.
+        support: the interval that Chebyshev's polynomials are taken over.
+
+    Returns:
+        Draws of tr p_k(A) / D for k = 0 to `order`, (M, order + 1, S).
+
+    Raises:
+        InputError: the rules are not exact up to this order.
+    """
+    length = ritz.values.shape[2]
+    exact = length == ritz.size or bool((ritz.steps < length).all())
+    if order > 2 * length - 1 and not exact:
+        raise InputError(
+            f"order: expected at most {2 * length - 1} from {length} steps, got "
+            f"{order}. Take more steps."
+        )
+    x = nodes(ritz)
+    if basis == "chebyshev":
+        low, high = support
+        x = (2 * x - (low + high)) / (high - low)
+    terms = [torch.ones_like(x), x]
+    for _ in range(order - 1):
+        following = 2 * x * terms[-1] - terms[-2]
+        terms.append(following if basis == "chebyshev" else x * terms[-1])
+    means = [(ritz.weights * term).sum(2) for term in terms[: order + 1]]
+    return torch.stack(means, dim=1)
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Two values of tr f(A) whose errors of the rule have opposite signs.
+
+    Attributes:
+        gauss: by the Gauss rule.
+        radau: by the Gauss-Radau rule with one more node, the prescribed one.
+    """
+
+    gauss: Estimate
+    radau: Estimate
+
+
+def bracket(ritz: RitzData, f: Function, node: float) -> Bracket:
+    """Enclose tr f(A) between a Gauss and a Gauss-Radau rule.
+
+    The Gauss rule is too high where the derivative of order 2K is negative, as for the
+    logarithm. With a node at or below the spectrum the other is too low where the
+    derivative of order 2K + 1 is positive. Between them lies each run's v.f(A)v.
+
+    Args:
+        ritz: runs from random vectors.
+        f: from Ritz values to numbers, element by element.
+        node: at or outside an end of the spectrum.
+
+    Returns:
+        Both estimates, (M,), from the same vectors.
+
+    Reference:
+        Golub and Meurant (2010), Matrices, Moments and Quadrature, section 6.2.
+    """
+    node_MS = torch.full(ritz.steps.shape, node, dtype=torch.float64)
+    values, weights = radau_rule(ritz, node_MS)
+    radau = (weights * f(values)).sum(2)
+    return Bracket(functional(ritz, f), over_runs(ritz.size * radau))
+
+
+def effective_dimension(ritz: RitzData, prior_precision: Sequence[float]) -> Estimate:
+    """Estimate the sum of lambda / (lambda + prior precision).
+
+    Negative eigenvalues count as zero.
+
+    Args:
+        ritz: runs from random vectors.
+        prior_precision: P positive numbers, in units of the eigenvalues.
+
+    Returns:
+        The dimensions with their draws, (M, P).
+
+    Reference:
+        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian.
+    """
+    precision_P = torch.tensor(prior_precision, dtype=torch.float64)
+    positive = nodes(ritz).clamp_min(0).unsqueeze(1)
+    parts_MPSK = positive / (positive + precision_P[:, None, None])
+    draws_MPS = (ritz.weights.unsqueeze(1) * parts_MPSK).sum(3)
+    return over_runs(ritz.size * draws_MPS)

@@ -1,0 +1,186 @@
+"""Extreme eigenvalues and spectral masses from Ritz data, without a product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.krylov.eigenpairs import (
+    Ritz,
+    Which,
+    preference,
+    within_tolerance,
+)
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, breakdown_tolerance
+from curvflow.tasks.numerics.krylov.quadrature import (
+    distribution_bounds,
+    nodes,
+    over_runs,
+)
+
+
+def best_run(ritz: RitzData, *, k: int, which: Which, tol: float) -> Ritz:
+    """Take the eigenvalues of the run whose worst residual is the least.
+
+    All come from one run, as a second run finds the same ones again. A run from one
+    vector finds a repeated eigenvalue once.
+
+    Args:
+        ritz: runs from random vectors.
+        k: eigenvalues wanted.
+        which: which of them.
+        tol: residual allowed, relative to the eigenvalue.
+
+    Returns:
+        The values with residuals and flags, without vectors; NaN where the runs end
+        before the k-th. No product is counted.
+
+    Raises:
+        InputError: there are fewer steps than eigenvalues wanted.
+    """
+    models, _, length = ritz.values.shape
+    if k > length:
+        raise InputError(f"k: expected at most the {length} steps, got {k}. Lower k.")
+    order = _present_first(ritz, which)[..., :k]
+    values_MSK = ritz.values.gather(2, order)
+    residuals_MSK = ritz.residuals.gather(2, order)
+    worst_MS = residuals_MSK.nan_to_num(nan=0.0).amax(2)
+    short_MS = k - values_MSK.isfinite().sum(2)
+    best_M = (
+        worst_MS.masked_fill(short_MS > short_MS.amin(1, keepdim=True), torch.inf)
+    ).argmin(1)
+    rows = torch.arange(models)
+    values, residuals = values_MSK[rows, best_M], residuals_MSK[rows, best_M]
+    largest_M = ritz.values.abs().nan_to_num(nan=0.0).amax((1, 2))
+    none = torch.zeros(models, dtype=torch.int64)
+    return Ritz(
+        values,
+        values.new_zeros(models, 0, k),
+        residuals,
+        within_tolerance(
+            values,
+            residuals,
+            largest_M,
+            tol=tol,
+            zero=breakdown_tolerance(torch.float64),
+        ),
+        none,
+        none,
+    )
+
+
+def _present_first(ritz: RitzData, which: Which) -> Tensor:
+    """Return the numbers of the nodes, the most wanted first, what is absent last."""
+    least = {"LM": 0.0, "LA": -torch.inf, "SA": torch.inf}[which]
+    return preference(ritz.values.nan_to_num(nan=least), which)
+
+
+@dataclass(frozen=True)
+class Mass:
+    """Fraction of the eigenvalues in an interval.
+
+    Attributes:
+        estimate: weight of the Gauss rules' nodes in it, (M,), with its draws.
+        lower: the least that is compatible with the moments of each run, (M, S).
+        upper: the most, (M, S).
+    """
+
+    estimate: Estimate
+    lower: Tensor
+    upper: Tensor
+
+    def interval(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Return an interval that allows for both the random vectors and the rule.
+
+        Args:
+            confidence: coverage by Student's t over the runs.
+
+        Returns:
+            Its ends, (M,), within 0 and 1; 0 and 1 for a single run.
+        """
+        from scipy.special import stdtrit
+
+        low, high = over_runs(self.lower), over_runs(self.upper)
+        if low.count == 1:
+            return torch.zeros_like(low.mean), torch.ones_like(high.mean)
+        t = float(stdtrit(low.count - 1, (1 + confidence) / 2))
+        return _score_interval(low, t)[0], _score_interval(high, t)[1]
+
+
+def _score_interval(of: Estimate, t: float) -> tuple[Tensor, Tensor]:
+    """Return the p with |mean - p| <= t sem, the sem at p being as sqrt(p(1 - p)).
+
+    The weight of a random vector in an eigenspace, of a fraction p of the dimensions D,
+    varies by 2p(1 - p) / (D + 2) if Gaussian, by a part of it if of signs. The runs
+    tell the factor, which depends little on p where their own spread does much: draws
+    that happen to lie low also lie close together.
+
+    Reference:
+        Wilson (1927), doi:10.1080/01621459.1927.10502953, there for a binomial share.
+    """
+    mean = of.mean.clamp(0, 1)
+    spread = mean * (1 - mean)
+    ratio = torch.where(spread > 0, (t * of.sem).square() / spread, 0.0)
+    centre = (mean + ratio / 2) / (1 + ratio)
+    half = (ratio * (spread + ratio / 4)).sqrt() / (1 + ratio)
+    return (centre - half).clamp(0, 1), (centre + half).clamp(0, 1)
+
+
+def mass(ritz: RitzData, low_M: Tensor, high_M: Tensor) -> Mass:
+    """Estimate the fraction of eigenvalues from `low` to `high`.
+
+    Args:
+        ritz: runs from random vectors.
+        low_M: lower ends, included; may be -inf.
+        high_M: upper ends, included; may be inf.
+
+    Returns:
+        The fraction, and bounds by the Chebyshev-Markov-Stieltjes inequalities.
+    """
+    values = nodes(ritz)
+    inside = (values >= low_M[:, None, None]) & (values <= high_M[:, None, None])
+    below_low, below_high = (distribution_bounds(ritz, x) for x in (low_M, high_M))
+    return Mass(
+        over_runs((ritz.weights * inside).sum(2)),
+        (below_high[0] - below_low[1]).clamp(0, 1),
+        (below_high[1] - below_low[0]).clamp(0, 1),
+    )
+
+
+@dataclass(frozen=True)
+class Degeneracy:
+    """The atom at zero as the Ritz values closest to it show it.
+
+    Attributes:
+        weight: their weight together, (M,).
+        value: their weighted mean, (M,), in units of the eigenvalues.
+    """
+
+    weight: Estimate
+    value: Estimate
+
+
+def degeneracy(ritz: RitzData, count: int = 1) -> Degeneracy:
+    """Take the Ritz values closest to zero for the zero eigenvalues.
+
+    Args:
+        ritz: runs from random vectors.
+        count: how many nodes to unite; an indefinite spectrum may split its atom
+            into two.
+
+    Returns:
+        Weight and mean of these nodes, which should be near zero.
+
+    Reference:
+        Granziol (2020), section 5.9.1.
+    """
+    distance = ritz.values.abs().nan_to_num(nan=torch.inf)
+    nearest = distance.argsort(dim=2, stable=True)[..., :count]
+    weights = ritz.weights.gather(2, nearest)
+    weight = weights.sum(2)
+    value = (weights * nodes(ritz).gather(2, nearest)).sum(2) / weight
+    return Degeneracy(over_runs(weight), over_runs(value))

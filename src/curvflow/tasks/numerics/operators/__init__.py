@@ -1,0 +1,1 @@
+"""Linear operators and their algebra."""

@@ -1,0 +1,118 @@
+"""Operators of SciPy and of other libraries, and the operator of a single model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.operators.algebra import BatchedSum, scaled, shifted
+from curvflow.tasks.numerics.operators.base import BatchedOperator, scipy_operator
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+
+class Foreign:
+    """A map of NumPy arrays as an operator of tensors; products run on the CPU."""
+
+    def __init__(self, linear: LinearOperator, dtype: torch.dtype, device: str) -> None:
+        self._linear = linear
+        self.shape = (int(linear.shape[0]), int(linear.shape[1]))
+        self.dtype, self.device = dtype, torch.device(device)
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the product with a vector (D,) or columns (D, S)."""
+        product = self._linear @ columns.detach().cpu().numpy()
+        # A copy, for a map may return an array that it writes to again.
+        return torch.tensor(np.asarray(product), dtype=self.dtype, device=self.device)
+
+    def adjoint(self) -> Foreign:
+        """Return the transposed operator."""
+        return Foreign(self._linear.T, self.dtype, str(self.device))
+
+    def to_scipy(self) -> LinearOperator:
+        """Return the same map for SciPy's solvers."""
+        return scipy_operator(self)
+
+
+def from_scipy(
+    matrix: Any, *, dtype: torch.dtype = torch.float64, device: str = "cpu"
+) -> Foreign:
+    """Take a SciPy operator, a sparse matrix or an array as an operator of tensors.
+
+    Args:
+        matrix: anything that SciPy's `aslinearoperator` takes; real.
+        dtype: of vectors and products.
+        device: of vectors and products; the map itself runs on the CPU.
+
+    Returns:
+        The operator.
+
+    Raises:
+        InputError: the matrix is complex.
+    """
+    from scipy.sparse.linalg import aslinearoperator
+
+    linear = aslinearoperator(matrix)
+    if np.issubdtype(linear.dtype, np.complexfloating):
+        raise InputError(
+            f"matrix: expected real entries, got {linear.dtype}. Pass its real part, "
+            "or the real matrix of twice the size."
+        )
+    return Foreign(linear, dtype, device)
+
+
+class Single:
+    """A symmetric operator (D, D), from a batched operator of one model.
+
+    Sums, differences and multiples are operators too.
+    """
+
+    def __init__(self, batched: BatchedOperator) -> None:
+        self.batched = batched
+        self.shape = batched.shape[1:]
+        self.dtype, self.device = batched.dtype, batched.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the product with a vector (D,) or columns (D, S).
+
+        Raises:
+            InputError: the vectors are of another length.
+        """
+        if columns.ndim not in (1, 2) or len(columns) != self.shape[0]:
+            raise InputError(
+                f"columns: expected shape ({self.shape[0]},) or ({self.shape[0]}, S), "
+                f"got {tuple(columns.shape)}. Pass vectors as columns."
+            )
+        return (self.batched @ columns.unsqueeze(0)).squeeze(0)
+
+    def __add__(self, other: Single) -> Single:
+        return Single(BatchedSum([(1.0, self.batched), (1.0, other.batched)]))
+
+    def __sub__(self, other: Single) -> Single:
+        return Single(BatchedSum([(1.0, self.batched), (-1.0, other.batched)]))
+
+    def __mul__(self, factor: float) -> Single:
+        return Single(scaled(self.batched, factor))
+
+    __rmul__ = __mul__
+
+    def shifted(self, shift: float) -> Single:
+        """Return A + c I.
+
+        Args:
+            shift: c, such as a damping.
+        """
+        return Single(shifted(self.batched, shift))
+
+    def adjoint(self) -> Single:
+        """Return the operator itself: it is symmetric."""
+        return self
+
+    def to_scipy(self) -> LinearOperator:
+        """Return the same map for SciPy's solvers."""
+        return scipy_operator(self)

@@ -1,0 +1,328 @@
+"""Operators made of operators: sums, shifts, blocks, and preconditioned ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.operators.base import BatchedOperator, Operator
+
+# A number for all models, or one for each, (M,).
+Factor = float | Tensor
+
+
+def _each(factor: Factor, models: Tensor) -> Factor:
+    return factor[models] if isinstance(factor, Tensor) else factor
+
+
+def _broad(factor: Factor, columns: Tensor) -> Factor:
+    if not isinstance(factor, Tensor):
+        return factor
+    return factor.to(columns).view(-1, *[1] * (columns.ndim - 1))
+
+
+class BatchedSum:
+    """The operator sum_i c_i A_i + c I, of the c_i of each model."""
+
+    def __init__(
+        self, terms: Sequence[tuple[Factor, BatchedOperator]], shift: Factor = 0.0
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            terms: factors c_i and operators A_i of one shape, at least one; a factor
+                is a number, or one for each model, (M,).
+            shift: c.
+        """
+        self._terms, self._shift = list(terms), shift
+        first = self._terms[0][1]
+        self.shape, self.dtype, self.device = first.shape, first.dtype, first.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        total = _broad(self._shift, columns) * columns
+        for factor, operator in self._terms:
+            total = total + _broad(factor, columns) * (operator @ columns)
+        return total
+
+    def select(self, models: Tensor) -> BatchedSum:
+        """Return the operator of some of the models, by their indices (m,)."""
+        terms = [(_each(c, models), a.select(models)) for c, a in self._terms]
+        return BatchedSum(terms, _each(self._shift, models))
+
+
+class OuterProduct:
+    """The operator g g' of a vector g of each model."""
+
+    def __init__(self, vectors_MD: Tensor) -> None:
+        """Take the vectors g."""
+        self._vectors_MD = vectors_MD
+        models, size = vectors_MD.shape
+        self.shape = (models, size, size)
+        self.dtype, self.device = vectors_MD.dtype, vectors_MD.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        ahead = self._vectors_MD
+        if columns.ndim == 3:
+            ahead = ahead.unsqueeze(-1)
+        return ahead * (ahead * columns).sum(1, keepdim=True)
+
+    def select(self, models: Tensor) -> OuterProduct:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return OuterProduct(self._vectors_MD[models])
+
+
+def scaled(operator: BatchedOperator, factor: Factor) -> BatchedSum:
+    """Return c A.
+
+    Args:
+        operator: A.
+        factor: c, a number, or one for each model, (M,).
+    """
+    return BatchedSum([(factor, operator)])
+
+
+def shifted(operator: BatchedOperator, shift: Factor) -> BatchedSum:
+    """Return A + c I.
+
+    Args:
+        operator: A.
+        shift: c, a number, or one for each model, (M,).
+    """
+    return BatchedSum([(1.0, operator)], shift)
+
+
+def added(*operators: BatchedOperator) -> BatchedSum:
+    """Return the sum of operators of one shape."""
+    return BatchedSum([(1.0, operator) for operator in operators])
+
+
+class PrincipalBlock:
+    """The rows and the same columns of an operator, as of some named layers."""
+
+    def __init__(self, operator: BatchedOperator, index_B: Tensor) -> None:
+        """Take the operator (M, D, D), and the B rows and columns wanted."""
+        self._operator, self._index_B = operator, index_B.to(operator.device)
+        self.shape = (operator.shape[0], len(index_B), len(index_B))
+        self.dtype, self.device = operator.dtype, operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, B) or columns (M, B, S)."""
+        models, _, *rest = columns.shape
+        whole = columns.new_zeros(models, self._operator.shape[1], *rest)
+        whole[:, self._index_B] = columns
+        return (self._operator @ whole)[:, self._index_B]
+
+    def select(self, models: Tensor) -> PrincipalBlock:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return PrincipalBlock(self._operator.select(models), self._index_B)
+
+
+class BlockDiagonal:
+    """An operator without what is between its L consecutive blocks.
+
+    All blocks are multiplied in one product, of L times as many columns.
+    """
+
+    def __init__(self, operator: BatchedOperator, sizes: Sequence[int]) -> None:
+        """Take the operator (M, D, D), and the sizes of the blocks, D in sum."""
+        self._operator, self._sizes = operator, list(sizes)
+        self.shape, self.dtype = operator.shape, operator.dtype
+        self.device = operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        owner_D = torch.repeat_interleave(
+            torch.arange(len(self._sizes), device=columns.device),
+            torch.tensor(self._sizes, device=columns.device),
+        )
+        is_own_DL = owner_D[:, None] == torch.arange(
+            len(self._sizes), device=columns.device
+        )
+        apart_MDLS = columns.unsqueeze(2) * is_own_DL[None, :, :, None]
+        products = self._operator @ apart_MDLS.flatten(2)
+        products_MDLS = products.view(apart_MDLS.shape)
+        return (products_MDLS * is_own_DL[None, :, :, None]).sum(2)
+
+    def select(self, models: Tensor) -> BlockDiagonal:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return BlockDiagonal(self._operator.select(models), self._sizes)
+
+
+def block_index(sizes: Sequence[int], chosen: Sequence[int]) -> Tensor:
+    """Return the positions of some of the consecutive blocks, for `PrincipalBlock`.
+
+    Args:
+        sizes: of all blocks.
+        chosen: numbers of the blocks wanted.
+
+    Returns:
+        Positions, int64, in the order of `chosen`.
+    """
+    pieces = torch.split(torch.arange(sum(sizes)), list(sizes))
+    return torch.cat([pieces[number] for number in chosen])
+
+
+class Preconditioned:
+    """The operator P^-1/2 A P^-1/2 for diagonal P.
+
+    It is similar to P^-1 A, so that a rule with steps -lr P^-1 g is stable on a
+    quadratic while lr times its largest eigenvalue stays below 2.
+    """
+
+    def __init__(self, operator: BatchedOperator, preconditioner_MD: Tensor) -> None:
+        """Take A and the diagonal of P.
+
+        Args:
+            operator: A, (M, D, D).
+            preconditioner_MD: the diagonal of P, positive.
+
+        Raises:
+            InputError: an entry is not positive, or not finite.
+        """
+        if not (preconditioner_MD > 0).all() or preconditioner_MD.isinf().any():
+            raise InputError(
+                "preconditioner: expected finite numbers above 0, got "
+                f"{float(preconditioner_MD.min())} to "
+                f"{float(preconditioner_MD.max())}. Add the rule's eps, and take a "
+                "state after the first step."
+            )
+        self._operator = operator
+        self._roots_MD = preconditioner_MD.double().rsqrt()
+        self.shape = operator.shape
+        self.dtype, self.device = operator.dtype, operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        roots = self._roots_MD.to(columns)
+        if columns.ndim == 3:
+            roots = roots.unsqueeze(-1)
+        return roots * (self._operator @ (roots * columns))
+
+    def select(self, models: Tensor) -> Preconditioned:
+        """Return the operator of some of the models, by their indices (m,)."""
+        some = Preconditioned.__new__(Preconditioned)
+        some._operator = self._operator.select(models)
+        some._roots_MD = self._roots_MD[models]
+        some.shape = (len(models), *self.shape[1:])
+        some.dtype, some.device = self.dtype, self.device
+        return some
+
+    def lifted(self, vectors: Tensor) -> Tensor:
+        """Return P^-1/2 times vectors: eigenvectors here as directions of weights.
+
+        Args:
+            vectors: shape (M, D) or (M, D, S).
+        """
+        roots = self._roots_MD.to(vectors)
+        return (roots.unsqueeze(-1) if vectors.ndim == 3 else roots) * vectors
+
+
+class Repeated:
+    """A batched operator of few maps, each that of one model or more.
+
+    All models of one map are multiplied by it at once: their columns side by side.
+    """
+
+    def __init__(self, operators: Sequence[Operator], which: Sequence[int]) -> None:
+        """Take the maps, of equal shape, and for each model the number of its own."""
+        self._operators, self._which = operators, list(which)
+        rows, columns = operators[0].shape
+        self.shape = (len(self._which), rows, columns)
+        self.dtype, self.device = operators[0].dtype, operators[0].device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        products = torch.empty_like(columns)
+        for number, operator in enumerate(self._operators):
+            own = [m for m, which in enumerate(self._which) if which == number]
+            if own:
+                side_by_side_DS = torch.cat([columns[m] for m in own], dim=1)
+                product_DS = operator @ side_by_side_DS
+                products[own] = torch.stack(product_DS.chunk(len(own), dim=1))
+        return products
+
+    def select(self, models: Tensor) -> Repeated:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return Repeated(self._operators, [self._which[m] for m in models.tolist()])
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """P = U diag(values) U^T + shift I for each of M models.
+
+    Attributes:
+        vectors: U, orthonormal columns, (M, D, k).
+        values: not below zero, (M, k).
+        shift: above zero, (M,).
+    """
+
+    vectors: Tensor
+    values: Tensor
+    shift: Tensor
+
+    def logdet(self) -> Tensor:
+        """Return log det P, (M,)."""
+        rest = self.vectors.shape[1] - self.vectors.shape[2]
+        leading_M = (self.values + self.shift[:, None]).log().sum(1)
+        return leading_M + rest * self.shift.log()
+
+    def inverse_root(self, columns_MDS: Tensor) -> Tensor:
+        """Return P^-1/2 times columns, (M, D, S)."""
+        outside_M1 = self.shift.rsqrt()[:, None]
+        within_Mk = (self.values + self.shift[:, None]).rsqrt() - outside_M1
+        along_MkS = self.vectors.mT @ columns_MDS
+        leading_MDS = self.vectors @ (within_Mk.unsqueeze(2) * along_MkS)
+        return leading_MDS + outside_M1.unsqueeze(2) * columns_MDS
+
+    def share(self, columns_MDS: Tensor) -> Tensor:
+        """Return |U^T z|^2 of each column z, (M, S)."""
+        return (self.vectors.mT @ columns_MDS).square().sum(1)
+
+    def select(self, models: Tensor) -> LowRank:
+        """Return that of some of the models, by their indices (m,)."""
+        return LowRank(self.vectors[models], self.values[models], self.shift[models])
+
+
+class Whitened:
+    """P^-1/2 A P^-1/2 as a batched operator; its products cost one with A each."""
+
+    def __init__(self, operator: BatchedOperator, by: LowRank) -> None:
+        """Take A and P of the same models."""
+        self._operator, self._by = operator, by
+        self.shape, self.device = operator.shape, operator.device
+        self.dtype = torch.float64
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(2)).squeeze(2)
+        inner = self._by.inverse_root(columns).to(self._operator.dtype)
+        return self._by.inverse_root((self._operator @ inner).double())
+
+    def select(self, models: Tensor) -> Whitened:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return Whitened(self._operator.select(models), self._by.select(models))
+
+
+def whitened_moments(matrix_DD: Tensor, by: LowRank) -> tuple[float, float]:
+    """Return tr B / D and |B|^2 / D of B = P^-1/2 A P^-1/2 from the entries of A.
+
+    Args:
+        matrix_DD: A.
+        by: P, of one model.
+    """
+    half_1DD = by.inverse_root(matrix_DD.double().unsqueeze(0))
+    whole_DD = by.inverse_root(half_1DD.mT)[0]
+    size = len(matrix_DD)
+    first = float(whole_DD.diagonal().sum()) / size
+    return first, float(whole_DD.square().sum()) / size

@@ -1,0 +1,215 @@
+"""Linear operators, dense matrices, and products that are checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+
+class Operator(Protocol):
+    """A linear map known by its products.
+
+    Attributes:
+        shape: rows and columns.
+        dtype: of vectors and products.
+        device: of vectors and products.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]: ...  # noqa: D102 -- see Attributes
+    @property
+    def dtype(self) -> torch.dtype: ...  # noqa: D102
+    @property
+    def device(self) -> torch.device: ...  # noqa: D102
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the product with a vector (D,) or columns (D, S)."""
+
+    def adjoint(self) -> Operator:
+        """Return the transposed operator."""
+
+    def to_scipy(self) -> LinearOperator:
+        """Return the same map for SciPy's solvers; products run on `device`."""
+
+
+class BatchedOperator(Protocol):
+    """One symmetric linear map for each of M models, multiplied together.
+
+    Attributes:
+        shape: models, rows and columns.
+        dtype: of vectors and products.
+        device: of vectors and products.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...  # noqa: D102 -- see Attributes
+    @property
+    def dtype(self) -> torch.dtype: ...  # noqa: D102
+    @property
+    def device(self) -> torch.device: ...  # noqa: D102
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+
+    def select(self, models: Tensor) -> Self:
+        """Return the operator of some of the models, by their indices (m,)."""
+
+
+def scipy_operator(operator: Operator) -> LinearOperator:
+    """Wrap an operator for SciPy's solvers.
+
+    Args:
+        operator: the map.
+
+    Returns:
+        A LinearOperator on NumPy arrays of the same precision.
+    """
+    from scipy.sparse.linalg import LinearOperator as Wrapped
+
+    def product(of: Operator, columns: Any) -> Any:
+        tensor = torch.as_tensor(columns, dtype=of.dtype, device=of.device)
+        return (of @ tensor).cpu().numpy()
+
+    transposed = operator.adjoint()
+    return Wrapped(
+        dtype=torch.empty(0, dtype=operator.dtype).numpy().dtype,
+        shape=operator.shape,
+        matvec=lambda v: product(operator, v),
+        matmat=lambda v: product(operator, v),
+        rmatvec=lambda v: product(transposed, v),
+        rmatmat=lambda v: product(transposed, v),
+    )
+
+
+class Dense:
+    """An operator whose matrix (rows, columns) is at hand."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+        self.shape = (matrix.shape[0], matrix.shape[1])
+        self.dtype, self.device = matrix.dtype, matrix.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the product with a vector (D,) or columns (D, S)."""
+        return self.matrix @ columns
+
+    def adjoint(self) -> Dense:
+        """Return the transposed operator."""
+        return Dense(self.matrix.T)
+
+    def to_scipy(self) -> LinearOperator:
+        """Return the same map for SciPy's solvers."""
+        return scipy_operator(self)
+
+
+class BatchedDense:
+    """A batched operator whose symmetric matrices (M, D, D) are at hand."""
+
+    def __init__(self, matrices_MDD: Tensor) -> None:
+        self.matrices_MDD = matrices_MDD
+        models, rows, columns = matrices_MDD.shape
+        self.shape = (models, rows, columns)
+        self.dtype, self.device = matrices_MDD.dtype, matrices_MDD.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self.matrices_MDD @ columns.unsqueeze(-1)).squeeze(-1)
+        return self.matrices_MDD @ columns
+
+    def select(self, models: Tensor) -> BatchedDense:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return BatchedDense(self.matrices_MDD[models])
+
+
+# Entries of a vector that are added up at once.
+PART = 1 << 17
+
+
+@runtime_checkable
+class Writing(Protocol):
+    """An operator whose products can be written into memory at hand."""
+
+    def multiply_into(self, columns: Tensor, into: Tensor) -> None:
+        """Write the products with columns (M, D, S) into memory like them."""
+
+
+def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
+    """Multiply in the precision of the operator, and return in double precision.
+
+    Args:
+        operator: maps of M models.
+        columns_MDS: what to multiply, (M, D, S), float64.
+
+    Returns:
+        The products, (M, D, S), float64.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+    """
+    images_MDS, _ = measured_product(operator, columns_MDS)
+    return images_MDS.double()
+
+
+def measured_product(
+    operator: BatchedOperator, columns_MDS: Tensor, *, room_MDS: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Multiply in the precision of the operator, and return the lengths as well.
+
+    Args:
+        operator: maps of M models.
+        columns_MDS: what to multiply, (M, D, S).
+        room_MDS: memory that the products may be written to: where D is large, new
+            memory costs as much as arithmetic.
+
+    Returns:
+        The products, (M, D, S), in the operator's precision, and their lengths, (M, S),
+        float64.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+    """
+    columns_MDS = columns_MDS.to(operator.dtype)
+    if room_MDS is not None and isinstance(operator, Writing):
+        operator.multiply_into(columns_MDS, room_MDS)
+        images_MDS = room_MDS
+    else:
+        images_MDS = operator @ columns_MDS
+    # A length is finite where every entry is, and is wanted anyway.
+    lengths_MS = lengths(images_MDS, dim=1)
+    if not torch.isfinite(lengths_MS).all():
+        raise InputError(
+            "operator: expected finite products, got NaN or infinity. Take curvature "
+            "where the loss is finite, or products in double precision."
+        )
+    return images_MDS, lengths_MS
+
+
+def lengths(vectors: Tensor, *, dim: int) -> Tensor:
+    """Return the Euclidean lengths of vectors of any precision, added up in float64."""
+    parts: list[Tensor] = [
+        torch.linalg.vector_norm(part, dim=dim, dtype=torch.float64)
+        for part in _parts(vectors, dim)
+    ]
+    return parts[0] if len(parts) == 1 else lengths(torch.stack(parts), dim=0)
+
+
+def inner(first: Tensor, second: Tensor, *, dim: int) -> Tensor:
+    """Return inner products of vectors of any precision, added up in float64."""
+    parts = [
+        (a * b).sum(dim, dtype=torch.float64)
+        for a, b in zip(_parts(first, dim), _parts(second, dim), strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+
+def _parts(vectors: Tensor, dim: int) -> tuple[Tensor, ...]:
+    # What is added up in float64 is copied before, and large copies take new memory.
+    return torch.split(vectors, PART, dim)

@@ -1,0 +1,1 @@
+"""Probes of the learning coefficient and the free energy."""

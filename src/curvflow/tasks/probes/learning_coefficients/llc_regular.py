@@ -1,0 +1,72 @@
+"""The part of a learning coefficient that the Hessian explains."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.llc.draws import (
+    Mean,
+    localisation,
+    made_at,
+    mass_below,
+    mean_of,
+    negative_mass,
+    number,
+    ritz_beside,
+)
+from curvflow.tasks.numerics.krylov.quadrature import effective_dimension
+from curvflow.tasks.registry import Machine, computes_each
+
+
+@computes_each("probe.llc_regular")
+def llc_regular(member: Member, machine: Machine) -> Outcome:
+    """Compare a learning coefficient with that of a quadratic loss.
+
+    Of L(w*) + w.Hw / 2, nbeta (E L - L(w*)) is the sum over the eigenvalues h of H of
+    h / (h + gamma / nbeta) / 2. No product with H is made.
+
+    Args:
+        member: `draws` and `ritz`.
+        machine: not used.
+
+    Returns:
+        That sum, and what is left of the coefficient, with standard errors.
+
+    Raises:
+        InputError: the draws are held by nothing, or the Hessian is of other
+            parameters.
+
+    Reference:
+        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for the sum.
+    """
+    draws = member.one("draws")
+    ritz = ritz_beside(member)
+    precision = localisation(draws) / number(draws, "nbeta")
+    dimension = mean_of(ritz, effective_dimension(ritz, [precision]))
+    regular = Mean(dimension.value / 2, dimension.sem / 2)
+    measured = Mean(number(draws, "llc_mean"), number(draws, "llc_sem"))
+    apart = measured.value - regular.value
+    error = math.hypot(measured.sem, regular.sem)
+    numbers = {
+        "llc_regular": regular.value,
+        "llc_regular_sem": regular.sem,
+        "llc_mean": measured.value,
+        "llc_sem": measured.sem,
+        "llc_singular": apart,
+        "llc_singular_sem": error,
+        "z": apart / error if error else math.nan,
+        "prior_precision": precision,
+        "negative_mass": negative_mass(ritz),
+        "unheld_mass": mass_below(ritz, -precision),
+    }
+    return Outcome(
+        {
+            **{name: np.array(value) for name, value in numbers.items()},
+            "num_parameters": np.array(ritz.size, dtype=np.int64),
+            **made_at(draws),
+            "verdict": np.array(draws["verdict"]),
+        }
+    )

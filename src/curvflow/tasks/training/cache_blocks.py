@@ -1,0 +1,48 @@
+"""Passes over models that fit into the processor's caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.networks.problems import Problem, Samples
+from curvflow.tasks.numerics.derivatives.passes import spans
+
+# Activations of one pass on a CPU. Measured: beyond the allocator's threshold for
+# mapped memory, 32 MB, page faults make a pass up to three times slower.
+CPU_PASS_BYTES = 1 << 24
+
+# The same on a GPU, only to bound its memory.
+GPU_PASS_BYTES = 1 << 30
+
+
+def in_passes(
+    function: Callable[[slice], tuple[Tensor, ...]],
+    problem: Problem,
+    models: slice,
+    samples: Samples,
+    like: Tensor,
+) -> tuple[Tensor, ...]:
+    """Apply a function to some models at a time and join what it returns.
+
+    Args:
+        function: from some models to tensors whose leading dimension is the model.
+        problem: tells the activations per sample.
+        models: all to be gone through, by first and last.
+        samples: of all models.
+        like: a tensor of the dtype and device computed with.
+
+    Returns:
+        The tensors for all those models.
+    """
+    each = samples.count * problem.network.width * like.element_size()
+    most = CPU_PASS_BYTES if like.device.type == "cpu" else GPU_PASS_BYTES
+    parts = [
+        function(slice(models.start + span.start, models.start + span.stop))
+        for span in spans(models.stop - models.start, most // each)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(torch.cat(several) for several in zip(*parts, strict=True))

@@ -1,0 +1,169 @@
+"""What a learning rule is given at each step, and how long its steps are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from curvflow.schemas.rules import Rule
+from curvflow.tasks.networks.problems import Problem, Samples
+
+# From a shape to uniform numbers (M, *shape), each model's of its own.
+Draw = Callable[[tuple[int, ...]], Tensor]
+
+
+class Hyper(Mapping[str, Tensor]):
+    """Hyper-parameters of the models of one group, (M, 1) each, by name.
+
+    Attributes:
+        rule: the specification of the first; its choices are those of all.
+        like: a tensor of the dtype and device of the values.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule], like: Tensor, scale_M1: Tensor | None = None
+    ) -> None:
+        """Stack the hyper-parameters of rules with equal choices.
+
+        Args:
+            rules: one per model, M of them.
+            like: a tensor of the dtype and device wanted.
+            scale_M1: what `lr` is multiplied by, here and in rules within the rule.
+        """
+        self.rule: Any = rules[0]
+        self.like = like
+        self._rules, self._scale_M1 = rules, scale_M1
+        found = [rule.hyper() for rule in rules]
+        self._values = {n: like.new_tensor([[v[n]] for v in found]) for n in found[0]}
+        if scale_M1 is not None and "lr" in self._values:
+            self._values["lr"] = scale_M1 * self._values["lr"]
+        self._within: dict[str, Hyper] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return the values of one hyper-parameter, (M, 1)."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._values)
+
+    def scaled(self, scale_M1: Tensor) -> Hyper:
+        """Return the same with `lr` multiplied."""
+        return Hyper(self._rules, self.like, scale_M1)
+
+    def only(self, row: int) -> Hyper:
+        """Return those of one model."""
+        return Hyper([self._rules[row]], self.like)
+
+    def within(self, name: str) -> Hyper:
+        """Return those of a rule within the rule, by the name of its field."""
+        if name not in self._within:
+            inner = [getattr(rule, name) for rule in self._rules]
+            self._within[name] = Hyper(inner, self.like, self._scale_M1)
+        return self._within[name]
+
+
+class Preconditioner(NamedTuple):
+    """How a rule scales its steps, which are -rate P^-1 times a mean of gradients.
+
+    Attributes:
+        diagonal: of P, (M, D); NaN as long as no step has told it.
+        rate: learning rate, (M, 1).
+        bound: of rate times the largest eigenvalue of P^-1/2 H P^-1/2, (M, 1): above
+            it steps grow on a quadratic whose Hessian is H.
+    """
+
+    diagonal: Tensor
+    rate: Tensor
+    bound: Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training is, and what it steps on.
+
+    Attributes:
+        epoch: the one under way, from 0.
+        count: steps taken before this one.
+        begins_epoch: whether the epoch begins with this step.
+        ends_epoch: whether the epoch ends with this step.
+        problem: network and loss; parameters are in the order of its layout.
+        batch: the samples of this step, with a leading dimension M or 1.
+        product: H w of the batch loss for the present weights w, (M, D), if the rule
+            asked for it by `product_from`; else None.
+        draw: uniform numbers for the rule.
+        dropout: from some of the models to the uniform numbers that their gradients
+            were derived with, begun anew at each call.
+    """
+
+    epoch: int
+    count: int
+    begins_epoch: bool
+    ends_epoch: bool
+    problem: Problem
+    batch: Samples
+    product: Tensor | None
+    draw: Draw
+    dropout: Callable[[slice], Draw]
+
+    def per_tensor(self, reduce: str, values_MD: Tensor) -> Tensor:
+        """Reduce values over each parameter tensor, and spread the result over it.
+
+        Args:
+            reduce: `amax`, `sum`, `mean` or another reduction of torch's tensors.
+            values_MD: one value per parameter.
+
+        Returns:
+            The same shape, constant over each tensor of a model.
+        """
+        pieces = torch.split(values_MD, self.problem.network.layout.sizes, dim=1)
+        spread = [
+            getattr(piece, reduce)(dim=1, keepdim=True).expand_as(piece)
+            for piece in pieces
+        ]
+        return torch.cat(spread, dim=1)
+
+
+class StepNorms:
+    """The mean over an epoch's steps of ||w' - w|| / lr, of M models.
+
+    For sgd without momentum it is the mean norm of the batches' gradients, for ngd
+    that of the preconditioned ones.
+    """
+
+    def __init__(self, like_MD: Tensor) -> None:
+        """Begin an epoch; take weights of the number and device of the models'."""
+        self._sum_M = like_MD.new_zeros(len(like_MD), dtype=torch.float64)
+        self._count = torch.zeros((), dtype=torch.int64)
+
+    def begin(self) -> None:
+        """Turn to the next epoch."""
+        self._sum_M = torch.zeros_like(self._sum_M)
+        self._count = torch.zeros_like(self._count)
+
+    def add(self, change_MD: Tensor, rate_M: Tensor) -> None:
+        """Take one step: the change of the weights, and the learning rates."""
+        lengths_M = change_MD.norm(dim=1).double()
+        self._sum_M = self._sum_M + lengths_M / rate_M.to(self._sum_M)
+        self._count = self._count + 1
+
+    def mean(self) -> Tensor:
+        """Return the mean of the steps so far, (M,); NaN before the first."""
+        count = int(self._count)
+        return self._sum_M / count if count else torch.full_like(self._sum_M, torch.nan)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the sum and number of the steps so far."""
+        return {"sum": self._sum_M, "count": self._count}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to an earlier sum."""
+        self._sum_M, self._count = tensors["sum"], tensors["count"]
