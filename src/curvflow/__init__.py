@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.nodes import Weights as Weights
     from curvflow.schemas.options import RunOptions as RunOptions
     from curvflow.schemas.params import Params as Params
-    from curvflow.stores.arviz import to_arviz as to_arviz
+    from curvflow.stores.labelled.foreign_draws import to_arviz as to_arviz
     from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.1.0"
@@ -41,7 +41,7 @@ _HOMES = {
     "Answer": "curvflow.flows.code.settle",
     # draws of others, and for others
     "read_devinterp": "curvflow.flows.foreign",
-    "to_arviz": "curvflow.stores.arviz",
+    "to_arviz": "curvflow.stores.labelled.foreign_draws",
     # kinds of one's own
     "stage": "curvflow.tasks.stage",
     "Data": "curvflow.schemas.nodes",

@@ -8,8 +8,8 @@ import xarray as xr
 
 from curvflow.errors import CorruptPayloadError, RequestError, StoreError
 from curvflow.schemas.kind import Variable
-from curvflow.stores import labelled as module
-from curvflow.stores.labelled import labelled, tree, write
+from curvflow.stores.labelled import datasets as module
+from curvflow.stores.labelled.datasets import labelled, tree, write
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from tests.stores.contract import publish, receipt_of

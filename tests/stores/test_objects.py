@@ -106,7 +106,7 @@ def test_a_long_log_is_read_many_entries_at_once(store, monkeypatch):
         return together(self, paths)
 
     monkeypatch.setattr(Bucket, "get_all", noted)
-    monkeypatch.setattr("curvflow.stores.object_commits.AHEAD", 4)
+    monkeypatch.setattr("curvflow.stores.bucket.AHEAD", 4)
     assert open_store(store.location, create=False).index().number == 9
     assert batches == [4, 4, 1]
 

@@ -10,10 +10,9 @@ from curvflow.errors import CorruptPayloadError
 from curvflow.stores import payloads
 from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.local import LocalStore
-from curvflow.stores.memory import MemoryStore
-from curvflow.stores.memory_room import MemoryRoom
+from curvflow.stores.memory import MemoryRoom, MemoryStore
 from curvflow.stores.open import open_store
-from curvflow.stores.room import aside, home
+from curvflow.stores.trash import aside, home
 from tests.stores.contract import arrays_of, publish
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from curvflow.stores.signs import signs
+from curvflow.stores.logged import signs
 
 SIGN = {"count": 3, "pid": 17, "host": "here", "boot": None, "started": None}
 

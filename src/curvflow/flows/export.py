@@ -10,7 +10,7 @@ from typing import Any
 from curvflow.errors import RequestError
 from curvflow.flows.outputs import as_csv, columns_of, replace_file
 from curvflow.flows.results import Results
-from curvflow.stores.labelled import write
+from curvflow.stores.labelled.datasets import write
 
 SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.stores.labelled import Dataset
+    from curvflow.stores.labelled.datasets import Dataset
 
 
 def read_devinterp(path: str | Path) -> Dataset:
@@ -32,7 +32,7 @@ def read_devinterp(path: str | Path) -> Dataset:
             follow the burn-in.
     """
     # Loaded here because the import of the package is to be cheap.
-    from curvflow.stores.devinterp import read_samples
+    from curvflow.stores.labelled.foreign_draws import read_samples
     from curvflow.tasks.llc.chain_results import summarised
 
     samples = read_samples(path)

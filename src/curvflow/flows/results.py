@@ -20,7 +20,7 @@ from curvflow.schemas.records.records import time_variables
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:
-    from curvflow.stores.labelled import DataFrame, Dataset, DataTree
+    from curvflow.stores.labelled.datasets import DataFrame, Dataset, DataTree
 
 
 class Results(Mapping[str, "Dataset"]):
@@ -76,7 +76,7 @@ class Results(Mapping[str, "Dataset"]):
             RemovedPayloadError: collection has removed arrays of the stage.
         """
         # Loaded here because a run without news saves the half second of xarray.
-        from curvflow.stores.labelled import labelled
+        from curvflow.stores.labelled.datasets import labelled
 
         view = self.view(stage)
         if view.counts()["removed"]:
@@ -173,7 +173,7 @@ class Results(Mapping[str, "Dataset"]):
             CorruptPayloadError: a result cannot be read.
             RemovedPayloadError: collection has removed a result meanwhile.
         """
-        from curvflow.stores.labelled import frame  # see `__getitem__`
+        from curvflow.stores.labelled.datasets import frame  # see `__getitem__`
 
         rows, view = self.records(stage, variables=variables), self.view(stage)
         known = {v.name: v.units for v in _variables(view)}
@@ -266,7 +266,7 @@ class Results(Mapping[str, "Dataset"]):
     @property
     def tree(self) -> DataTree:
         """All stages as one xarray.DataTree."""
-        from curvflow.stores.labelled import tree  # see `__getitem__`
+        from curvflow.stores.labelled.datasets import tree  # see `__getitem__`
 
         return tree({stage: self[stage] for stage in self})
 

@@ -22,7 +22,7 @@ from curvflow.schemas.records.receipts import (
 )
 from curvflow.stores.claims import Claims
 from curvflow.stores.contents import compare_all
-from curvflow.stores.room import Room
+from curvflow.stores.trash import Room
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The objects of an S3 bucket below one prefix, and what their refusals mean.
+"""The objects of an S3 bucket below one prefix, and a commit log made of them.
 
 Credentials, endpoint and region come from the environment alone. A refusal is told by
 its code: the text around it may name keys and addresses, and is passed on nowhere.
@@ -10,10 +10,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from curvflow.errors import RequestError, StoreError
 
@@ -23,12 +24,11 @@ PAGE = 1000  # objects per answer to a listing
 TIMEOUT, CONNECT_TIMEOUT = timedelta(minutes=5), timedelta(seconds=5)
 RETRIES, RETRY_TIMEOUT = 4, timedelta(minutes=1)
 NONCE = "nonce"
-
 T = TypeVar("T")
-
 CODE = re.compile(r"<Code>(\w+)</Code>")
 STATUS = re.compile(r"status code: (\d{3})")
 FORBIDDEN = {"401", "403"}
+
 # Without keys the client asks the machine it runs on, which few machines can answer.
 UNSIGNED = ("/latest/api/token", "/latest/meta-data", "redentials")
 CREDENTIALS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -239,3 +239,103 @@ def _reason(error: Exception) -> tuple[str, str]:
 def _code(error: Exception) -> str:
     found = CODE.search(str(error))
     return found[1] if found else ""
+
+
+# Entries fetched ahead, so that a long log is not read one answer after the other.
+AHEAD = 64
+
+
+class ObjectCommits:
+    """Entries as objects, `0000000001.json` and so on, by conditional put."""
+
+    def __init__(
+        self, bucket: Bucket, folder: str, *, prepare: Callable[[], None]
+    ) -> None:
+        """Bind the log to its folder.
+
+        Args:
+            bucket: where it is.
+            folder: of the entries.
+            prepare: makes the store, if need be.
+        """
+        self._bucket, self._folder, self._prepare = bucket, folder, prepare
+        self._listed: list[int] = []
+        self._ahead: dict[int, bytes | None] = {}
+
+    def after(self, number: int) -> list[int]:
+        """Return the numbers above `number` that are taken, ascending."""
+        names = (
+            one.path.rpartition("/")[2]
+            for one in self._bucket.list(self._folder, after=self._path(number))
+        )
+        self._listed = sorted(
+            int(name[:-5])
+            for name in names
+            if name.endswith(".json") and name[:-5].isdigit()
+        )
+        self._ahead.clear()
+        return list(self._listed)
+
+    def read(self, number: int) -> bytes | None:
+        """Return one entry; those listed after it are fetched along with it.
+
+        Args:
+            number: its number.
+
+        Returns:
+            The entry; None if it is not there.
+
+        Raises:
+            StoreError: the server does not answer.
+        """
+        if number not in self._ahead:
+            later = [one for one in self._listed if one > number]
+            wanted = [number, *later[: AHEAD - 1]]
+            found = self._bucket.get_all([self._path(one) for one in wanted])
+            self._ahead = dict(zip(wanted, found, strict=True))
+        return self._ahead.pop(number)
+
+    def time(self, number: int) -> float:
+        """Return when an entry was written, by the server's clock."""
+        found = self._bucket.head(self._path(number))
+        return found.time if found else 0.0
+
+    def create(self, number: int, data: bytes) -> bool:
+        """Create an entry durably.
+
+        A request whose answer was lost is sent again by the client, and is then told
+        that the number is taken: by us. Only the nonce tells; two runs may well begin
+        with entries that are equal.
+
+        Args:
+            number: its number; that before it must be taken.
+            data: all of it.
+
+        Returns:
+            Whether the number is ours; else another has taken it.
+
+        Raises:
+            StoreError: the server refused, or does not answer.
+        """
+        self._prepare()
+        path, nonce = self._path(number), uuid4().hex
+        try:
+            ours = self._bucket.create(path, data, nonce=nonce)
+        except StoreError:
+            with suppress(StoreError):
+                if found := self._bucket.nonce(path):
+                    return found == nonce
+            raise
+        return ours or self._bucket.nonce(path) == nonce
+
+    def replace(self, number: int, data: bytes) -> None:
+        """Put an entry in place of one that is torn or lost, durably."""
+        self._prepare()
+        self._bucket.put(self._path(number), data)
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove entries."""
+        self._bucket.remove(self._path(number) for number in numbers)
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:010}.json"

@@ -1,4 +1,4 @@
-"""The file operations of a store, one method each.
+"""The file operations of a store, and the FORMAT file by which it is known.
 
 Everything a local store changes on disk passes through `Disk`, so that tests can record
 the order of operations, fail any of them or kill the process before it.
@@ -7,13 +7,15 @@ the order of operations, fail any of them or kill the process before it.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from curvflow.errors import StoreError
+from curvflow.errors import StoreError, StoreFormatError
 
 UNFLUSHABLE = {errno.EINVAL, errno.EOPNOTSUPP}
 OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY}
@@ -121,3 +123,56 @@ def _free(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
+
+
+NUMBER = 1
+CONTENT = b'{"store":"curvflow","format":%d}\n' % NUMBER
+
+
+def check_format(found: bytes, location: str) -> None:
+    """Refuse what is no store, or one of a newer format.
+
+    Args:
+        found: content of the FORMAT file.
+        location: of the store.
+
+    Raises:
+        StoreFormatError: it says something else.
+    """
+    number = (parsed(found) or {}).get("format")
+    if not isinstance(number, int):
+        raise StoreFormatError(
+            f"{location}/FORMAT: expected the format of a store, got something else. "
+            "Name another store."
+        )
+    if number > NUMBER:
+        raise StoreFormatError(
+            f"{location}: expected store format {NUMBER}, got {number}. "
+            "Update curvflow."
+        )
+
+
+def check_empty(names: Collection[str], location: str) -> None:
+    """Refuse a place that has no FORMAT file and yet holds something.
+
+    Args:
+        names: what is there.
+        location: of the store.
+
+    Raises:
+        StoreFormatError: there is something.
+    """
+    if names:
+        raise StoreFormatError(
+            f"{location}: expected a store or an empty folder, got a folder with "
+            f"'{min(names)}' and no FORMAT file. Name another store."
+        )
+
+
+def parsed(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None for what was cut short or is something else."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

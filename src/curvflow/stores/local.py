@@ -26,13 +26,18 @@ from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import LocalCommits
-from curvflow.stores.files import Disk, explained
-from curvflow.stores.format import CONTENT, check_empty, check_format, parsed
-from curvflow.stores.local_room import LocalRoom
+from curvflow.stores.files import (
+    CONTENT,
+    Disk,
+    check_empty,
+    check_format,
+    explained,
+    parsed,
+)
 from curvflow.stores.log import Log
-from curvflow.stores.packed import PackedStore
+from curvflow.stores.logged import PackedStore, signs
 from curvflow.stores.payloads import Payloads
-from curvflow.stores.signs import signs
+from curvflow.stores.trash import LocalRoom
 
 if TYPE_CHECKING:
     from curvflow.stores.packs import Pack

@@ -1,13 +1,18 @@
-"""A store whose truth is a commit log: what the local and the memory store share."""
+"""Stores whose truth is a commit log, and those whose payloads are packs."""
 
 from __future__ import annotations
 
+import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from curvflow.errors import CorruptPayloadError
+from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
@@ -15,9 +20,14 @@ from curvflow.schemas.records.receipts import (
     RunRecord,
     Settlement,
 )
-from curvflow.stores.base import Index, Store
+from curvflow.stores.base import Index, Layout, Store
 from curvflow.stores.claims import Claims
+from curvflow.stores.contents import read_parts
+from curvflow.stores.files import parsed
 from curvflow.stores.log import Log
+
+if TYPE_CHECKING:
+    from curvflow.stores.packs import Pack
 
 
 class LoggedStore(Store):
@@ -169,3 +179,97 @@ def _committed_after(number: int, index: Index) -> set[str]:
     latest_first = reversed(index.rows.items())
     rows = takewhile(lambda row: row[0][0] > number, latest_first)
     return {receipt.key for _, receipt in rows}
+
+
+T = TypeVar("T")
+
+
+class PackedStore(LoggedStore):
+    """Reads results out of opened packs."""
+
+    @abstractmethod
+    def _open(self, payload: str) -> Pack:
+        """Return an opened payload, which may stay open."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Close the payloads that are open."""
+
+    def layout(self, payload: str) -> Mapping[str, Layout]:
+        """Return the variables of a payload, read from its metadata alone."""
+        return self._twice(lambda: self._open(payload).layout())
+
+    def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
+        """Read parts of one node's result and verify their digests.
+
+        Args:
+            receipt: names the payload, the slot and the digests.
+            parts: variable names, or `variable@label` for one slice of a sliced one.
+
+        Returns:
+            Part name to array, without the `node` dimension.
+
+        Raises:
+            UnknownNameError: the receipt has no such part.
+            CorruptPayloadError: the payload is missing, lacks a chunk, fails a
+                checksum or does not have the digests of the receipt.
+        """
+
+        def fetch(variable: str) -> Array:
+            return self._open(str(receipt.payload)).node(variable, receipt.slot)
+
+        return self._twice(lambda: read_parts(receipt, parts, fetch))
+
+    def contents(self, payload: str) -> dict[str, Array]:
+        """Return all variables of all nodes of a payload."""
+        return self._twice(lambda: self._open(payload).everything())
+
+    def _twice(self, read: Callable[[], T]) -> T:
+        """Read again what cannot be read: it may have been moved in the midst of it."""
+        try:
+            return read()
+        except CorruptPayloadError:
+            self._forget()
+        try:
+            return read()
+        except CorruptPayloadError:
+            self._forget()  # another run may heal it by then
+            raise
+
+    def inspect(self, payload: str, receipts: Iterable[Receipt]) -> None:
+        """Read all of a payload, as it is there now, and compare it with receipts.
+
+        Args:
+            payload: its id.
+            receipts: of results in it.
+
+        Raises:
+            CorruptPayloadError: it cannot be read, or something differs.
+        """
+        self._forget()  # what is open may have been replaced since
+        super().inspect(payload, receipts)
+
+
+NAME = re.compile(r"([0-9]{10,})\.beat")
+FIELDS = {"count": int, "pid": int, "host": str}
+
+
+def signs(found: Iterable[tuple[str, bytes | None]]) -> dict[int, dict[str, Any]]:
+    """Return the signs of life among what was found.
+
+    Args:
+        found: path and content; a content of None is of a run that has ended
+            meanwhile.
+
+    Returns:
+        Sign by the log number at which its run began. What is cut short, or no sign
+        of life at all, is left out.
+    """
+    return {
+        int(name[1]): sign
+        for path, text in found
+        if (name := NAME.fullmatch(PurePath(path).name))
+        and text is not None
+        and (sign := parsed(text))
+        and all(type(sign.get(key)) is kind for key, kind in FIELDS.items())
+    }

@@ -17,8 +17,9 @@ written under a temporary name.
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -26,19 +27,90 @@ from uuid import uuid4
 from curvflow.errors import StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import RunRecord
-from curvflow.stores.bucket import PAGE, Bucket
+from curvflow.stores.bucket import PAGE, Bucket, Listed, ObjectCommits
 from curvflow.stores.claims import Claims
 from curvflow.stores.contents import corrupt_payload, payload_id
 from curvflow.stores.fetched import Fetched
-from curvflow.stores.format import CONTENT, check_empty, check_format, parsed
+from curvflow.stores.files import CONTENT, check_empty, check_format, parsed
 from curvflow.stores.log import Log
-from curvflow.stores.object_commits import ObjectCommits
-from curvflow.stores.object_room import ObjectRoom
-from curvflow.stores.packed import PackedStore
-from curvflow.stores.signs import signs
+from curvflow.stores.logged import PackedStore, signs
+from curvflow.stores.trash import LAYOUT, Item, Place
 
 if TYPE_CHECKING:
     from curvflow.stores.packs import Pack
+
+
+class ObjectRoom:
+    """Objects below the prefix; those of other names are left alone."""
+
+    def __init__(
+        self, bucket: Bucket, *, commits: ObjectCommits, forget: Callable[[], None]
+    ) -> None:
+        """Bind to a bucket.
+
+        Args:
+            bucket: the store's.
+            commits: the log, whose entries have times.
+            forget: drops the payloads that are at hand.
+        """
+        self._bucket, self._commits, self._forget = bucket, commits, forget
+
+    def exists(self) -> bool:
+        """Whether the prefix is a store."""
+        return self._bucket.head("FORMAT") is not None
+
+    def clock(self) -> float:
+        """Return the time of an object written now; of the log's end if none can be."""
+        if not self.exists():
+            return 0.0
+        path = f"tmp/clock-{uuid4().hex}"
+        try:
+            self._bucket.put(path, b"")
+            found = self._bucket.head(path)
+            self._bucket.remove([path])
+        except StoreError:
+            found = None
+        return found.time if found else self._latest()
+
+    def _latest(self) -> float:
+        return max((one.time for one in self._bucket.list("commits")), default=0.0)
+
+    def committed(self, number: int) -> float:
+        """Return the time of an entry of the log."""
+        return self._commits.time(number)
+
+    def items(self, place: Place) -> list[Item]:
+        """Return what is in one place."""
+        folder = "beats" if place == "runs" else place
+        return sorted(
+            (
+                Item(one.path, one.bytes, one.time)
+                for one in self._bucket.list(folder)
+                if _is_ours(place, one)
+            ),
+            key=lambda item: item.path,
+        )
+
+    def move(self, item: Item, folder: str) -> bool:
+        """Move a payload to another folder of the store."""
+        self._forget()
+        return self._bucket.move(item.path, f"{folder}/{item.name}")
+
+    def remove(self, items: Iterable[Item]) -> None:
+        """Remove what is there of these, for good."""
+        self._forget()
+        self._bucket.remove(item.path for item in items)
+
+
+def _is_ours(place: Place, listed: Listed) -> bool:
+    inner, wanted = LAYOUT[place]
+    *folders, name = listed.path.split("/")[1:]
+    if wanted.fullmatch(name) is None:
+        return False
+    if inner is None:
+        return not folders
+    return len(folders) == 1 and re.fullmatch(inner, folders[0]) is not None
+
 
 SUFFIX = ".zarr.zip"
 

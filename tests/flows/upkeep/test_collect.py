@@ -26,7 +26,7 @@ from curvflow.flows.upkeep.proposal import (
 )
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
-from curvflow.stores.room import aside
+from curvflow.stores.trash import aside
 from tests.flows.test_run import executed
 from tests.flows.toys import CALLS, opened, run
 

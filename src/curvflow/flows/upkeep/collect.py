@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from curvflow.errors import StoreError
 from curvflow.flows.upkeep.proposal import GRACE, KEEP_RUNS, Proposal, propose
 from curvflow.stores.base import Index, Store
-from curvflow.stores.room import Item, aside, home
+from curvflow.stores.trash import Item, aside, home
 
 ATTEMPTS = 20
 

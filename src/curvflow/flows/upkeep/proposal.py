@@ -12,7 +12,7 @@ from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.upkeep.roots import Roots, find_roots
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
-from curvflow.stores.room import Item
+from curvflow.stores.trash import Item
 
 KEEP_RUNS = 5
 GRACE = 3600.0

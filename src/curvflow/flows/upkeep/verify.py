@@ -11,7 +11,7 @@ from typing import Any
 from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
-from curvflow.stores.room import Item, aside
+from curvflow.stores.trash import Item, aside
 
 Tell = Callable[[int, int], None]
 

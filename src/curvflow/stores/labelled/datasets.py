@@ -20,10 +20,9 @@ from curvflow.schemas.kind import ELLIPSIS, Variable
 from curvflow.schemas.nodes import Array, Label
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.records.records import time_of
-from curvflow.stores.alignment import Labels, aligned
 from curvflow.stores.base import Layout, Store
 from curvflow.stores.files import Disk, explained
-from curvflow.stores.lazy import Cell, NodesArray
+from curvflow.stores.labelled.lazy_arrays import Cell, Labels, NodesArray, aligned
 
 Dataset = xr.Dataset
 DataTree = xr.DataTree

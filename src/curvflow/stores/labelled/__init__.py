@@ -1,0 +1,1 @@
+"""Results as labelled arrays, and draws of other packages."""
