@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from curvflow.flows.originals.originals import originals
+from curvflow.flows.published_images.originals import originals
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.tasks.numerics.derivatives.modules import hessian

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.probes_batched import member
-from curvflow.flows.originals.originals import originals
+from curvflow.flows.published_images.originals import originals
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.models.mlp import Mlp

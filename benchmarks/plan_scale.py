@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.flows.door import open_study
-from curvflow.flows.graph import Node
-from curvflow.flows.lookup import compare, input_digests
-from curvflow.flows.plan import Plan, make_plan
+from curvflow.flows.graph.graph import Node
+from curvflow.flows.graph.lookup import compare, input_digests
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import Plan, make_plan
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store

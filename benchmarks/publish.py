@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from curvflow.flows.files import SourceFiles
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Member, Numbers, Outcome

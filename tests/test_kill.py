@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curvflow.flows.api import open as open_results
-from curvflow.flows.door import open_study
+from curvflow.flows.graph.open_study import open_study
 
 KILLS = 30
 STUDY = """
@@ -31,7 +31,7 @@ stages:
 DRIVER = """
 import os, random, signal, sys, time
 import torch
-import curvflow.flows.tiles as tiles
+import curvflow.flows.graph.tiles as tiles
 from curvflow.flows.api import run
 
 tiles.MAX_WIDTH = 2

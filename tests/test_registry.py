@@ -5,10 +5,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-import curvflow.flows.tiles as tiles
-from curvflow.flows.door import open_study
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.run import run_study
+import curvflow.flows.graph.tiles as tiles
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.run.run import run_study
 from curvflow.schemas.keys import action_key, form
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import all_kinds, find_kind

@@ -7,10 +7,10 @@ from unittest import mock
 import pytest
 from ruamel.yaml import YAML
 
-from curvflow.flows.door import open_study
-from curvflow.flows.originals import find
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.published_images import find
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.run.run import run_study
 from tests.flows.originals import fakes
 from tests.test_docs import ROOT, examples, folder, pythons
 

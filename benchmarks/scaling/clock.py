@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.plan import Plan
+from curvflow.flows.plan.plan import Plan
+from curvflow.flows.run.observer import Unwatched
 
 
 class Clock:

@@ -16,15 +16,15 @@ from pathlib import Path
 from unittest import mock
 
 from benchmarks.scaling.clock import Clock, Lasting
-from curvflow.flows import run as engine
-from curvflow.flows.door import Opened, open_study
-from curvflow.flows.jobs import TileJob
-from curvflow.flows.orders import Orders
-from curvflow.flows.partials import Partials
-from curvflow.flows.publish import Publisher
-from curvflow.flows.runners.base import Needs, Returned
-from curvflow.flows.runners.inline import carried_out
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.jobs import TileJob
+from curvflow.flows.graph.open_study import Opened, open_study
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.run import run as engine
+from curvflow.flows.run.publish import Publisher
+from curvflow.flows.run.runners.base import Needs, Returned
+from curvflow.flows.run.runners.inline import carried_out
+from curvflow.flows.run.schedule import Orders
+from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.commits import LocalCommits

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from curvflow.flows.deployed.progress import STEPS
+from curvflow.flows.deployed.observer import STEPS
 from tests.deployed.proxy import proxied
 from tests.deployed.server import BIN, serving
 

@@ -19,7 +19,7 @@ import psutil  # type: ignore[import-untyped] # comes with Dask, without types
 from benchmarks.scaling.arithmetic import burnt
 from benchmarks.scaling.clock import Lasting
 from curvflow.flows.api import run
-from curvflow.flows.runners.local import local_client
+from curvflow.flows.run.runners.local import local_client
 from curvflow.schemas.options import RunOptions
 
 HERE = Path(__file__).parent

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from curvflow.errors import CurvflowError as CurvflowError
     from curvflow.flows.api import open as open
     from curvflow.flows.api import run as run
-    from curvflow.flows.code.settle import Answer as Answer
-    from curvflow.flows.foreign import read_devinterp as read_devinterp
-    from curvflow.flows.results import Results as Results
-    from curvflow.flows.study import Study as Study
+    from curvflow.flows.graph.python_study import Study as Study
+    from curvflow.flows.results.exchange import read_devinterp as read_devinterp
+    from curvflow.flows.results.results import Results as Results
+    from curvflow.flows.run.settle import Answer as Answer
     from curvflow.schemas.kind import Variable as Variable
     from curvflow.schemas.nodes import Data as Data
     from curvflow.schemas.nodes import Numbers as Numbers
@@ -35,12 +35,12 @@ _HOMES = {
     # studies
     "run": "curvflow.flows.api",
     "open": "curvflow.flows.api",
-    "Study": "curvflow.flows.study",
-    "Results": "curvflow.flows.results",
+    "Study": "curvflow.flows.graph.python_study",
+    "Results": "curvflow.flows.results.results",
     "RunOptions": "curvflow.schemas.options",
-    "Answer": "curvflow.flows.code.settle",
+    "Answer": "curvflow.flows.run.settle",
     # draws of others, and for others
-    "read_devinterp": "curvflow.flows.foreign",
+    "read_devinterp": "curvflow.flows.results.exchange",
     "to_arviz": "curvflow.stores.labelled.foreign_draws",
     # kinds of one's own
     "stage": "curvflow.tasks.stage",

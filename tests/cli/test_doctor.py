@@ -6,7 +6,7 @@ import pytest
 
 from curvflow.cli import doctor
 from curvflow.flows.doctor import examine
-from curvflow.flows.doctor.finding import Finding
+from curvflow.flows.doctor.machine import Finding
 
 FINE = Finding("toy", "ok", "fine")
 ODD = Finding("toy.part", "warn", "odd", "Look at it.")

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from curvflow.cli.progress import Bars, Lines
-from curvflow.flows.door import open_study
-from curvflow.flows.plan import make_plan
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
 from tests.stores.contract import begin
 
 

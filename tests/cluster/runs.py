@@ -8,11 +8,11 @@ import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import curvflow.flows.orders as orders
-import curvflow.flows.partials as partials
-import curvflow.flows.runners.open as runners
-import curvflow.flows.runners.preflight as preflight
-import curvflow.flows.tiles as tiles
+import curvflow.flows.graph.tiles as tiles
+import curvflow.flows.run.runners.open as runners
+import curvflow.flows.run.runners.preflight as preflight
+import curvflow.flows.run.schedule as schedule
+import curvflow.flows.run.tile.snapshots as snapshots
 from curvflow.cli.app import main
 from tests.flows.runners.acts import PATIENCE
 from tests.flows.runners.clusters import until
@@ -131,8 +131,8 @@ def _set(*, width, every=3600.0, patience=30.0, answer=60.0):
         patience: seconds without a worker after which there is no hope.
         answer: seconds that workers have to answer before the first tile.
     """
-    tiles.MAX_WIDTH = orders.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
-    partials.Partials.__init__.__kwdefaults__["every"] = every
+    tiles.MAX_WIDTH = schedule.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
+    snapshots.Partials.__init__.__kwdefaults__["every"] = every
     runners.PATIENCE = patience
     preflight.ANSWER_WITHIN = answer
 
@@ -195,7 +195,7 @@ class Site:
 
     def ask(self, question):
         """Return what a client of the scheduler answers."""
-        from curvflow.flows.runners.remote import remote_client
+        from curvflow.flows.run.runners.remote import remote_client
 
         with remote_client(self.address) as client:
             return question(client)

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from curvflow.flows.runners.build import this_build
+from curvflow.flows.run.runners.job_context import this_build
 from curvflow.stores.local import LocalStore
 from tests.cluster.runs import site as running_site
 from tests.cluster.studies import MIXED

@@ -5,10 +5,10 @@ from uuid import uuid4
 import pytest
 
 from curvflow.flows.deployed.observer import PageObserver
-from curvflow.flows.deployed.page import Page
-from curvflow.flows.door import open_study
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.run import run_study
+from curvflow.flows.deployed.run_page import Page
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.run import run_study
 
 STUDY = """
 study: tiny

@@ -1,6 +1,6 @@
 """Progress is told a fixed number of times, and not too often."""
 
-from curvflow.flows.deployed.progress import STEPS, Steps
+from curvflow.flows.deployed.observer import STEPS, Steps
 
 
 class Clock:

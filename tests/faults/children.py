@@ -8,11 +8,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import curvflow.flows.partials as partials
-import curvflow.flows.tiles as tiles
+import curvflow.flows.graph.tiles as tiles
+import curvflow.flows.run.tile.snapshots as snapshots
 from curvflow.cli.app import main
-from curvflow.flows.door import open_study
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.run.run import run_study
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.local import LocalStore
@@ -60,7 +60,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-def curvflow(folder, output, *arguments, terminal=None, every=partials.KEEP_EVERY):
+def curvflow(folder, output, *arguments, terminal=None, every=snapshots.KEEP_EVERY):
     """Be the command line in a folder, with what it says in a file.
 
     Args:
@@ -84,7 +84,7 @@ def curvflow(folder, output, *arguments, terminal=None, every=partials.KEEP_EVER
     main()
 
 
-def study(path, *overrides, every=partials.KEEP_EVERY, silence=60.0):
+def study(path, *overrides, every=snapshots.KEEP_EVERY, silence=60.0):
     """Run a study file with its own kinds."""
     _keep_every(every)
     opened = open_study(path, overrides=overrides, create=True)
@@ -94,7 +94,7 @@ def study(path, *overrides, every=partials.KEEP_EVERY, silence=60.0):
 
 
 def _keep_every(seconds):
-    partials.Partials.__init__.__kwdefaults__["every"] = seconds
+    snapshots.Partials.__init__.__kwdefaults__["every"] = seconds
 
 
 def toy(folder, *overrides, lots=0, silence=60.0, hold=None):

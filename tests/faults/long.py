@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from curvflow.flows.door import open_study
+from curvflow.flows.graph.open_study import open_study
 from tests.faults.children import digests, ended, start, study
 
 STUDY = """

@@ -8,11 +8,11 @@ from datetime import datetime as real_datetime
 
 import pytest
 
-import curvflow.flows.alive as alive
+import curvflow.flows.graph.heartbeats as heartbeats
 import curvflow.stores.logged as logged
-from curvflow.flows.alive import Watch, at_work, beating
-from curvflow.flows.plan import make_plan
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.heartbeats import Watch, at_work, beating
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.plan.plan import make_plan
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from tests.faults.children import committed, digests
@@ -97,9 +97,9 @@ def test_a_run_that_has_ended_shows_no_sign_and_is_gone(store):
 def test_a_dead_process_of_this_machine_is_known_at_once(store):
     record = begin(store)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as process:
-        sign = alive._identity() | {
+        sign = heartbeats._identity() | {
             "pid": process.pid,
-            "started": alive._state(process.pid)[1],
+            "started": heartbeats._state(process.pid)[1],
             "count": 0,
         }
         store.beat(record, sign)
@@ -110,7 +110,7 @@ def test_a_dead_process_of_this_machine_is_known_at_once(store):
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_another(store):
     record = begin(store)
-    store.beat(record, alive._identity() | {"started": "0", "count": 0})
+    store.beat(record, heartbeats._identity() | {"started": "0", "count": 0})
     assert Watch(store).is_gone(record.begun)
 
 
@@ -181,7 +181,7 @@ def test_a_sign_of_another_machine_may_come_back_while_it_is_watched(
     store, monkeypatch
 ):
     record, beats = begin(store), iter([{}, {1: {"count": 0}}])
-    monkeypatch.setattr(alive, "SILENCE", 1.0)
-    monkeypatch.setattr(alive.time, "sleep", lambda _: None)
+    monkeypatch.setattr(heartbeats, "SILENCE", 1.0)
+    monkeypatch.setattr(heartbeats.time, "sleep", lambda _: None)
     monkeypatch.setattr(store, "beats", lambda: next(beats))
-    assert alive._moving(store, [record.begun]) == {record.begun}
+    assert heartbeats._moving(store, [record.begun]) == {record.begun}

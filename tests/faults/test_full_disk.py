@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pytest
 
-import curvflow.flows.tiles as tiles
+import curvflow.flows.graph.tiles as tiles
 from curvflow.errors import Stopped, StoreError
-from curvflow.flows.partials import Partials
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore

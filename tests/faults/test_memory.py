@@ -2,8 +2,8 @@
 
 import pytest
 
-import curvflow.flows.compute as compute
-import curvflow.flows.tiles as tiles
+import curvflow.flows.graph.tiles as tiles
+import curvflow.flows.run.tile.compute as compute
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.registry import computes
 from tests.faults.children import digests

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from curvflow.cli.app import main
-from curvflow.flows.door import open_study
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.run.run import run_study
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore

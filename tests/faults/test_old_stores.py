@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from curvflow.flows.api import open as open_results
-from curvflow.flows.code.settle import Answer
-from curvflow.flows.door import open_study
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.run import run_study
+from curvflow.flows.run.settle import Answer
 from curvflow.flows.upkeep.verify import verify
 from curvflow.schemas.options import RunOptions
 from tests.faults.children import begun, ended, start, study

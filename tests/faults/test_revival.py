@@ -2,9 +2,9 @@
 
 import pytest
 
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.run import run_study
 from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore

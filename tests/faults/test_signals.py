@@ -9,10 +9,10 @@ import time
 import pytest
 
 from curvflow.errors import Stopped
-from curvflow.flows.compute import partial_name
-from curvflow.flows.jobs import TileJob
-from curvflow.flows.plan import make_plan
-from curvflow.flows.stopping import SAME_WISH, Stopping, stopping
+from curvflow.flows.graph.jobs import TileJob
+from curvflow.flows.graph.stopping import SAME_WISH, Stopping, stopping
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.tile.compute import partial_name
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
 from tests.faults.children import (

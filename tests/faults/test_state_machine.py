@@ -20,8 +20,8 @@ from hypothesis.stateful import (
 )
 
 from curvflow.errors import CorruptPayloadError
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.run import run_study
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.verify import verify
 from curvflow.schemas import kinds

@@ -4,12 +4,12 @@ import sys
 from contextlib import contextmanager
 from unittest import mock
 
-from curvflow.flows.code.settle import Answer
-from curvflow.flows.door import Opened
-from curvflow.flows.files import SourceFiles
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import RunReport, run_study
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.open_study import Opened
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.run import RunReport, run_study
+from curvflow.flows.run.settle import Answer
 from curvflow.schemas import kinds
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks import registry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.flows.check import MEASURED
+from curvflow.flows.results.check import MEASURED
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Table
 

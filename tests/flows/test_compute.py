@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.compute import outcomes
-from curvflow.flows.jobs import MemberJob, TileJob
-from curvflow.flows.memory import main_memory
-from curvflow.flows.partials import Partials
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.jobs import MemberJob, TileJob
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.run.runners.inline import main_memory
+from curvflow.flows.run.tile.compute import outcomes
+from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.tasks import registry
 from curvflow.tasks.machine import machine_for
 from tests.flows.toys import FitParams

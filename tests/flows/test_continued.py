@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.flows.continued import Earlier
-from curvflow.flows.plan import make_plan
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.plan.resume import Earlier
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks import registry
 from tests.flows.code.project import write

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curvflow.errors import UnknownNameError
-from curvflow.flows.diff import diff_runs
+from curvflow.flows.results.diff import diff_runs
 from curvflow.schemas import kinds
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import run

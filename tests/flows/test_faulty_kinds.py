@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from curvflow.errors import RequestError
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Data, Outcome

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.flows.plan import make_plan
+from curvflow.flows.plan.plan import make_plan
 from tests.flows.test_run import executed
 from tests.flows.toys import opened, run
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.flows.lighter import remedies
+from curvflow.flows.run.tile.outcome_checks import remedies
 from curvflow.schemas.kinds import find_kind
 from curvflow.tasks import registry
 from tests.tasks.toys import (

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from curvflow.errors import Stopped, StoreError
-from curvflow.flows import alive
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.partials import Partials
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
-from curvflow.flows.stopping import Stopping
-from curvflow.flows.waiting import Waiting
+from curvflow.flows.graph import heartbeats
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.run import run_study
+from curvflow.flows.run.shared_work import Waiting
+from curvflow.flows.run.tile.snapshots import Partials
 from tests.flows import toys
 from tests.flows.lab import Watcher
 from tests.flows.toys import opened
@@ -183,7 +183,7 @@ def test_a_plan_with_nothing_to_do_looks_for_no_other_run(store):
     o = opened(store)
     with mock.patch.object(store, "beats", side_effect=AssertionError):
         assert make_plan(o.study, o.store, o.files).counts()["stale"] == 0
-    assert alive.in_work(store) == set()
+    assert heartbeats.in_work(store) == set()
 
 
 def test_what_nobody_watches_goes_to_the_log_of_python(store, caplog, capsys):

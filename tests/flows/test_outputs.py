@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.flows.outputs import MANIFEST, replace_file, write_outputs
-from curvflow.flows.views import View, plan_views
+from curvflow.flows.results.node_results import View, plan_views
+from curvflow.flows.results.outputs import MANIFEST, replace_file, write_outputs
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Figure
 from curvflow.schemas.params import Params

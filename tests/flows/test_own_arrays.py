@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.flows.files import SourceFiles
-from curvflow.flows.plan import make_plan
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.plan.plan import make_plan
 from tests.flows.toys import opened
 
 STUDY = """

@@ -3,7 +3,7 @@
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.flows.plan import make_plan
+from curvflow.flows.plan.plan import make_plan
 from tests.flows.toys import CALLS, STUDY, opened, run
 
 

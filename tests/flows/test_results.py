@@ -8,8 +8,8 @@ import xarray as xr
 
 import curvflow
 from curvflow.errors import CorruptPayloadError, CurvflowError, UnknownNameError
-from curvflow.flows.results import Results
-from curvflow.flows.views import View, plan_views, run_tables, run_views
+from curvflow.flows.results.node_results import View, plan_views, run_tables, run_views
+from curvflow.flows.results.results import Results
 from curvflow.schemas import kinds
 from curvflow.stores.base import Index
 from curvflow.stores.memory import MemoryStore

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from curvflow.flows.run import run_json
+from curvflow.flows.run.run import run_json
 from tests.flows.toys import CALLS, STUDY, WIDTHS, run
 
 # Rules share their seed's initial weights, so epoch 0 is probed once per seed: 18 - 3.

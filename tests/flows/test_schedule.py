@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvflow.flows.lookup import compare
-from curvflow.flows.plan import make_plan
-from curvflow.flows.schedule import Schedule
+from curvflow.flows.graph.lookup import compare
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.schedule import Schedule
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 from curvflow.stores.memory import MemoryStore

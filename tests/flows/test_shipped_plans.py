@@ -6,10 +6,10 @@ from unittest import mock
 import pytest
 from ruamel.yaml import YAML
 
-from curvflow.flows.door import open_study
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.find import VARIABLE
-from curvflow.flows.plan import make_plan
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import VARIABLE
 from tests.flows.originals import fakes
 
 ROOT = Path(__file__).parents[2]

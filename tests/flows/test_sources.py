@@ -4,8 +4,7 @@ from unittest import mock
 
 import pytest
 
-from curvflow.flows.expand import expand
-from curvflow.flows.sources import Source
+from curvflow.flows.graph.expand import Source, expand
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Numbers, Weights

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvflow.flows import tiles
-from curvflow.flows.plan import make_plan
-from curvflow.flows.tiles import (
+from curvflow.flows.graph import tiles
+from curvflow.flows.graph.tiles import (
     MAX_WIDTH,
     bisect,
     count_tiles,
@@ -14,6 +13,7 @@ from curvflow.flows.tiles import (
     padded,
     width_for,
 )
+from curvflow.flows.plan.plan import make_plan
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import STUDY, opened
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from unittest import mock
 
 import curvflow
-from curvflow.flows.verdicts import unconverged_of
+from curvflow.flows.results.convergence_counts import unconverged_of
 from curvflow.stores.local import LocalStore
 
 STUDY = """

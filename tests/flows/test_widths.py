@@ -1,7 +1,7 @@
 """How many nodes of a stage are computed together."""
 
-from curvflow.flows.door import open_study
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.run.run import run_study
 from curvflow.schemas.options import RunOptions
 
 STUDY = """

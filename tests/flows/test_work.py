@@ -5,11 +5,10 @@ from contextlib import contextmanager
 import pytest
 
 from curvflow.errors import Stopped, StoreError
-from curvflow.flows import run as run_module
-from curvflow.flows import tiles
-from curvflow.flows.runners.base import Died, Interrupted
-from curvflow.flows.runners.here import Here
-from curvflow.flows.runners.inline import carried_out
+from curvflow.flows.graph import tiles
+from curvflow.flows.run import run as run_module
+from curvflow.flows.run.runners.base import Died, Interrupted
+from curvflow.flows.run.runners.inline import Here, carried_out
 from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore

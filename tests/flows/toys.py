@@ -10,9 +10,9 @@ from unittest import mock
 import numpy as np
 from pydantic import Field
 
-from curvflow.flows.door import Opened
-from curvflow.flows.files import SourceFiles
-from curvflow.flows.run import RunReport, run_study
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.open_study import Opened
+from curvflow.flows.run.run import RunReport, run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Data, Member, Numbers, Outcome, Table, Weights

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import curvflow
-from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.gather import Content, gather, open_basis
-from curvflow.flows.report.write import write_report
+from curvflow.flows.report.render import write_report
+from curvflow.flows.report.request import Asked
 from tests.report.studies import STUDY, report_kinds
 
 FLAGS = (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import curvflow
-from curvflow.flows.report.asked import Asked
-from curvflow.flows.report.write import write_report
+from curvflow.flows.report.render import write_report
+from curvflow.flows.report.request import Asked
 from tests.report.studies import MARKUP, report_kinds
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -10,12 +10,11 @@ import pytest
 
 import curvflow
 from curvflow.errors import UnknownNameError
-from curvflow.flows.report.again import _commit, _named
-from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.basis import compact
 from curvflow.flows.report.gather import gather, open_basis
-from curvflow.flows.report.render import render
-from curvflow.flows.report.write import write_report
+from curvflow.flows.report.render import render, write_report
+from curvflow.flows.report.reproduce import _commit, _named
+from curvflow.flows.report.request import Asked
 from curvflow.schemas import kinds
 from tests.report.studies import MARKUP, STUDY
 
@@ -376,7 +375,7 @@ def test_a_run_with_other_overrides_is_not_told_of(small):
 def test_results_of_several_environments_are_told_apart(small, monkeypatch):
     curvflow.run(small, workers=1)
     monkeypatch.setattr(
-        "curvflow.flows.run.environment", lambda: {"python": "3.99", "torch": "9.9"}
+        "curvflow.flows.run.run.environment", lambda: {"python": "3.99", "torch": "9.9"}
     )
     curvflow.run(small, workers=1, overrides=["axes.seed=4"])
     content = page_of(small, overrides=["axes.seed=4"])
@@ -390,7 +389,7 @@ def test_results_of_code_that_has_changed_are_told_of(small, monkeypatch):
     curvflow.run(small, workers=1)
     assert open_basis(Asked(small)).drifts == []
     drift = mock.Mock(kind="toy.fit", nodes=[None] * 6)
-    monkeypatch.setattr("curvflow.flows.plan.find_drifts", lambda *_: [drift])
+    monkeypatch.setattr("curvflow.flows.plan.plan.find_drifts", lambda *_: [drift])
     content = page_of(small)
     mark = {one.target: one for one in content.glance.marks}["code"]
     assert (mark.tone, mark.text) == ("doubt", "Code has changed since for 6 results")

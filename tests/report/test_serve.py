@@ -17,8 +17,8 @@ import pytest
 import curvflow
 from curvflow.errors import RequestError
 from curvflow.flows.report import serve as serving
-from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.gather import open_basis
+from curvflow.flows.report.request import Asked
 from curvflow.flows.report.serve import LOOPBACK, serve_report
 
 SMALL = """\

@@ -7,12 +7,12 @@ import pytest
 from ruamel.yaml import YAML
 
 import curvflow
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.find import VARIABLE
-from curvflow.flows.report.asked import Asked
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import VARIABLE
 from curvflow.flows.report.basis import kind_of
 from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import render
+from curvflow.flows.report.request import Asked
 from curvflow.schemas.nodes import Figure, Table
 from tests.flows.originals import fakes, real
 from tests.report.page import Page, assert_whole_in_itself

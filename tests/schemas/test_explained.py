@@ -6,11 +6,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.door import open_study
-from curvflow.flows.expand import expand
-from curvflow.flows.files import SourceFiles
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.expand import expand
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.code.fingerprints import Fingerprints
+from curvflow.flows.run.run import run_study
 from curvflow.schemas import explanations as explanation
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds import all_kinds, find_kind

@@ -10,7 +10,7 @@ import typer
 from curvflow.schemas.words import counted
 
 if TYPE_CHECKING:
-    from curvflow.flows.results import Results
+    from curvflow.flows.results.results import Results
 
 
 def tell_absent(

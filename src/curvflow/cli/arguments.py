@@ -12,7 +12,7 @@ import typer
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.door import Opened
+    from curvflow.flows.graph.open_study import Opened
     from curvflow.stores.base import Store
 
 StudyPath = Annotated[Path, typer.Argument(help="the study file", metavar="STUDY")]
@@ -75,7 +75,7 @@ def opened(
         RequestError: the study or the store cannot be read.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.door import open_study
+    from curvflow.flows.graph.open_study import open_study
 
     return open_study(study, store=store, profile=profile, overrides=overrides or ())
 

@@ -21,7 +21,7 @@ from curvflow.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from curvflow.flows.check import Finding
+    from curvflow.flows.results.check import Finding
 
 NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
@@ -42,7 +42,7 @@ def command(
     """Set measured beside expected; exit code 3 if they contradict."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
-    from curvflow.flows.check import check
+    from curvflow.flows.results.check import check
 
     asked = opened(study, store, profile, overrides)
     results = results_of(asked, run)

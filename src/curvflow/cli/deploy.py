@@ -14,8 +14,8 @@ from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.deployed.deploy import Deployed
-    from curvflow.flows.deployed.difference import Change
-    from curvflow.flows.deployed.listed import Listed
+    from curvflow.flows.deployed.server import Listed
+    from curvflow.flows.deployed.spec import Change
 
 STUDY = typer.Argument(help="the study file", metavar="STUDY")
 REANALYSE = typer.Option(
@@ -71,8 +71,8 @@ def command(
         return _remove(_named(study), name, profile)
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.deployed.deploy import deploy
-    from curvflow.flows.deployed.wanted import wanted_of
-    from curvflow.flows.deployed.when import read_when
+    from curvflow.flows.deployed.schedules import read_when
+    from curvflow.flows.deployed.spec import wanted_of
 
     how = {"device": device, "num_threads": threads}
     wanted = wanted_of(
@@ -97,7 +97,7 @@ def _named(study: Path | None) -> Path:
 
 
 def _list(*, as_json: bool) -> None:
-    from curvflow.flows.deployed.listed import listed
+    from curvflow.flows.deployed.server import listed
 
     some = listed()
     if as_json:
@@ -116,7 +116,7 @@ def _entry(one: Listed) -> Iterator[str]:
 
 def _remove(study: Path, name: str | None, profile: str | None) -> None:
     from curvflow.flows.deployed.deploy import remove
-    from curvflow.flows.deployed.wanted import FLOW, own_name
+    from curvflow.flows.deployed.spec import FLOW, own_name
 
     name = name or own_name(study, profile)
     remove(name)

@@ -20,7 +20,7 @@ from curvflow.cli.columns import in_front
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.diff import StageDiff
+    from curvflow.flows.results.diff import StageDiff
     from curvflow.stores.base import Index
 
 MOST = 12  # rows told of per stage; all are in the JSON
@@ -48,7 +48,7 @@ def command(
     """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import find_run
-    from curvflow.flows.diff import diff_runs
+    from curvflow.flows.results.diff import diff_runs
 
     asked = opened(study, store, profile, overrides)
     name, index = asked.study.name, asked.store.index()

@@ -14,7 +14,7 @@ import typer
 from curvflow.cli.arguments import AsJson, StoreUrl, print_json
 
 if TYPE_CHECKING:
-    from curvflow.flows.doctor.finding import Finding
+    from curvflow.flows.doctor.machine import Finding
 
 Study = Annotated[
     Path | None, typer.Argument(help="look at its store as well", metavar="[STUDY]")

@@ -34,7 +34,7 @@ def command(
     """Write one stage's results as netCDF, zarr, CSV or Parquet."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import open as open_results
-    from curvflow.flows.export import export
+    from curvflow.flows.results.exchange import export
 
     results = open_results(
         study, run=run, store=store, profile=profile, overrides=overrides or ()

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from curvflow.flows.continued import continued
+from curvflow.flows.plan.resume import continued
 from curvflow.schemas.words import counted, duration
 
 WIDTH, MARGIN = 80, 11

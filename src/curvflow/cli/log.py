@@ -74,7 +74,7 @@ def _run(run: RunRecord, index: Index, store: Store) -> dict[str, Any]:
 
 def _status(run: RunRecord, store: Store) -> str:
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.alive import process
+    from curvflow.flows.graph.heartbeats import process
 
     sign = store.beats().get(run.begun) if run.ended is None else None
     if sign is None or (state := process(sign)) == "ended":

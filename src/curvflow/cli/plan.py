@@ -29,7 +29,7 @@ def command(
 
     with without_collection():  # all that is made here lives to the end
         from curvflow.cli.summary import plan_summary
-        from curvflow.flows.plan import make_plan
+        from curvflow.flows.plan.plan import make_plan
 
         asked = opened(study, store, profile, overrides)
         plan = make_plan(asked.study, asked.store, asked.files)

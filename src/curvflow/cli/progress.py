@@ -16,10 +16,10 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from curvflow.flows.observer import Observer, Unwatched
+from curvflow.flows.run.observer import Observer, Unwatched
 
 if TYPE_CHECKING:
-    from curvflow.flows.plan import Plan
+    from curvflow.flows.plan.plan import Plan
 
 NAME, TOLD = 26, 22  # characters at most, so that a line fits into 80
 ROOM = 4  # lines of the screen that are left to what stands above

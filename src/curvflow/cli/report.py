@@ -17,7 +17,7 @@ from curvflow.cli.arguments import (
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.report.asked import Asked
+    from curvflow.flows.report.request import Asked
 
 OUTPUT = typer.Option(
     "-o",
@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Write one self-contained HTML page: results, checks, provenance."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.report.asked import Asked
+    from curvflow.flows.report.request import Asked
 
     asked = Asked(study, store, profile, overrides or (), run)
     if served:
@@ -54,7 +54,7 @@ def command(
         return
     if port is not None:
         raise RequestError("report: expected --serve with --port, got none. Add it.")
-    from curvflow.flows.report.write import write_report
+    from curvflow.flows.report.render import write_report
 
     file, unreadable = write_report(asked, output)
     for line in unreadable:

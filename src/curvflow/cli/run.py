@@ -21,7 +21,7 @@ from curvflow.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from curvflow.flows.results import Results
+    from curvflow.flows.results.results import Results
 
 INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
 
@@ -101,8 +101,8 @@ def _told_if_interrupted() -> Iterator[None]:
 
 def _tell(results: Results, as_json: bool) -> None:
     from curvflow.cli.summary import run_summary
-    from curvflow.flows.run import run_json
-    from curvflow.flows.verdicts import verdicts_json
+    from curvflow.flows.results.convergence_counts import verdicts_json
+    from curvflow.flows.run.run import run_json
 
     assert results.run is not None
     judged = {stage: found for stage in results if (found := results.verdicts(stage))}

@@ -13,7 +13,7 @@ import typer
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.code.settle import Answer
+    from curvflow.flows.run.settle import Answer
     from curvflow.schemas.options import RunOptions
 
 Device = Annotated[
@@ -118,7 +118,7 @@ def how_to_compute(
             "Lower it."
         )
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.cluster_file import read_cluster
+    from curvflow.flows.run.runners.remote import read_cluster
     from curvflow.schemas.options import run_options
 
     read = None if cluster is None else read_cluster(cluster)
@@ -143,7 +143,7 @@ def answer_to_code(
     Raises:
         RequestError: an option lacks the one it belongs to, or is no share.
     """
-    from curvflow.flows.code.settle import Answer
+    from curvflow.flows.run.settle import Answer
 
     if not accept and (verify is not None or (reason and not rerun)):
         option = "--reason" if verify is None else "--verify"

@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """List the runs at work on the study's store."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.alive import at_work
+    from curvflow.flows.graph.heartbeats import at_work
 
     asked = opened(study, store, profile, overrides).store
     rows = at_work(asked)

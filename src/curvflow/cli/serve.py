@@ -19,7 +19,7 @@ from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.deployed.deploy import Deployed
-    from curvflow.flows.deployed.when import When
+    from curvflow.flows.deployed.schedules import When
 
 
 def command(
@@ -46,9 +46,9 @@ def command(
     kept. PREFECT_API_URL names the server.
     """
     # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.deployed.schedules import read_when
     from curvflow.flows.deployed.serve import serve
-    from curvflow.flows.deployed.wanted import own_name, wanted_of
-    from curvflow.flows.deployed.when import read_when
+    from curvflow.flows.deployed.spec import own_name, wanted_of
 
     place = {"workers": workers, "scheduler": scheduler}
     when = _given(read_when(cron, every, timezone))

@@ -23,7 +23,7 @@ from curvflow.cli.arguments import (
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.results import Results
+    from curvflow.flows.results.results import Results
     from curvflow.schemas.kind import Kind
     from curvflow.schemas.records.tables import Rows
 
@@ -72,7 +72,7 @@ def command(
     if as_json:
         print_json(rows)
     elif as_csv:
-        from curvflow.flows.outputs import as_csv as csv_text
+        from curvflow.flows.results.outputs import as_csv as csv_text
 
         typer.echo(csv_text(rows), nl=False)
     else:
@@ -99,7 +99,7 @@ def _tables(rows: Rows, kind: Kind, *, whole: bool) -> str:
 
 def _print_overview(results: Results, *, as_json: bool) -> None:
     """List the stages with dims, how many nodes have results, and what is in doubt."""
-    from curvflow.flows.verdicts import verdicts_json
+    from curvflow.flows.results.convergence_counts import verdicts_json
 
     views = {stage: results.view(stage) for stage in results}
     judged = {stage: found for stage in results if (found := results.verdicts(stage))}

@@ -10,7 +10,7 @@ from typing import Any
 
 from curvflow.cli.columns import WIDTH, in_front
 from curvflow.cli.foretold import cause_lines, code_lines, totals
-from curvflow.flows.verdicts import unconverged_of
+from curvflow.flows.results.convergence_counts import unconverged_of
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.schemas.words import counted
 

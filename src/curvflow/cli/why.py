@@ -39,9 +39,9 @@ def command(
     """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.foretold import cause_lines, code_lines
-    from curvflow.flows.plan import make_plan
-    from curvflow.flows.why.explain import explain
-    from curvflow.flows.why.forecast import forecast
+    from curvflow.flows.plan.plan import make_plan
+    from curvflow.flows.plan.why.explain import explain
+    from curvflow.flows.plan.why.root_causes import forecast
 
     asked = opened(study, store, profile, overrides)
     stage, where = split(node or "")

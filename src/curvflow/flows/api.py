@@ -13,16 +13,16 @@ from curvflow.errors import (
     RemovedPayloadError,
     UnknownNameError,
 )
-from curvflow.flows.code.settle import Answer
-from curvflow.flows.door import Opened, open_study
-from curvflow.flows.notebook import InNotebook, notebook_observer
-from curvflow.flows.observer import Observer
-from curvflow.flows.outputs import write_outputs
-from curvflow.flows.plan import make_plan
-from curvflow.flows.results import Results
-from curvflow.flows.run import run_study
-from curvflow.flows.study import Study
-from curvflow.flows.views import plan_views, run_views, with_removed
+from curvflow.flows.graph.open_study import Opened, open_study
+from curvflow.flows.graph.python_study import Study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.results.node_results import plan_views, run_views, with_removed
+from curvflow.flows.results.outputs import write_outputs
+from curvflow.flows.results.results import Results
+from curvflow.flows.run.notebook import InNotebook, notebook_observer
+from curvflow.flows.run.observer import Observer
+from curvflow.flows.run.run import run_study
+from curvflow.flows.run.settle import Answer
 from curvflow.schemas.options import RunOptions, run_options
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import curvflow
-from curvflow.flows.code.fingerprints import Code, Fingerprints
-from curvflow.flows.graph import Node, Taken
+from curvflow.flows.graph.graph import Node, Taken
+from curvflow.flows.plan.code.fingerprints import Code, Fingerprints
 from curvflow.schemas.keys import Encoded, canonical
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds import find_kind

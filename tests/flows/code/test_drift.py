@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 
 from curvflow.errors import ChangedCodeError
-from curvflow.flows.code import accepted
-from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.code.settle import Answer
-from curvflow.flows.publish import Publisher
-from curvflow.flows.why.cost import Costs
+from curvflow.flows.plan.code import drift as accepted
+from curvflow.flows.plan.code.fingerprints import Fingerprints
+from curvflow.flows.plan.why.cost import Costs
+from curvflow.flows.run.publish import Publisher
+from curvflow.flows.run.settle import Answer
 from tests.flows import toys
 from tests.flows.code.project import copy_package
 from tests.flows.lab import accept, laboratory, rerun
@@ -219,7 +219,7 @@ def package(tmp_path, monkeypatch):
     """Return a copy of this package whose code counts as the code of today."""
     folder = copy_package(tmp_path)
     of_copy = partial(Fingerprints, package=folder)
-    monkeypatch.setattr("curvflow.flows.plan.Fingerprints", of_copy)
+    monkeypatch.setattr("curvflow.flows.plan.plan.Fingerprints", of_copy)
     return folder
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from curvflow.flows.code.fingerprints import Code, Fingerprints
+from curvflow.flows.plan.code.fingerprints import Code, Fingerprints
 from tests.flows.code.project import fit, node, own_kind, write
 
 

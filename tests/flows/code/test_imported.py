@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from curvflow.errors import RequestError
-from curvflow.flows.code.sources import Sources
-from curvflow.flows.observer import Unwatched
-from curvflow.flows.run import run_study
+from curvflow.flows.plan.code.sources import Sources
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.run import run_study
 from curvflow.stores.memory import MemoryStore
 from tests.flows.lab import accept, laboratory
 from tests.flows.toys import opened

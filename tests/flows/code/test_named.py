@@ -7,8 +7,8 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.flows.door import open_study
-from curvflow.flows.plan import make_plan
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
 
 STUDY = """\
 study: named

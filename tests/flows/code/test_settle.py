@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from curvflow.errors import ChangedCodeError, RequestError, StoreError
-from curvflow.flows.code.recheck import Recheck
-from curvflow.flows.code.settle import Answer, settle
-from curvflow.flows.files import SourceFiles
-from curvflow.flows.plan import make_plan
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.recheck import Recheck
+from curvflow.flows.run.settle import Answer, settle
 from curvflow.tasks import registry
 from curvflow.tasks.registry import Machine
 from tests.flows import toys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from curvflow.flows.code.fingerprints import Code, Fingerprints
+from curvflow.flows.plan.code.fingerprints import Code, Fingerprints
 from curvflow.schemas.kinds import all_kinds
 from tests.flows.code.project import (
     ADAM,
@@ -66,7 +66,7 @@ EDITS = [
     ("the decorator", "tasks/registry.py", "computes", set()),
     ("a method of parameters", "schemas/rules/_base.py", "hyper", TRAINED),
     ("a check of parameters", "schemas/rules/sgd.py", "_check_momentum", set()),
-    ("the engine", "flows/expand.py", "expand", set()),
+    ("the engine", "flows/graph/expand.py", "expand", set()),
 ]
 
 
@@ -198,9 +198,9 @@ def test_alike_nodes_share_their_code(tmp_path):
 TELL = """
 import json, sys
 from pathlib import Path
-from curvflow.flows.code.fingerprints import Fingerprints
-from curvflow.flows.door import open_study
-from curvflow.flows.expand import expand
+from curvflow.flows.plan.code.fingerprints import Fingerprints
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.graph.expand import expand
 
 study = Path(sys.argv[1])
 opened = open_study(study, store=sys.argv[2])

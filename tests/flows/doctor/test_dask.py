@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
-from curvflow.flows.doctor.dask import (
+from curvflow.flows.doctor.machine import Finding
+from curvflow.flows.doctor.services import (
     dask_findings,
     scheduler_findings,
     version_findings,
     worker_findings,
 )
-from curvflow.flows.doctor.finding import Finding
 
 ADDRESS = "tcp://127.0.0.1:8786"
 BIN = Path(sys.executable).parent

@@ -2,8 +2,7 @@
 
 import threading
 
-from curvflow.flows.doctor.finding import Finding
-from curvflow.flows.doctor.limit import within
+from curvflow.flows.doctor.machine import Finding, within
 
 FINE = Finding("toy", "ok", "fine")
 

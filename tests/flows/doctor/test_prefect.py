@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from curvflow.flows.doctor.finding import Finding
-from curvflow.flows.doctor.prefect import BOUNDS, prefect_findings
+from curvflow.flows.doctor.machine import Finding
+from curvflow.flows.doctor.services import BOUNDS, prefect_findings
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
 SOUND = {"prefect": "3.8.8", "fastapi": "0.150.0", "sqlalchemy": "2.0.58"}

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import curvflow
-from curvflow.flows.doctor.finding import Finding
-from curvflow.flows.doctor.python import OLDEST, TOO_NEW, python_findings
+from curvflow.flows.doctor.machine import OLDEST, TOO_NEW, Finding, python_findings
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from curvflow.flows.doctor.finding import Finding
-from curvflow.flows.doctor.store import store_findings
+from curvflow.flows.doctor.machine import Finding
+from curvflow.flows.doctor.services import store_findings
 from curvflow.stores.files import Disk
 from curvflow.stores.open import open_store
 from tests.stores.server import serving

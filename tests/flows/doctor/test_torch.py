@@ -4,8 +4,7 @@ import warnings
 
 import pytest
 
-from curvflow.flows.doctor.finding import Finding
-from curvflow.flows.doctor.torch import torch_findings
+from curvflow.flows.doctor.machine import Finding, torch_findings
 from curvflow.tasks import machine as module
 from curvflow.tasks.machine import Devices, devices
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.flows.doctor.versions import installed, is_below
+from curvflow.flows.doctor.machine import installed, is_below
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curvflow.flows.originals import cifar
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.layouts import Catalogued, Layout
+from curvflow.flows.published_images import cifar
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import Catalogued, Layout
 
 
 def images(count: int, shape: tuple[int, ...], seed: int) -> np.ndarray:

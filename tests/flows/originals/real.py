@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals.originals import originals
+from curvflow.flows.published_images.originals import originals
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Member, Outcome

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals import cifar
+from curvflow.flows.published_images import cifar
 from tests.flows.originals.fakes import hundred_contents, pictures, ten_contents
 
 

@@ -9,11 +9,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.download import download
-from curvflow.flows.originals.find import locate
-from curvflow.flows.originals.layouts import Fetched
-from curvflow.flows.originals.verify import read_verified
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import Fetched, download, locate
+from curvflow.flows.published_images.originals import read_verified
 from tests.flows.originals.fakes import idx_contents, knowing, md5, write_zipped
 
 

@@ -4,8 +4,14 @@ import sys
 
 import pytest
 
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.find import VARIABLE, downloads, lacking, locate, places
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import (
+    VARIABLE,
+    downloads,
+    lacking,
+    locate,
+    places,
+)
 from tests.flows.originals.fakes import (
     idx_contents,
     pictures,

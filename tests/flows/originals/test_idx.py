@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals.idx import decode_idx, decode_images
+from curvflow.flows.published_images.idx import decode_idx, decode_images
 from tests.flows.originals.fakes import idx_bytes, idx_contents, images
 
 

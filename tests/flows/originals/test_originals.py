@@ -8,12 +8,12 @@ import pytest
 
 import curvflow
 from curvflow.errors import InputError, StudyError
-from curvflow.flows.door import open_study
-from curvflow.flows.originals import find, originals
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.originals import Originals
-from curvflow.flows.plan import make_plan
-from curvflow.flows.run import run_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.published_images import find, originals
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.originals import Originals
+from curvflow.flows.run.run import run_study
 from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
 from tests.flows.originals import fakes
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals import cifar, python_batches
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.find import Located
-from curvflow.flows.originals.verify import read_verified
+from curvflow.flows.published_images import cifar, python_batches
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import Located
+from curvflow.flows.published_images.originals import read_verified
 from tests.flows.originals.fakes import hundred_contents, knowing, ten_contents
 
 

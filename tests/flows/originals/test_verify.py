@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.originals.catalogue import CATALOGUE
-from curvflow.flows.originals.find import locate
-from curvflow.flows.originals.verify import read_verified
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import locate
+from curvflow.flows.published_images.originals import read_verified
 from tests.flows.originals.fakes import (
     idx_contents,
     knowing,

@@ -7,10 +7,10 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from curvflow.flows.alive import beating
-from curvflow.flows.jobs import MemberJob, TileJob
-from curvflow.flows.runners.order import Order, sealed
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.jobs import MemberJob, TileJob
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.run.runners.job_context import Order, sealed
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.local import LocalStore
 from tests.flows.runners.acts import PATIENCE, ActParams
@@ -33,7 +33,7 @@ class Running:
 
     def runner(self, client, *, device="cpu", patience=PATIENCE, **changes):
         """Make a runner of the run."""
-        from curvflow.flows.runners.dask_runner import DaskRunner
+        from curvflow.flows.run.runners.dask_runner import DaskRunner
 
         return DaskRunner(
             client,
@@ -70,7 +70,7 @@ def running(tmp_path):
 @pytest.fixture(scope="session")
 def local():
     """Two workers of this machine, shared by the tests that leave them alone."""
-    from curvflow.flows.runners.local import local_client
+    from curvflow.flows.run.runners.local import local_client
 
     with local_client(2, [], dashboard=False) as client:
         yield client

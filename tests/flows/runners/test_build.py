@@ -1,7 +1,7 @@
 """Whether two processes compute with the same software."""
 
 from curvflow import __version__
-from curvflow.flows.runners.build import SOURCE, difference, this_build
+from curvflow.flows.run.runners.job_context import SOURCE, difference, this_build
 
 
 def test_a_build_tells_versions_and_the_source():

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from curvflow.flows.runners.call import as_bytes
+from curvflow.flows.run.runners.dask_runner import as_bytes
 
 
 def test_loading_a_call_makes_it():

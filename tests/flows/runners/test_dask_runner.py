@@ -6,10 +6,10 @@ import signal
 import pytest
 
 from curvflow.errors import ClusterError
-from curvflow.flows.compute import compute_tile
-from curvflow.flows.partials import Partials
-from curvflow.flows.runners.base import Died, Finished
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.run.runners.base import Died, Finished
+from curvflow.flows.run.tile.compute import compute_tile
+from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.tasks.machine import machine_for
 from tests.flows.runners.clusters import joined, scheduler, worker
 from tests.flows.runners.conftest import act, came_back, fit, pid_in, read
@@ -57,7 +57,7 @@ def test_a_table_is_made_without_pytorch(running, tmp_path):
 
 
 def test_a_killed_worker_is_told_and_the_tiles_behind_it_are_done(running, tmp_path):
-    from curvflow.flows.runners.local import local_client
+    from curvflow.flows.run.runners.local import local_client
 
     with local_client(1, [], dashboard=False) as client:
         runner = running.runner(client)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curvflow.flows.runners.base import Finished, Interrupted
+from curvflow.flows.run.runners.base import Finished, Interrupted
 from tests.flows.runners.clusters import SOURCE, joined, scheduler, until, worker
 from tests.flows.runners.conftest import ROOT, act, came_back, pid_in
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 ALONE = """
 import sys, time
-from curvflow.flows.runners.local import local_client
+from curvflow.flows.run.runners.local import local_client
 
 print("once")
 with local_client(2, [], dashboard=False) as client:

@@ -25,7 +25,7 @@ def settings(dask_worker):
 
 
 def test_each_gpu_has_a_process_that_sees_no_other_and_stages_keep_to_theirs(running):
-    from curvflow.flows.runners.local import local_client
+    from curvflow.flows.run.runners.local import local_client
 
     with local_client(1, ["7"], dashboard=False) as client:
         told = {one["mask"]: one for one in client.run(settings).values()}

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from curvflow.flows.alive import beating
-from curvflow.flows.runners import lookout
-from curvflow.flows.runners.lookout import Lookout
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.run.runners import worker
+from curvflow.flows.run.runners.worker import Lookout
 from tests.flows.runners.clusters import until
 
 
@@ -48,7 +48,7 @@ def test_a_run_that_was_only_paused_gets_its_next_tile(store, run):
 
 
 def test_somebody_looks_while_a_tile_is_computed(store, run, monkeypatch):
-    monkeypatch.setattr(lookout, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(worker, "LOOK_EVERY", 0.01)
     watch, stop = Lookout(store, run.begun, silence=60.0), Stopping()
     with beating(store, run, stop, silence=0.1), watch.watching():
         time.sleep(0.05)

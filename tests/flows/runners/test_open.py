@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 
 from curvflow.errors import RequestError
-from curvflow.flows.alive import beating
-from curvflow.flows.door import open_study
-from curvflow.flows.jobs import tile_job
-from curvflow.flows.partials import Partials
-from curvflow.flows.plan import make_plan
-from curvflow.flows.runners.base import Broken, Finished
-from curvflow.flows.runners.inline import Inline
-from curvflow.flows.runners.open import open_runner
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.jobs import tile_job
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.run.runners.base import Broken, Finished
+from curvflow.flows.run.runners.inline import Inline
+from curvflow.flows.run.runners.open import open_runner
+from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster, RunOptions
 from tests.flows.runners.conftest import came_back

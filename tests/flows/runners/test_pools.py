@@ -3,7 +3,7 @@
 import pytest
 
 from curvflow.errors import RequestError
-from curvflow.flows.runners.pools import Pools, Worker, workers_in
+from curvflow.flows.run.runners.pools import Pools, Worker, workers_in
 
 CPU = Worker("tcp://a:1", resources={"CPU": 1})
 GPU = Worker("tcp://b:1", resources={"GPU": 1})
@@ -67,7 +67,7 @@ def test_workers_that_pause_or_leave_are_not_counted():
 
 
 def test_a_refusal_names_the_worker_with_several_threads():
-    from curvflow.flows.runners.preflight import check_resources
+    from curvflow.flows.run.runners.preflight import check_resources
 
     identity = {"workers": {"tcp://a:1": {"nthreads": 8, "resources": {}}}}
     with pytest.raises(RequestError, match="worker tcp://a:1: expected one thread"):

@@ -9,8 +9,8 @@ import pytest
 
 import curvflow
 from curvflow.errors import ClusterError, RequestError
-from curvflow.flows.runners.base import Broken
-from curvflow.flows.runners.order import sealed
+from curvflow.flows.run.runners.base import Broken
+from curvflow.flows.run.runners.job_context import sealed
 from curvflow.stores.local import LocalStore
 from tests.flows.runners.clusters import joined, worker
 from tests.flows.runners.conftest import act, came_back
@@ -26,7 +26,7 @@ metadata.version = lambda name: "0.4.1" if name == "torch" else real(name)
 
 def refused(running, client, *, device="auto", **changes):
     """Return what the preflight says in one line."""
-    from curvflow.flows.runners.preflight import preflight
+    from curvflow.flows.run.runners.preflight import preflight
 
     with pytest.raises(RequestError) as caught:
         preflight(client, sealed(replace(running.order, **changes)), device=device)
@@ -89,8 +89,8 @@ def test_a_module_that_the_worker_does_not_have_is_named(running, site):
 def test_modules_of_other_code_are_refused_until_the_worker_is_restarted(
     running, site, tmp_path
 ):
-    from curvflow.flows.code.sources import Sources
-    from curvflow.flows.runners.preflight import preflight
+    from curvflow.flows.plan.code.sources import Sources
+    from curvflow.flows.run.runners.preflight import preflight
 
     module = tmp_path / "beside.py"
 
@@ -112,7 +112,7 @@ def test_modules_of_other_code_are_refused_until_the_worker_is_restarted(
 
 
 def test_a_worker_that_leaves_while_it_is_asked_is_not_missed(running, site, tmp_path):
-    from curvflow.flows.runners.preflight import preflight
+    from curvflow.flows.run.runners.preflight import preflight
 
     left = tmp_path / "left"
     leaves = f"import os, pathlib\npathlib.Path({str(left)!r}).touch()\nos._exit(0)\n"

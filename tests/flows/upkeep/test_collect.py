@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StoreError, UnknownNameError
-from curvflow.flows.plan import make_plan
+from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.pins import pin_run
 from curvflow.flows.upkeep.proposal import (
@@ -646,8 +646,8 @@ def test_asking_needs_nothing_of_a_study(store):
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from curvflow.flows.alive import beating
-from curvflow.flows.stopping import Stopping
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.stores.local import LocalStore
 store = LocalStore(Path(sys.argv[1]))
 run = store.begin_run("toys", document={}, environment={}, options={})

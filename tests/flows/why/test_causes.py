@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.flows.plan import make_plan
-from curvflow.flows.why.explain import explain
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.plan.why.explain import explain
 from curvflow.schemas import kinds
 from tests.flows.toys import PROBE, STUDY, opened, run
 
@@ -146,7 +146,7 @@ def test_a_new_node_is_compared_with_the_result_that_differs_least(store):
     [(1, True, "1 -> true"), (1.0, 1, "1.0 -> 1"), (None, "null", "null -> 'null'")],
 )
 def test_values_are_told_as_a_study_writes_them(old, new, told):
-    from curvflow.flows.why.changes import _parameters
+    from curvflow.flows.plan.why.nearest import _parameters
 
     (change,) = _parameters({"a": {"b": old}}, {"a": {"b": new}})
     assert change.text == f"parameter a.b: {told}"

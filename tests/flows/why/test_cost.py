@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.flows.plan import make_plan
-from curvflow.flows.why.cost import Costs, saved_seconds, start_seconds
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.plan.why.cost import Costs, saved_seconds, start_seconds
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Continues
 from curvflow.schemas.records.records import time_variables

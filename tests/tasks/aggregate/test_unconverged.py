@@ -6,8 +6,8 @@ All tables count them, and leave them out if asked; captions of figures tell of 
 import numpy as np
 import pytest
 
-from curvflow.flows.door import open_study
-from curvflow.flows.expand import expand
+from curvflow.flows.graph.expand import expand
+from curvflow.flows.graph.open_study import open_study
 from curvflow.schemas.kinds import find_kind
 from curvflow.tasks.statistics.measurements import judged, measured
 from tests.tasks.measured_nodes import compute, node, toy_kinds

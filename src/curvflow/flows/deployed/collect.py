@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from curvflow.errors import CurvflowError, RequestError
-from curvflow.flows.door import open_study
+from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.proposal import Proposal, propose
 from curvflow.schemas.options import GraceMinutes, KeepRuns

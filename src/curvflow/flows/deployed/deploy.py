@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import UnknownNameError, nearest
-from curvflow.flows.deployed.api import prefect_api
-from curvflow.flows.deployed.difference import LIMIT, Change, changes
-from curvflow.flows.deployed.pools import pool_news
 from curvflow.flows.deployed.quiet import SETTINGS
-from curvflow.flows.deployed.wanted import ENTRYPOINT, FLOW, Wanted
+from curvflow.flows.deployed.server import pool_news, prefect_api
+from curvflow.flows.deployed.spec import (
+    ENTRYPOINT,
+    FLOW,
+    LIMIT,
+    Change,
+    Wanted,
+    changes,
+)
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

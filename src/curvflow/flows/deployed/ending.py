@@ -16,9 +16,9 @@ from prefect.states import Cancelled, Completed, Failed
 from curvflow.errors import CurvflowError, Stopped
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.deployed.observer import PageObserver
-from curvflow.flows.deployed.page import Page
-from curvflow.flows.observer import Observer
-from curvflow.flows.results import Results
+from curvflow.flows.deployed.run_page import Page
+from curvflow.flows.results.results import Results
+from curvflow.flows.run.observer import Observer
 
 
 def ended(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from curvflow.flows.api import run
 from curvflow.flows.deployed.messages import lost
-from curvflow.flows.observer import Observer
-from curvflow.flows.results import Results
+from curvflow.flows.results.results import Results
+from curvflow.flows.run.observer import Observer
 from curvflow.schemas.options import RunOptions
 
 if TYPE_CHECKING:

@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from curvflow.errors import StoreError
-from curvflow.flows.check import Finding, check
-from curvflow.flows.deployed.accounts import (
+from curvflow.flows.deployed.run_page import (
+    Page,
+    StateType,
     failure_lines,
     plan_account,
     run_account,
     run_line,
 )
-from curvflow.flows.deployed.page import Page, StateType
-from curvflow.flows.deployed.progress import Steps
-from curvflow.flows.observer import Observer
-from curvflow.flows.plan import Plan
-from curvflow.flows.results import Results
+from curvflow.flows.plan.plan import Plan
+from curvflow.flows.results.check import Finding, check
+from curvflow.flows.results.results import Results
+from curvflow.flows.run.observer import Observer
 from curvflow.schemas.words import counted
+
+STEPS = 20
+SECONDS_APART = 3.0
+
+
+class Steps:
+    """Lets a number through when it has grown by enough since the last one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin at nothing.
+
+        Args:
+            clock: in seconds.
+        """
+        self._clock = clock
+        self._told, self._at = 0.0, clock()
+
+    def is_due(self, percent: float) -> bool:
+        """Return whether progress is to be told now, and take it as told.
+
+        Args:
+            percent: from 0 to 100.
+
+        Returns:
+            True for at most 20 calls, 3 seconds apart, while progress grows.
+        """
+        now = self._clock()
+        is_due = percent - self._told >= 100 / STEPS and now - self._at >= SECONDS_APART
+        if is_due:
+            self._told, self._at = percent, now
+        return is_due
+
 
 Write = TypeVar("Write", bound=Callable[..., None])
 

@@ -12,15 +12,54 @@ from datetime import UTC, datetime
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from curvflow.errors import CurvflowError
 from curvflow.flows.deployed.deploy import Deployed, deploy
-from curvflow.flows.deployed.missed import drop_missed
-from curvflow.flows.deployed.wanted import Wanted
+from curvflow.flows.deployed.server import prefect_api
+from curvflow.flows.deployed.spec import Wanted
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
     from prefect.runner import Runner
+
+
+def drop_missed(deployment: UUID, *, before: datetime) -> int:
+    """Drop all late runs of a deployment but the last, which makes up for them.
+
+    Args:
+        deployment: on the server.
+        before: runs that were due by then are late.
+
+    Returns:
+        How many are late, the one that stays included.
+
+    Raises:
+        RequestError: no server is named.
+        CurvflowError: it does not answer, or refuses.
+    """
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterDeploymentId,
+        FlowRunFilterExpectedStartTime,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    scheduled = FlowRunFilterStateType(any_=[StateType.SCHEDULED])
+    late = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
+        state=FlowRunFilterState(type=scheduled),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=before),
+    )
+    with prefect_api() as client:
+        order = FlowRunSort.EXPECTED_START_TIME_DESC
+        runs = client.read_flow_runs(flow_run_filter=late, sort=order)
+        for run in runs[1:]:
+            client.delete_flow_run(run.id)
+    return len(runs)
 
 
 # Seconds that a run at work may take to keep its state, that ending may take besides,

@@ -16,10 +16,10 @@ from curvflow.flows.api import run
 from curvflow.flows.deployed.ending import ended
 from curvflow.flows.deployed.messages import lost
 from curvflow.flows.deployed.quiet import hush
-from curvflow.flows.deployed.wanted import FLOW
-from curvflow.flows.door import open_study
-from curvflow.flows.observer import Observer, Unwatched
-from curvflow.flows.results import Results
+from curvflow.flows.deployed.spec import FLOW
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.results.results import Results
+from curvflow.flows.run.observer import Observer, Unwatched
 from curvflow.schemas.options import Count, run_options
 
 # Holds for as long as the process, which ends with its flow run.

@@ -6,19 +6,22 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from curvflow.flows.doctor.dask import dask_findings, scheduler_findings
-from curvflow.flows.doctor.finding import Finding
-from curvflow.flows.doctor.limit import within
-from curvflow.flows.doctor.machine import machine_findings
-from curvflow.flows.doctor.prefect import (
+from curvflow.flows.doctor.machine import (
+    Finding,
+    machine_findings,
+    python_findings,
+    torch_findings,
+    within,
+)
+from curvflow.flows.doctor.services import (
+    dask_findings,
     import_findings,
     prefect_findings,
+    scheduler_findings,
     server_findings,
+    store_findings,
 )
-from curvflow.flows.doctor.python import python_findings
-from curvflow.flows.doctor.store import store_findings
-from curvflow.flows.doctor.torch import torch_findings
-from curvflow.flows.door import open_study
+from curvflow.flows.graph.open_study import open_study
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from curvflow.errors import UnknownNameError
-from curvflow.flows.alive import process
-from curvflow.flows.door import Opened
-from curvflow.flows.names import node_name
-from curvflow.flows.report.asked import Asked
-from curvflow.flows.results import Results
-from curvflow.flows.views import Point, View
+from curvflow.flows.graph.graph import node_name
+from curvflow.flows.graph.heartbeats import process
+from curvflow.flows.graph.open_study import Opened
+from curvflow.flows.report.request import Asked
+from curvflow.flows.results.node_results import Point, View
+from curvflow.flows.results.results import Results
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt, RunRecord

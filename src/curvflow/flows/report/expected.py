@@ -11,9 +11,9 @@ from curvflow.errors import (
     RemovedPayloadError,
     UnknownNameError,
 )
-from curvflow.flows.check import Finding, check
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
+from curvflow.flows.results.check import Finding, check
 from curvflow.schemas.records.tables import cell
 
 DRAWN = 5.0  # standard deviations to either side that the small drawing shows

@@ -7,24 +7,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from curvflow.flows.api import results_of
-from curvflow.flows.door import open_study
-from curvflow.flows.plan import make_plan
-from curvflow.flows.report.again import Again, again
-from curvflow.flows.report.asked import Asked
+from curvflow.flows.graph.open_study import open_study, read_text
+from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.report.basis import Basis, kind_of
-from curvflow.flows.report.cost import Cost, cost
+from curvflow.flows.report.cost import Cost, Environment, cost, environment
 from curvflow.flows.report.expected import Expectations, expectations
-from curvflow.flows.report.glance import Glance, Judged, glance
 from curvflow.flows.report.origins import Origins
+from curvflow.flows.report.overview import Glance, Judged, glance
 from curvflow.flows.report.pictures import Gallery, gallery
-from curvflow.flows.report.places import Environment, environment
+from curvflow.flows.report.reproduce import Again, Wording, again, wording
+from curvflow.flows.report.request import Asked
 from curvflow.flows.report.stages import Reader, StageTables
-from curvflow.flows.report.troubles import Troubles, troubles
-from curvflow.flows.report.verdicts import Verdicts, calibrations, crosschecks
-from curvflow.flows.report.wording import Wording, wording
-from curvflow.flows.results import Results
-from curvflow.flows.texts import read_text
-from curvflow.flows.views import View, plan_views, with_removed
+from curvflow.flows.report.verdicts import (
+    Troubles,
+    Verdicts,
+    calibrations,
+    crosschecks,
+    troubles,
+)
+from curvflow.flows.results.node_results import View, plan_views, with_removed
+from curvflow.flows.results.results import Results
 from curvflow.schemas.nodes import Figure, Table
 
 

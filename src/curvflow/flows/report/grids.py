@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.flows.verdicts import VERDICT
-from curvflow.flows.views import View
+from curvflow.flows.results.convergence_counts import VERDICT
+from curvflow.flows.results.node_results import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.records.tables import Column, columns_of
 

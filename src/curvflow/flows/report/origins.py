@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from curvflow.flows.report.basis import Basis, compact, name_of
-from curvflow.flows.views import View
+from curvflow.flows.results.node_results import View
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt
 

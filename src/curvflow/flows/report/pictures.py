@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError
 from curvflow.flows.report.basis import Basis, kind_of, name_of
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.views import View
+from curvflow.flows.results.node_results import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Figure
 from curvflow.schemas.records.receipts import Receipt

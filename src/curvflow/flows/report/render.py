@@ -1,4 +1,4 @@
-"""The page as HTML: one file that loads nothing and lets nothing out."""
+"""The page as HTML that loads nothing, and as a file beside the results."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from curvflow.flows.report.gather import Content
+from curvflow.flows.report.gather import Content, gather, open_basis
+from curvflow.flows.report.request import Asked
+from curvflow.flows.results.outputs import replace_file
 
 FOLDER = resources.files("curvflow.flows.report") / "page"
 SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
+
 # The signs that stand beside colours and words.
 SIGNS = {
     "good": "\u2713",
@@ -118,3 +122,30 @@ def _filters() -> Mapping[str, Any]:
         "parts": lambda name: re.split(r"(?<=[\[,=_.])", name),
         "minute": lambda when: when.strftime("%Y-%m-%d %H:%M UTC"),
     }
+
+
+def write_report(asked: Asked, output: Path | None = None) -> tuple[Path, list[str]]:
+    """Write the page of a study.
+
+    Args:
+        asked: which study, and how.
+        output: the file; by default `report.html` in the study's folder of results, of
+            an earlier run `report-run-N.html`.
+
+    Returns:
+        The file, and a line for each result that could not be read.
+
+    Raises:
+        RequestError: the study or the store cannot be read, or has no such run.
+        StoreError: the file cannot be written.
+    """
+    basis = open_basis(asked)
+    content = gather(basis)
+    file = output or basis.opened.folder / default_name(asked.run)
+    replace_file(file, render(content).encode())
+    return file, list(content.unreadable)
+
+
+def default_name(run: int | None) -> str:
+    """Return the name of the file, by the run that it tells of."""
+    return "report.html" if run is None else f"report-run-{run}.html"

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from curvflow.errors import CurvflowError, RequestError
-from curvflow.flows.outputs import replace_file
-from curvflow.flows.report.asked import Asked
 from curvflow.flows.report.gather import gather, open_basis
-from curvflow.flows.report.render import policy_of, render
-from curvflow.flows.report.write import default_name
+from curvflow.flows.report.render import default_name, policy_of, render
+from curvflow.flows.report.request import Asked
+from curvflow.flows.results.outputs import replace_file
 from curvflow.stores.base import Store
 
 LOOPBACK = "127.0.0.1"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError
-from curvflow.flows.outputs import view_records
 from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.verdicts import made_of
-from curvflow.flows.views import View
+from curvflow.flows.results.convergence_counts import made_of
+from curvflow.flows.results.node_results import View
+from curvflow.flows.results.outputs import view_records
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Table

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from curvflow.flows.alive import SILENCE, Watch, process
+from curvflow.flows.graph.heartbeats import SILENCE, Watch, process
 from curvflow.schemas.records.receipts import Pin, Receipt, RunRecord
 from curvflow.stores.base import Index, Store
 

@@ -1,0 +1,168 @@
+"""The Prefect server: its deployments and work pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curvflow.errors import CurvflowError, RequestError
+from curvflow.flows.deployed.schedules import shown_schedule
+from curvflow.flows.deployed.spec import FLOW
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
+
+
+START = "Start one with `prefect server start`"
+POINT = "`export PREFECT_API_URL=http://127.0.0.1:4200/api`"
+
+
+@contextmanager
+def prefect_api() -> Iterator[SyncPrefectClient]:
+    """Open a client of the server that PREFECT_API_URL names.
+
+    Yields:
+        The client, whose server has answered.
+
+    Raises:
+        RequestError: no server is named.
+        CurvflowError: it does not answer, or refuses what is asked.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectHTTPStatusError
+    from prefect.settings import get_current_settings
+
+    url = get_current_settings().api.url
+    if not url:
+        raise RequestError(
+            "PREFECT_API_URL: expected the address of a Prefect server, got none. "
+            f"{START} and name it with {POINT}."
+        )
+    with get_client(sync_client=True) as client:
+        if (failure := client.api_healthcheck()) is not None:
+            reason = " ".join(str(failure).split()) or type(failure).__name__
+            raise CurvflowError(
+                f"{url}: expected a Prefect server, got no answer of one: "
+                f"{reason.rstrip('.')}. {START}, or name another with {POINT}; "
+                "its address ends in /api."
+            )
+        try:
+            yield client
+        except PrefectHTTPStatusError as error:
+            detail = " ".join(str(error).split())
+            raise CurvflowError(
+                f"{url}: expected the server to take the request, got {detail}. "
+                "Look at the server's log."
+            ) from error
+
+
+def pool_news(
+    client: SyncPrefectClient, name: str, *, create: bool, dry_run: bool
+) -> list[str]:
+    """Look for a work pool, make it if that is asked for, and say what it lacks.
+
+    Args:
+        client: of the server.
+        name: of the pool.
+        create: make one of processes if there is none.
+        dry_run: only say so.
+
+    Returns:
+        What the user should know, a sentence each.
+
+    Raises:
+        RequestError: there is no such pool and none is to be made.
+    """
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.client.schemas.objects import WorkPoolStatus
+    from prefect.exceptions import ObjectNotFound
+
+    start = f"start one with `prefect worker start --pool {name}`"
+    try:
+        pool = client.read_work_pool(name)
+    except ObjectNotFound:
+        if not create:
+            raise RequestError(
+                f"--pool: expected a work pool of the server, got '{name}', which it "
+                f"does not have. Make it with `prefect work-pool create {name} --type "
+                "process`, or add --create-pool."
+            ) from None
+        if not dry_run:
+            client.create_work_pool(WorkPoolCreate(name=name, type="process"))
+        made = "would be made" if dry_run else "made"
+        return [f"work pool {name} {made}; it has no worker, {start}"]
+    if pool.is_paused:
+        return [f"work pool {name} is paused; `prefect work-pool resume {name}`"]
+    if pool.status is WorkPoolStatus.NOT_READY:
+        return [f"no worker looks at work pool {name}; {start}"]
+    return []
+
+
+COLLECTION = "curvflow-gc"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A deployment on the server.
+
+    Attributes:
+        name: of its flow and its own.
+        study: path of the study or store that it is of.
+        pool: whose workers run it; None if it is served.
+        schedules: when it fires.
+        complaint: why it cannot run here; empty if nothing speaks against it.
+    """
+
+    name: str
+    study: str
+    pool: str | None
+    schedules: Sequence[str]
+    complaint: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in the form of `curvflow deploy --list --json`."""
+        return asdict(self)
+
+
+def listed() -> list[Listed]:
+    """Return the deployments of curvflow that the server has, by name.
+
+    Returns:
+        Those of studies and of collections.
+
+    Raises:
+        RequestError: no server is named.
+        CurvflowError: it does not answer, or refuses.
+    """
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName
+
+    found = []
+    with prefect_api() as client:
+        for flow in (COLLECTION, FLOW):
+            ours = FlowFilter(name=FlowFilterName(any_=[flow]))
+            some = client.read_deployments(flow_filter=ours)
+            found += [_listed(flow, one) for one in some]
+    return sorted(found, key=lambda one: one.name)
+
+
+def _listed(flow: str, found: DeploymentResponse) -> Listed:
+    given = found.parameters
+    project = Path(given.get("project") or ".")
+    study = given.get("study")
+    place = str(project / study) if study else str(given.get("store"))
+    schedules = [
+        shown_schedule(one.schedule) + ("" if one.active else ", paused")
+        for one in found.schedules
+    ]
+    is_gone = bool(study) and project.is_absolute() and not Path(place).exists()
+    return Listed(
+        f"{flow}/{found.name}",
+        place,
+        found.work_pool_name,
+        schedules,
+        "its study file is not on this machine" if is_gone else "",
+    )

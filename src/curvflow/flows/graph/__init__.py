@@ -1,0 +1,1 @@
+"""The graph of a study: nodes, tiles, jobs and files."""

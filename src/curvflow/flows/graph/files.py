@@ -1,0 +1,189 @@
+"""Files that parameters name: found, hashed, read and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.flows.graph.graph import Graph
+from curvflow.flows.published_images.originals import originals
+from curvflow.schemas.checks.problem_checks import check_problems
+from curvflow.schemas.checks.samples import Samples, known_samples
+from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
+from curvflow.schemas.kinds.shared.images import ImageParams
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.study.study import Stage
+
+
+class SourceFiles:
+    """The files that a study names, relative to the study's folder.
+
+    A file counts by its content: moving or renaming it changes no key. Published files
+    enter no key: their checksums are known.
+
+    Attributes:
+        folder: the study's, where relative paths start.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Remember where relative paths start.
+
+        Args:
+            folder: the study's folder.
+        """
+        self.folder = folder
+        self._sought: set[Mapping[str, Array]] = set()
+
+    def seek(self, stage: Stage, params: Params) -> None:
+        """Make sure that published files are there; they are not read.
+
+        Args:
+            stage: for messages.
+            params: its validated parameters.
+
+        Raises:
+            StudyError: they are nowhere.
+        """
+        if isinstance(params, ImageParams):
+            wanted = originals(params, self.folder)
+            if wanted not in self._sought:
+                wanted.seek(stage)
+                self._sought.add(wanted)
+
+    def digests(self, stage: Stage, params: Params) -> dict[str, str]:
+        """Hash the files that a stage's parameters name.
+
+        Args:
+            stage: for messages.
+            params: its validated parameters.
+
+        Returns:
+            Field name to SHA-256 of the file's bytes.
+
+        Raises:
+            StudyError: a file does not exist or cannot be read.
+        """
+        return {
+            name: self._digest(stage, name, path)
+            for name, path in self._paths(params).items()
+        }
+
+    def read(
+        self, params: Params, form: Mapping[str, Any]
+    ) -> dict[str, Mapping[str, Array]]:
+        """Read the arrays of all files that parameters name.
+
+        Args:
+            params: validated parameters.
+            form: their plain form, which holds the digests planned with.
+
+        Returns:
+            Field name to the arrays of its .npz by name, `array` for an .npy, or
+            `bytes` for an .mtx; those of published files under `originals`, read only
+            when they are asked for.
+
+        Raises:
+            InputError: a file has changed or vanished since it was planned with, is
+                neither .npy, .npz nor .mtx, or holds Python objects.
+        """
+        if isinstance(params, ImageParams):
+            return {"originals": originals(params, self.folder)}
+        return {
+            name: _arrays(name, path, form[name]["sha256"])
+            for name, path in self._paths(params).items()
+        }
+
+    def _paths(self, params: Params) -> dict[str, Path]:
+        return {
+            name: self.folder / Path(getattr(params, name)).expanduser()
+            for name in _file_fields(type(params))
+            if getattr(params, name) is not None
+        }
+
+    def _digest(self, stage: Stage, name: str, path: Path) -> str:
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            reason = f"expected a readable file, got {path} ({error.strerror})"
+            hint = "Paths are relative to the study file's folder."
+            raise stage.complain((name,), reason, hint) from error
+
+
+@cache
+def _file_fields(params: type[Params]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, info in params.model_fields.items()
+        if any(isinstance(mark, SourceFile) for mark in info.metadata)
+    )
+
+
+def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{name}: expected the file {path.name} that was planned with, got none "
+            f"({error.strerror})"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InputError(
+            f"{name}: expected the {path.name} that was planned with, got one that "
+            "has changed since. Run again"
+        )
+    if path.suffix == ".mtx":  # text, which the task reads
+        return {"bytes": np.frombuffer(content, dtype=np.uint8)}
+    try:
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        # An archive finds objects only when it is unpacked.
+        return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{name}: expected a .npy or .npz file of numbers, got {path.name}, which "
+            "is none"
+        ) from error
+
+
+def check_arrays(graph: Graph, files: SourceFiles) -> None:
+    """Check stages that must run against what the files of their data hold.
+
+    A file is read only where parameters do not settle it: by data given beside weights,
+    a loss or a model for some data only, or a number of eigenvalues.
+
+    Args:
+        graph: the nodes, compared with the log; their files are in order.
+        files: the files that parameters name.
+
+    Raises:
+        StudyError: data do not fit.
+    """
+    stages = graph.study.stages
+    forms = {
+        node.params: node.form
+        for nodes in graph.nodes.values()
+        for node in nodes
+        if isinstance(node.params, ArrayParams)
+    }
+    known: dict[Params, Samples] = {}
+
+    def tell(params: Params, taken: Samples) -> Samples:
+        if not isinstance(params, ArrayParams):
+            return known_samples(params, taken)
+        if params not in known:
+            read = files.read(params, forms[params])
+            known[params] = samples_of(params, read)
+        return known[params]
+
+    for name, nodes in graph.nodes.items() if forms else ():
+        if any(node.state != "cached" for node in nodes):
+            check_problems(stages[name], stages, tell)

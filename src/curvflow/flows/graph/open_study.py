@@ -1,0 +1,107 @@
+"""From a study to its store: where every command and script begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curvflow.errors import RequestError
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.python_study import Study as WrittenStudy
+from curvflow.flows.graph.python_study import make_importable
+from curvflow.schemas.study.study import Study, load_study
+from curvflow.stores.base import Store
+from curvflow.stores.open import open_store
+
+
+def read_text(file: Path, *, what: str, remedy: str) -> str:
+    """Read a text file, or say on one line why it cannot be read.
+
+    Args:
+        file: its path.
+        what: it should be.
+        remedy: what to do if it is not there.
+
+    Returns:
+        The text.
+
+    Raises:
+        RequestError: it cannot be read, or is no UTF-8 text.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise RequestError(
+            f"{file}: expected {what}, got none: {reason}. {remedy}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A study, resolved, with its store.
+
+    Attributes:
+        study: the resolved study.
+        store: its results.
+        files: files that its parameters name.
+        folder: where tables and figures are put.
+    """
+
+    study: Study
+    store: Store
+    files: SourceFiles
+    folder: Path
+
+
+def open_study(
+    study: str | Path | WrittenStudy,
+    *,
+    store: str | Path | None = None,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    create: bool = False,
+) -> Opened:
+    """Read a study and open its store.
+
+    The study's folder becomes importable, so that a study can name modules beside it.
+
+    Args:
+        study: path of the study file, whose folder is the study's; or a study built in
+            Python, whose folder is the current one.
+        store: where results are; `.curvflow` in the study's folder by default.
+        profile: named overrides of the study.
+        overrides: `a.b=c`, applied last.
+        create: make the store if it is not there; else an empty one is pretended.
+
+    Returns:
+        The study and its store.
+
+    Raises:
+        RequestError: the file cannot be read or is no study, or the store cannot
+            be opened.
+    """
+    if isinstance(study, WrittenStudy):
+        folder = Path.cwd()
+        make_importable(folder)
+        resolved = study.connected(profile, overrides)
+    else:
+        folder, resolved = _from_file(study, profile, overrides)
+    where = folder / ".curvflow" if store is None else store
+    opened = open_store(where, create=create)
+    results = folder / "results" / resolved.name
+    return Opened(resolved, opened, SourceFiles(folder), results)
+
+
+def _from_file(
+    path: str | Path, profile: str | None, overrides: Sequence[str]
+) -> tuple[Path, Study]:
+    file = Path(path)
+    remedy = "`curvflow init` writes one to start from."
+    text = read_text(file, what="a study file", remedy=remedy)
+    folder = file.resolve().parent
+    make_importable(folder)
+    return folder, load_study(
+        text, file=str(path), profile=profile, overrides=overrides
+    )

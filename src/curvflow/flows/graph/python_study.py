@@ -1,0 +1,172 @@
+"""A study built in Python: what a study file says, as mappings and lists."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from curvflow.flows.results.outputs import replace_file
+from curvflow.schemas.study.document import Document, read_document
+from curvflow.schemas.study.python_source import plain_document
+from curvflow.schemas.study.study import KEYS, connected
+from curvflow.schemas.study.study import Study as ConnectedStudy
+from curvflow.schemas.study.yaml_source import to_yaml
+
+NAME = "Study"  # stands for the file's name in messages
+REQUIRED = ("study", "stages")
+
+
+class Study:
+    """A study as it is written, with the keys of a study file.
+
+        study = curvflow.Study(
+            axes={"seed": 3},
+            stages={"data": {"use": "data.xor"}, ...},
+        )
+        results = curvflow.run(study)
+        study.save("study.yaml")
+
+    It is checked at once, with each of its profiles. It has no folder of its own: it is
+    run in the current one, with results in `.curvflow`, tables and figures in
+    `results/`, and the files that it names looked for there.
+
+    Two studies are equal if they say the same in the same order, for the order of axes
+    is that of dimensions.
+    """
+
+    def __init__(
+        self,
+        *,
+        stages: Mapping[str, Any],
+        axes: Mapping[str, Any] | None = None,
+        study: str = "study",
+        expect: Sequence[Mapping[str, Any]] | None = None,
+        profiles: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check a study.
+
+        Args:
+            stages: as under `stages:`, each with `use` and its parameters.
+            axes: as under `axes:`, names to counts, lists or mappings.
+            study: its name; runs are numbered under it.
+            expect: values known beforehand.
+            profiles: named overrides.
+
+        Raises:
+            StudyError: the study asks for something that cannot be done; the error has
+                the path within the mappings, what was expected and found, and what to
+                do.
+        """
+        given = (study, axes, stages, expect, profiles)
+        present = {k: v for k, v in zip(KEYS, given, strict=True) if v is not None}
+        self._take(plain_document(present, NAME))
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Study:
+        """Read a study from the text of a study file.
+
+        Args:
+            text: YAML.
+
+        Returns:
+            The study; comments are not kept.
+
+        Raises:
+            StudyError: as of a study file.
+        """
+        study = cls.__new__(cls)
+        study._take(read_document(text, NAME))
+        return study
+
+    def _take(self, written: Document) -> None:
+        make_importable(Path.cwd())
+        self._written = written
+        connected(written)
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return str(self._data()["study"])
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """Axes by name, as written."""
+        return dict(self._data().get("axes", {}))
+
+    @property
+    def stages(self) -> dict[str, Any]:
+        """Stages by name, as written."""
+        return dict(self._data()["stages"])
+
+    @property
+    def expect(self) -> list[Any]:
+        """Values known beforehand, as written."""
+        return list(self._data().get("expect", []))
+
+    @property
+    def profiles(self) -> dict[str, Any]:
+        """Named overrides, as written."""
+        return dict(self._data().get("profiles", {}))
+
+    def connected(
+        self, profile: str | None = None, overrides: Sequence[str] = ()
+    ) -> ConnectedStudy:
+        """Return the study with its stages connected, against the kinds of now.
+
+        Args:
+            profile: named overrides to apply.
+            overrides: `a.b=c`, applied last.
+
+        Returns:
+            What can be planned.
+
+        Raises:
+            StudyError: the study asks for something that cannot be done.
+        """
+        return connected(self._written, profile, overrides)
+
+    def to_yaml(self) -> str:
+        """Return the text of a study file that says the same."""
+        return to_yaml(self._data())
+
+    def save(self, path: str | Path) -> None:
+        """Write a study file, replacing what is there.
+
+        Args:
+            path: such as `study.yaml`. Run by its path, the study has its results
+                beside the file.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        replace_file(Path(path), self.to_yaml().encode())
+
+    def _data(self) -> dict[str, Any]:
+        """Return the study as plain data, its keys in their order."""
+        found: dict[str, Any] = self._written.root.plain()
+        return {k: found[k] for k in KEYS if k in REQUIRED or found.get(k)}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Study):
+            return NotImplemented
+        # As text, since 1, 1.0 and True are three values here.
+        return repr(self._data()) == repr(other._data())
+
+    def __hash__(self) -> int:
+        return hash(repr(self._data()))
+
+    def __repr__(self) -> str:
+        axes = ", ".join(self.axes) or "none"
+        return f"<Study {self.name}: axes {axes}; stages {', '.join(self.stages)}>"
+
+
+def make_importable(folder: Path) -> None:
+    """Let a study name modules that lie in a folder, which come before all others.
+
+    Args:
+        folder: the study's.
+    """
+    others = [entry for entry in sys.path if entry != str(folder)]
+    sys.path[:] = [str(folder), *others]

@@ -1,0 +1,309 @@
+"""The normal form of a definition: its meaning as text, whatever it looks like.
+
+Left out are comments, layout, docstrings, annotations and positions. Local names are
+numbered, unless the code asks for them by `locals`, `vars`, `eval` or `exec`;
+parameters keep their names, for callers use them. A reference to anything global or
+imported becomes its full name. Nothing depends on the version of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from curvflow.flows.plan.code.bindings import FUNCTIONS, Import, Scopes, imports
+from curvflow.flows.plan.code.modules import Module, Part, is_for_checkers
+from curvflow.flows.plan.code.names import Meaning, Names, dotted
+
+NORMAL_FORM = 2  # raise it when any form changes: others are then not compared
+
+_SKIPPED = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}
+_ASKS_FOR_NAMES = {"?locals", "?vars", "?eval", "?exec"}
+COMPUTES = {
+    "curvflow.tasks.registry:computes",
+    "curvflow.tasks.registry:computes_each",
+}
+# They say how a function is offered, not what it computes.
+_OFFERS = {*COMPUTES, "curvflow.tasks.stage:stage"}
+_WORDS = {"description", "title", "examples"}  # of a pydantic field
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A normal form.
+
+    Attributes:
+        text: itself.
+        references: the project's definitions that it names, in order.
+    """
+
+    text: str
+    references: tuple[str, ...]
+
+
+def normal_form(
+    names: Names, module: Module, parts: Sequence[Part], within: ast.ClassDef | None
+) -> Form:
+    """Bring a definition into its normal form.
+
+    Args:
+        names: says what global names mean.
+        module: where the definition stands.
+        parts: its statements; of a class, what is not a method.
+        within: the class, if this is a method.
+
+    Returns:
+        The form.
+    """
+    form, asks = _written(names, module, parts, within, renames=True)
+    if asks:
+        form, _ = _written(names, module, parts, within, renames=False)
+    return form
+
+
+def _written(
+    names: Names,
+    module: Module,
+    parts: Sequence[Part],
+    within: ast.ClassDef | None,
+    *,
+    renames: bool,
+) -> tuple[Form, bool]:
+    writer = _Writer(names, module, renames=renames)
+    for part in parts:
+        writer.write(list(part.guards))
+        if within is None:
+            writer.write(part.statement)
+        else:
+            with writer.scopes.entered(within.body, is_class=True):
+                writer.write(part.statement)
+    form = Form("".join(writer.out), tuple(writer.references))
+    return form, writer.asks_for_names
+
+
+class _Writer:
+    def __init__(self, names: Names, module: Module, *, renames: bool) -> None:
+        self.out: list[str] = []
+        self.references: dict[str, None] = {}
+        self.asks_for_names = False
+        self.scopes = Scopes(module.package, renames=renames)
+        self._names, self._module = names, module
+
+    def write(self, value: object) -> None:
+        if isinstance(value, ast.AST):
+            special = _SPECIAL.get(type(value))
+            if special:
+                special(self, value)
+            else:
+                self._plain(value)
+        elif isinstance(value, list):
+            self._list(value)
+        else:
+            # Not repr: which characters it escapes depends on the version of Python.
+            self.out.append(f"{type(value).__name__}:{value!a}")
+
+    def _list(self, values: Sequence[object]) -> None:
+        self.out.append("[")
+        for value in values:
+            before = len(self.out)
+            self.write(value)
+            if len(self.out) > before:
+                self.out.append(",")
+        self.out.append("]")
+
+    def _plain(self, node: ast.AST, *, but: tuple[str, ...] = ()) -> None:
+        self._fields(
+            type(node).__name__,
+            [(f, getattr(node, f, None)) for f in node._fields if f not in but],
+        )
+
+    def _fields(self, title: str, fields: Sequence[tuple[str, object]]) -> None:
+        self.out.append(f"{title}(")
+        for field, value in fields:
+            if field not in _SKIPPED and value is not None and value != []:
+                self.out.append(f" {field}=")
+                self.write(value)
+        self.out.append(")")
+
+    # names
+
+    def _meaning(self, name: str, attributes: Sequence[str]) -> Meaning | None:
+        found = self.scopes.find(name)
+        if isinstance(found, str):
+            return None
+        if isinstance(found, Import):
+            return self._names.imported(found, attributes)
+        return self._names.of(self._module, name, attributes)
+
+    def _refer(self, meaning: Meaning) -> None:
+        self.out.append(f"<{meaning.text}>")
+        self.asks_for_names |= meaning.text in _ASKS_FOR_NAMES
+        if meaning.definition:
+            self.references[meaning.definition] = None
+
+    def _local(self, name: str | None) -> None:
+        if name is not None:
+            found = self.scopes.find(name)
+            self.out.append(f" {found if isinstance(found, str) else name}")
+
+    def name(self, node: ast.Name) -> None:
+        meaning = self._meaning(node.id, ())
+        if meaning is None:
+            self._local(node.id)
+        else:
+            self._refer(meaning)
+
+    def attribute(self, node: ast.Attribute) -> None:
+        chain, root = dotted(node)
+        meaning = self._meaning(root.id, chain) if isinstance(root, ast.Name) else None
+        if meaning is None:
+            self._plain(node)
+        else:
+            self._refer(meaning)
+
+    def captured(self, node: ast.MatchAs | ast.MatchStar | ast.ExceptHandler) -> None:
+        self.out.append(type(node).__name__)
+        self._local(node.name)
+        self._plain(node, but=("name",))
+
+    def mapping(self, node: ast.MatchMapping) -> None:
+        self._plain(node, but=("rest",))
+        self._local(node.rest)
+
+    # functions, classes, comprehensions
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        offered = [d for d in node.decorator_list if self._means(d) not in _OFFERS]
+        if any(self._means(d) == "typing.overload" for d in offered):
+            return
+        self.out.append(type(node).__name__)
+        if self.scopes:
+            self._local(node.name)
+        self._list(offered)
+        self._callable(node.args, node.body)
+
+    def lambda_(self, node: ast.Lambda) -> None:
+        self.out.append("Lambda")
+        self._callable(node.args, [node.body])
+
+    def _callable(self, args: ast.arguments, body: Sequence[ast.AST]) -> None:
+        # Defaults are evaluated outside.
+        self._list(args.defaults)
+        self._list(args.kw_defaults)
+        lists = [args.posonlyargs, args.args, args.kwonlyargs]
+        lists += [[a] if a else [] for a in (args.vararg, args.kwarg)]
+        parameters = [a.arg for some in lists for a in some]
+        self.out.append("|".join(",".join(a.arg for a in some) for some in lists))
+        with self.scopes.entered(body, parameters):
+            self._list(body)
+
+    def class_(self, node: ast.ClassDef) -> None:
+        self.out.append("ClassDef")
+        outermost = not self.scopes
+        if not outermost:
+            self._local(node.name)
+        self._list(node.decorator_list)
+        self._list(node.bases)
+        self._list(node.keywords)
+        own = [s for s in node.body if not (outermost and isinstance(s, FUNCTIONS))]
+        with self.scopes.entered(node.body, is_class=True):
+            self._list(own)
+
+    def comprehension(self, node: Any) -> None:
+        self.out.append(type(node).__name__)
+        first, *others = node.generators
+        self.write(first.iter)
+        targets = [generator.target for generator in node.generators]
+        with self.scopes.entered(targets):
+            self._fields(
+                "for",
+                [("target", first.target), ("ifs", first.ifs), ("others", others)],
+            )
+            self.out.append(f" {first.is_async}")
+            self._plain(node, but=("generators",))
+
+    # statements and expressions of more than one look
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._fields("Assign", [("targets", [node.target]), ("value", node.value)])
+        elif self.scopes.in_class:
+            self._fields("Field", [("target", node.target)])
+
+    def expression(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self._plain(node)
+
+    def nothing(self, node: ast.AST) -> None:
+        """Leave out what has no meaning of its own."""
+
+    def choice(self, node: ast.If) -> None:
+        if is_for_checkers(node.test):
+            for statement in node.orelse:
+                self.write(statement)
+        else:
+            self._plain(node)
+
+    def imported(self, node: ast.Import | ast.ImportFrom) -> None:
+        for name, target in imports(node, self._module.package):
+            if not isinstance(self.scopes.find(name), Import):
+                self.out.append("import")
+                self._local(name)
+                self._refer(self._names.imported(target, ()))
+
+    def call(self, node: ast.Call) -> None:
+        called = self._means(node.func)
+        if called == "typing.cast" and len(node.args) == 2:
+            self.write(node.args[1])
+        elif called == "pydantic.Field":
+            told = [k for k in node.keywords if k.arg not in _WORDS]
+            parts = [("func", node.func), ("args", node.args), ("keywords", told)]
+            self._fields("Call", parts)
+        else:
+            self._plain(node)
+
+    def text(self, node: ast.JoinedStr) -> None:
+        merged: list[ast.expr] = []
+        for value in node.values:
+            last = merged[-1] if merged else None
+            if isinstance(value, ast.Constant) and isinstance(last, ast.Constant):
+                merged[-1] = ast.Constant(str(last.value) + str(value.value))
+            elif not isinstance(value, ast.Constant) or value.value:
+                # Python 3.12 ends some formats with an empty text.
+                merged.append(value)
+        self._fields("JoinedStr", [("values", merged)])
+
+    def _means(self, node: ast.expr) -> str:
+        chain, root = dotted(node.func if isinstance(node, ast.Call) else node)
+        meaning = self._meaning(root.id, chain) if isinstance(root, ast.Name) else None
+        return meaning.text if meaning else ""
+
+
+_SPECIAL: dict[type[ast.AST], Callable[[_Writer, Any], None]] = {
+    ast.Name: _Writer.name,
+    ast.Attribute: _Writer.attribute,
+    ast.ExceptHandler: _Writer.captured,
+    ast.MatchAs: _Writer.captured,
+    ast.MatchStar: _Writer.captured,
+    ast.MatchMapping: _Writer.mapping,
+    ast.FunctionDef: _Writer.function,
+    ast.AsyncFunctionDef: _Writer.function,
+    ast.Lambda: _Writer.lambda_,
+    ast.ClassDef: _Writer.class_,
+    ast.ListComp: _Writer.comprehension,
+    ast.SetComp: _Writer.comprehension,
+    ast.DictComp: _Writer.comprehension,
+    ast.GeneratorExp: _Writer.comprehension,
+    ast.AnnAssign: _Writer.annotated,
+    ast.Expr: _Writer.expression,
+    ast.Pass: _Writer.nothing,
+    ast.Global: _Writer.nothing,
+    ast.Nonlocal: _Writer.nothing,
+    ast.If: _Writer.choice,
+    ast.Import: _Writer.imported,
+    ast.ImportFrom: _Writer.imported,
+    ast.Call: _Writer.call,
+    ast.JoinedStr: _Writer.text,
+}

@@ -1,0 +1,201 @@
+"""Why nodes must run: what differs from the nearest earlier result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from curvflow.flows.graph.graph import Graph, Node, Taken
+from curvflow.flows.graph.lookup import taken_parts
+from curvflow.flows.plan.why.nearest import Change, Earlier, input_changes, own_changes
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.stores.base import Index
+
+Found = tuple[Change, ...]
+
+
+class Causes:
+    """Compares nodes with earlier results, nearest first.
+
+    Attributes:
+        earlier: those results.
+    """
+
+    def __init__(self, graph: Graph, index: Index) -> None:
+        """Prepare for questions; earlier results are sorted at the first one.
+
+        Args:
+            graph: the nodes.
+            index: what the log says.
+        """
+        self._graph, self._index = graph, index
+        self.earlier = Earlier(index, graph.study.name)
+        self._known: dict[int, tuple[object, Found]] = {}
+        # A failure counts until the next run of the node, whatever became of that.
+        self._failed = {
+            failure.get("key"): (run.number, failure)
+            for run in index.runs
+            for failure in run.failures
+        }
+
+    def of(self, node: Node) -> list[str]:
+        """List why one node is not done; empty if it is."""
+        if node.state == "waiting":
+            return [f"waits for {name}" for name in _awaited(node)]
+        return [str(change) for change in self.changes(node)]
+
+    def changes(self, node: Node) -> Found:
+        """Return what is to be said of a node itself; of one that waits, its own parts.
+
+        Args:
+            node: a node of the plan.
+
+        Returns:
+            Nothing for a node that is done, and for one that only waits.
+        """
+        if node.state == "cached":
+            return ()
+        state = node.state, node.key
+        known = self._known.get(id(node))
+        if known is None or known[0] != state:
+            known = self._known[id(node)] = state, self._changes(node)
+        return known[1]
+
+    def _changes(self, node: Node) -> Found:
+        if node.receipt is not None:
+            return (self._gone(node.receipt),)
+        if node.state == "stale" and (failed := self._failed.get(node.key)):
+            run, failure = failed
+            text = f"failed in run {run}: {' '.join(str(failure['error']).split())}"
+            return (Change("failed", text, str(run)),)
+        earlier = self.earlier.nearest_at(node)
+        if earlier is None:
+            return (Change("new", "new", self._new_labels(node)),)
+        return (
+            self.differences(node, earlier)
+            if node.state == "stale"
+            else tuple(own_changes(node, earlier))
+        )
+
+    def differences(self, node: Node, earlier: Receipt) -> Found:
+        """Return what differs between a node and an earlier result.
+
+        Args:
+            node: with its inputs known, or waiting.
+            earlier: a receipt.
+
+        Returns:
+            Kind or version, parameters and inputs; if nothing differs, the earlier
+            result was struck off the log.
+        """
+        found = own_changes(node, earlier) + input_changes(node, earlier)
+        if found or node.state == "waiting":
+            return tuple(found)
+        reason = self._index.retired.get(node.key or "")
+        text = "earlier result struck off" + (f": {reason}" if reason else "")
+        return (Change("struck off", text),)
+
+    def _gone(self, receipt: Receipt) -> Change:
+        if receipt.payload in self._index.evicted:
+            return Change("removed", "payload removed, and needed again")
+        return Change("lost", "payload lost")
+
+    def _new_labels(self, node: Node) -> str:
+        """Name the dimensions at which a node's label was never seen."""
+        seen = self.earlier.labels(node.stage)
+        dims = [d for d, label in node.coords.items() if label not in seen.get(d, ())]
+        return ", ".join(dims) if seen else ""
+
+    def failures(self) -> list[Mapping[str, Any]]:
+        """Return the failures of earlier runs that still stand."""
+        standing = {node.key for node in self._graph if node.state == "stale"}
+        found = self._failed.items()
+        return [failure for key, (_, failure) in found if key in standing]
+
+    def traceback(self, node: Node) -> str:
+        """Return the traceback of a node that failed before; empty if it did not."""
+        failed = self._failed.get(node.key)
+        return str(failed[1]["traceback"]) if failed else ""
+
+    def grouped(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+        """Group the causes of many nodes: `{"cause", "nodes"}`, most nodes first."""
+        found = Counter(cause for node in nodes for cause in self.of(node))
+        return [{"cause": c, "nodes": n} for c, n in found.most_common()]
+
+
+def _awaited(node: Node) -> list[str]:
+    missing = {
+        taken.node.stage
+        for several in node.inputs.values()
+        for taken in several
+        if taken.node.state != "cached"
+    }
+    return sorted(missing)
+
+
+Member = tuple[str, frozenset[tuple[str, Label]]]
+
+
+def replaced(
+    node: Node, receipt: Receipt, name: str, earlier: Earlier
+) -> Iterator[tuple[Node, Receipt]]:
+    """Pair what a node takes now with what an earlier result of it took instead.
+
+    Args:
+        node: a node whose inputs are known.
+        receipt: the earlier result.
+        name: of the input that differs.
+        earlier: all earlier results.
+
+    Yields:
+        A node taken, done by now, and its own earlier result; of reductions only those
+        that were taken before and have changed since.
+    """
+    before = receipt.inputs.get(name)
+    many = isinstance(before, list | tuple)
+    digests = {_member(*one[:2]): one[3] for one in before or ()} if many else {}
+    for taken in node.inputs.get(name, ()):
+        one = taken.node
+        old = digests.get(_member(one.stage, one.coords)) if many else before
+        if one.receipt is None or _digest(one.receipt, taken) == old:
+            continue
+        of_old = (r for r in reversed(earlier.at(one)) if _digest(r, taken) == old)
+        if (found := next(of_old, None)) is not None:
+            yield one, found
+
+
+def takes_others(node: Node, earlier: Earlier) -> bool:
+    """Whether a reduction takes other nodes than ever before, whatever their results.
+
+    Args:
+        node: a node; its inputs need not be known.
+        earlier: all earlier results.
+
+    Returns:
+        True if its inputs must differ from those of each earlier result.
+    """
+    reduced = [name for name in node.inputs if node.kind.inputs[name].many]
+    now = {
+        name: {_member(one.node.stage, one.node.coords) for one in node.inputs[name]}
+        for name in reduced
+    }
+    return bool(reduced) and not any(
+        all(_before(receipt, name) == now[name] for name in reduced)
+        for receipt in earlier.at(node)
+    )
+
+
+def _digest(receipt: Receipt, taken: Taken) -> str:
+    return sha256(taken_parts(receipt, taken.parts))
+
+
+def _member(stage: str, coords: Mapping[str, Label]) -> Member:
+    return stage, frozenset(coords.items())
+
+
+def _before(receipt: Receipt, name: str) -> set[Member]:
+    entries: Any = receipt.inputs.get(name, ())
+    return {_member(*entry[:2]) for entry in entries}

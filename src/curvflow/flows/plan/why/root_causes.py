@@ -1,0 +1,247 @@
+"""Root causes, what must run after them, and how long it will take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from curvflow.flows.graph.graph import Graph, Node, node_name
+from curvflow.flows.plan.resume import continues
+from curvflow.flows.plan.why.causes import Causes, Found, replaced, takes_others
+from curvflow.flows.plan.why.cost import Costs, Prediction, saved_seconds, start_seconds
+from curvflow.flows.plan.why.nearest import input_changes, own_changes
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.stores.base import Index
+from curvflow.stores.log import without_collection
+
+Place = tuple[str, Found]  # where, and what changed there
+Places = frozenset[Place]
+NOTHING: Places = frozenset()
+EXAMPLES = 3
+
+
+@dataclass
+class RootCause:
+    """One root cause and the nodes that run because of it.
+
+    Attributes:
+        where: stage or kind that changed; empty if several stages did.
+        changes: what changed.
+        own: nodes that bear the change.
+        runs: nodes that surely run: of `own` those not done, and of what follows those
+            that no earlier result can save.
+        may_follow: nodes that run unless their inputs turn out as they were.
+    """
+
+    where: str
+    changes: Found
+    own: list[Node] = field(default_factory=list)
+    runs: list[Node] = field(default_factory=list)
+    may_follow: list[Node] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        if self.changes[0].what == "new":
+            return self._new()
+        told = "; ".join(str(change) for change in self.changes)
+        return f"{self.where}: {told}" if self.where else told
+
+    def _new(self) -> str:
+        dims = [dim for dim in self.changes[0].name.split(", ") if dim]
+        told = []
+        for dim in dims:
+            labels = list(dict.fromkeys(str(node.coords[dim]) for node in self.own))
+            more = f" and {len(labels) - EXAMPLES} more" if labels[EXAMPLES:] else ""
+            told.append(f"{dim} {', '.join(labels[:EXAMPLES])}{more}")
+        return f"new {'; '.join(told)}" if told else "never computed"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the cause as plain data, nodes counted per stage."""
+        return {
+            "cause": str(self),
+            "where": self.where,
+            "changes": [change.as_json() for change in self.changes],
+            "runs": _per_stage(self.runs),
+            "may_follow": _per_stage(self.may_follow),
+            "examples": [node_name(node) for node in self.own[:EXAMPLES]],
+        }
+
+
+def _per_stage(nodes: Iterable[Node]) -> dict[str, int]:
+    return dict(Counter(node.stage for node in nodes))
+
+
+def root_causes(graph: Graph, causes: Causes) -> list[RootCause]:
+    """Attribute every node that is not done to the changes that make it run.
+
+    Args:
+        graph: the nodes, compared with the store.
+        causes: what is known of single nodes.
+
+    Returns:
+        The causes in the order of the stages; a node behind several stands under each.
+    """
+    return _Attribution(causes).all(graph)
+
+
+class _Attribution:
+    """Goes through the nodes once, what they take first."""
+
+    def __init__(self, causes: Causes) -> None:
+        self._causes = causes
+        self._places: dict[int, Places] = {}
+        self._sure: set[int] = set()
+        self._new: set[int] = set()
+        self._roots: dict[Place, RootCause] = {}
+        self._sources: dict[tuple[int, int], Places] = {}
+
+    def all(self, graph: Graph) -> list[RootCause]:
+        for node in graph:
+            if node.state != "cached":
+                self._attribute(node)
+        return list(self._roots.values())
+
+    def _attribute(self, node: Node) -> None:
+        if not self._causes.earlier.at(node):
+            self._new.add(id(node))
+        if node.state == "stale":
+            self._sure.add(id(node))
+            places = self._of_stale(node)
+        else:
+            places = self._of_waiting(node)
+        self._places[id(node)] = places
+        sure = id(node) in self._sure
+        for place in places:
+            root = self._roots[place]
+            (root.runs if sure else root.may_follow).append(node)
+
+    def _own(self, node: Node, changes: Found) -> Places:
+        kinds_of_change = {change.what for change in changes}
+        where = node.kind.name if kinds_of_change == {"version"} else node.stage
+        place = ("" if kinds_of_change == {"new"} else where), changes
+        if place not in self._roots:
+            self._roots[place] = RootCause(*place)
+        self._roots[place].own.append(node)
+        return frozenset([place])
+
+    def _of_stale(self, node: Node) -> Places:
+        changes = self._causes.changes(node)
+        own = tuple(change for change in changes if change.what != "input")
+        if own:
+            return self._own(node, own)
+        earlier = self._causes.earlier.nearest_at(node)
+        assert earlier is not None
+        return self._inputs(node, earlier, changes) or self._own(node, changes)
+
+    def _inputs(self, node: Node, earlier: Receipt, changes: Found) -> Places:
+        """Follow inputs that changed up to what changed them and is done since."""
+        found = [
+            self._source(one, receipt)
+            for change in changes
+            for one, receipt in replaced(
+                node, earlier, change.name, self._causes.earlier
+            )
+        ]
+        return NOTHING.union(*found)
+
+    def _source(self, node: Node, earlier: Receipt) -> Places:
+        if id(node) in self._places:
+            return self._places[id(node)]
+        memo = id(node), id(earlier)
+        if memo not in self._sources:
+            own = own_changes(node, earlier)
+            self._sources[memo] = (
+                self._own(node, tuple(own))
+                if own
+                else self._inputs(node, earlier, tuple(input_changes(node, earlier)))
+            )
+        return self._sources[memo]
+
+    def _of_waiting(self, node: Node) -> Places:
+        changes, above = self._causes.changes(node), self._above(node)
+        if not changes:
+            if takes_others(node, self._causes.earlier):
+                self._sure.add(id(node))
+            return above
+        if changes[0].what == "new":
+            return self._of_new(node, changes, above)
+        if self._causes.earlier.has_alike(node):
+            return self._own(node, changes) | above
+        self._sure.add(id(node))
+        return self._own(node, changes)
+
+    def _of_new(self, node: Node, changes: Found, above: Places) -> Places:
+        awaited = [taken.node for several in node.inputs.values() for taken in several]
+        # Nothing was there that a new input could turn out to be equal to.
+        new = [self._places[id(one)] for one in awaited if id(one) in self._new]
+        if new or not self._causes.earlier.has_alike(node):
+            self._sure.add(id(node))
+        if new:
+            return NOTHING.union(*new)
+        if changes[0].name == "epoch":  # it is what it waits for that goes on longer
+            return above
+        own = self._own(node, changes)
+        return own if id(node) in self._sure else own | above
+
+    def _above(self, node: Node) -> Places:
+        found = {
+            self._places.get(id(taken.node), NOTHING)
+            for several in node.inputs.values()
+            for taken in several
+            if taken.node.receipt is None
+        }
+        return next(iter(found)) if len(found) == 1 else NOTHING.union(*found)
+
+
+def forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
+    """Foretell what a run would do, in the form of `curvflow plan --json`.
+
+    Args:
+        graph: the nodes, compared with the store.
+        index: what the log says.
+        causes: why nodes must run.
+
+    Returns:
+        `causes`, those that take longest first. Seconds are those of one worker that
+        computes one tile after another: `predicted_seconds` of all nodes to consider,
+        `must_run_seconds` of those that run whatever their inputs turn out to be, and
+        `saved_seconds` of results at hand. `start_seconds` are what a run takes beside
+        computing, None if that is not known.
+    """
+    with without_collection():
+        return _forecast(graph, index, causes)
+
+
+def _forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
+    costs, roots = Costs(graph, index), root_causes(graph, causes)
+    todo = [node for node in graph if node.state != "cached"]
+    sure = {id(node): node for root in roots for node in root.runs}
+    told = costs.predicted(todo)
+    return {
+        "causes": sorted((_told(root, costs) for root in roots), key=_weight),
+        "predicted_seconds": told.seconds,
+        "must_run_seconds": costs.predicted(sure.values()).seconds,
+        "predicted_nodes": told.nodes,
+        "rough_cost_nodes": told.rough,
+        "unknown_cost_nodes": told.unknown,
+        "start_seconds": start_seconds(index),
+        "saved_seconds": saved_seconds(graph),
+    }
+
+
+def _told(root: RootCause, costs: Costs) -> dict[str, Any]:
+    runs, follow = costs.predicted(root.runs), costs.predicted(root.may_follow)
+    both: Prediction = runs + follow
+    return root.as_json() | {
+        "predicted_seconds": both.seconds,
+        "must_run_seconds": runs.seconds,
+        "rough_cost_nodes": both.rough,
+        "unknown_cost_nodes": both.unknown,
+        "continues": continues(root.runs),
+    }
+
+
+def _weight(cause: dict[str, Any]) -> tuple[float, int]:
+    nodes = sum(cause["runs"].values()) + sum(cause["may_follow"].values())
+    return -cause["predicted_seconds"], -nodes

@@ -1,0 +1,1 @@
+"""Runs of a study: tiles computed and published."""

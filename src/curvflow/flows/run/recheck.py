@@ -1,0 +1,261 @@
+"""Compute some results again, and compare them with what is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curvflow.errors import CurvflowError, RequestError, StoreError
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import Node, node_name
+from curvflow.flows.graph.jobs import tile_job
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.plan.code.drift import Drift
+from curvflow.flows.plan.plan import Plan
+from curvflow.flows.run.tile.compute import failure, outcomes
+from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.nodes import Array, Outcome
+from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
+from curvflow.stores.base import Store
+from curvflow.tasks.registry import Machine
+
+# Company that cannot be had again may change last bits, and no more.
+TOLERANCE = 1e-9
+
+Result = Outcome | BaseException
+
+
+@dataclass(frozen=True, order=True)
+class Difference:
+    """How far a result is from what is stored.
+
+    Attributes:
+        relative: to the largest number of the variable; infinite for anything else
+            that differs; 0 for equal digests.
+        told: what differs, for people.
+    """
+
+    relative: float = 0.0
+    told: str = ""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it is one of numbers."""
+        return math.isfinite(self.relative)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What computing a sample again has shown.
+
+    Attributes:
+        sampled: results computed again.
+        equal: those of them with equal digests.
+        worst: the largest difference.
+    """
+
+    sampled: int
+    equal: int
+    worst: Difference
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all results came out the same but for their last bits."""
+        return self.worst.relative <= TOLERANCE
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data, for the log."""
+        return {
+            "sampled": self.sampled,
+            "equal": self.equal,
+            "largest_relative_difference": self.worst.relative,
+        }
+
+
+def sample(plan: Plan, drift: Drift, share: float) -> list[Node]:
+    """Choose results by the hash of their keys, of those that can be compared.
+
+    Args:
+        plan: the study against its store.
+        drift: results whose code has changed.
+        share: of the results, above 0 and at most 1.
+
+    Returns:
+        One node per result, the same ones whenever asked.
+
+    Raises:
+        RequestError: the arrays of all results, or of what they take, are gone.
+    """
+    found = {node.key: node for node in drift.nodes if _is_there(plan, node)}
+    if not found:
+        raise RequestError(
+            f"--verify: expected results of {drift.kind} and what they take, got none "
+            "whose arrays are there. Leave --verify out, or run with "
+            f"--rerun {drift.kind}."
+        )
+    count = math.ceil(round(share * len(found), 6))
+    return [found[key] for key in sorted(found, key=sha256)[: max(count, 1)]]
+
+
+def _is_there(plan: Plan, node: Node) -> bool:
+    """Whether a node's arrays and those of all that it takes can be read."""
+    taken = [one.node for some in node.inputs.values() for one in some]
+    return all(
+        one.state == "cached"
+        and one.receipt is not None
+        and one.receipt.payload not in plan.removed
+        for one in (node, *taken)
+    )
+
+
+class Recheck:
+    """Computes nodes with the code as it is; nothing is written."""
+
+    def __init__(
+        self, plan: Plan, *, store: Store, files: SourceFiles, machine: Machine
+    ) -> None:
+        """Prepare to compute.
+
+        Args:
+            plan: the study against its store.
+            store: holds the results.
+            files: files that parameters name.
+            machine: where to compute.
+        """
+        self._plan, self._store, self._files = plan, store, files
+        self._machine = machine
+        # States are kept by runs alone: whoever is stopped here begins anew.
+        self._partials = Partials(store, Stopping(), every=math.inf)
+
+    def compare(self, nodes: Sequence[Node]) -> Evidence:
+        """Compute nodes again and compare.
+
+        Args:
+            nodes: with results at hand.
+
+        Returns:
+            What came out.
+
+        Raises:
+            StoreError: a result, or what it takes, cannot be read.
+        """
+        found = [self._compared(node) for node in nodes]
+        equal = sum(not one.told for one in found)
+        return Evidence(len(found), equal, max(found))
+
+    def _compared(self, node: Node) -> Difference:
+        alone = self._difference(node, self._computed([node])[0])
+        if alone.relative == 0 or not alone.is_finite:
+            return alone
+        company = self._company(node)
+        if len(company) == 1:
+            return alone
+        # Last bits may depend on who else is computed in the same call.
+        again = self._computed(company)[company.index(node)]
+        return min(alone, self._difference(node, again))
+
+    def _company(self, node: Node) -> list[Node]:
+        """Return the nodes that were computed in one call with a node, in order."""
+        if not node.kind.vectorised or node.receipt is None:
+            return [node]
+        payload = node.receipt.payload
+        found = {node.key: node}
+        for one in self._plan.graph.nodes[node.stage]:
+            if payload and one.receipt and one.receipt.payload == payload:
+                found.setdefault(one.key, one)
+        whole = all(_is_there(self._plan, one) for one in found.values())
+        return sorted(found.values(), key=_slot) if whole else [node]
+
+    def _computed(self, nodes: Sequence[Node]) -> list[Result]:
+        try:
+            files = {id(n.form): self._files.read(n.params, n.form) for n in nodes}
+            code = [self._plan.codes.of(node).fingerprint for node in nodes]
+            job = tile_job(self._plan.graph, nodes, files, code)
+            found = outcomes(self._store, job, self._machine, self._partials)
+        except StoreError as error:
+            raise StoreError(f"--verify: {node_name(nodes[0])}: {error}") from error
+        except CurvflowError as error:  # a file is not what it was
+            return [error for _ in nodes]
+        return [result for result, _ in found]
+
+    def _difference(self, node: Node, result: Result) -> Difference:
+        receipt, name = node.receipt, node_name(node)
+        assert receipt is not None
+        if isinstance(result, BaseException):
+            return Difference(math.inf, f"{name}: {failure(result).error}")
+        parts = part_digests(node.kind.outputs, result)
+        if result_digest(parts, result.status, result.reason) == receipt.digest:
+            return Difference()
+        before, after = _status(receipt), _status(result)
+        if before != after:
+            return Difference(math.inf, f"{name}: {after} where it was {before}")
+        changed = parts.items() ^ receipt.parts.items()
+        variables = sorted({part.partition("@")[0] for part, _ in changed})
+        there = {part.partition("@")[0] for part in receipt.parts}
+        if lacking := [v for v in variables if v not in result.arrays.keys() & there]:
+            return Difference(math.inf, f"{name}: {lacking[0]} on one side only")
+        return max(
+            _apart(
+                result.arrays[v],
+                self._stored(node, v),
+                self._size(node, v),
+                f"{v} of {name}",
+            )
+            for v in variables
+        )
+
+    def _size(self, node: Node, variable: str) -> float:
+        """Return the largest number of what a variable is compared by."""
+        declared = node.kind.output(variable)
+        beside = declared.error_of if declared and declared.error_of else variable
+        values = self._stored(node, beside)
+        if values.dtype.kind not in "fiuc":
+            return 0.0
+        size = np.max(np.abs(values), initial=0.0, where=np.isfinite(values))
+        return float(size)
+
+    def _stored(self, node: Node, variable: str) -> Array:
+        assert node.receipt is not None
+        try:
+            return self._store.read(node.receipt, [variable])[variable]
+        except StoreError as error:
+            raise StoreError(f"--verify: {node_name(node)}: {error}") from error
+
+
+def _slot(node: Node) -> int:
+    return node.receipt.slot if node.receipt else 0
+
+
+def _status(result: Outcome | Receipt) -> str:
+    return f"{result.status} ({result.reason})" if result.reason else result.status
+
+
+def _apart(new: Array, old: Array, size: float, name: str) -> Difference:
+    if new.shape != old.shape:
+        told = f"{name} of shape {new.shape} where it was {old.shape}"
+        return Difference(math.inf, told)
+    if not (new.dtype.kind in "fiuc" and old.dtype.kind in "fiuc"):
+        relative = 0.0 if np.array_equal(new, old) else math.inf
+        return Difference(relative, f"{name} is not what it was")
+    relative = _relative(new, old, size)
+    where = "" if math.isfinite(relative) else " has NaN or infinity at other places"
+    return Difference(relative, f"{name}{where}")
+
+
+def _relative(new: Array, old: Array, size: float) -> float:
+    """Return the largest difference by the size of what was there."""
+    exact = np.complex128 if "c" in (new.dtype.kind, old.dtype.kind) else np.float64
+    a, b = new.astype(exact), old.astype(exact)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if same.all():
+        return 0.0
+    if not (np.isfinite(a) | same).all() or not (np.isfinite(b) | same).all():
+        return math.inf
+    apart = float(np.max(np.abs(a[~same] - b[~same])))
+    # Where all was zero there is no scale, and any number is wholly different.
+    return apart / size if size > 0 else 1.0

@@ -1,0 +1,102 @@
+"""What every runner offers: tiles go out, what became of them comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from curvflow.flows.graph.jobs import Computed, Failed, TileJob
+from curvflow.schemas.records.receipts import Receipt
+
+Needs = Literal["cpu", "gpu"]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The tile was computed; what succeeded is in the store, uncommitted.
+
+    Attributes:
+        reports: per node what became of it, in order.
+        kept: names of the states kept on the way, of no use once this is published.
+        told: lines worth telling.
+    """
+
+    reports: Sequence[Computed | Failed]
+    kept: Sequence[str] = ()
+    told: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class LostInput:
+    """A result that the tile takes could not be read."""
+
+    receipt: Receipt
+    reason: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """The process that computed the tile is no more; nothing came back."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The tile was asked to end; what it has so far is kept."""
+
+    signal: int
+    told: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The tile could not be done for a reason that every other tile will meet.
+
+    Attributes:
+        error: one line; ends the run.
+        is_request: what was asked for is wrong, rather than the store or the cluster.
+    """
+
+    error: str
+    is_request: bool = False
+
+
+Returned = Finished | LostInput | Died | Interrupted | Broken
+
+
+class Runner(Protocol):
+    """Computes tiles; any may be computed twice, for commits decide what counts."""
+
+    def room(self, needs: Needs) -> int:
+        """Return how many more tiles of this need may be submitted by now."""
+
+    def submit(self, job: TileJob, *, needs: Needs, priority: float) -> int:
+        """Take a tile on.
+
+        Args:
+            job: the tile.
+            needs: what it is to run on.
+            priority: tiles of higher priority go first.
+
+        Returns:
+            A number that `wait` will give back.
+        """
+
+    def wait(self, seconds: float) -> list[tuple[int, Returned]]:
+        """Return what came back, as soon as there is something.
+
+        Args:
+            seconds: after which an empty list is returned.
+
+        Returns:
+            Number and fate of each tile, each once.
+        """
+
+    def withdraw(self) -> list[int]:
+        """Take back the tiles that have not begun, for the run is to end.
+
+        Returns:
+            Their numbers, which `wait` gives back no more.
+        """

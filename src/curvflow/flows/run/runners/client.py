@@ -1,0 +1,128 @@
+"""Clients of a Dask scheduler, and their errors on one line."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pickle import UnpicklingError
+from typing import Any, NoReturn
+
+from distributed import Client
+from distributed.client import ClosedClientError
+
+from curvflow.errors import ClusterError
+
+# Seconds that a scheduler has to answer, at first and when the connection is lost.
+ANSWER_WITHIN = 6.0
+
+# What Dask raises of an address or settings that it cannot use.
+UNUSABLE = (ValueError, TypeError, ImportError, OverflowError, RuntimeError)
+
+
+class _Client(Client):
+    """Is closed if it cannot start; Dask would complain of it at some time later."""
+
+    async def _start(self, *given: Any, **named: Any) -> Any:
+        start: Any = super()._start  # has no types
+        try:
+            return await start(*given, **named)
+        except Exception:
+            close: Any = self._close
+            await close(fast=True)
+            raise
+
+
+@contextmanager
+def connected(to: object) -> Iterator[Client]:
+    """Connect to a scheduler.
+
+    Args:
+        to: its address, or a cluster that has one.
+
+    Yields:
+        The client; it is no default, and so takes nothing that is not meant for it.
+
+    Raises:
+        OSError: nobody answers.
+    """
+    connect: Any = _Client  # has no types
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of other versions: the preflight says it
+        client: Any = connect(to, timeout=ANSWER_WITHIN, set_as_default=False)
+    try:
+        yield client
+    finally:
+        with suppress(OSError):  # a scheduler that is no more needs no farewell
+            client.close(timeout=ANSWER_WITHIN)
+
+
+# What a client raises that has lost its scheduler.
+LOST = (OSError, AttributeError, ClosedClientError)
+
+
+def give_up(address: str) -> NoReturn:
+    """Say that a scheduler is lost.
+
+    Args:
+        address: of the scheduler.
+
+    Raises:
+        ClusterError: always.
+    """
+    raise ClusterError(
+        f"{address}: expected the scheduler to answer, got no connection. "
+        "What is finished is kept: start it again, and run again."
+    )
+
+
+MISSING = (ImportError, AttributeError, UnpicklingError)
+NAMES = ("ModuleNotFoundError", *(one.__name__ for one in MISSING))
+NAMED = tuple(f"{name}(" for name in NAMES)
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether a worker did not know what it was sent.
+
+    Args:
+        error: as Dask hands it over; it makes a plain one of some, naming what it was.
+
+    Returns:
+        Whether there is something to install.
+    """
+    return isinstance(error, MISSING) or str(error).startswith(NAMED)
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, or what it is if it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+LOGGERS = (
+    "distributed",
+    "distributed.client",
+    "distributed.gc",
+    "bokeh",
+    "tornado",
+    "tornado.application",
+    "asyncio",
+)
+SILENT = logging.CRITICAL + 1
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the loggers of Dask and what it stands on, until the block ends.
+
+    Yields:
+        Nothing.
+    """
+    before = {name: logging.getLogger(name).level for name in LOGGERS}
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(SILENT)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)

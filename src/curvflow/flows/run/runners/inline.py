@@ -1,0 +1,166 @@
+"""Compute tiles in the process of the run itself, one after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+
+from curvflow.errors import Stopped
+from curvflow.flows.graph.jobs import TileJob
+from curvflow.flows.run.runners.base import (
+    Finished,
+    Interrupted,
+    LostInput,
+    Needs,
+    Returned,
+)
+from curvflow.flows.run.tile.compute import LostInputError, compute_tile
+from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Figure, Table
+from curvflow.schemas.options import RunOptions
+from curvflow.stores.base import Store
+from curvflow.tasks.registry import Machine
+
+
+def carried_out(
+    store: Store, job: TileJob, machine: Machine, partials: Partials
+) -> Returned:
+    """Compute a tile and say what became of it.
+
+    Args:
+        store: results are read from it and written to it; nothing is committed.
+        job: the tile.
+        machine: where to compute.
+        partials: where a long computation keeps what it has so far.
+
+    Returns:
+        The tile's fate.
+
+    Raises:
+        StoreError: the payload cannot be written.
+    """
+    partials.turn_to(job.stage)
+    try:
+        reports = compute_tile(store, job, machine, partials)
+    except LostInputError as error:
+        return LostInput(error.receipt, str(error))
+    except Stopped as stopped:
+        return Interrupted(stopped.signal)
+    return Finished(reports, kept=partials.taken())
+
+
+class Inline:
+    """The runner of a run without workers."""
+
+    def __init__(
+        self, store: Store, machine: Callable[[str], Machine], partials: Partials
+    ) -> None:
+        """Compute in this process.
+
+        Args:
+            store: holds the results.
+            machine: from the name of a kind to where its tiles are computed.
+            partials: where long computations keep what they have so far.
+        """
+        self._store, self._machine, self._partials = store, machine, partials
+        self._job: tuple[int, TileJob] | None = None
+        self._count = 0
+
+    def room(self, needs: Needs) -> int:
+        """Take one tile at a time, whatever it needs."""
+        return 1 if self._job is None else 0
+
+    def submit(self, job: TileJob, *, needs: Needs, priority: float) -> int:
+        """Keep the tile until somebody waits for it."""
+        self._count += 1
+        self._job = self._count, job
+        return self._count
+
+    def wait(self, seconds: float) -> list[tuple[int, Returned]]:
+        """Compute the tile, if there is one."""
+        if self._job is None:
+            return []
+        (number, job), self._job = self._job, None
+        machine = self._machine(job.kind)
+        return [(number, carried_out(self._store, job, machine, self._partials))]
+
+    def withdraw(self) -> list[int]:
+        """Drop the tile that nobody has waited for."""
+        numbers = [] if self._job is None else [self._job[0]]
+        self._job = None
+        return numbers
+
+
+def main_memory() -> int:
+    """Return the bytes of main memory, or those that this group of processes may use.
+
+    Returns:
+        The bytes; 0 where the system does not tell.
+    """
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+    with suppress(OSError, ValueError):  # no such file, or the word `max`
+        whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return whole
+
+
+class Here:
+    """The machine that tiles of this process run on.
+
+    Tables and figures need neither PyTorch nor the GPU that a run asks for, so a run
+    that makes nothing else has neither.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        """Remember what is asked for.
+
+        Args:
+            options: how to compute.
+        """
+        self._options, self._stack = options, ExitStack()
+        self._machine: Machine | None = None
+
+    def __enter__(self) -> Here:
+        """Take care of what was set; `__exit__` sets it back."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Set back the number of threads."""
+        self._stack.close()
+
+    def machine(self, kind: str) -> Machine:
+        """Return what the tiles of a kind are to be computed on."""
+        if issubclass(find_kind(kind).returns, Table | Figure):
+            return Machine()
+        return self.ready()
+
+    def ready(self) -> Machine:
+        """Make this process ready to compute.
+
+        Returns:
+            The machine.
+
+        Raises:
+            RequestError: a GPU was asked for and there is none.
+        """
+        if self._machine is None:
+            # Loaded here because a run that needs none saves the second PyTorch takes.
+            from curvflow.tasks.machine import machine_for, threads
+
+            options = self._options
+            self._machine = machine_for(
+                options.device, options.num_threads, options.compiler, main_memory()
+            )
+            self._stack.enter_context(threads(options.num_threads))
+        return self._machine

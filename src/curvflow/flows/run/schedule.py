@@ -1,0 +1,309 @@
+"""Which tiles can be computed, which go first, and the jobs made of them.
+
+A tile can be computed once each of its nodes is done, can be computed, or never will
+be; one that is computed node by node, as soon as any of them can. The one furthest down
+the study goes first, so that whole cells get finished early; among equals the one with
+the longest way to the end, so that no long one comes last.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import Graph, Node
+from curvflow.flows.graph.jobs import TileJob, tile_job
+from curvflow.flows.graph.tiles import NODE_BY_NODE_WIDTH, groups, width_for
+from curvflow.flows.plan.plan import Plan
+from curvflow.flows.run.runners.base import Needs
+from curvflow.flows.run.tile.compute import estimated, load
+from curvflow.schemas.options import RunOptions
+from curvflow.stores.base import Store
+
+Rank = tuple[float, int]  # lowest first; no two tiles have the same
+
+
+@dataclass(eq=False)
+class _Group:
+    """Nodes of equal signature; cut into tiles when the first of them can be computed.
+
+    Attributes:
+        nodes: all of the stage that are alike, in order.
+        place: of the group and so of its tiles in the study.
+        fits: nodes that one call has held so far; 0 before the group is cut.
+    """
+
+    nodes: Sequence[Node]
+    place: int
+    fits: int = 0
+
+
+@dataclass(eq=False)
+class _Tile:
+    """Nodes to be computed in one call.
+
+    Attributes:
+        group: that it was cut from.
+        place: in the study.
+        unsettled: nodes of which it is open whether they are going to be computed.
+        ready: nodes to be computed.
+        is_queued: whether it waits to be taken.
+    """
+
+    group: _Group
+    place: int
+    unsettled: int = 0
+    ready: list[Node] = field(default_factory=list)
+    is_queued: bool = False
+
+
+class Schedule:
+    """The order of work on a study's nodes that are not done."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        width: Callable[[Node, Sequence[Node]], int],
+        seconds: Callable[[Node], float],
+    ) -> None:
+        """Begin with what a plan left open.
+
+        Args:
+            graph: the nodes, compared with the store.
+            width: from a node that can be computed and all nodes that are alike to how
+                many fit in one call.
+            seconds: how long a node is going to take; 0 if nobody knows.
+        """
+        self._width, self._seconds = width, seconds
+        self._depths = _depths(graph)
+        self._takers: dict[Node, list[Node]] = defaultdict(list)
+        self._lacks: dict[Node, int] = {}  # inputs that are not there yet
+        self._unsettled = {node for node in graph if node.state != "cached"}
+        self._due: list[Node] = []
+        self._groups: dict[Node, _Group] = {}
+        self._tiles: dict[Node, _Tile] = {}
+        self._places: dict[Node, int] = {}
+        self._queues: dict[Needs, list[tuple[Rank, _Tile]]] = {"cpu": [], "gpu": []}
+        self._to_the_end: dict[Node, float] = {}
+        for nodes in graph.nodes.values():
+            if any(node in self._unsettled for node in nodes):
+                self._add(nodes)
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        for group in groups(nodes):
+            whole = _Group(group, place=len(self._groups))
+            for node in group:
+                self._groups[node], self._places[node] = whole, len(self._places)
+        for node in nodes:
+            if node in self._unsettled:
+                taken = {t.node for some in node.inputs.values() for t in some}
+                lacking = taken & self._unsettled
+                for one in lacking:
+                    self._takers[one].append(node)
+                self._lacks[node] = len(lacking)
+                if not lacking:
+                    self._due.append(node)
+
+    def due(self) -> list[Node]:
+        """Return the nodes all of whose inputs are there since the last call."""
+        due, self._due = self._due, []
+        return due
+
+    def is_moving(self) -> bool:
+        """Return whether `due` has something to return."""
+        return bool(self._due)
+
+    def done(self, nodes: Iterable[Node]) -> None:
+        """Take note that nodes have results, whoever computed them."""
+        for node in nodes:
+            if self._lacks.pop(node, None) is None:
+                continue  # it had one before
+            self._settle(node)
+            for taker in self._takers.pop(node, ()):
+                self._lacks[taker] -= 1
+                if not self._lacks[taker]:
+                    self._due.append(taker)
+
+    def failed(self, nodes: Iterable[Node]) -> None:
+        """Take note that nodes, and with them all that take them, get no result."""
+        for node in nodes:
+            self._settle(node)
+            self.failed(self._takers.pop(node, ()))
+
+    def ready(self, nodes: Iterable[Node]) -> None:
+        """Put nodes in their tiles: they can be computed, or be tried again."""
+        for node in nodes:
+            if node not in self._tiles:
+                self._cut(node)
+            self._tiles[node].ready.append(node)
+            self._settle(node)
+
+    def take(self, allowed: Iterable[Needs]) -> list[Node]:
+        """Return the nodes of the tile that goes first, no more than fit in one call.
+
+        Args:
+            allowed: what there is room for.
+
+        Returns:
+            The nodes, in order; empty if there is no tile.
+        """
+        while queues := [q for needs in allowed if (q := self._queues[needs])]:
+            queue = min(queues)
+            _, tile = queue[0]
+            nodes: dict[str | None, Node] = {}
+            for node in sorted(tile.ready, key=self._places.__getitem__):
+                if node.state == "stale":
+                    nodes.setdefault(node.key, node)
+            ordered = list(nodes.values())
+            part = ordered[: tile.group.fits]
+            tile.ready = ordered[tile.group.fits :]
+            if not tile.ready:
+                heappop(queue)
+                tile.is_queued = False
+            if part:
+                return part
+        return []
+
+    def priority(self, node: Node) -> float:
+        """Return a number that is larger for what goes first."""
+        remaining = self._remaining(node)
+        return self._depths[node.stage] + remaining / (1.0 + remaining)
+
+    def narrow(self, node: Node, fits: int) -> None:
+        """Let later tiles of a node's group hold no more nodes than did fit."""
+        group = self._groups[node]
+        group.fits = min(group.fits, fits)
+
+    def release(self) -> bool:
+        """Let tiles go that wait for some of their nodes.
+
+        To be asked for when nothing else is to be done: others are at work on what
+        those nodes need.
+
+        Returns:
+            Whether there are any.
+        """
+        waiting = {t for t in self._tiles.values() if t.ready and not t.is_queued}
+        for tile in waiting:
+            self._queue(tile)
+        return bool(waiting)
+
+    def _settle(self, node: Node) -> None:
+        if node in self._unsettled:
+            self._unsettled.remove(node)
+            if node in self._tiles:
+                self._tiles[node].unsettled -= 1
+        if node in self._tiles:
+            tile = self._tiles[node]
+            # What is computed node by node has no company to wait for.
+            if tile.ready and not (tile.unsettled and node.kind.vectorised):
+                self._queue(tile)
+
+    def _cut(self, node: Node) -> None:
+        """Cut a group into tiles at a width that does not depend on what is missing."""
+        group = self._groups[node]
+        width = group.fits = self._width(node, group.nodes)
+        for start in range(0, len(group.nodes), width):
+            nodes = group.nodes[start : start + width]
+            tile = _Tile(group, self._places[nodes[0]])
+            tile.unsettled = len(self._unsettled.intersection(nodes))
+            self._tiles.update(dict.fromkeys(nodes, tile))
+
+    def _queue(self, tile: _Tile) -> None:
+        if not tile.is_queued:
+            tile.is_queued = True
+            first = tile.ready[0]
+            rank = -self.priority(first), tile.place
+            heappush(self._queues[needs_of(first)], (rank, tile))
+
+    def _remaining(self, node: Node) -> float:
+        """Return the seconds of the longest way from the start of a node to the end."""
+        if node not in self._to_the_end:
+            after = (self._remaining(taker) for taker in self._takers.get(node, ()))
+            self._to_the_end[node] = self._seconds(node) + max(after, default=0.0)
+        return self._to_the_end[node]
+
+
+def needs_of(node: Node) -> Needs:
+    """Return what a node is to be computed on."""
+    return "gpu" if node.kind.accelerated else "cpu"
+
+
+def _depths(graph: Graph) -> Mapping[str, int]:
+    depths: dict[str, int] = {}
+    for stage, nodes in graph.nodes.items():
+        taken = {t.node.stage for n in nodes[:1] for s in n.inputs.values() for t in s}
+        depths[stage] = 1 + max((depths[one] for one in taken), default=0)
+    return depths
+
+
+class Orders:
+    """Makes the tiles of one run."""
+
+    def __init__(
+        self, plan: Plan, store: Store, files: SourceFiles, options: RunOptions
+    ) -> None:
+        """Prepare to make tiles.
+
+        Args:
+            plan: the nodes, and the code that computes them.
+            store: holds what they take.
+            files: files that parameters name.
+            options: how much memory a tile may use.
+        """
+        self._plan, self._store = plan, store
+        self._files, self._options = files, options
+
+    def job(self, nodes: Sequence[Node]) -> TileJob:
+        """Return a tile as it travels.
+
+        Args:
+            nodes: all of whose inputs are there.
+
+        Returns:
+            The tile.
+
+        Raises:
+            InputError: a file that parameters name is not what it was.
+        """
+        # Nodes with equal parameters share one form, and so one reading of the files.
+        first = {id(node.form): node for node in nodes}
+        files = {
+            form: self._files.read(node.params, node.form)
+            for form, node in first.items()
+        }
+        code = [self._plan.codes.of(node).fingerprint for node in nodes]
+        return tile_job(self._plan.graph, nodes, files, code)
+
+    def width(self, node: Node, alike: Sequence[Node]) -> int:
+        """Return how many nodes fit into the memory that a tile may use.
+
+        Args:
+            node: one that can be computed.
+            alike: all of its signature.
+
+        Returns:
+            The width; data that all of them take are counted once.
+        """
+        if not node.kind.vectorised:
+            return NODE_BY_NODE_WIDTH
+        try:
+            (member,) = load(self._store, node.kind, self.job([node]).members)
+            whole, data = estimated(node.kind, member)
+        # Whatever is wrong with a member, or a model of the user's own, its tile will
+        # run into it as well, and tell.
+        except Exception:
+            return NODE_BY_NODE_WIDTH
+        if not _have_one(alike, "data"):
+            return width_for(whole, self._options.tile_bytes)
+        return width_for(whole - data, self._options.tile_bytes - data)
+
+
+def _have_one(nodes: Sequence[Node], name: str) -> bool:
+    """Return whether nodes take one and the same result as an input."""
+    taken = {id(one.node) for node in nodes for one in node.inputs.get(name, ())}
+    return len(taken) == 1

@@ -1,0 +1,218 @@
+"""Say what changed code means before anything is computed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
+from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import Node
+from curvflow.flows.plan.code.drift import Drift
+from curvflow.flows.plan.plan import Plan
+from curvflow.flows.run.recheck import Evidence, Recheck, sample
+from curvflow.schemas.records.receipts import CodeRecord, Settlement
+from curvflow.schemas.words import counted, duration
+from curvflow.stores.base import Store
+from curvflow.tasks.registry import Machine
+
+SHOWN = 3  # definitions per kind
+REMEDY = (
+    "If the results mean something else now, raise the version of the kind. If not, "
+    'run again with --accept-code {kind} --reason "..." (--verify 2% compares a '
+    "sample first), or with --rerun {kind}."
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person says of changed code.
+
+    Attributes:
+        accept: kinds whose results mean the same as before.
+        rerun: kinds whose results are to be computed again.
+        reason: why; needed to accept.
+        verify: share of the results concerned, above 0 and at most 1, that is computed
+            again and compared before they are accepted; None for none.
+    """
+
+    accept: Collection[str] = ()
+    rerun: Collection[str] = ()
+    reason: str = ""
+    verify: float | None = None
+
+
+def settle(
+    plan: Plan,
+    answer: Answer,
+    *,
+    store: Store,
+    files: SourceFiles,
+    machine: Callable[[], tuple[Machine, AbstractContextManager[None]]],
+    tell: Callable[[str], None],
+) -> bool:
+    """Carry out what a person says of the code that a plan found changed.
+
+    Args:
+        plan: the study against its store.
+        answer: what is said.
+        store: where settlements are written down.
+        files: files that parameters name.
+        machine: where to compute a sample, and the setting to do it in.
+        tell: takes a line on what was done.
+
+    Returns:
+        Whether the study must be planned again.
+
+    Raises:
+        RequestError: no reason is given, a kind is not of this study, or a sample
+            comes out different; nothing at all has been settled then.
+        ChangedCodeError: nothing is said of some changed code.
+    """
+    answer = _checked(plan, answer)
+    refuse([d for d in plan.drifts if d.kind not in {*answer.accept, *answer.rerun}])
+    drifts = {drift.kind: drift for drift in plan.drifts}
+    accepted = [drifts[kind] for kind in dict.fromkeys(answer.accept) if kind in drifts]
+    evidence: dict[str, Evidence] = {}
+    if accepted and answer.verify is not None:
+        device, computing = machine()
+        recheck = Recheck(plan, store=store, files=files, machine=device)
+        with computing:
+            for drift in accepted:
+                nodes = sample(plan, drift, answer.verify)
+                evidence[drift.kind] = _verified(drift, nodes, recheck, tell)
+    if accepted:
+        store.record_codes(_codes(plan, accepted))
+        store.settle([_settlement(d, answer.reason, evidence) for d in accepted])
+    for kind in dict.fromkeys(answer.accept):
+        tell(f"{kind}: {_done(drifts.get(kind), evidence.get(kind))}")
+    for kind in dict.fromkeys(answer.rerun):
+        concerned = drifts[kind].nodes if kind in drifts else _of_kind(plan, kind)
+        if keys := {node.receipt.key for node in concerned if node.receipt}:
+            reason = f"rerun: {answer.reason or 'asked for'}"
+            # What another run has computed again since the plan is as was asked for.
+            store.retire(sorted(keys), reason, upto=plan.index.number)
+    return bool(accepted or answer.rerun)
+
+
+def refuse(drifts: Sequence[Drift]) -> None:
+    """Stop where code has changed and nobody said what that means.
+
+    Args:
+        drifts: what nothing was said of.
+
+    Raises:
+        ChangedCodeError: there are any.
+    """
+    if drifts:
+        what = [told(drift) for drift in drifts]
+        kind = drifts[0].kind if len(drifts) == 1 else "KIND"
+        raise ChangedCodeError("\n".join([*what, REMEDY.format(kind=kind)]))
+
+
+def _checked(plan: Plan, answer: Answer) -> Answer:
+    """Return the answer with kinds by their names, once it makes sense."""
+    accept = [_kind(plan, "--accept-code", name) for name in answer.accept]
+    rerun = [_kind(plan, "--rerun", name) for name in answer.rerun]
+    if both := sorted({*accept} & {*rerun}):
+        raise RequestError(
+            f"{both[0]}: expected one of --accept-code and --rerun, got both. Results "
+            "that mean the same need not be computed again."
+        )
+    if answer.accept and not answer.reason.strip():
+        raise RequestError(
+            "--accept-code: expected a reason, got none. Say with --reason why the "
+            "results mean the same; it is kept in the log."
+        )
+    return replace(answer, accept=accept, rerun=rerun)
+
+
+def _kind(plan: Plan, option: str, name: str) -> str:
+    """Find a kind of the study by its name, or by what the study's `use:` says."""
+    known = {node.kind.name for node in plan.graph}
+    if name in known:
+        return name
+    study = plan.graph.study
+    for stage in study.stages.values():
+        use = stage.document.at(("stages", stage.name, "use"))
+        if use is not None and use.plain() == name:
+            return stage.kind.name
+    hint = nearest(name, known)
+    if name in study.stages:
+        hint = f"{name} is a stage; its kind is {study.stages[name].kind.name}."
+    raise UnknownNameError(
+        f"{option}: expected a kind of {study.name}, got '{name}'. {hint}"
+    )
+
+
+def _of_kind(plan: Plan, kind: str) -> list[Node]:
+    return [node for node in plan.graph if node.kind.name == kind]
+
+
+def told(drift: Drift) -> str:
+    """Return what has moved, whom it concerns and what that costs, on one line."""
+    moves = [str(move) for move in drift.moves[:SHOWN]]
+    if more := len(drift.moves) - SHOWN if len(drift.moves) > SHOWN else 0:
+        moves.append(f"{more} more")
+    return (
+        f"{drift.kind}: expected the code that version {drift.version} had, got "
+        f"another: {'; '.join(moves)}. {counted(len(drift.nodes), 'node')} concerned, "
+        f"{_time(drift)} to compute again."
+    )
+
+
+def _time(drift: Drift) -> str:
+    cost = drift.cost
+    if cost.unknown == cost.nodes:
+        return "an unknown time"
+    about = "over " if cost.unknown else "about " if cost.rough else ""
+    return f"{about}{duration(cost.seconds)}"
+
+
+def _verified(
+    drift: Drift, nodes: Sequence[Node], recheck: Recheck, tell: Callable[[str], None]
+) -> Evidence:
+    """Compute a sample with the code as it is, and compare it with what is stored."""
+    tell(f"{drift.kind}: computing {len(nodes)} of {drift.cost.nodes} results again")
+    evidence = recheck.compare(nodes)
+    if not evidence.is_good:
+        worst = evidence.worst
+        amount = (
+            f", relative difference {worst.relative:.1e}" if worst.is_finite else ""
+        )
+        raise RequestError(
+            f"--accept-code {drift.kind}: expected {counted(len(nodes), 'result')} to "
+            f"come out the same, got {evidence.equal} equal; {worst.told}{amount}. "
+            f"Raise the version of {drift.kind}, or run with --rerun {drift.kind}."
+        )
+    return evidence
+
+
+def _codes(plan: Plan, drifts: Sequence[Drift]) -> Mapping[str, CodeRecord]:
+    """Return what was accepted, so that the next change is told against it."""
+    nodes = {
+        plan.codes.of(node).fingerprint: node for one in drifts for node in one.nodes
+    }
+    return {code: plan.codes.record(node) for code, node in nodes.items()}
+
+
+def _settlement(
+    drift: Drift, reason: str, evidence: Mapping[str, Evidence]
+) -> Settlement:
+    pairs = [list(pair) for pair in drift.pairs]
+    shown = evidence.get(drift.kind)
+    found = {"of": drift.cost.nodes, **shown.as_json()} if shown else {}
+    return Settlement(drift.kind, pairs, reason, found)
+
+
+def _done(drift: Drift | None, evidence: Evidence | None) -> str:
+    if drift is None:
+        return "its code is as it was, there is nothing to accept"
+    accepted = f"code accepted for {counted(drift.cost.nodes, 'result')}"
+    if evidence is None:
+        return accepted
+    tried = f"{evidence.sampled} computed again, {evidence.equal} equal"
+    if evidence.worst.relative == 0:
+        return f"{accepted}; {tried}"
+    return f"{accepted}; {tried}, others within {evidence.worst.relative:.0e}"

@@ -1,0 +1,1 @@
+"""One tile: computed, checked, kept."""

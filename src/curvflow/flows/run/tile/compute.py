@@ -1,0 +1,349 @@
+"""Compute one tile: read its inputs, call the kind's function, write the payload."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
+
+import numpy as np
+
+from curvflow.errors import CorruptPayloadError, InputError, StoreError
+from curvflow.flows.graph.jobs import Computed, Failed, MemberJob, TakenResult, TileJob
+from curvflow.flows.graph.lookup import taken_parts
+from curvflow.flows.graph.tiles import bisect, padded
+from curvflow.flows.run.tile.outcome_checks import checked, remedies
+from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
+from curvflow.stores.base import Store
+from curvflow.tasks.registry import Machine, find
+
+Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
+# Another version of these may differ in the last bits, so it begins again.
+LIBRARIES = ("torch", "numpy")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What each node of a tile took.
+
+    Attributes:
+        seconds: its share of the time.
+        covered: epochs, or what else its kind continues, that were computed in them;
+            None if that is not known.
+        device: where it was computed.
+        how: what was chosen on the spot, in words.
+    """
+
+    seconds: float
+    covered: int | None
+    device: str
+    how: str = ""
+
+
+class LostInputError(StoreError):
+    """A result that a tile takes turned out to be unreadable.
+
+    Attributes:
+        receipt: of the result.
+    """
+
+    def __init__(self, receipt: Receipt, reason: str) -> None:
+        """Name the result and what is wrong with it."""
+        super().__init__(reason)
+        self.receipt = receipt
+
+
+def compute_tile(
+    store: Store, job: TileJob, machine: Machine, partials: Partials
+) -> list[Computed | Failed]:
+    """Compute the nodes of a tile and write the results of those that succeed.
+
+    Args:
+        store: results are read from it and written to it; nothing is committed.
+        job: the tile.
+        machine: where to compute.
+        partials: where a long computation keeps what it has so far.
+
+    Returns:
+        Per node what became of it, in order.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+        StoreError: the payload cannot be written.
+        Stopped: the run was asked to end, and the tile keeps its state.
+    """
+    partials.recorded.clear()
+    started = time.perf_counter()
+    computed = outcomes(store, job, machine, partials)
+    seconds = (time.perf_counter() - started) / len(computed)
+    covered = None if partials.were_found else job.covered
+    how = "; ".join(dict.fromkeys(partials.recorded))
+    cost = Cost(seconds, covered, machine.device, how)
+    return write(store, find_kind(job.kind), computed, cost=cost)
+
+
+def outcomes(
+    store: Store, job: TileJob, machine: Machine, partials: Partials
+) -> list[tuple[Outcome | BaseException, int]]:
+    """Compute the nodes of a tile; nothing is written but what it has so far.
+
+    Args:
+        store: results are read from it.
+        job: the tile.
+        machine: where to compute.
+        partials: where a long computation keeps what it has so far.
+
+    Returns:
+        Per node its outcome or the error it raises alone, and how many nodes were
+        computed together.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+    """
+    kind = find_kind(job.kind)
+    try:
+        members = load(store, kind, job.members)
+    except MemoryError as error:
+        lack = error.with_traceback(None)  # which would hold what has been read
+    else:
+        return _outcomes(job, members, machine, partials)
+    if len(job.members) == 1:
+        return [(lack, 1)]
+    half = len(job.members) // 2
+    halves = (job.members[:half], job.members[half:])
+    jobs = [replace(job, members=members) for members in halves]
+    return [one for part in jobs for one in outcomes(store, part, machine, partials)]
+
+
+def estimated(kind: Kind, member: Member) -> tuple[int, int]:
+    """Return the estimated bytes of a member, and how many of them its data take."""
+    found = find(kind.name)
+    return found.member_bytes(member), found.data_bytes(member)
+
+
+def _fitting(
+    kind: Kind, members: Sequence[Member], machine: Machine
+) -> Sequence[Member]:
+    """Return what is computed together, before it starts.
+
+    Raises:
+        InputError: they are larger than the machine; they are to be halved, and one
+            alone cannot be computed there.
+    """
+    whole = padded(members)
+    try:
+        needed, data = estimated(kind, members[0])
+    except Exception:  # the computation runs into it as well, and tells
+        return whole
+    if not machine.memory or data + len(whole) * (needed - data) <= machine.memory:
+        return whole
+    if len(members) == 1 and needed <= machine.memory:
+        return members  # there is no room for the other that its last bits are safe by
+    has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
+    raise InputError(
+        f"memory: expected at most the {has} of {machine.device} for a node of "
+        f"{kind.name}, got an estimate of {wants}. {remedies(kind, members[0])}"
+    )
+
+
+def _outcomes(
+    job: TileJob, members: Sequence[Member], machine: Machine, partials: Partials
+) -> list[tuple[Outcome | BaseException, int]]:
+    kind = find_kind(job.kind)
+    keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
+
+    def together(some: Sequence[Member]) -> list[Outcome]:
+        whole = _fitting(kind, some, machine) if kind.vectorised else some
+        keeping = machine
+        if job.code and all(job.code):  # else an edit could not be seen
+            name = partial_name(job, [keys[id(member)] for member in some], machine)
+            keeping = replace(machine, partial=partials.of(name, len(some)))
+        found = find(job.kind).compute(whole, keeping)
+        if len(found) != len(whole):
+            raise InputError(
+                f"{kind.name}: expected {len(whole)} outcomes, got {len(found)}"
+            )
+        return [checked(kind, outcome) for outcome in found[: len(some)]]
+
+    # Node by node nothing is shared, so a failure costs its siblings no second try.
+    parts = [members] if kind.vectorised else [[member] for member in members]
+    return [result for part in parts for result in bisect(part, together)]
+
+
+def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
+    """Name what a tile keeps by all that its last bits depend on."""
+    where = [machine.device, machine.hardware, machine.threads, machine.compiler]
+    return sha256([job.kind, job.code, list(keys), where, _versions()])
+
+
+@cache
+def _versions() -> list[str]:
+    return [version(library) for library in LIBRARIES]
+
+
+def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
+    """Read what the members of a tile take; a shared result is read once.
+
+    Args:
+        store: holds the results.
+        kind: of the members.
+        jobs: the members.
+
+    Returns:
+        The members, ready to compute.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+    """
+    loaded: Loaded = {}
+    taken = [one for job in jobs for some in job.inputs.values() for one in some]
+    taken += [job.earlier for job in jobs if job.earlier]
+    for one in sorted(taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)):
+        if one.memo not in loaded:  # in the order of payloads, each opened once
+            loaded[one.memo] = _arrays(store, one.receipt, one.parts)
+    return [
+        Member(
+            job.params,
+            {
+                name: [_node_data(kind, name, one, loaded) for one in taken]
+                for name, taken in job.inputs.items()
+            },
+            job.files,
+            _earlier(job, loaded),
+        )
+        for job in jobs
+    ]
+
+
+def _earlier(job: MemberJob, loaded: Loaded) -> NodeData | None:
+    if job.earlier is None:
+        return None
+    return _as_edge(NodeData, job.earlier, loaded[job.earlier.memo])
+
+
+def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> NodeData:
+    arrays = loaded[taken.memo]
+    if not kind.vectorised:  # code of the user's own may write into what it is given
+        arrays = {variable: array.copy() for variable, array in arrays.items()}
+    return _as_edge(kind.inputs[name].edge, taken, arrays)
+
+
+def _as_edge(
+    edge: type[NodeData], taken: TakenResult, arrays: Mapping[str, Array]
+) -> NodeData:
+    # One result may stand at several nodes, each with coordinates of its own.
+    return edge(
+        stage=taken.stage,
+        kind=taken.receipt.kind,
+        coords=taken.coords,
+        arrays=arrays,
+        digest=sha256(taken_parts(taken.receipt, taken.parts)),
+        status=taken.receipt.status,
+        reason=taken.receipt.reason,
+    )
+
+
+def _arrays(
+    store: Store, receipt: Receipt, names: Sequence[str]
+) -> Mapping[str, Array]:
+    parts = taken_parts(receipt, names)
+    wanted = [name for name in names if _has(parts, name)]
+    try:
+        arrays = store.read(receipt, wanted) if receipt.payload else {}
+    except CorruptPayloadError as error:
+        raise LostInputError(receipt, str(error)) from error
+    return {part.partition("@")[0]: array for part, array in arrays.items()}
+
+
+def _has(parts: Mapping[str, str], name: str) -> bool:
+    return any(part.partition("@")[0] == name.partition("@")[0] for part in parts)
+
+
+def write(
+    store: Store,
+    kind: Kind,
+    computed: Sequence[tuple[Outcome | BaseException, int]],
+    *,
+    cost: Cost,
+) -> list[Computed | Failed]:
+    """Write the outcomes of a tile, those of equal shapes into one payload.
+
+    Args:
+        store: payloads are written to it.
+        kind: of the tile.
+        computed: per node its outcome or the error it raised, and how many nodes
+            were computed together.
+        cost: of each node.
+
+    Returns:
+        Per node what became of it, in order.
+    """
+    places = _write_payloads(store, [result for result, _ in computed])
+    reports: list[Computed | Failed] = []
+    for number, (result, width) in enumerate(computed):
+        if isinstance(result, BaseException):
+            reports.append(failure(result))
+            continue
+        parts = part_digests(kind.outputs, result)
+        payload, slot = places.get(number, (None, 0))
+        reports.append(
+            Computed(
+                digest=result_digest(parts, result.status, result.reason),
+                parts=parts,
+                status=result.status,
+                reason=result.reason,
+                payload=payload,
+                slot=slot,
+                seconds=cost.seconds,
+                width=width,
+                device=cost.device,
+                covered=cost.covered,
+                how=cost.how,
+            )
+        )
+    return reports
+
+
+def _write_payloads(
+    store: Store, results: Sequence[Outcome | BaseException]
+) -> Mapping[int, tuple[str, int]]:
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for number, result in enumerate(results):
+        if isinstance(result, Outcome) and result.arrays:
+            alike[_shapes(result)].append(number)
+    places = {}
+    for numbers in alike.values():
+        several = [r for n in numbers if isinstance(r := results[n], Outcome)]
+        names = several[0].arrays
+        payload = store.write_payload(
+            {name: np.stack([r.arrays[name] for r in several]) for name in names}
+        )
+        places.update({n: (payload, slot) for slot, n in enumerate(numbers)})
+    return places
+
+
+def _shapes(outcome: Outcome) -> tuple[object, ...]:
+    # Texts of different length stack; other types must be equal.
+    return tuple(
+        (
+            name,
+            array.shape,
+            array.dtype.kind if array.dtype.kind == "U" else array.dtype,
+        )
+        for name, array in sorted(outcome.arrays.items())
+    )
+
+
+def failure(error: BaseException) -> Failed:
+    """Describe an error for the run's record."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Failed(text, "".join(traceback.format_exception(error)))

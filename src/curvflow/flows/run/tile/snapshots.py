@@ -1,0 +1,122 @@
+"""What long tiles keep while they are at work, so that a kill costs a minute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from curvflow.errors import StoreError
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.words import counted
+from curvflow.stores.base import Store
+
+KEEP_EVERY = 60.0
+
+
+def _unheard(_: str) -> None:
+    """Tell nobody."""
+
+
+class Partials:
+    """The states that the tiles of one run keep."""
+
+    def __init__(
+        self,
+        store: Store,
+        stop: Stopping,
+        *,
+        every: float = KEEP_EVERY,
+        clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], None] = _unheard,
+    ) -> None:
+        """Prepare to keep states.
+
+        Args:
+            store: where they are kept.
+            stop: tells when the run is asked to end.
+            every: seconds between two states of one tile.
+            clock: in seconds.
+            tell: takes a line when a state is found, or kept as the run ends.
+        """
+        self.store, self.stop, self.every, self.clock = store, stop, every, clock
+        self.tell, self.stage = tell, ""
+        # What the tile in work has said of how its results come about.
+        self.recorded: list[str] = []
+        self._used: set[str] = set()
+        # Whether a tile since the last call of `taken` went on from a state, so that
+        # its time is that of the rest alone.
+        self.were_found = False
+
+    def turn_to(self, stage: str) -> None:
+        """Name the stage whose tiles come next."""
+        self.stage = stage
+
+    def of(self, name: str, nodes: int) -> TilePartial:
+        """Return the keeper of the state of one tile of so many nodes."""
+        return TilePartial(self, name, nodes)
+
+    def used(self, name: str) -> None:
+        """Remember that there is a state of this name."""
+        self._used.add(name)
+
+    def taken(self) -> tuple[str, ...]:
+        """Return the names of all states since the last call.
+
+        Whoever publishes what they led to removes them from the store.
+        """
+        names, self._used = tuple(self._used), set()
+        self.were_found = False
+        return names
+
+
+class TilePartial:
+    """The state of one tile; see `tasks.registry.Partial`."""
+
+    def __init__(self, partials: Partials, name: str, nodes: int) -> None:
+        """Begin the time to the first state.
+
+        Args:
+            partials: of the run.
+            name: of the tile.
+            nodes: how many are in it.
+        """
+        self._partials, self._name = partials, name
+        self._counted = counted(nodes, "node")
+        self._last = partials.clock()
+
+    def load(self) -> Mapping[str, Array] | None:
+        """Return what an earlier attempt at the same tile has kept."""
+        self._partials.used(self._name)  # to be cleared even if it cannot be read
+        found = self._partials.store.partial(self._name)
+        if found:
+            self._partials.were_found = True
+            go = "goes" if self._counted == "1 node" else "go"
+            self.tell(f"{self._counted} {go} on from a kept state")
+        return found
+
+    def is_due(self) -> bool:
+        """Return whether the state is too old, or the run is asked to end."""
+        if self._partials.stop.signal is not None:
+            return True
+        return self._partials.clock() - self._last >= self._partials.every
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        """Replace what was kept; ends the run if it has been asked to end."""
+        with suppress(StoreError):  # a full disk is met by what publishes
+            self._partials.store.keep_partial(self._name, arrays)
+            if self._partials.stop.signal is not None:
+                self.tell(f"the state of {self._counted} in work is kept")
+        self._partials.used(self._name)
+        self._last = self._partials.clock()
+        self._partials.stop.check()
+
+    def tell(self, message: str) -> None:
+        """Show a line to whoever watches the run, behind the name of the stage."""
+        self._partials.tell(f"{self._partials.stage}: {message}")
+
+    def record(self, message: str) -> None:
+        """Show a line, and keep it for the receipts of the tile."""
+        self._partials.recorded.append(message)
+        self.tell(message)
