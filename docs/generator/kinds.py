@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from curvflow.cli.forms import Forms, plain
+from curvflow.cli.text.kind_page import Forms, plain
 from curvflow.schemas.explanations import Explanation, explanations
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds import all_kinds

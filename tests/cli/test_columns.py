@@ -2,8 +2,8 @@
 
 import pytest
 
-from curvflow.cli.columns import in_front
-from curvflow.cli.summary import plan_summary
+from curvflow.cli.text.plan_text import plan_summary
+from curvflow.cli.text.tables import in_front
 
 LONG = "a_stage_with_a_name_that_says_all_of_what_it_does"
 STUDY = f"""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from curvflow.cli import doctor
+from curvflow.cli.commands import doctor
 from curvflow.flows.doctor import examine
 from curvflow.flows.doctor.machine import Finding
 

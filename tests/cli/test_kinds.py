@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from curvflow.cli.kind_page import kind_page, parameter_page
+from curvflow.cli.text.kind_page import kind_page, parameter_page
 from curvflow.schemas import kinds
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.models import all_models

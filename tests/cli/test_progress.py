@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from curvflow.cli.progress import Bars, Lines
+from curvflow.cli.text.progress import Bars, Lines
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
 from tests.stores.contract import begin

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from curvflow.cli.shortened import MOST, shortened
+from curvflow.cli.text.tables import MOST, shortened
 
 
 def row(rule, quantity, count=5):

@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from curvflow import __version__
-from curvflow.cli import (
+from curvflow.cli.commands import (
     check,
     deploy,
     diff,

@@ -28,7 +28,7 @@ def command(
     from curvflow.stores.log import without_collection
 
     with without_collection():  # all that is made here lives to the end
-        from curvflow.cli.summary import plan_summary
+        from curvflow.cli.text.plan_text import plan_summary
         from curvflow.flows.plan.plan import make_plan
 
         asked = opened(study, store, profile, overrides)

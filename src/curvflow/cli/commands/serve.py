@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import Overrides, Profile, StoreUrl, StudyPath
-from curvflow.cli.deploy import (
-    REANALYSE,
-    Cron,
-    Every,
-    Name,
-    Timezone,
-)
+from curvflow.cli.commands.deploy import REANALYSE, Cron, Every, Name, Timezone
 from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 

@@ -16,7 +16,7 @@ from curvflow.cli.arguments import (
     opened,
     print_json,
 )
-from curvflow.cli.columns import in_front
+from curvflow.cli.text.tables import in_front
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def command(
     All causes, or with STAGE[axis=value] the chain that leads to that node.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.foretold import cause_lines, code_lines
+    from curvflow.cli.text.plan_text import cause_lines, code_lines
     from curvflow.flows.plan.plan import make_plan
     from curvflow.flows.plan.why.explain import explain
     from curvflow.flows.plan.why.root_causes import forecast

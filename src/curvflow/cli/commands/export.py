@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from curvflow.cli.absent import tell_absent
 from curvflow.cli.arguments import (
     Overrides,
     Profile,
@@ -16,6 +15,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
 )
+from curvflow.cli.text.tables import tell_absent
 
 
 def command(

@@ -38,7 +38,7 @@ def command(
     """
     _check(parameter, as_json=as_json)
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.kind_page import kind_page, parameter_page
+    from curvflow.cli.text.kind_page import kind_page, parameter_page
     from curvflow.schemas.explanations import explanations
     from curvflow.schemas.kinds import all_kinds
     from curvflow.schemas.study.draft import named_kind

@@ -19,7 +19,7 @@ from curvflow.cli.arguments import (
     print_json,
     resolved,
 )
-from curvflow.cli.dates import minute
+from curvflow.cli.text.tables import minute
 from curvflow.schemas.words import counted
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def command(
         "reanalyse": reanalyse,
     }
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.progress import watch
+    from curvflow.cli.text.progress import watch
 
     with _told_if_interrupted(), watch() as observer:
         asked["observer"] = observer
@@ -100,7 +100,7 @@ def _told_if_interrupted() -> Iterator[None]:
 
 
 def _tell(results: Results, as_json: bool) -> None:
-    from curvflow.cli.summary import run_summary
+    from curvflow.cli.text.plan_text import run_summary
     from curvflow.flows.results.convergence_counts import verdicts_json
     from curvflow.flows.run.run import run_json
 

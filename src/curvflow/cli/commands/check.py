@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from curvflow.cli.absent import tell_absent
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
@@ -19,6 +18,7 @@ from curvflow.cli.arguments import (
     opened,
     print_json,
 )
+from curvflow.cli.text.tables import tell_absent
 
 if TYPE_CHECKING:
     from curvflow.flows.results.check import Finding

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curvflow.cli.absent import tell_absent
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
@@ -20,6 +19,7 @@ from curvflow.cli.arguments import (
     labels,
     print_json,
 )
+from curvflow.cli.text.tables import tell_absent
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
 
 
 def _tables(rows: Rows, kind: Kind, *, whole: bool) -> str:
-    from curvflow.cli.shortened import shortened
+    from curvflow.cli.text.tables import shortened
     from curvflow.schemas.records.records import time_variables
     from curvflow.schemas.records.tables import render
 
@@ -114,8 +114,8 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
             }
         )
         return
-    from curvflow.cli.columns import in_front
-    from curvflow.cli.summary import doubts
+    from curvflow.cli.text.plan_text import doubts
+    from curvflow.cli.text.tables import in_front
 
     rows = [("stage", "kind", "results", "axes")]
     for stage, view in views.items():

@@ -16,7 +16,7 @@ from curvflow.cli.arguments import (
     print_json,
     resolved,
 )
-from curvflow.cli.dates import minute
+from curvflow.cli.text.tables import minute
 
 COLUMNS = "{:<22}  {:<7}  {:<16}  {:>5}  {}"
 HEADING = COLUMNS.format("run", "state", "began (UTC)", "nodes", "process")
