@@ -18,7 +18,7 @@ from curvflow.flows.graph.files import SourceFiles
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster
 from curvflow.schemas.study.study import load_study
-from tests.flows.test_foreign import written
+from tests.flows.results.test_foreign import written
 
 ROOT = Path(__file__).parents[1]
 FLAGS = re.DOTALL | re.MULTILINE

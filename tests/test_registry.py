@@ -12,7 +12,7 @@ from curvflow.flows.run.run import run_study
 from curvflow.schemas.keys import action_key, form
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import all_kinds, find_kind
-from tests.flows.originals import fakes
+from tests.flows.published_images import fakes
 
 KINDS = sorted(all_kinds())
 

@@ -11,7 +11,7 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.published_images import find
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
-from tests.flows.originals import fakes
+from tests.flows.published_images import fakes
 from tests.test_docs import ROOT, examples, folder, pythons
 
 __all__ = ["folder"]  # the fixture: the modules shown, in a folder

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.runs import site as running_site
 from tests.cluster.studies import Project
-from tests.flows.runners.clusters import until
+from tests.flows.run.runners.clusters import until
 from tests.stores.server import serving
 
 

@@ -14,8 +14,8 @@ import curvflow.flows.run.runners.preflight as preflight
 import curvflow.flows.run.schedule as schedule
 import curvflow.flows.run.tile.snapshots as snapshots
 from curvflow.cli.app import main
-from tests.flows.runners.acts import PATIENCE
-from tests.flows.runners.clusters import until
+from tests.flows.run.runners.acts import PATIENCE
+from tests.flows.run.runners.clusters import until
 
 # PyTorch is loaded once for all of them.
 _server = multiprocessing.get_context("forkserver")

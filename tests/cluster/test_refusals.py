@@ -9,8 +9,8 @@ from curvflow.flows.run.runners.job_context import this_build
 from curvflow.stores.local import LocalStore
 from tests.cluster.runs import site as running_site
 from tests.cluster.studies import MIXED
-from tests.flows.runners.clusters import worker
-from tests.flows.runners.test_preflight import OTHER_TORCH
+from tests.flows.run.runners.clusters import worker
+from tests.flows.run.runners.test_preflight import OTHER_TORCH
 
 pytestmark = pytest.mark.cluster
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.cluster.studies import LONG, committed, results
-from tests.flows.runners.clusters import until
+from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.runs import site as running_site
 from tests.cluster.studies import LONG, committed, results
-from tests.flows.runners.clusters import until
+from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 

@@ -18,7 +18,7 @@ from tests.cluster.studies import (
     journal,
     results,
 )
-from tests.flows.runners.clusters import until
+from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 

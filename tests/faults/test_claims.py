@@ -8,7 +8,7 @@ from curvflow.stores.entries import encode
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from tests.faults.children import digests
-from tests.flows.test_run import executed
+from tests.flows.run.test_run import executed
 from tests.flows.toys import run
 from tests.stores.contract import begin
 

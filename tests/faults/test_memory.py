@@ -8,7 +8,7 @@ from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.registry import computes
 from tests.faults.children import digests
 from tests.flows import toys
-from tests.flows.test_run import executed
+from tests.flows.run.test_run import executed
 from tests.flows.toys import WIDTHS, run
 
 STUDY = (f"axes.seed={list(range(14, 38))}",)  # two rules: 48 nodes share tiles

@@ -16,7 +16,7 @@ from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from curvflow.stores.payloads import Payloads
 from tests.faults.children import committed, digests
-from tests.flows.test_run import EXPECTED, executed
+from tests.flows.run.test_run import EXPECTED, executed
 from tests.flows.toys import STUDY, run
 
 

@@ -12,7 +12,7 @@ from curvflow.tasks.registry import computes
 from tests.faults.children import begun, digests
 from tests.faults.long import Long
 from tests.flows import toys
-from tests.flows.test_run import executed
+from tests.flows.run.test_run import executed
 from tests.flows.toys import WIDTHS, opened, run
 
 MORE = "stages.more={use: toy.probe, weights: fit, at: [2], scale: 5.0}"

@@ -16,7 +16,7 @@ from curvflow.schemas.nodes import Data, Outcome
 from curvflow.schemas.params import Params
 from curvflow.tasks import registry
 from curvflow.tasks.stage import stage
-from tests.flows.test_run import executed
+from tests.flows.run.test_run import executed
 from tests.flows.toys import opened, run
 
 STUDY = """

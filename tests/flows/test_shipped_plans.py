@@ -10,7 +10,7 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.published_images.find import VARIABLE
-from tests.flows.originals import fakes
+from tests.flows.published_images import fakes
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import render
 from curvflow.flows.report.request import Asked
 from curvflow.schemas.nodes import Figure, Table
-from tests.flows.originals import fakes, real
+from tests.flows.published_images import fakes, real
 from tests.report.page import Page, assert_whole_in_itself
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -27,7 +27,7 @@ from curvflow.flows.upkeep.proposal import (
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.trash import aside
-from tests.flows.test_run import executed
+from tests.flows.run.test_run import executed
 from tests.flows.toys import CALLS, opened, run
 
 HOUR = 3600.0

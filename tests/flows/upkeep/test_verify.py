@@ -11,7 +11,7 @@ from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.verify import verify
 from curvflow.stores import log
 from curvflow.stores.local import LocalStore
-from tests.flows.test_run import executed
+from tests.flows.run.test_run import executed
 from tests.flows.toys import run
 from tests.flows.upkeep.test_collect import ReadOnly, files
 

@@ -8,7 +8,7 @@ from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.kinds.data.array import samples_of
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Data, Member
-from tests.flows.originals import fakes, real
+from tests.flows.published_images import fakes, real
 from tests.tasks.toys import as_data, compute, member
 
 DEEP = {"kind": "deep_linear", "hidden": [3]}

