@@ -64,7 +64,9 @@ def compare(before: Path, after: Path, only: str) -> int:
             if only not in study:
                 continue
             stores = [f"{folder}/{side}/{study}" for side in ("before", "after")]
-            codes = [run(t, study, s) for t, s in zip((before, after), stores)]
+            codes = [
+                run(t, study, s) for t, s in zip((before, after), stores, strict=True)
+            ]
             old, new = map(digests, stores)
             keys = old.keys() | new.keys()
             wrong = sorted(key for key in keys if old.get(key) != new.get(key))
