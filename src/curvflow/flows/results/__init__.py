@@ -1,0 +1,1 @@
+"""Results of a study, read, checked and exported."""

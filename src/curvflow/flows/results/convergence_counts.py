@@ -1,0 +1,177 @@
+"""What the results of a stage say of themselves: converged or not, counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from curvflow.errors import CorruptPayloadError, RemovedPayloadError, UnknownNameError
+from curvflow.flows.results.node_results import View
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
+from curvflow.schemas.nodes import Table
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.stores.base import Store
+
+VERDICT, FAILED = "verdict", "failed"
+CAUSE = re.compile(r"input (\S+) diverged: ")  # as `passed_on` writes it
+
+
+def verdicts(view: View, store: Store) -> Counter[str]:
+    """Count a stage's estimates by what its kind says of them.
+
+    Verdicts of equal digests are read once, so that a stage of thousands of nodes is
+    counted as fast as a small one.
+
+    Args:
+        view: the stage's nodes.
+        store: holds their arrays.
+
+    Returns:
+        Nodes by verdict, such as 9 of `converged`, 2 of `drifting`; of kinds that flag
+        their numbers `converged`, if all are, and `unconverged`. What stands on chains
+        that all failed is `failed`; what stands on other things that diverged is in no
+        count, nor is a verdict that collection has removed or that cannot be read.
+        Empty of a kind that judges nothing.
+    """
+    kind = _kind(view)
+    judges = _judges(kind)
+    known: dict[tuple[str, ...], str] = {}
+    told: list[str | tuple[str, ...]] = []
+    for number, receipt in enumerate(view.receipts):
+        if kind is None or receipt is None:
+            continue
+        if not (names := [name for name in judges if name in receipt.parts]):
+            told.append(inherited(kind, receipt))
+            continue
+        digests = tuple(receipt.parts[name] for name in names)
+        if digests not in known and view.status(number) != "removed":
+            known |= _read(store, receipt, names, digests)
+        told.append(digests)
+    words = (one if isinstance(one, str) else known.get(one) for one in told)
+    return Counter(word for word in words if word)
+
+
+def inherited(kind: Kind, receipt: Receipt) -> str:
+    """Return the verdict of a result that only passes on that of what it stands on.
+
+    Args:
+        kind: of the result.
+        receipt: of the same.
+
+    Returns:
+        `failed` if all of the chains that it stands on failed and its kind has
+        verdicts; else nothing.
+    """
+    cause = CAUSE.match(receipt.reason)
+    if cause is None or not all(map(_has_verdict, (kind, _declared(cause[1])))):
+        return ""
+    return FAILED
+
+
+def _has_verdict(kind: Kind | None) -> bool:
+    variable = None if kind is None else kind.output(VERDICT)
+    return variable is not None and variable.dtype == "str" and not variable.dims
+
+
+def _kind(view: View) -> Kind | None:
+    return view.declared or _declared(view.use)
+
+
+def _declared(name: str) -> Kind | None:
+    try:
+        return find_kind(name)
+    except UnknownNameError:  # of an earlier run, that nothing declares any more
+        return None
+
+
+def _judges(kind: Kind | None) -> list[str]:
+    outputs = kind.outputs if kind else ()
+    return list(dict.fromkeys(one.judged_by for one in outputs if one.judged_by))
+
+
+def _read(
+    store: Store, receipt: Receipt, names: list[str], digests: tuple[str, ...]
+) -> dict[tuple[str, ...], str]:
+    try:
+        arrays = store.fetch(receipt, names)
+    except (CorruptPayloadError, RemovedPayloadError):
+        return {}
+    words = [arrays[n].item() for n in names if arrays[n].dtype.kind == "U"]
+    if not words:
+        sure = all(bool(arrays[name].all()) for name in names)
+        words = [CONVERGED if sure else UNCONVERGED]
+    doubts = [str(word) for word in words if word != CONVERGED]
+    return {digests: doubts[0] if doubts else CONVERGED}
+
+
+def unconverged_of(stage: str, found: Counter[str]) -> str:
+    """Say how many estimates of a stage are not converged.
+
+    Args:
+        stage: its name.
+        found: its verdicts.
+
+    Returns:
+        Such as `3 of 12 estimates of llc unconverged: 2 drifting, 1 escaped`; empty if
+        all are converged.
+    """
+    if not (number := _num_unconverged(found)):
+        return ""
+    doubts = [(w, n) for w, n in found.most_common() if w != CONVERGED]
+    why = ", ".join(f"{n} {word}" for word, n in doubts if word != UNCONVERGED)
+    more = f": {why}" if why else ""
+    return f"{number} of {found.total()} estimates of {stage} unconverged{more}"
+
+
+def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
+    """Say what a table is made of that is not converged.
+
+    Args:
+        view: of a stage.
+        views: of its study.
+        store: holds their arrays.
+
+    Returns:
+        A line for each stage that a table takes estimates of, if some are unconverged,
+        such as `made with 3 of 12 estimates of llc unconverged: 3 drifting`.
+    """
+    kind = _kind(view)
+    if kind is None or not issubclass(kind.returns, Table):
+        return []
+    taken = {
+        one[0]
+        for receipt in view.receipts
+        if receipt
+        for several in receipt.inputs.values()
+        if isinstance(several, Sequence) and not isinstance(several, str)
+        for one in several
+    }
+    told = [
+        unconverged_of(one.stage, verdicts(one, store))
+        for one in views
+        if one.stage in taken
+    ]
+    return [f"made with {line}" for line in told if line]
+
+
+def verdicts_json(judged: Mapping[str, Counter[str]]) -> dict[str, Any]:
+    """Return verdicts in the form of `curvflow run --json`.
+
+    Args:
+        judged: estimates by verdict, per stage that has verdicts.
+
+    Returns:
+        `unconverged`, how many are not converged, and all `verdicts`, per stage.
+    """
+    return {
+        "unconverged": {s: _num_unconverged(found) for s, found in judged.items()},
+        "verdicts": {stage: dict(found) for stage, found in judged.items()},
+    }
+
+
+def _num_unconverged(found: Counter[str]) -> int:
+    return found.total() - found[CONVERGED]

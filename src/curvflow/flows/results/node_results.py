@@ -1,0 +1,286 @@
+"""The nodes of one stage beside their results, of the present or of an earlier run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from curvflow.errors import StoreError, StudyError, UnknownNameError, nearest
+from curvflow.flows.plan.plan import Plan
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Label
+from curvflow.schemas.records.receipts import Receipt, RunRecord
+from curvflow.schemas.study.yaml_source import parse
+from curvflow.stores.base import Index, Store
+
+Point = tuple[Label, ...]
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class View:
+    """One stage's nodes and what became of them.
+
+    Attributes:
+        stage: its name.
+        use: name of its kind.
+        dims: its dimensions.
+        points: one label per dimension, per node.
+        receipts: per node; None where there is no result.
+        failed: points whose nodes raised an error.
+        declared: declaration of its kind, if it is known already.
+        removed: payloads that are gone since collection removed them.
+    """
+
+    stage: str
+    use: str
+    dims: tuple[str, ...]
+    points: Sequence[Point]
+    receipts: Sequence[Receipt | None]
+    failed: frozenset[Point] = frozenset()
+    declared: Kind | None = None
+    removed: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> Kind:
+        """Declaration of its kind; UnknownNameError if that is there no more."""
+        return self.declared or find_kind(self.use)
+
+    def status(self, number: int) -> str:
+        """Return `ok`, `diverged`, `removed`, `failed` or `missing` for one node."""
+        receipt = self.receipts[number]
+        if receipt is not None:
+            return "removed" if receipt.payload in self.removed else receipt.status
+        return "failed" if self.points[number] in self.failed else "missing"
+
+    def counts(self) -> Counter[str]:
+        """Count the nodes by status."""
+        return Counter(self.status(number) for number in range(len(self.points)))
+
+    def chosen(self) -> list[str]:
+        """Return what computing the nodes chose on the spot, and for how many of them.
+
+        Such as the fastest order of differentiation: it may be another on another day.
+        """
+        found = Counter(one.how for one in self.receipts if one and one.how)
+        of = sum(receipt is not None for receipt in self.receipts)
+        return [f"{how} ({count} of {of} nodes)" for how, count in found.items()]
+
+    def coords(self, number: int) -> dict[str, Label]:
+        """Return a node's labels by dimension."""
+        return dict(zip(self.dims, self.points[number], strict=True))
+
+    def where(self, labels: Mapping[str, str | Sequence[str]]) -> View:
+        """Keep the nodes at the given labels, compared as text or as YAML.
+
+        Args:
+            labels: dimension to label, or to several of which any will do.
+
+        Returns:
+            The view of those nodes.
+
+        Raises:
+            UnknownNameError: the stage has no such dimension or label.
+        """
+        positions = range(len(self.points))
+        keep = set(positions)
+        for dim, texts in labels.items():
+            if dim not in self.dims:
+                hint = nearest(dim, self.dims) or "It has no dimensions."
+                raise UnknownNameError(
+                    f"{self.stage}: expected one of its dimensions, got '{dim}'. {hint}"
+                )
+            slot = self.dims.index(dim)
+            several = [texts] if isinstance(texts, str) else texts
+            matching = {one for text in several for one in self._labelled(slot, text)}
+            keep &= {n for n in positions if told(self.points[n][slot]) in matching}
+        return replace(
+            self,
+            points=[self.points[n] for n in sorted(keep)],
+            receipts=[self.receipts[n] for n in sorted(keep)],
+        )
+
+    def _labelled(self, slot: int, text: str) -> set[tuple[type, Label]]:
+        """Return the labels of a dimension that a text means."""
+        known = {told(point[slot]) for point in self.points}
+        exact = {one for one in known if str(one[1]) == text}
+        if matching := exact or {one for one in known if _means(text, one[1])}:
+            return matching
+        hint = nearest(text, (str(label) for _, label in known))
+        raise UnknownNameError(
+            f"{self.stage}[{self.dims[slot]}]: expected one of its labels, got "
+            f"'{text}'. {hint}"
+        )
+
+
+def told(label: Label) -> tuple[type, Label]:
+    """Tell labels apart that Python holds equal: 1, 1.0 and True."""
+    return type(label), label
+
+
+def _means(text: str, label: Label) -> bool:
+    with suppress(StudyError):
+        written = parse(text, lambda *_: "")
+        value = None if written is None else written.value
+        # `true` is not 1, though Python holds them equal.
+        return isinstance(value, bool) == isinstance(label, bool) and value == label
+    return False
+
+
+def plan_views(
+    plan: Plan, failures: Iterable[Mapping[str, Any]] = (), *, is_ahead: bool = False
+) -> dict[str, View]:
+    """Return the views of a study as it stands.
+
+    Args:
+        plan: the nodes, each with its state.
+        failures: records of the nodes that failed.
+        is_ahead: nothing of the plan has been carried out, so that results which it
+            would bring back stand.
+
+    Returns:
+        The view of each stage.
+    """
+    failed: dict[str, set[Point]] = {}
+    for failure in failures:
+        point = tuple(failure["coords"].values())
+        failed.setdefault(failure["stage"], set()).add(point)
+    stages = plan.graph.study.stages
+    return {
+        name: View(
+            name,
+            stages[name].kind.name,
+            stages[name].dims,
+            [node.point for node in nodes],
+            [
+                node.receipt
+                if node.state == "cached" or (is_ahead and node.revive)
+                else None
+                for node in nodes
+            ],
+            frozenset(failed.get(name, ())),
+            stages[name].kind,
+        )
+        for name, nodes in plan.graph.nodes.items()
+    }
+
+
+def with_removed(views: Mapping[str, View], store: Store) -> dict[str, View]:
+    """Tell results whose arrays collection has removed from those that can be read.
+
+    Args:
+        views: of a study.
+        store: holds their arrays.
+
+    Returns:
+        The views; a result that was computed again since is where it is now.
+    """
+    index = store.index()
+    if not index.evicted:
+        return dict(views)
+
+    def found(receipt: Receipt | None) -> Receipt | None:
+        if receipt is None or receipt.payload not in index.evicted:
+            return receipt
+        live = index.receipts.get(receipt.key, receipt)
+        return live if live.digest == receipt.digest else receipt
+
+    receipts = {name: [*map(found, view.receipts)] for name, view in views.items()}
+    held = {one.payload for some in receipts.values() for one in some if one}
+    evicted = {payload for payload in held if payload} & index.evicted
+    gone = frozenset(evicted - store.present(evicted))
+    return {
+        name: replace(view, receipts=receipts[name], removed=gone)
+        for name, view in views.items()
+    }
+
+
+def run_tables(views: Mapping[str, View], index: Index) -> dict[str, Any]:
+    """Write views down so that they can be read as of this run.
+
+    Args:
+        views: of the run's study.
+        index: the log, with the run's commits.
+
+    Returns:
+        Per stage its kind, dims, and labels, place in the log and status per node; or
+        `{"same_as": number}` if the run that ended there says the same of it.
+    """
+    place = _places(index)
+    earlier = defaultdict(list)
+    for run in index.runs:
+        for name, table in run.tables.items():
+            if "same_as" not in table:
+                earlier[name].append((table, run.ended))
+    tables: dict[str, Any] = {}
+    for name, view in views.items():
+        nodes = [_entry(view, n, place) for n in range(len(view.points))]
+        table = {"kind": view.use, "dims": list(view.dims), "nodes": nodes}
+        same = (ended for other, ended in reversed(earlier[name]) if other == table)
+        origin = next(same, None)
+        tables[name] = table if origin is None else {"same_as": origin}
+    return tables
+
+
+def _places(index: Index) -> Callable[[Receipt], Place | None]:
+    # By identity first: the same key may have been committed, retired and committed.
+    own = {id(receipt): place for place, receipt in index.rows.items()}
+    alike = {(r.key, r.digest): place for place, r in index.rows.items()}
+    return lambda r: own.get(id(r)) or alike.get((r.key, r.digest))
+
+
+def _entry(
+    view: View, number: int, place: Callable[[Receipt], Place | None]
+) -> list[Any]:
+    receipt, status = view.receipts[number], view.status(number)
+    where = None if receipt is None else place(receipt)
+    if receipt is not None and where is None:
+        status = "missing"
+    return [list(view.points[number]), where and list(where), status]
+
+
+def run_views(run: RunRecord, index: Index) -> dict[str, View]:
+    """Return the views of a study as an earlier run left it.
+
+    Args:
+        run: a run that has ended.
+        index: the log.
+
+    Returns:
+        The views; results are those of that run, whatever came later.
+
+    Raises:
+        StoreError: an entry of the log that the run refers to is lost.
+    """
+    by_end = {one.ended: one for one in index.runs}
+    views = {}
+    for name, table in run.tables.items():
+        number = table.get("same_as", run.ended)
+        if (origin := by_end.get(number)) is None:
+            raise StoreError(
+                f"{run.study}: expected commit {number}, which holds what run "
+                f"{run.number} says of {name}, got a torn entry. Show a later run."
+            )
+        views[name] = _view(name, origin.tables[name], index)
+    return views
+
+
+def _view(name: str, table: Mapping[str, Any], index: Index) -> View:
+    points = [tuple(labels) for labels, _, _ in table["nodes"]]
+    return View(
+        name,
+        table["kind"],
+        tuple(table["dims"]),
+        points,
+        # An entry that was lost since leaves its results missing.
+        [index.rows.get(tuple(p)) if p else None for _, p, _ in table["nodes"]],
+        frozenset(
+            point
+            for point, (_, _, status) in zip(points, table["nodes"], strict=True)
+            if status == "failed"
+        ),
+    )

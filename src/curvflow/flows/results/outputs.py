@@ -1,0 +1,245 @@
+"""Tables and figures as files, beside the study, for people to open."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
+from curvflow.flows.results.convergence_counts import VERDICT, inherited
+from curvflow.flows.results.node_results import View
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.nodes import Array, Table
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.records.records import records, time_of
+from curvflow.stores.base import Store
+
+# Which result each file shows, so that a run without news reads and writes nothing.
+MANIFEST = ".written.json"
+# Bytes of a file's name before its suffix; most file systems take 255 in all.
+NAME_BYTES = 200
+
+
+def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list[Path]:
+    """Write each table as CSV and each figure as its files, where they have changed.
+
+    Args:
+        views: the study's stages.
+        store: holds their arrays.
+        folder: where the files go.
+
+    Returns:
+        The files that show the present results, written now or before.
+
+    Raises:
+        CorruptPayloadError: a table or figure cannot be read; the others are written.
+        RemovedPayloadError: the same, since collection has removed it.
+        StoreError: a file cannot be written.
+    """
+    manifest = folder / MANIFEST
+    known = _read_manifest(manifest)
+    shown: dict[str, str] = {}
+    unreadable: list[StoreError] = []
+    for name, digest, content in _files(views, store):
+        try:
+            if known.get(name) != digest or not (folder / name).exists():
+                replace_file(folder / name, content())
+            shown[name] = digest
+        except (CorruptPayloadError, RemovedPayloadError) as error:
+            unreadable.append(error)
+    for name in known.keys() - shown.keys():
+        # It showed results that the study no longer has.
+        with _told(folder / name):
+            (folder / name).unlink(missing_ok=True)
+    if shown != known:
+        replace_file(manifest, json.dumps(shown, indent=1).encode())
+    if unreadable:
+        raise unreadable[0]
+    return [folder / name for name in shown]
+
+
+def _read_manifest(path: Path) -> dict[str, str]:
+    """Return what was written before; nothing if that cannot be told any more."""
+    try:
+        known = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    # What it names is removed one day, so it may name nothing outside its folder.
+    return {
+        name: digest
+        for name, digest in known.items()
+        if isinstance(digest, str) and Path(name).name == name and name.strip(".")
+    }
+
+
+def _files(
+    views: Mapping[str, View], store: Store
+) -> Iterator[tuple[str, str, Callable[[], bytes]]]:
+    for view in views.values():
+        if issubclass(view.kind.returns, Table) and any(view.receipts):
+            yield f"{view.stage}.csv", _digest(view), partial(_table_bytes, view, store)
+        names = _node_names(view)
+        for variable in view.kind.outputs:
+            if variable.file is None:
+                continue
+            for name, receipt in zip(names, view.receipts, strict=True):
+                if receipt and variable.name in receipt.parts:
+                    content = partial(_file_bytes, store, receipt, variable.name)
+                    digest = receipt.parts[variable.name]
+                    yield f"{name}{variable.file}", digest, content
+
+
+def _digest(view: View) -> str:
+    # Labels stand in the file as well, and enter no digest of a result.
+    results = [r.digest if r else view.status(n) for n, r in enumerate(view.receipts)]
+    return sha256([list(view.dims), [list(p) for p in view.points], results])
+
+
+def _node_names(view: View) -> list[str]:
+    names = [_node_name(view, number) for number in range(len(view.points))]
+    count = Counter(name.casefold() for name in names)
+    return [
+        name
+        if count[name.casefold()] == 1 and len(name.encode()) <= NAME_BYTES
+        else f"{_cut(name)}_{sha256(list(point))[:8]}"
+        for name, point in zip(names, view.points, strict=True)
+    ]
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:NAME_BYTES].decode(errors="ignore")
+
+
+def _node_name(view: View, number: int) -> str:
+    labels = [f"{dim}-{label}" for dim, label in view.coords(number).items()]
+    return re.sub(r"[^\w.+-]", "_", "_".join([view.stage, *labels]))
+
+
+def _file_bytes(store: Store, receipt: Receipt, name: str) -> bytes:
+    return bytes(store.fetch(receipt, [name])[name])
+
+
+def _table_bytes(view: View, store: Store) -> bytes:
+    return as_csv(view_records(view, store)).encode()
+
+
+def view_records(
+    view: View,
+    store: Store,
+    variables: Sequence[str] | None = None,
+    times: Sequence[Variable] = (),
+) -> list[dict[str, Any]]:
+    """Return a stage's results as flat records, see `schemas.records`.
+
+    Args:
+        view: the stage's nodes.
+        store: holds their arrays.
+        variables: which variables; all that tables hold by default.
+        times: what is told of the time that nodes took, beside their results.
+
+    Returns:
+        One record per node and element; a node that diverged says why, that it failed
+        if it stands on chains that all did, and one whose arrays are removed has no
+        values.
+
+    Raises:
+        CorruptPayloadError: a result cannot be read.
+        RemovedPayloadError: collection has removed a result meanwhile.
+    """
+    wanted = [variable.name for variable in view.kind.chosen(variables)]
+    outputs = (*view.kind.outputs, *times)
+    rows = []
+    for n, receipt in enumerate(view.receipts):
+        status = view.status(n)
+        readable = receipt if status != "removed" else None
+        arrays = {**_arrays(store, readable, wanted), **_times(readable, times)}
+        node = view.coords(n), status, arrays
+        found = records([node], outputs, variables=variables)
+        more = _diverged(view.kind, receipt, wanted) if receipt else {}
+        rows += [row | more for row in found]
+    return rows
+
+
+def _diverged(kind: Kind, receipt: Receipt, wanted: Sequence[str]) -> dict[str, str]:
+    """Return why a node diverged, and the verdict that it passes on."""
+    told = {"reason": receipt.reason} if receipt.reason else {}
+    word = inherited(kind, receipt) if VERDICT in wanted else ""
+    return {VERDICT: word, **told} if word else told
+
+
+def _arrays(
+    store: Store, receipt: Receipt | None, names: Sequence[str]
+) -> Mapping[str, Array]:
+    if receipt is None or receipt.payload is None:
+        return {}
+    # A sliced variable has one part per slice, and its bare name reads them all.
+    held = {part.partition("@")[0] for part in receipt.parts}
+    return store.fetch(receipt, [name for name in names if name in held])
+
+
+def _times(
+    receipt: Receipt | None, variables: Sequence[Variable]
+) -> Mapping[str, Array]:
+    if receipt is None:
+        return {}
+    return {one.name: np.array(time_of(receipt, one)) for one in variables}
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write records as CSV; the columns are all fields, in order of appearance."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns_of(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return all fields of records, in order of first appearance."""
+    return list(dict.fromkeys(field for row in rows for field in row))
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that no reader ever sees half of it, in a folder made for it.
+
+    Args:
+        path: the file; replaced if it is there.
+        content: all of it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    partial_path = path.with_name(f".{path.name}.{os.getpid()}")
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial_path.write_bytes(content)
+            partial_path.replace(path)
+        except BaseException:
+            partial_path.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path}: expected a file that can be written, got "
+            f"{error.strerror or error}. Check the folder, the disk and your rights."
+        ) from error
