@@ -5,7 +5,7 @@ CurvflowError
 │   ├── StudyError            a study file, with file, line, column and path
 │   ├── ChangedCodeError      code moved under results while its version did not
 │   └── UnknownNameError      a kind, stage, run or variable that does not exist
-├── InputError                a stage was handed data it cannot use
+├── InputError                data or an argument cannot be used; a ValueError too
 ├── StoreError                the store cannot be read or written
 │   ├── CorruptPayloadError   a payload is missing, torn or foreign: a miss
 │   ├── RemovedPayloadError   collection has removed a payload; its results stand
@@ -43,8 +43,8 @@ class UnknownNameError(RequestError, KeyError):
     __str__ = Exception.__str__  # KeyError would put the message in quotes
 
 
-class InputError(CurvflowError):
-    """A stage was handed data it cannot use."""
+class InputError(CurvflowError, ValueError):
+    """A stage or a function was given data or an argument that it cannot use."""
 
 
 class StoreError(CurvflowError):
