@@ -33,8 +33,8 @@ from curvflow.tasks.numerics.estimators.logdets import Controls, LogDet, by_quad
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.krylov.low_rank import nystrom
-from curvflow.tasks.numerics.operators.algebra import LowRank, Repeated, Whitened
-from curvflow.tasks.numerics.operators.base import Dense, Operator
+from curvflow.tasks.numerics.operators.algebra import LowRank, Whitened
+from curvflow.tasks.numerics.operators.base import Dense, Operator, Repeated
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, norm_bound
 from curvflow.tasks.numerics.streams import stream
 

@@ -15,8 +15,12 @@ from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.curvature import models
 from curvflow.tasks.networks.problems import probed_bytes
-from curvflow.tasks.numerics.operators.algebra import Repeated
-from curvflow.tasks.numerics.operators.base import BatchedOperator, Dense, Operator
+from curvflow.tasks.numerics.operators.base import (
+    BatchedOperator,
+    Dense,
+    Operator,
+    Repeated,
+)
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
 from curvflow.tasks.registry import Machine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -106,7 +107,7 @@ class Curvature(Single):
         super().__init__(batched)
         self.sizes = sizes
 
-    def block(self, *patterns: str) -> Curvature:
+    def block(self, *patterns: str) -> Self:
         """Return the diagonal block of some parameters.
 
         Args:
@@ -131,4 +132,6 @@ class Curvature(Single):
         names = list(self.sizes)
         index = block_index(list(self.sizes.values()), chosen)
         sizes = {names[number]: self.sizes[names[number]] for number in chosen}
-        return Curvature(PrincipalBlock(self.batched, index), sizes)
+        block = self.like(PrincipalBlock(self.batched, index))
+        block.sizes, block.shape = sizes, block.batched.shape[1:]
+        return block

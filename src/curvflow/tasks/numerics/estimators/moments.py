@@ -12,11 +12,16 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.estimators.traces import random_vectors
-from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    BatchedOperator,
+    as_batched,
+    product,
+)
 
 
 def moment_draws(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     seeds: Sequence[int],
     *,
     num_moments: int,
@@ -32,7 +37,7 @@ def moment_draws(
     products per vector, rounded up.
 
     Args:
-        operator: symmetric maps A of M models.
+        operator: symmetric maps A of M models, or one, (D, D).
         seeds: seed of each model's vectors.
         num_moments: highest order, K.
         num_probes: vectors per model, S.
@@ -53,7 +58,7 @@ def moment_draws(
         Silver and Roeder (1994), doi:10.1142/S0129183194000842; Weisse et al. (2006),
         doi:10.1103/RevModPhys.78.275, Eqs. (34) and (35), for the doubling.
     """
-    draws = []
+    operator, draws = as_batched(operator), []
     for start in range(0, num_probes, block):
         rows = range(start, min(start + block, num_probes))
         z_MDS = random_vectors(seeds, operator.shape[1], rows, distribution)

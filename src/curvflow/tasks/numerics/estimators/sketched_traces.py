@@ -19,7 +19,12 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.traces import estimate, random_vectors
 from curvflow.tasks.numerics.krylov.low_rank import new_directions
-from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    BatchedOperator,
+    as_batched,
+    product,
+)
 
 
 class Probed(ABC):
@@ -271,7 +276,7 @@ class TraceDraws:
 
 
 def traces(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     sizes: Sequence[int],
     seeds: Sequence[int],
     *,
@@ -289,7 +294,7 @@ def traces(
     error is at most `rel_sem` of its trace. Each model stops by itself.
 
     Args:
-        operator: symmetric maps of M models.
+        operator: symmetric maps of M models, or one, (D, D).
         sizes: sizes of the L consecutive blocks, D in sum.
         seeds: seed of each model's vectors.
         method: `hutchinson`, `hutch++` or `xtrace`.
@@ -303,6 +308,7 @@ def traces(
     Returns:
         Per model its draws and its work.
     """
+    operator = as_batched(operator)
     probed = METHODS[method](
         operator, seeds, sizes=sizes, distribution=distribution, block=block
     )

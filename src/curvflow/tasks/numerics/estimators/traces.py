@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.operators.base import AnyOperator, as_batched
 from curvflow.tasks.numerics.streams import stream
 
 
@@ -91,7 +91,7 @@ def _signs(size: int, generator: torch.Generator) -> Tensor:
 
 
 def trace_draws(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     sizes: Sequence[int],
     seeds: Sequence[int],
     *,
@@ -102,7 +102,7 @@ def trace_draws(
     """Draw z.Az over diagonal blocks of A; the mean of the draws is each block's trace.
 
     Args:
-        operator: symmetric maps A of M models.
+        operator: symmetric maps A of M models, or one, (D, D).
         sizes: sizes of the L consecutive blocks, D in sum.
         seeds: seed of each model's vectors z.
         num_probes: vectors per model, S.
@@ -119,7 +119,7 @@ def trace_draws(
     Reference:
         Hutchinson (1989), doi:10.1080/03610918908812806.
     """
-    draws = []
+    operator, draws = as_batched(operator), []
     for start in range(0, num_probes, block):
         rows = range(start, min(start + block, num_probes))
         z_MDS = random_vectors(

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.base import (
-    BatchedOperator,
+    AnyOperator,
+    as_batched,
+    as_columns,
     inner,
     lengths,
     measured_product,
@@ -69,7 +71,7 @@ def joined(parts: Sequence[RitzData]) -> RitzData:
 
 
 def lanczos(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     start_MDS: Tensor,
     *,
     num_steps: int,
@@ -83,8 +85,8 @@ def lanczos(
     (M, S, K, D) numbers of the operator's precision.
 
     Args:
-        operator: symmetric maps A of M models.
-        start_MDS: first vectors of any length but zero.
+        operator: symmetric maps A of M models, or one of a single model, (D, D).
+        start_MDS: first vectors of any length but zero; (D, S) of a single model.
         num_steps: K, products per start; at most D are made.
         vectors: whether to return Ritz vectors.
 
@@ -100,6 +102,7 @@ def lanczos(
         terms are taken off one after the other, then what rounding has left of the
         whole basis.
     """
+    operator, start_MDS = as_batched(operator), as_columns(start_MDS)
     models, size, starts = start_MDS.shape
     limit = min(num_steps, size)
     held, exact = operator.dtype, torch.float64
@@ -117,7 +120,7 @@ def lanczos(
     for step in range(limit):
         v_MSD, rest_MSD = room_MSKD[:, :, step], room_MSKD[:, :, step + 1]
         image_MDS, lengths_MS = measured_product(
-            operator, v_MSD.mT, room_MDS=rest_MSD.mT
+            operator, v_MSD.mT, out_MDS=rest_MSD.mT
         )
         steps_MS += going_MS
         scale_MS = torch.maximum(scale_MS, lengths_MS)
@@ -152,7 +155,10 @@ def breakdown_tolerance(dtype: torch.dtype) -> float:
 def _normalise(start_MSD: Tensor, *, into: Tensor) -> None:
     norms_MS = lengths(start_MSD, dim=2)
     if not (torch.isfinite(norms_MS) & (norms_MS > 0)).all():
-        raise InputError("start: expected finite vectors other than zero, got one")
+        raise InputError(
+            "start: expected finite vectors other than zero, got zero, NaN or "
+            "infinity. Take others."
+        )
     torch.div(start_MSD, norms_MS.unsqueeze(2).to(start_MSD), out=into)
 
 

@@ -20,11 +20,17 @@ from curvflow.tasks.numerics.krylov.eigenpairs import (
     within_tolerance,
     zero_level,
 )
-from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    BatchedOperator,
+    as_batched,
+    as_columns,
+    product,
+)
 
 
 def lobpcg(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     start_MDB: Tensor,
     *,
     k: int,
@@ -39,9 +45,9 @@ def lobpcg(
     operator no larger than three blocks is multiplied with the identity.
 
     Args:
-        operator: symmetric maps A of M models.
+        operator: symmetric maps A of M models, or one of a single model, (D, D).
         start_MDB: first blocks of B >= k columns, linearly independent, such as the
-            eigenvectors of a similar operator.
+            eigenvectors of a similar operator; (D, B) of a single model.
         k: eigenpairs wanted.
         which: the upper or the lower end of the spectrum.
         tol: residual allowed, relative to the eigenvalue.
@@ -52,7 +58,7 @@ def lobpcg(
         flagged.
 
     Raises:
-        InputError: magnitudes are asked for, or a product holds NaN or infinity.
+        InputError: `which` is LM, or a product holds NaN or infinity.
 
     Reference:
         Knyazev (2001), doi:10.1137/S1064827500366124; the basis by Duersch, Shao, Yang
@@ -60,7 +66,10 @@ def lobpcg(
         directions made so by their coefficients. Without a preconditioner.
     """
     if which == "LM":
-        raise InputError("which: expected LA or SA for lobpcg, got LM. Use lanczos.")
+        raise InputError(
+            "which: expected LA or SA for lobpcg, got LM. Take restarted_lanczos."
+        )
+    operator, start_MDB = as_batched(operator), as_columns(start_MDB)
     size, block = start_MDB.shape[1:]
     if size < 4 * block:
         return all_pairs(operator, k=k, which=which, tol=tol)

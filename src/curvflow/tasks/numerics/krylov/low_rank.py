@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    as_batched,
+    as_columns,
+    product,
+)
 from curvflow.tasks.numerics.operators.matrices import Explicit
 
 # Directions below this share of the longest column are rounding errors.
@@ -43,7 +48,7 @@ def _left(columns_MDS: Tensor, least_M: Tensor) -> Tensor:
 
 
 def nystrom(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     start_MDb: Tensor,
     *,
     num_blocks: int,
@@ -55,8 +60,8 @@ def nystrom(
     all kept, so b columns and p blocks cost b p products.
 
     Args:
-        operator: positive semi-definite maps A of M models.
-        start_MDb: first block, random.
+        operator: positive semi-definite maps A of M models, or one, (D, D).
+        start_MDb: first block, random; (D, b) of a single model.
         num_blocks: p, at most.
         enough: a block in whose directions no model's A exceeds it is the last: most of
             what the blocks before it lack lies in them.
@@ -69,6 +74,7 @@ def nystrom(
         Frangella, Tropp and Udell (2023), doi:10.1137/21M1466244, Algorithm 2.1, with
         the range of Musco and Musco (2015), arXiv:1504.05477.
     """
+    operator, start_MDb = as_batched(operator), as_columns(start_MDb)
     start_MDb = start_MDb.to(operator.device).double()
     Q_MDk = torch.linalg.qr(start_MDb).Q
     Y_MDk = product(operator, Q_MDk)

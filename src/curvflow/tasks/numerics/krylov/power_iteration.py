@@ -12,11 +12,16 @@ from curvflow.tasks.numerics.krylov.eigenpairs import (
     within_tolerance,
     zero_level,
 )
-from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    BatchedOperator,
+    as_batched,
+    as_columns,
+)
 
 
 def block_power(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     start_MDB: Tensor,
     *,
     k: int,
@@ -30,8 +35,9 @@ def block_power(
     both are at the rounding error of the largest, which tells a zero eigenvalue.
 
     Args:
-        operator: symmetric maps A of M models.
-        start_MDB: first blocks of B >= k columns, linearly independent.
+        operator: symmetric maps A of M models, or one of a single model, (D, D).
+        start_MDB: first blocks of B >= k columns, linearly independent; (D, B) of a
+            single model.
         k: eigenpairs wanted.
         tol: residual allowed, relative to the eigenvalue.
         max_iterations: products with a block at most; at least 1.
@@ -47,6 +53,7 @@ def block_power(
         acceleration). The signs of QR and eigenvalues of equal modulus and opposite
         sign do not disturb it, unlike criteria on the change of columns.
     """
+    operator, start_MDB = as_batched(operator), as_columns(start_MDB)
     models, size, _ = operator.shape
     found = Ritz.empty(models, size, k, start_MDB)
     active = torch.arange(models, device=start_MDB.device)

@@ -24,7 +24,10 @@ from curvflow.tasks.numerics.krylov.eigenpairs import (
 )
 from curvflow.tasks.numerics.krylov.lanczos import SHRUNK, breakdown_tolerance
 from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
     BatchedOperator,
+    as_batched,
+    as_columns,
     lengths,
     measured_product,
     product,
@@ -116,7 +119,7 @@ def basis_size(k: int, block: int) -> int:
 
 
 def restarted_lanczos(
-    operator: BatchedOperator,
+    operator: AnyOperator,
     start_MDB: Tensor,
     *,
     k: int,
@@ -136,9 +139,9 @@ def restarted_lanczos(
     identity.
 
     Args:
-        operator: symmetric maps A of M models.
-        start_MDB: first block; a combination of the eigenvectors of a similar operator
-            makes a warm start.
+        operator: symmetric maps A of M models, or one of a single model, (D, D).
+        start_MDB: first block, (D, B) of a single model; a combination of the
+            eigenvectors of a similar operator makes a warm start.
         k: eigenpairs wanted.
         which: largest magnitude, or the upper or lower end of the spectrum.
         tol: residual allowed, relative to the eigenvalue.
@@ -154,6 +157,7 @@ def restarted_lanczos(
     Reference:
         Wu and Simon (2000), doi:10.1137/S0895479898334605.
     """
+    operator, start_MDB = as_batched(operator), as_columns(start_MDB)
     size, block = start_MDB.shape[1:]
     start_MDB = start_MDB.to(operator.device).double()
     most = basis_size(k, block)
@@ -206,7 +210,7 @@ def _extended(operator: BatchedOperator, space: _Space, iteration: int) -> _Spac
     # written to where the next block lies, and made that in place.
     next_MBD = space.rows[:, length : length + block]
     image_MDB, lengths_MB = measured_product(
-        operator, space.block.mT, room_MDS=next_MBD.mT
+        operator, space.block.mT, out_MDS=next_MBD.mT
     )
     W_MBD = image_MDB.mT
     scale_M = torch.maximum(space.scale, lengths_MB.amax(1))

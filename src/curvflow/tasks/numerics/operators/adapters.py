@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -90,26 +91,36 @@ class Single:
             )
         return (self.batched @ columns.unsqueeze(0)).squeeze(0)
 
-    def __add__(self, other: Single) -> Single:
-        return Single(BatchedSum([(1.0, self.batched), (1.0, other.batched)]))
+    def like(self, batched: BatchedOperator) -> Self:
+        """Return an operator of this class and size that multiplies by another.
 
-    def __sub__(self, other: Single) -> Single:
-        return Single(BatchedSum([(1.0, self.batched), (-1.0, other.batched)]))
+        Args:
+            batched: of one model, (1, D, D).
+        """
+        same = copy(self)
+        same.batched = batched
+        return same
 
-    def __mul__(self, factor: float) -> Single:
-        return Single(scaled(self.batched, factor))
+    def __add__(self, other: Single) -> Self:
+        return self.like(BatchedSum([(1.0, self.batched), (1.0, other.batched)]))
+
+    def __sub__(self, other: Single) -> Self:
+        return self.like(BatchedSum([(1.0, self.batched), (-1.0, other.batched)]))
+
+    def __mul__(self, factor: float) -> Self:
+        return self.like(scaled(self.batched, factor))
 
     __rmul__ = __mul__
 
-    def shifted(self, shift: float) -> Single:
+    def shifted(self, shift: float) -> Self:
         """Return A + c I.
 
         Args:
             shift: c, such as a damping.
         """
-        return Single(shifted(self.batched, shift))
+        return self.like(shifted(self.batched, shift))
 
-    def adjoint(self) -> Single:
+    def adjoint(self) -> Self:
         """Return the operator itself: it is symmetric."""
         return self
 

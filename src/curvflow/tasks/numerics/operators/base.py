@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -60,6 +61,10 @@ class BatchedOperator(Protocol):
 
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""
+
+
+# Functions of symmetric operators take both; see `as_batched`.
+AnyOperator = Operator | BatchedOperator
 
 
 def scipy_operator(operator: Operator) -> LinearOperator:
@@ -129,6 +134,79 @@ class BatchedDense:
         return BatchedDense(self.matrices_MDD[models])
 
 
+class Repeated:
+    """A batched operator of few maps, each that of one model or more.
+
+    All models of one map are multiplied by it at once: their columns side by side.
+    """
+
+    def __init__(self, operators: Sequence[Operator], which: Sequence[int]) -> None:
+        """Take the maps, of equal shape, and for each model the number of its own."""
+        self._operators, self._which = operators, list(which)
+        rows, columns = operators[0].shape
+        self.shape = (len(self._which), rows, columns)
+        self.dtype, self.device = operators[0].dtype, operators[0].device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        if columns.ndim == 2:
+            return (self @ columns.unsqueeze(-1)).squeeze(-1)
+        products = torch.empty_like(columns)
+        for number, operator in enumerate(self._operators):
+            models = [m for m, which in enumerate(self._which) if which == number]
+            if models:
+                side_by_side_DS = torch.cat([columns[m] for m in models], dim=1)
+                product_DS = operator @ side_by_side_DS
+                products[models] = torch.stack(product_DS.chunk(len(models), dim=1))
+        return products
+
+    def select(self, models: Tensor) -> Repeated:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return Repeated(self._operators, [self._which[m] for m in models.tolist()])
+
+
+def as_batched(operator: AnyOperator) -> BatchedOperator:
+    """Return an operator (D, D) as a batched one of one model, (1, D, D).
+
+    Functions that take batched operators call it first, so that each takes both. What
+    they return keeps the leading dimension of models, of length one.
+
+    Args:
+        operator: a symmetric map, or one for each of M models, returned as it is.
+
+    Returns:
+        The batched operator.
+
+    Raises:
+        InputError: the map is not square.
+
+    Examples:
+        >>> identity = Dense(torch.eye(3))
+        >>> as_batched(identity).shape
+        (1, 3, 3)
+        >>> as_batched(as_batched(identity)).shape
+        (1, 3, 3)
+    """
+    if len(operator.shape) == 3:
+        return operator
+    if hasattr(operator, "batched"):
+        return cast("BatchedOperator", operator.batched)
+    rows, columns = operator.shape
+    if rows != columns:
+        raise InputError(
+            f"operator: expected a square one, got {rows} by {columns}. Take A'A, "
+            "which has the squares of its singular values."
+        )
+    return Repeated([operator], [0])
+
+
+def as_columns(start: Tensor) -> Tensor:
+    """Return columns (D, S) or a vector (D,) of one model as columns (1, D, S)."""
+    if start.ndim == 1:
+        start = start.unsqueeze(-1)
+    return start.unsqueeze(0) if start.ndim == 2 else start
+
+
 # Entries of a vector that are added up at once.
 PART = 1 << 17
 
@@ -159,14 +237,14 @@ def product(operator: BatchedOperator, columns_MDS: Tensor) -> Tensor:
 
 
 def measured_product(
-    operator: BatchedOperator, columns_MDS: Tensor, *, room_MDS: Tensor | None = None
+    operator: BatchedOperator, columns_MDS: Tensor, *, out_MDS: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Multiply in the precision of the operator, and return the lengths as well.
 
     Args:
         operator: maps of M models.
         columns_MDS: what to multiply, (M, D, S).
-        room_MDS: memory that the products may be written to: where D is large, new
+        out_MDS: memory that the products may be written to: where D is large, new
             memory costs as much as arithmetic.
 
     Returns:
@@ -177,9 +255,9 @@ def measured_product(
         InputError: a product holds NaN or infinity.
     """
     columns_MDS = columns_MDS.to(operator.dtype)
-    if room_MDS is not None and isinstance(operator, Writing):
-        operator.multiply_into(columns_MDS, room_MDS)
-        images_MDS = room_MDS
+    if out_MDS is not None and isinstance(operator, Writing):
+        operator.multiply_into(columns_MDS, out_MDS)
+        images_MDS = out_MDS
     else:
         images_MDS = operator @ columns_MDS
     # A length is finite where every entry is, and is wanted anyway.
