@@ -24,7 +24,7 @@ from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
-from curvflow.stores.packs import Pack, entries, zipped
+from curvflow.stores.zarr_payloads import ZarrPayload, entries, zip_payload
 
 NODES = 32
 SIZES = {"100 KB": (100_000, 9), "10 MB": (10_000_000, 5), "500 MB": (500_000_000, 1)}
@@ -45,7 +45,7 @@ def arrays_of(size: int) -> dict[str, Array]:
 
 def write_zip(path: Path, arrays: dict[str, Array]) -> None:
     disk = Disk()
-    disk.write(path, zipped(arrays))
+    disk.write(path, zip_payload(arrays))
     disk.flush(path)
 
 
@@ -68,7 +68,7 @@ FORMS: dict[str, Callable[[Path, dict[str, Array]], None]] = {
 
 
 def read(path: Path, slots: range) -> None:
-    pack = Pack("payload", path)
+    pack = ZarrPayload("payload", path)
     for slot in slots:
         for name in pack.layout():
             pack.node(name, slot)

@@ -90,7 +90,7 @@ def committed_once(study: Path) -> bool:
     commits = Counter(receipt.key for receipt in index.rows.values())
     done: set[str] = set()
     for run in index.runs:
-        for note in store.notes(run):
+        for note in store.journal(run):
             if note["event"] == "begins":
                 assert not done.intersection(note["keys"]), "computed twice"
             done.update(note["keys"] if note["event"] == "committed" else ())

@@ -26,7 +26,7 @@ PRELOAD = [
     "curvflow.tasks.machine",
     "curvflow.tasks.probes.norms",
     "curvflow.tasks.train",
-    "curvflow.stores.packs",
+    "curvflow.stores.zarr_payloads",
     "distributed.cli.dask_scheduler",
     "distributed.cli.dask_worker",
     "pytest",

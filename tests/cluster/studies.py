@@ -226,7 +226,7 @@ def committed(store):
 
 def journal(store, run=-1):
     """Return event, stage and keys of what a run wrote down, in order."""
-    notes = store.notes(store.index().runs[run])
+    notes = store.journal(store.index().runs[run])
     return [(n["event"], n["stage"], n["keys"]) for n in notes if "stage" in n]
 
 

@@ -95,6 +95,6 @@ def test_a_study_of_many_tiles_is_computed_by_several_processes(project):
     assert run.answer()["executed"] == {"mine": 80}
     store = many.store()
     payloads = {one.payload for one in store.index().receipts.values()}
-    pids = {int(pid) for one in payloads for pid in store.contents(one)["pid"]}
+    pids = {int(pid) for one in payloads for pid in store.read_payload(one)["pid"]}
     assert len(pids) > 1
     assert run.pid not in pids

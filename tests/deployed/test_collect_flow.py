@@ -48,7 +48,7 @@ def collected(server, *asked):
 
 def payloads(project):
     """Return the names of the payloads in a project's store."""
-    room = open_store(project / ".curvflow", create=False).room
+    room = open_store(project / ".curvflow", create=False).files
     return {item.payload for item in room.items("payloads")}
 
 

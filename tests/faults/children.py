@@ -31,7 +31,7 @@ _server.set_forkserver_preload(
         "curvflow.tasks.probes.norms",
         "curvflow.tasks.train",
         "torch._dynamo",
-        "curvflow.stores.packs",
+        "curvflow.stores.zarr_payloads",
         "pytest",
         "tests.faults.children",
     ]
@@ -129,7 +129,7 @@ def toy(folder, *overrides, lots=0, silence=60.0, hold=None):
 
 def begun(store: Store) -> Counter[str]:
     """Count how often a tile with a node in it was begun, by action key."""
-    notes = (note for run in store.index().runs for note in store.notes(run))
+    notes = (note for run in store.index().runs for note in store.journal(run))
     return Counter(k for n in notes if n["event"] == "begins" for k in n["keys"])
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import MemoryCommits
-from curvflow.stores.entries import encode
 from curvflow.stores.local import LocalStore
+from curvflow.stores.log_entries import encode
 from curvflow.stores.memory import MemoryStore
 from tests.faults.children import digests
 from tests.flows.run.test_run import executed
@@ -31,7 +31,7 @@ def test_what_one_run_is_at_work_on_another_does_not_get(commits):
     assert first.take(1, ["a", "b"], alive) == ["a", "b"]
     assert second.take(2, ["b", "c"], alive) == ["c"]
     assert first.take(1, ["a", "c"], alive) == ["a"]
-    assert second.held() == first.held() == {"a": 1, "b": 1, "c": 2}
+    assert second.holders() == first.holders() == {"a": 1, "b": 1, "c": 2}
 
 
 def test_what_a_run_gave_up_or_left_behind_is_free(commits):
@@ -48,7 +48,7 @@ def test_giving_up_what_another_has_taken_over_changes_nothing(commits):
     first.take(1, ["a"], alive)
     second.take(2, ["a"], gone)
     first.release(1, ["a"])
-    assert second.held() == {"a": 2}
+    assert second.holders() == {"a": 2}
 
 
 class Rival(MemoryCommits):
@@ -77,7 +77,7 @@ def test_a_torn_claim_frees_what_it_held_and_no_more(commits, torn):
     first.take(1, ["a"], alive)
     first.take(1, ["b"], alive)
     commits.replace(2, torn)
-    assert Claims(commits).held() == {"a": 1}
+    assert Claims(commits).holders() == {"a": 1}
     assert Claims(commits).take(2, ["a", "b"], alive) == ["b"]
 
 
@@ -92,7 +92,7 @@ def test_claims_are_swept_once_all_who_made_them_are_gone(commits):
     assert commits.after(0) == [4]
     assert first.take(1, ["e"], alive) == ["e"]
     assert commits.after(0) == [4, 5]
-    assert Claims(commits).held()["e"] == 1
+    assert Claims(commits).holders()["e"] == 1
 
 
 def test_claims_that_were_deleted_cost_no_result(tmp_path):

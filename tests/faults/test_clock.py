@@ -9,7 +9,7 @@ from datetime import datetime as real_datetime
 import pytest
 
 import curvflow.flows.graph.heartbeats as heartbeats
-import curvflow.stores.logged as logged
+import curvflow.stores.log_store as log_store
 from curvflow.flows.graph.heartbeats import Watch, at_work, beating
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
@@ -47,7 +47,7 @@ def test_a_run_elsewhere_is_gone_once_its_counter_stood_still_for_too_long(
 ):
     record = begin(store)
     watch = Watch(store, silence=60.0, clock=clock)
-    store.beat(record, {"count": 7, **ELSEWHERE})
+    store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     assert not watch.is_gone(record.begun)
     clock.now += 60
     assert not watch.is_gone(record.begun)
@@ -59,10 +59,10 @@ def test_a_run_elsewhere_is_gone_once_its_counter_stood_still_for_too_long(
 def test_a_counter_that_moved_either_way_is_a_sign_of_life(store, clock, count):
     record = begin(store)
     watch = Watch(store, silence=60.0, clock=clock)
-    store.beat(record, {"count": 7, **ELSEWHERE})
+    store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     assert not watch.is_gone(record.begun)
     clock.now += 1e6
-    store.beat(record, {"count": count, **ELSEWHERE})
+    store.write_heartbeat(record, {"count": count, **ELSEWHERE})
     assert not watch.is_gone(record.begun)
     clock.now += 59
     assert not watch.is_gone(record.begun)
@@ -70,7 +70,7 @@ def test_a_counter_that_moved_either_way_is_a_sign_of_life(store, clock, count):
 
 def test_an_observer_who_has_only_just_come_takes_nothing_over(store, clock):
     record = begin(store)
-    store.beat(record, {"count": 7, **ELSEWHERE})
+    store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     clock.now += 1e9
     assert not Watch(store, silence=60.0, clock=clock).is_gone(record.begun)
 
@@ -78,7 +78,7 @@ def test_an_observer_who_has_only_just_come_takes_nothing_over(store, clock):
 def test_a_clock_that_jumps_back_takes_nothing_over(store, clock):
     record = begin(store)
     watch = Watch(store, silence=60.0, clock=clock)
-    store.beat(record, {"count": 7, **ELSEWHERE})
+    store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     watch.is_gone(record.begun)
     clock.now -= 86400
     assert not watch.is_gone(record.begun)
@@ -102,7 +102,7 @@ def test_a_dead_process_of_this_machine_is_known_at_once(store):
             "started": heartbeats._state(process.pid)[1],
             "count": 0,
         }
-        store.beat(record, sign)
+        store.write_heartbeat(record, sign)
         assert not Watch(store).is_gone(record.begun)
         process.kill()
     assert Watch(store).is_gone(record.begun)
@@ -110,7 +110,7 @@ def test_a_dead_process_of_this_machine_is_known_at_once(store):
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_another(store):
     record = begin(store)
-    store.beat(record, heartbeats._identity() | {"started": "0", "count": 0})
+    store.write_heartbeat(record, heartbeats._identity() | {"started": "0", "count": 0})
     assert Watch(store).is_gone(record.begun)
 
 
@@ -118,7 +118,7 @@ def test_a_process_that_has_the_number_of_a_dead_one_is_another(store):
 def test_a_sign_of_life_that_cannot_be_read_is_none(tmp_path, line):
     store = LocalStore(tmp_path)
     record = begin(store)
-    store.beat(record, {"count": 0, **ELSEWHERE})
+    store.write_heartbeat(record, {"count": 0, **ELSEWHERE})
     (tmp_path / "runs" / "0000000001.beat").write_text(line)
     assert Watch(store).is_gone(record.begun)
 
@@ -135,7 +135,7 @@ class Wild(real_datetime):
 
 
 def test_clocks_that_jump_change_no_decision(tmp_path, monkeypatch):
-    monkeypatch.setattr(logged, "datetime", Wild)
+    monkeypatch.setattr(log_store, "datetime", Wild)
     folder = tmp_path / "store"
     run(LocalStore(folder))
     for number, path in enumerate(sorted(folder.rglob("*"))):
@@ -159,7 +159,7 @@ def test_what_another_machine_claimed_is_waited_for_until_it_is_silent(
     first = begin(o.store)
     nodes = make_plan(o.study, o.store, o.files).graph.nodes["data"]
     o.store.claims.take(first.begun, [node.key for node in nodes], lambda _: False)
-    o.store.beat(first, {"count": 7, **ELSEWHERE})
+    o.store.write_heartbeat(first, {"count": 7, **ELSEWHERE})
     clock, looks = Clock(), []
 
     def look(self, begun):
@@ -183,5 +183,5 @@ def test_a_sign_of_another_machine_may_come_back_while_it_is_watched(
     record, beats = begin(store), iter([{}, {1: {"count": 0}}])
     monkeypatch.setattr(heartbeats, "SILENCE", 1.0)
     monkeypatch.setattr(heartbeats.time, "sleep", lambda _: None)
-    monkeypatch.setattr(store, "beats", lambda: next(beats))
+    monkeypatch.setattr(store, "heartbeats", lambda: next(beats))
     assert heartbeats._moving(store, [record.begun]) == {record.begun}

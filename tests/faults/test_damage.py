@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import CorruptPayloadError
-from curvflow.stores import payloads
+from curvflow.stores import local_payloads
 from curvflow.stores.local import LocalStore
 from tests.stores.contract import publish
 
@@ -17,7 +17,7 @@ from tests.stores.contract import publish
 def test_a_payload_damaged_in_many_places_raises_one_error_and_nothing_else(
     tmp_path, monkeypatch, caplog, capfd, limit
 ):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", limit)
     names = [f"variable{number}" for number in range(12)]
     (receipt,) = publish(
         LocalStore(tmp_path), {name: np.zeros((1, 2)) for name in names}, ["a"]
@@ -40,7 +40,7 @@ def test_a_payload_damaged_in_many_places_raises_one_error_and_nothing_else(
 def test_a_folder_that_replaces_one_of_other_variables_is_read_at_once(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
     store = LocalStore(tmp_path)
     (receipt,) = publish(store, {"x": np.ones((1, 2))}, ["a"])
     other = store.write_payload({"y": np.ones((1, 2))})

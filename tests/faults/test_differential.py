@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from curvflow.stores import payloads
+from curvflow.stores import local_payloads
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from tests.faults.children import digests
@@ -25,11 +25,11 @@ def history(store):
     index = store.index()
     rows = [replace(one, seconds=0.0) for one in index.rows.values()]
     runs = [(r.study, r.number, r.status, r.document, r.tables) for r in index.runs]
-    notes = [store.notes(record) for record in index.runs]
+    notes = [store.journal(record) for record in index.runs]
     return counts, rows, runs, notes, digests(store)
 
 
 @pytest.mark.parametrize("limit", [1 << 20, -1], ids=["zip", "folder"])
 def test_a_local_store_and_one_in_memory_tell_the_same(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", limit)
     assert history(LocalStore(tmp_path / "store")) == history(MemoryStore())

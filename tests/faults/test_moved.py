@@ -13,8 +13,8 @@ from curvflow.flows.run.run import run_study
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
+from curvflow.stores.local_payloads import LocalPayloads
 from curvflow.stores.memory import MemoryStore
-from curvflow.stores.payloads import Payloads
 from tests.faults.children import committed, digests
 from tests.flows.run.test_run import EXPECTED, executed
 from tests.flows.toys import STUDY, run
@@ -196,11 +196,11 @@ def test_payloads_that_are_slow_to_be_listed_cost_work_and_no_result(
 ):
     folder = tmp_path / "store"
     run(LocalStore(folder))
-    present = Payloads.present
-    monkeypatch.setattr(Payloads, "present", lambda self, names: set())
+    present = LocalPayloads.present
+    monkeypatch.setattr(LocalPayloads, "present", lambda self, names: set())
     o = LocalStore(folder)
     watched = run(o)
-    monkeypatch.setattr(Payloads, "present", present)
+    monkeypatch.setattr(LocalPayloads, "present", present)
     assert watched.record.status == "done"
     assert digests(LocalStore(folder)) == expected()
     assert executed(run(LocalStore(folder))) == {}

@@ -124,7 +124,7 @@ def test_a_new_seed_runs_alone_on_a_store_of_an_earlier_version(present):
     run = store.index().runs[-1]
     assert run.counts["executed"]["fit"] == 2
     assert run.counts["cached"]["fit"] == 4
-    again = {key for note in store.notes(run) for key in note.get("keys", ())}
+    again = {key for note in store.journal(run) for key in note.get("keys", ())}
     assert not again & before
     again = {r.key for r in store.index().rows.values() if r.kind in ANOTHER}
     assert {n for key, n in begun(store).items() if key not in again} == {1}

@@ -216,13 +216,15 @@ def test_a_run_that_waits_for_another_can_be_stopped(tmp_path):
     o = opened(store)
     nodes = make_plan(o.study, o.store, o.files).graph.nodes["data"]
     store.claims.take(far.begun, [node.key for node in nodes], lambda _: False)
-    store.beat(far, {"count": 0, "host": "far", "boot": "x", "pid": 1, "started": "1"})
+    store.write_heartbeat(
+        far, {"count": 0, "host": "far", "boot": "x", "pid": 1, "started": "1"}
+    )
     process = start(stopped_toy, tmp_path / "store", tmp_path / "hold")
-    until(lambda: len(store.beats()) == 2)
+    until(lambda: len(store.heartbeats()) == 2)
     process.terminate()
     assert ended(process) == 143
     assert list(store.index().receipts) == []
-    assert set(store.claims.held().values()) == {far.begun}
+    assert set(store.claims.holders().values()) == {far.begun}
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ class Engine(RuleBasedStateMachine):
         store = self.store()
         (record,) = store.index().runs[runs:]
         assert record.status == "done"
-        notes = store.notes(record)
+        notes = store.journal(record)
         given = {k for n in notes if n["event"] == "committed" for k in n["keys"]}
         return before, wanted, given
 
@@ -223,7 +223,9 @@ class Engine(RuleBasedStateMachine):
         store = self.store()
         live = store.index().receipts.values()
         try:
-            store.inspect(payload, [one for one in live if one.payload == payload])
+            store.verify_payload(
+                payload, [one for one in live if one.payload == payload]
+            )
         except CorruptPayloadError:
             return False
         return True

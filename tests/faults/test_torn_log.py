@@ -55,9 +55,9 @@ def test_a_torn_entry_of_any_kind_is_void_and_the_others_stand(tmp_path, kind):
     assert torn.index() == replace(before, number=number, void=[number])
     publish(torn, arrays_of(2), ["d"])
     assert list(LocalStore(tmp_path).index().receipts) == ["a", "d"]
-    assert torn.torn() == [number]
-    torn.bury([number])
-    assert LocalStore(tmp_path).torn() == []
+    assert torn.torn_entries() == [number]
+    torn.write_tombstones([number])
+    assert LocalStore(tmp_path).torn_entries() == []
     assert LocalStore(tmp_path).index() == torn.index()
 
 
@@ -100,7 +100,7 @@ def test_power_lost_while_nodes_are_claimed_leaves_claims_that_can_be_taken(tmp_
             crash.leave(left, kept=kept)
             claims = LocalStore(left).claims
             assert claims.take(7, ["a", "b", "c"], lambda _: True) == ["a", "b", "c"]
-            assert set(claims.held().values()) == {7}
+            assert set(claims.holders().values()) == {7}
             Disk().remove(left)
 
 
@@ -108,16 +108,16 @@ def test_a_kept_state_is_whole_or_not_there_whenever_power_is_lost(tmp_path):
     disk, root = Recorded(), tmp_path / "store"
     root.mkdir()
     store = LocalStore(root, disk=disk)
-    store.keep_partial("tile", {"x": arrays_of(0)["loss"]})
+    store.save_snapshot("tile", {"x": arrays_of(0)["loss"]})
     first = len(disk.done)
-    store.keep_partial("tile", {"x": arrays_of(1)["loss"]})
+    store.save_snapshot("tile", {"x": arrays_of(1)["loss"]})
     found = []
     for point in range(len(disk.done) + 1):
         crash = Crash(root).replay(disk.done[:point])
         for number, kept in enumerate([("",), ("", "partials")]):
             left = tmp_path / f"{point}-{number}"
             crash.leave(left, kept=kept)
-            kept_state = LocalStore(left).partial("tile")
+            kept_state = LocalStore(left).load_snapshot("tile")
             found.append(None if kept_state is None else float(kept_state["x"][0, 0]))
             if point >= first:
                 assert found[-1] is not None

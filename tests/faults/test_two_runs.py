@@ -110,7 +110,7 @@ def test_what_a_dead_run_had_claimed_is_free_at_once(tmp_path):
     first.kill()
     assert ended(first) == -signal.SIGKILL
     store = LocalStore(folder)
-    held = store.claims.held()
+    held = store.claims.holders()
     assert held
     run(store)  # would otherwise wait for an hour
     assert held.keys() <= digests(store).keys()

@@ -76,7 +76,7 @@ def claimed(store):
         nodes = make_plan(o.study, o.store, o.files).graph.nodes[stage]
         keys = [node.key for node in nodes][:count]
         store.claims.take(run.begun, keys, lambda _: False)
-        store.beat(run, sign)
+        store.write_heartbeat(run, sign)
         return dict.fromkeys(keys, stage)
 
     return claim
@@ -119,7 +119,7 @@ def test_a_state_that_could_not_be_kept_is_not_said_to_be(store):
     stop.signal = signal.SIGTERM
     partial = Partials(store, stop, tell=told.append).of("tile", nodes=1)
     with (
-        mock.patch.object(store, "keep_partial", side_effect=StoreError("full")),
+        mock.patch.object(store, "save_snapshot", side_effect=StoreError("full")),
         pytest.raises(Stopped),
     ):
         partial.keep({"weights": np.ones(2)})
@@ -150,7 +150,7 @@ def test_a_run_says_that_it_waits_and_ends_once_the_other_is_gone(store, claimed
     class Killer(Watcher):
         def tell(self, message):
             super().tell(message)
-            store.beat(far, None)
+            store.write_heartbeat(far, None)
 
     assert watched(store, Killer(), toys.STUDY) == [
         "waiting for run 1 of long (process 7 on far): 1 data node"
@@ -181,7 +181,7 @@ def test_a_plan_counts_no_node_of_a_run_that_has_ended(store, claimed):
 def test_a_plan_with_nothing_to_do_looks_for_no_other_run(store):
     toys.run(store)
     o = opened(store)
-    with mock.patch.object(store, "beats", side_effect=AssertionError):
+    with mock.patch.object(store, "heartbeats", side_effect=AssertionError):
         assert make_plan(o.study, o.store, o.files).counts()["stale"] == 0
     assert heartbeats.in_work(store) == set()
 

@@ -365,26 +365,29 @@ class StoreContract:
 
     def test_the_journal_keeps_its_lines_per_run(self, store, other):
         first, second = begin(store), begin(store)
-        store.note(first, {"event": "begins", "stage": "fit"})
-        other.note(first, {"event": "committed", "keys": ["a"]})
-        store.note(second, {"event": "failed"})
-        assert [note["event"] for note in other.notes(first)] == ["begins", "committed"]
-        assert store.notes(second) == [{"event": "failed"}]
+        store.append_event(first, {"event": "begins", "stage": "fit"})
+        other.append_event(first, {"event": "committed", "keys": ["a"]})
+        store.append_event(second, {"event": "failed"})
+        assert [note["event"] for note in other.journal(first)] == [
+            "begins",
+            "committed",
+        ]
+        assert store.journal(second) == [{"event": "failed"}]
         assert store.index().number == 2
 
     def test_a_run_without_notes_has_an_empty_journal(self, store):
-        assert store.notes(begin(store)) == []
+        assert store.journal(begin(store)) == []
 
     def test_a_key_is_claimed_by_one_run_at_a_time(self, store, other):
         assert store.claims.take(1, ["a", "b"], lambda _: False) == ["a", "b"]
         assert other.claims.take(2, ["c", "b", "a"], lambda _: False) == ["c"]
         assert store.claims.take(1, ["a", "c"], lambda _: False) == ["a"]
-        assert other.claims.held() == {"a": 1, "b": 1, "c": 2}
+        assert other.claims.holders() == {"a": 1, "b": 1, "c": 2}
 
     def test_claims_of_a_run_that_is_gone_are_taken_over(self, store, other):
         store.claims.take(1, ["a", "b"], lambda _: False)
         assert other.claims.take(2, ["b"], lambda run: run == 1) == ["b"]
-        assert store.claims.held() == {"a": 1, "b": 2}
+        assert store.claims.holders() == {"a": 1, "b": 2}
 
     def test_what_is_released_can_be_claimed(self, store, other):
         store.claims.take(1, ["a", "b"], lambda _: False)
@@ -397,9 +400,9 @@ class StoreContract:
         store.claims.take(1, ["a"], lambda _: False)
         other.claims.take(2, ["b"], lambda _: False)
         store.claims.sweep(lambda run: run == 1)
-        assert other.claims.held() == {"a": 1, "b": 2}
+        assert other.claims.holders() == {"a": 1, "b": 2}
         store.claims.sweep(lambda _: True)
-        assert store.claims.held() == {}
+        assert store.claims.holders() == {}
         assert other.claims.take(3, ["a", "b"], lambda _: True) == ["a", "b"]
         assert store.claims.take(4, ["a", "c"], lambda _: False) == ["c"]
 
@@ -408,40 +411,40 @@ class StoreContract:
         assert store.index().number == 0
 
     def test_a_partial_is_replaced_read_and_dropped(self, store, other):
-        assert store.partial("tile1") is None
-        store.keep_partial("tile1", {"step": np.array(1), "w": np.zeros((2, 3))})
+        assert store.load_snapshot("tile1") is None
+        store.save_snapshot("tile1", {"step": np.array(1), "w": np.zeros((2, 3))})
         kept = {"step": np.array(2), "w": np.ones((2, 3)), "name": np.array(["a", "é"])}
-        store.keep_partial("tile1", kept)
-        got = other.partial("tile1")
+        store.save_snapshot("tile1", kept)
+        got = other.load_snapshot("tile1")
         assert got.keys() == kept.keys()
         for name, array in kept.items():
             np.testing.assert_array_equal(got[name], array)
             assert got[name].shape == array.shape
-        assert other.partial("tile2") is None
-        other.drop_partial("tile1")
-        other.drop_partial("tile1")
-        assert store.partial("tile1") is None
+        assert other.load_snapshot("tile2") is None
+        other.drop_snapshot("tile1")
+        other.drop_snapshot("tile1")
+        assert store.load_snapshot("tile1") is None
 
     def test_a_partial_shares_no_memory_with_the_store(self, store):
         kept = np.zeros(3)
-        store.keep_partial("tile1", {"w": kept})
+        store.save_snapshot("tile1", {"w": kept})
         kept[:] = 1
-        store.partial("tile1")["w"][:] = 2
-        np.testing.assert_array_equal(store.partial("tile1")["w"], np.zeros(3))
+        store.load_snapshot("tile1")["w"][:] = 2
+        np.testing.assert_array_equal(store.load_snapshot("tile1")["w"], np.zeros(3))
 
     def test_the_latest_sign_of_life_of_each_run_is_told(self, store, other):
         first, second = begin(store), begin(store)
-        assert store.beats() == {}
+        assert store.heartbeats() == {}
         sign = {"count": 0, "pid": 1, "host": "ö"}
-        store.beat(first, sign)
-        store.beat(second, sign)
-        store.beat(first, sign | {"count": 1})
+        store.write_heartbeat(first, sign)
+        store.write_heartbeat(second, sign)
+        store.write_heartbeat(first, sign | {"count": 1})
         signs = {first.begun: sign | {"count": 1}, second.begun: sign}
-        assert other.beats() == signs
-        store.beat(first, None)
-        store.beat(first, None)
-        assert other.beats() == {second.begun: signs[second.begun]}
-        assert store.notes(first) == []
+        assert other.heartbeats() == signs
+        store.write_heartbeat(first, None)
+        store.write_heartbeat(first, None)
+        assert other.heartbeats() == {second.begun: signs[second.begun]}
+        assert store.journal(first) == []
 
     def test_codes_are_recorded_once(self, store, other):
         code = CodeRecord("train", 1, 1, {"fit": "d1"})
@@ -525,8 +528,8 @@ class StoreContract:
         store._log._commits.replace(1, b"{")
         store._log = Log(store._log._commits, store.location)
         assert list(store.index().receipts) == ["b"]
-        assert (store.index().void, store.torn()) == ([1], [1])
-        store.bury([1, 2])
-        assert (store.index().void, store.torn()) == ([1], [])
+        assert (store.index().void, store.torn_entries()) == ([1], [1])
+        store.write_tombstones([1, 2])
+        assert (store.index().void, store.torn_entries()) == ([1], [])
         assert list(store.index().receipts) == ["b"]
         assert "commit 1 is torn" in caplog.text

@@ -12,7 +12,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from curvflow.stores import packs, payloads
+from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from tests.stores.contract import arrays_of, begin, end, publish
@@ -77,8 +77,8 @@ def prepare(folder, scenario):
 
 
 def main(folder, scenario):
-    assert packs, "loaded before the first fork, or each child would load zarr"
-    payloads.ZIP_BYTES = 1 << 20 if scenario in ("zip", "without links") else -1
+    assert zarr_payloads, "loaded before the first fork, or each child would load zarr"
+    local_payloads.ZIP_BYTES = 1 << 20 if scenario in ("zip", "without links") else -1
     for point in count():
         child = os.fork()
         if child == 0:

@@ -30,7 +30,7 @@ def test_whoever_was_first_between_reading_and_writing_has_the_key():
     ours, theirs = Claims(commits), Claims(commits)
     commits.first.append(lambda: theirs.take(2, ["b"], nobody))
     assert ours.take(1, ["a", "b"], nobody) == ["a"]
-    assert ours.held() == theirs.held() == {"b": 2, "a": 1}
+    assert ours.holders() == theirs.holders() == {"b": 2, "a": 1}
 
 
 def test_a_release_that_comes_second_is_written_after_all():
@@ -39,7 +39,7 @@ def test_a_release_that_comes_second_is_written_after_all():
     ours.take(1, ["a"], nobody)
     commits.first.append(lambda: theirs.take(2, ["b"], nobody))
     ours.release(1, ["a"])
-    assert theirs.held() == {"b": 2}
+    assert theirs.holders() == {"b": 2}
 
 
 def test_a_torn_claim_is_none():
@@ -57,7 +57,7 @@ def test_what_is_swept_while_somebody_reads_on_is_not_missed():
     one.sweep(lambda _: True)
     assert commits.after(0) == [5]
     assert other.take(2, ["0", "4"], lambda run: run == 1) == ["0", "4"]
-    assert one.held()["0"] == 2
+    assert one.holders()["0"] == 2
 
 
 @pytest.mark.parametrize("gone", [nobody, lambda run: run == 1])
@@ -83,7 +83,7 @@ def test_among_threads_each_key_is_claimed_once():
     for thread in threads:
         thread.join()
     assert sorted(key for key, _ in got) == sorted(keys)
-    assert Claims(commits).held() == dict(got)
+    assert Claims(commits).holders() == dict(got)
 
 
 class Holey(MemoryCommits):

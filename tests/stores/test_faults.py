@@ -20,11 +20,11 @@ from hypothesis.stateful import (
 )
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.stores import payloads
-from curvflow.stores.contents import payload_id
+from curvflow.stores import local_payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
+from curvflow.stores.payload_digests import payload_id
 from tests.stores import killed
 from tests.stores.contract import arrays_of, begin, end, publish, receipt_of
 from tests.stores.crash import Crash, Recorded
@@ -59,7 +59,7 @@ def assert_sound(folder):
         store.read(receipt, list(receipt.parts))
     for path in payload_files(folder):
         name = path.name.partition(".")[0]
-        assert payload_id(store._payloads.open(name).everything()) == name
+        assert payload_id(store._payloads.open(name).read_all()) == name
     return index
 
 
@@ -105,7 +105,7 @@ def test_power_lost_at_any_point_leaves_a_store_that_is_sound(
     def unlinkable(*_):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", limit)
     if not links:
         monkeypatch.setattr(Disk, "link", unlinkable)
         monkeypatch.setattr(Recorded, "link", unlinkable)
@@ -195,7 +195,7 @@ class Full(Disk):
 def test_a_full_disk_is_named_with_what_is_needed_and_leaves_nothing_half_done(
     tmp_path, monkeypatch, limit, number
 ):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", limit)
     for writes in range(20):
         folder = tmp_path / str(writes)
         kept = publish(LocalStore(folder), arrays_of(0), ["a"])
@@ -295,7 +295,7 @@ class StoresAgree(RuleBasedStateMachine):
         run = data.draw(st.sampled_from(self.begun))
         for store in self.both:
             assert end(store, run).status == "done"
-            store.note(run, {"event": "ended"})
+            store.append_event(run, {"event": "ended"})
         self.history.append(dict(self.live))
 
     @rule()
@@ -307,7 +307,7 @@ class StoresAgree(RuleBasedStateMachine):
     def lose_and_write_again(self, data, is_whole):
         receipt = self.live[data.draw(st.sampled_from(sorted(self.live)))]
         (path,) = Path(self.local.location).glob(f"payloads/*/{receipt.payload}.*")
-        arrays = self.local._payloads.open(receipt.payload).everything()
+        arrays = self.local._payloads.open(receipt.payload).read_all()
         Disk().remove(path) if is_whole else path.write_bytes(path.read_bytes()[:-30])
         del self.memory._payloads[receipt.payload]
         self.local = LocalStore(Path(self.local.location))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StoreError, StoreFormatError
-from curvflow.stores import payloads
+from curvflow.stores import local_payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
@@ -45,7 +45,7 @@ class TestLocalStoreOfLargePayloads(TestLocalStore):
 
     @pytest.fixture(autouse=True)
     def _folders_only(self, monkeypatch):
-        monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
+        monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
 
 
 class TestLocalStoreWithoutHardLinks(TestLocalStore):
@@ -66,7 +66,7 @@ def names(folder):
 def test_a_store_holds_the_files_that_the_design_names(tmp_path):
     store = open_store(tmp_path, create=True)
     (receipt,) = publish(store, arrays_of(), ["a"])
-    store.note(begin(store), {"event": "begins"})
+    store.append_event(begin(store), {"event": "begins"})
     name = receipt.payload
     assert names(tmp_path) == [
         "FORMAT",
@@ -110,7 +110,7 @@ def test_reading_writes_nothing(tmp_path):
             raise AssertionError(name)
 
     reader = LocalStore(tmp_path, disk=ReadOnly())
-    reader.index(), reader.index(as_of=1), reader.notes(run)
+    reader.index(), reader.index(as_of=1), reader.journal(run)
     assert reader.present([receipt.payload]) == {receipt.payload}
     reader.read(receipt, ["loss"])
     reader.layout(receipt.payload)
@@ -178,10 +178,10 @@ def test_a_store_whose_making_was_cut_short_is_made_whole(tmp_path):
 def test_a_line_of_the_journal_that_was_cut_short_is_left_out(tmp_path):
     store = open_store(tmp_path, create=True)
     run = begin(store)
-    store.note(run, {"event": "begins"})
+    store.append_event(run, {"event": "begins"})
     with (tmp_path / "runs" / "0000000001.ndjson").open("a") as file:
         file.write('{"event": "com')
-    assert store.notes(run) == [{"event": "begins"}]
+    assert store.journal(run) == [{"event": "begins"}]
 
 
 def test_opening_knows_memory_and_folders(tmp_path):
@@ -201,7 +201,7 @@ def test_opening_and_reading_the_log_import_neither_zarr_nor_xarray(tmp_path):
 
 
 def test_a_good_folder_of_the_same_content_is_left_in_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
     store = open_store(tmp_path, create=True)
     name = store.write_payload(arrays_of())
     place = payload_path(store, name).stat().st_ino
@@ -211,7 +211,7 @@ def test_a_good_folder_of_the_same_content_is_left_in_place(tmp_path, monkeypatc
 
 
 def test_payloads_above_the_limit_become_folders_of_few_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", 1000)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", 1000)
     store = open_store(tmp_path, create=True)
     small = store.write_payload({"x": np.zeros((5, 25))})
     large = store.write_payload({"x": np.zeros((5, 26))})
@@ -248,7 +248,7 @@ def test_what_is_no_sign_of_life_is_left_out(tmp_path):
     (tmp_path / "runs" / "x.beat").write_text('{"count": 1}')
     (tmp_path / "runs" / "0000000009.beat").write_text('{"other": 1}')
     (tmp_path / "runs" / "0000000008.beat").mkdir()
-    assert store.beats() == {}
+    assert store.heartbeats() == {}
     sign = {"count": 1, "pid": 1, "host": "here"}
-    store.beat(run, sign)
-    assert store.beats() == {run.begun: sign}
+    store.write_heartbeat(run, sign)
+    assert store.heartbeats() == {run.begun: sign}

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from curvflow.errors import StoreError, StoreFormatError
 from curvflow.stores import commits, log
 from curvflow.stores.commits import LocalCommits, MemoryCommits
-from curvflow.stores.entries import (
+from curvflow.stores.files import Disk
+from curvflow.stores.local import LocalStore
+from curvflow.stores.log import Log
+from curvflow.stores.log_entries import (
     TornEntryError,
     decode,
     encode,
     pack_receipts,
     unpack_receipts,
 )
-from curvflow.stores.files import Disk
-from curvflow.stores.local import LocalStore
-from curvflow.stores.log import Log
 from tests.stores.contract import arrays_of, begin, end, publish, receipt_of
 
 
@@ -213,7 +213,7 @@ def test_a_taken_number_that_nobody_lists_is_reported(monkeypatch):
         def create(self, number, data):
             return False
 
-    monkeypatch.setattr(log, "PATIENCE", 1)
+    monkeypatch.setattr(log, "MAX_ATTEMPTS", 1)
     with pytest.raises(StoreError, match="expected commit 1, which is taken"):
         Log(Hidden(), "here").commit(receipts_of("a"))
 

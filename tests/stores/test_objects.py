@@ -8,9 +8,9 @@ import pytest
 
 from curvflow.errors import RequestError, StoreError, StoreFormatError
 from curvflow.stores.bucket import Bucket
-from curvflow.stores.fetched import KEPT
 from curvflow.stores.objects import ObjectStore
 from curvflow.stores.open import open_store
+from curvflow.stores.payload_cache import MAX_PAYLOADS
 from tests.stores.contract import StoreContract, arrays_of, begin, publish
 from tests.stores.server import SECRET
 
@@ -48,9 +48,9 @@ def paths(store):
 def test_a_store_holds_the_objects_that_the_design_names(store):
     (receipt,) = publish(store, arrays_of(), ["a"])
     run = begin(store)
-    store.note(run, {"event": "begins"})
-    store.beat(run, {"count": 0})
-    store.keep_partial("tile", {"step": np.array(1)})
+    store.append_event(run, {"event": "begins"})
+    store.write_heartbeat(run, {"count": 0})
+    store.save_snapshot("tile", {"step": np.array(1)})
     store.claims.take(run.begun, ["b"], lambda _: False)
     *objects, journal = sorted(paths(store))
     assert objects == [
@@ -68,8 +68,12 @@ def test_a_store_holds_the_objects_that_the_design_names(store):
 def test_nothing_is_written_before_the_first_write(store):
     assert store.index().number == 0
     assert store.present(["a" * 64]) == set()
-    assert (store.beats(), store.partial("x"), store.room.clock()) == ({}, None, 0)
-    assert not store.room.exists()
+    assert (store.heartbeats(), store.load_snapshot("x"), store.files.clock()) == (
+        {},
+        None,
+        0,
+    )
+    assert not store.files.exists()
     assert paths(store) == []
 
 
@@ -106,7 +110,7 @@ def test_a_long_log_is_read_many_entries_at_once(store, monkeypatch):
         return together(self, paths)
 
     monkeypatch.setattr(Bucket, "get_all", noted)
-    monkeypatch.setattr("curvflow.stores.bucket.AHEAD", 4)
+    monkeypatch.setattr("curvflow.stores.bucket.PREFETCHED", 4)
     assert open_store(store.location, create=False).index().number == 9
     assert batches == [4, 4, 1]
 
@@ -121,16 +125,16 @@ def test_payloads_of_a_bucket_with_many_are_found_folder_by_folder(store, monkey
 def test_fetched_payloads_are_few_and_gone_with_the_store(store):
     receipts = [
         publish(store, {"x": np.array([float(n)])}, [f"k{n}"])[0]
-        for n in range(KEPT + 3)
+        for n in range(MAX_PAYLOADS + 3)
     ]
     for receipt in receipts:
         store.read(receipt, ["x"])
-    folder = store._fetched._made
-    assert len(list(folder.iterdir())) == KEPT
+    folder = store._cache._made
+    assert len(list(folder.iterdir())) == MAX_PAYLOADS
     for receipt in receipts[:3]:
         assert store.read(receipt, ["x"])["x"] == float(receipt.key[1:])
-    assert len(list(folder.iterdir())) == KEPT
-    store._fetched = None
+    assert len(list(folder.iterdir())) == MAX_PAYLOADS
+    store._cache = None
     assert not folder.exists()
 
 
@@ -321,7 +325,7 @@ def test_what_is_no_sign_of_life_is_left_out(store):
     run = begin(store)
     store._bucket.put("beats/x.beat", b'{"count": 1}')
     store._bucket.put("beats/0000000009.beat", b'{"other": 1}')
-    assert store.beats() == {}
+    assert store.heartbeats() == {}
     sign = {"count": 1, "pid": 1, "host": "here"}
-    store.beat(run, sign)
-    assert store.beats() == {run.begun: sign}
+    store.write_heartbeat(run, sign)
+    assert store.heartbeats() == {run.begun: sign}

@@ -66,7 +66,7 @@ def test_what_threads_claim_at_once_is_claimed_once(store):
     claimed = at_once(claim)
     assert sorted(key for found in claimed for key in found) == sorted(keys)
     held = {key: run for run, found in enumerate(claimed, 1) for key in found}
-    assert store.claims.held() == held
+    assert store.claims.holders() == held
 
 
 def test_threads_read_the_same_results_at_once(store):

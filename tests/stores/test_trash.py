@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from curvflow.errors import CorruptPayloadError
-from curvflow.stores import payloads
+from curvflow.stores import local_payloads
 from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.local import LocalStore
-from curvflow.stores.memory import MemoryRoom, MemoryStore
+from curvflow.stores.memory import MemoryFiles, MemoryStore
 from curvflow.stores.open import open_store
-from curvflow.stores.trash import aside, home
+from curvflow.stores.trash import payload_folder, trash_folder
 from tests.stores.contract import arrays_of, publish
 
 
@@ -24,7 +24,7 @@ def store(request, tmp_path, monkeypatch):
         name = request.getfixturevalue("bucket")
         return open_store(f"s3://{name}/store", create=False)
     if request.param == "folder":
-        monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
+        monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
     return LocalStore(tmp_path / "store")
 
 
@@ -35,39 +35,39 @@ def receipt(store):
 
 @pytest.mark.usefixtures("receipt")
 def test_a_store_that_was_written_to_exists(store):
-    assert store.room.exists()
+    assert store.files.exists()
 
 
 def only(store, place):
-    (item,) = store.room.items(place)
+    (item,) = store.files.items(place)
     return item
 
 
 def test_a_payload_is_told_with_its_size_and_the_time_of_the_store(store, receipt):
     item = only(store, "payloads")
     assert item.payload == receipt.payload
-    assert item.path == f"{home(item)}/{item.name}"
+    assert item.path == f"{payload_folder(item)}/{item.name}"
     assert item.bytes >= sum(array.nbytes for array in arrays_of().values()) // 2
-    assert item.time <= store.room.clock()
-    assert store.room.committed(1) <= store.room.clock()
+    assert item.time <= store.files.clock()
+    assert store.files.entry_time(1) <= store.files.clock()
 
 
 def test_what_is_in_the_trash_is_read_until_it_is_removed(store, receipt):
-    assert store.room.move(only(store, "payloads"), aside("trash", 7))
-    assert store.room.items("payloads") == []
+    assert store.files.move(only(store, "payloads"), trash_folder("trash", 7))
+    assert store.files.items("payloads") == []
     trashed = only(store, "trash")
     assert trashed.payload == receipt.payload
     assert store.present([receipt.payload]) == {receipt.payload}
     assert set(store.read(receipt, ["loss"])) == {"loss"}
-    store.room.remove([trashed, trashed])
-    assert store.room.items("trash") == []
+    store.files.remove([trashed, trashed])
+    assert store.files.items("trash") == []
     assert store.present([receipt.payload]) == set()
     with pytest.raises(CorruptPayloadError, match="missing"):
         store.read(receipt, ["loss"])
 
 
 def test_what_is_in_quarantine_is_never_read(store, receipt):
-    store.room.move(only(store, "payloads"), aside("quarantine", 7))
+    store.files.move(only(store, "payloads"), trash_folder("quarantine", 7))
     assert only(store, "quarantine").payload == receipt.payload
     assert store.present([receipt.payload]) == set()
     with pytest.raises(CorruptPayloadError, match="missing"):
@@ -76,33 +76,33 @@ def test_what_is_in_quarantine_is_never_read(store, receipt):
 
 def test_a_payload_comes_home_from_the_trash(store, receipt):
     first = only(store, "payloads")
-    store.room.move(first, aside("trash", 7))
+    store.files.move(first, trash_folder("trash", 7))
     trashed = only(store, "trash")
-    assert store.room.move(trashed, home(trashed))
+    assert store.files.move(trashed, payload_folder(trashed))
     assert only(store, "payloads").path == first.path
-    assert store.room.items("trash") == []
+    assert store.files.items("trash") == []
 
 
 def test_what_is_gone_is_not_moved(store, receipt):
     item = only(store, "payloads")
-    store.room.remove([item])
-    assert not store.room.move(item, aside("trash", 7))
+    store.files.remove([item])
+    assert not store.files.move(item, trash_folder("trash", 7))
 
 
 def test_a_payload_written_again_while_in_the_trash_is_at_home(store, receipt):
-    store.room.move(only(store, "payloads"), aside("trash", 7))
+    store.files.move(only(store, "payloads"), trash_folder("trash", 7))
     assert store.write_payload(arrays_of()) == receipt.payload
     assert only(store, "payloads").payload == receipt.payload
-    store.room.remove(store.room.items("trash"))
+    store.files.remove(store.files.items("trash"))
     assert store.present([receipt.payload]) == {receipt.payload}
 
 
 def test_a_payload_at_home_and_in_the_trash_comes_home_once(store, receipt):
-    store.room.move(only(store, "payloads"), aside("trash", 7))
+    store.files.move(only(store, "payloads"), trash_folder("trash", 7))
     store.write_payload(arrays_of())
     trashed = only(store, "trash")
-    assert store.room.move(trashed, home(trashed))
-    assert store.room.items("trash") == []
+    assert store.files.move(trashed, payload_folder(trashed))
+    assert store.files.items("trash") == []
     assert only(store, "payloads").payload == receipt.payload
     assert set(store.read(receipt, ["loss"])) == {"loss"}
 
@@ -110,12 +110,12 @@ def test_a_payload_at_home_and_in_the_trash_comes_home_once(store, receipt):
 @pytest.fixture
 def coming_home(store, monkeypatch):
     """Let payloads in the trash come home just before somebody looks for them there."""
-    one = payloads.Payloads if isinstance(store, LocalStore) else type(store)
+    one = local_payloads.Payloads if isinstance(store, LocalStore) else type(store)
     original = one._trashed
 
     def late(self, *wanted):
-        for item in store.room.items("trash"):
-            store.room.move(item, home(item))
+        for item in store.files.items("trash"):
+            store.files.move(item, payload_folder(item))
         return original(self, *wanted)
 
     monkeypatch.setattr(one, "_trashed", late)
@@ -127,19 +127,19 @@ def test_a_payload_that_comes_home_while_it_is_looked_for_is_found(store, receip
         lambda: store.present([receipt.payload]) == {receipt.payload},
         lambda: set(store.read(receipt, ["loss"])) == {"loss"},
         lambda: set(store.layout(receipt.payload)) == set(arrays_of()),
-        lambda: set(store.contents(receipt.payload)) == set(arrays_of()),
+        lambda: set(store.read_payload(receipt.payload)) == set(arrays_of()),
     ):
-        store.room.move(only(store, "payloads"), aside("trash", 7))
+        store.files.move(only(store, "payloads"), trash_folder("trash", 7))
         assert ask()
 
 
 def test_a_payload_that_moves_while_it_is_open_is_read(store, receipt):
     assert set(store.read(receipt, ["loss"])) == {"loss"}
     other = store if isinstance(store, MemoryStore) else again(store)
-    other.room.move(only(store, "payloads"), aside("trash", 7))
+    other.files.move(only(store, "payloads"), trash_folder("trash", 7))
     assert set(store.read(receipt, ["weights"])) == {"weights"}
-    other.room.move(only(store, "trash"), home(only(store, "trash")))
-    assert set(store.contents(receipt.payload)) == set(arrays_of())
+    other.files.move(only(store, "trash"), payload_folder(only(store, "trash")))
+    assert set(store.read_payload(receipt.payload)) == set(arrays_of())
 
 
 def again(store):
@@ -165,18 +165,18 @@ def test_a_payload_in_memory_is_there_at_every_moment_of_a_move():
     name = "a" * 64
     there, trash = Watched({name: arrays_of()}), Watched()
     there.elsewhere, trash.elsewhere = trash, there
-    room = MemoryRoom(MemoryCommits(), payloads=there, aside=trash, times={})
+    room = MemoryFiles(MemoryCommits(), payloads=there, aside=trash, times={})
     (item,) = room.items("payloads")
-    assert room.move(item, aside("trash", 7))
+    assert room.move(item, trash_folder("trash", 7))
     (item,) = room.items("trash")
-    assert room.move(item, home(item))
+    assert room.move(item, payload_folder(item))
     assert (there.seen, trash.seen) == ([[item.path]], [[name]])
 
 
 def test_all_of_a_payload_is_inspected(store, receipt):
-    store.inspect(receipt.payload, store.index().receipts.values())
+    store.verify_payload(receipt.payload, store.index().receipts.values())
     with pytest.raises(CorruptPayloadError, match="missing"):
-        store.inspect("0" * 64, [])
+        store.verify_payload("0" * 64, [])
 
 
 def test_an_entry_is_refused_if_the_log_says_so_just_before(store, receipt):
@@ -198,7 +198,7 @@ def test_time_in_the_trash_counts_from_the_move(tmp_path):
     os.utime(tmp_path / "store" / item.path, (5, 5))
     item = only(store, "payloads")
     assert item.time == 5
-    store.room.move(item, aside("trash", 7))
+    store.files.move(item, trash_folder("trash", 7))
     assert only(store, "trash").time > 5
 
 
@@ -206,12 +206,12 @@ def test_emptying_the_trash_leaves_no_folders(tmp_path):
     store = LocalStore(tmp_path / "store")
     publish(store, arrays_of(), ["a"])
     publish(store, arrays_of(1), ["b"])
-    for item in store.room.items("payloads"):
-        store.room.move(item, aside("trash", 7))
-    one, other = store.room.items("trash")
-    store.room.remove([one])
+    for item in store.files.items("payloads"):
+        store.files.move(item, trash_folder("trash", 7))
+    one, other = store.files.items("trash")
+    store.files.remove([one])
     assert (tmp_path / "store/trash/0000000007").is_dir()
-    store.room.remove([other])
+    store.files.remove([other])
     assert not (tmp_path / "store/trash/0000000007").exists()
 
 
@@ -233,11 +233,11 @@ def test_a_folder_of_trash_that_goes_while_it_is_looked_through_is_no_error(
     monkeypatch.setattr(os, "listdir", late(os.listdir))
     for ask in (
         lambda: store.present([receipt.payload]) == set(),
-        lambda: store.room.items("trash") == [],
+        lambda: store.files.items("trash") == [],
         lambda: _is_missing(store, receipt),
     ):
         store.write_payload(arrays_of())
-        store.room.move(only(store, "payloads"), aside("trash", 7))
+        store.files.move(only(store, "payloads"), trash_folder("trash", 7))
         assert ask()
 
 
@@ -252,7 +252,7 @@ def test_a_folder_of_trash_that_goes_once_it_was_looked_at_is_no_error(
 ):
     store = LocalStore(tmp_path / "store")
     publish(store, arrays_of(), ["a"])
-    store.room.move(only(store, "payloads"), aside("trash", 7))
+    store.files.move(only(store, "payloads"), trash_folder("trash", 7))
     original = os.stat
 
     def late(path, **options):
@@ -262,8 +262,8 @@ def test_a_folder_of_trash_that_goes_once_it_was_looked_at_is_no_error(
         return state
 
     monkeypatch.setattr(os, "stat", late)
-    assert len(store.room.items("trash")) == 1
-    assert store.room.items("trash") == []
+    assert len(store.files.items("trash")) == 1
+    assert store.files.items("trash") == []
 
 
 def test_a_folder_of_trash_that_goes_while_it_is_made_is_made_again(
@@ -280,12 +280,12 @@ def test_a_folder_of_trash_that_goes_while_it_is_made_is_made_again(
         original(path, *mode)
 
     monkeypatch.setattr(os, "mkdir", late)
-    assert store.room.move(only(store, "payloads"), aside("trash", 7))
+    assert store.files.move(only(store, "payloads"), trash_folder("trash", 7))
     assert only(store, "trash").payload == receipt.payload
 
 
 def test_a_store_that_is_not_there_has_nothing_and_is_not_made(tmp_path):
-    room = LocalStore(tmp_path / "none").room
+    room = LocalStore(tmp_path / "none").files
     assert [room.items(place) for place in ("payloads", "trash", "tmp")] == [[]] * 3
     assert (room.exists(), room.clock()) == (False, 0)
     assert not (tmp_path / "none").exists()

@@ -92,7 +92,7 @@ def existing(store: Store) -> Store:
     Raises:
         RequestError: there is none at its address.
     """
-    if not store.room.exists():
+    if not store.files.exists():
         raise RequestError(
             f"{resolved(store)}: expected a store, got nothing there. Check --store."
         )

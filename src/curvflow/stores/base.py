@@ -21,8 +21,8 @@ from curvflow.schemas.records.receipts import (
     Settlement,
 )
 from curvflow.stores.claims import Claims
-from curvflow.stores.contents import compare_all
-from curvflow.stores.trash import Room
+from curvflow.stores.payload_digests import verify_receipts
+from curvflow.stores.trash import StoredFiles
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Store(ABC):
 
     location: str
     claims: Claims
-    room: Room
+    files: StoredFiles
 
     @abstractmethod
     def index(self, as_of: int | None = None) -> Index:
@@ -113,7 +113,7 @@ class Store(ABC):
         """Return the live receipts of keys whose arrays no collection has removed."""
 
     @abstractmethod
-    def excerpt(self, keys: Iterable[str]) -> Index:
+    def index_of(self, keys: Iterable[str]) -> Index:
         """Return what the log says of some keys: receipts, and which are evicted."""
 
     @abstractmethod
@@ -167,7 +167,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def contents(self, payload: str) -> dict[str, Array]:
+    def read_payload(self, payload: str) -> dict[str, Array]:
         """Read all variables of all nodes of a payload.
 
         Args:
@@ -180,7 +180,7 @@ class Store(ABC):
             CorruptPayloadError: it is missing, lacks a chunk or fails a checksum.
         """
 
-    def inspect(self, payload: str, receipts: Iterable[Receipt]) -> None:
+    def verify_payload(self, payload: str, receipts: Iterable[Receipt]) -> None:
         """Read all of a payload and compare it with its id and with receipts.
 
         Args:
@@ -190,7 +190,7 @@ class Store(ABC):
         Raises:
             CorruptPayloadError: it cannot be read, or something differs.
         """
-        compare_all(payload, self.contents(payload), receipts)
+        verify_receipts(payload, self.read_payload(payload), receipts)
 
     def fetch(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of a result; what cannot be read is struck off the log.
@@ -217,13 +217,15 @@ class Store(ABC):
             if receipt.payload in index.evicted:
                 raise RemovedPayloadError(receipt.stage) from error
             with suppress(StoreError):  # a store that cannot be written stays as it is
-                self.retire(self.sharing(receipt), str(error), payload=receipt.payload)
+                self.retire(
+                    self.payload_keys(receipt), str(error), payload=receipt.payload
+                )
             raise CorruptPayloadError(
                 f"{str(error).rstrip('.')}. Its results are struck off; "
                 "run the study to compute them again."
             ) from error
 
-    def sharing(self, receipt: Receipt) -> list[str]:
+    def payload_keys(self, receipt: Receipt) -> list[str]:
         """Return the keys of all live results in the payload of one of them."""
         live = self.index().receipts.values()
         others = [one.key for one in live if one.payload == receipt.payload]
@@ -312,11 +314,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def torn(self) -> list[int]:
+    def torn_entries(self) -> list[int]:
         """Return the numbers of entries that are torn or lost."""
 
     @abstractmethod
-    def bury(self, numbers: Iterable[int]) -> None:
+    def write_tombstones(self, numbers: Iterable[int]) -> None:
         """Put word that they are void in the place of torn or lost entries.
 
         Args:
@@ -332,15 +334,15 @@ class Store(ABC):
         """Append an entry that a pin no longer holds."""
 
     @abstractmethod
-    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+    def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""
 
     @abstractmethod
-    def beats(self) -> dict[int, dict[str, Any]]:
+    def heartbeats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
 
     @abstractmethod
-    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+    def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Replace what a tile in work has so far; durable when this returns.
 
         Args:
@@ -352,17 +354,17 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def partial(self, name: str) -> dict[str, Array] | None:
+    def load_snapshot(self, name: str) -> dict[str, Array] | None:
         """Return what a tile had so far; None if there is nothing, or it is torn."""
 
     @abstractmethod
-    def drop_partial(self, name: str) -> None:
+    def drop_snapshot(self, name: str) -> None:
         """Remove what a tile had so far, if there is any."""
 
     @abstractmethod
-    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+    def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
         """Append one line to the run's journal; not part of the log's truth."""
 
     @abstractmethod
-    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+    def journal(self, run: RunRecord) -> list[dict[str, Any]]:
         """Return the lines of a run's journal."""

@@ -19,7 +19,7 @@ from uuid import uuid4
 from curvflow.errors import RequestError, StoreError
 
 # Requests at once: an answer from afar takes tens of milliseconds, most of it waiting.
-AT_ONCE = 16
+MAX_REQUESTS = 16
 PAGE = 1000  # objects per answer to a listing
 TIMEOUT, CONNECT_TIMEOUT = timedelta(minutes=5), timedelta(seconds=5)
 RETRIES, RETRY_TIMEOUT = 4, timedelta(minutes=1)
@@ -35,7 +35,7 @@ CREDENTIALS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ObjectInfo:
     """An object, as a listing tells it.
 
     Attributes:
@@ -93,12 +93,12 @@ class Bucket:
 
     def get_all(self, paths: Sequence[str]) -> list[bytes | None]:
         """Return the contents of several objects, asked for at once."""
-        with ThreadPoolExecutor(AT_ONCE) as threads:
+        with ThreadPoolExecutor(MAX_REQUESTS) as threads:
             return list(threads.map(self.get, paths))
 
-    def head(self, path: str) -> Listed | None:
+    def head(self, path: str) -> ObjectInfo | None:
         """Return size and time of an object; None if there is none."""
-        return self._found(lambda: _listed(self._call.head(self._store, path)))
+        return self._found(lambda: _object_info(self._call.head(self._store, path)))
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object, in place of one of that name."""
@@ -141,7 +141,9 @@ class Bucket:
             lambda: self._call.get(self._store, path).attributes.get(NONCE)
         )
 
-    def list(self, folder: str = "", *, after: str | None = None) -> Iterator[Listed]:
+    def list(
+        self, folder: str = "", *, after: str | None = None
+    ) -> Iterator[ObjectInfo]:
         """List the objects below a folder in the order of their paths.
 
         Args:
@@ -156,11 +158,11 @@ class Bucket:
         )
         with explained(self.location):
             for page in pages:
-                yield from (_listed(one) for one in page)
+                yield from (_object_info(one) for one in page)
 
-    def list_all(self, folders: Sequence[str]) -> Iterator[Listed]:
+    def list_all(self, folders: Sequence[str]) -> Iterator[ObjectInfo]:
         """List the objects below several folders, asked for at once."""
-        with ThreadPoolExecutor(AT_ONCE) as threads:
+        with ThreadPoolExecutor(MAX_REQUESTS) as threads:
             for found in threads.map(lambda one: [*self.list(one)], folders):
                 yield from found
 
@@ -190,8 +192,8 @@ class Bucket:
                 return None
 
 
-def _listed(found: Mapping[str, Any]) -> Listed:
-    return Listed(found["path"], found["size"], found["last_modified"].timestamp())
+def _object_info(found: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(found["path"], found["size"], found["last_modified"].timestamp())
 
 
 @contextmanager
@@ -242,7 +244,7 @@ def _code(error: Exception) -> str:
 
 
 # Entries fetched ahead, so that a long log is not read one answer after the other.
-AHEAD = 64
+PREFETCHED = 64
 
 
 class ObjectCommits:
@@ -260,7 +262,7 @@ class ObjectCommits:
         """
         self._bucket, self._folder, self._prepare = bucket, folder, prepare
         self._listed: list[int] = []
-        self._ahead: dict[int, bytes | None] = {}
+        self._prefetched: dict[int, bytes | None] = {}
 
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
@@ -273,7 +275,7 @@ class ObjectCommits:
             for name in names
             if name.endswith(".json") and name[:-5].isdigit()
         )
-        self._ahead.clear()
+        self._prefetched.clear()
         return list(self._listed)
 
     def read(self, number: int) -> bytes | None:
@@ -288,12 +290,12 @@ class ObjectCommits:
         Raises:
             StoreError: the server does not answer.
         """
-        if number not in self._ahead:
+        if number not in self._prefetched:
             later = [one for one in self._listed if one > number]
-            wanted = [number, *later[: AHEAD - 1]]
+            wanted = [number, *later[: PREFETCHED - 1]]
             found = self._bucket.get_all([self._path(one) for one in wanted])
-            self._ahead = dict(zip(wanted, found, strict=True))
-        return self._ahead.pop(number)
+            self._prefetched = dict(zip(wanted, found, strict=True))
+        return self._prefetched.pop(number)
 
     def time(self, number: int) -> float:
         """Return when an entry was written, by the server's clock."""

@@ -14,13 +14,13 @@ from threading import RLock
 
 from curvflow.errors import StoreError
 from curvflow.stores.commits import Commits
-from curvflow.stores.entries import TornEntryError, decode, encode
+from curvflow.stores.log_entries import TornEntryError, decode, encode
 
-Gone = Callable[[int], bool]
+IsDead = Callable[[int], bool]
 
 # Attempts at an entry, and seconds to wait where a taken number is not to be seen.
-PATIENCE = 200
-LISTED_AFTER = 0.05
+MAX_ATTEMPTS = 200
+LISTING_DELAY = 0.05
 
 
 class Claims:
@@ -40,14 +40,19 @@ class Claims:
         self._lock = RLock()
 
     def take(
-        self, run: int, keys: Sequence[str], gone: Gone, *, done: Sequence[str] = ()
+        self,
+        run: int,
+        keys: Sequence[str],
+        is_dead: IsDead,
+        *,
+        done: Sequence[str] = (),
     ) -> list[str]:
         """Claim those keys that no other run is at work on.
 
         Args:
             run: who asks.
             keys: action keys.
-            gone: whether a run has ended or shows no sign of life.
+            is_dead: whether a run has ended or shows no sign of life.
             done: keys that the run has claimed before and gives up with this.
 
         Returns:
@@ -55,10 +60,10 @@ class Claims:
             up either.
         """
         with self._lock:
-            for _ in range(PATIENCE):
+            for _ in range(MAX_ATTEMPTS):
                 self._refresh()
                 others = {self._holder[key] for key in keys if key in self._holder}
-                busy = {other for other in others - {run} if not gone(other)}
+                busy = {other for other in others - {run} if not is_dead(other)}
                 ours = [key for key in keys if self._holder.get(key) not in busy]
                 if not ours or self._append(run, ours, done):
                     return ours
@@ -67,26 +72,26 @@ class Claims:
     def release(self, run: int, keys: Sequence[str]) -> None:
         """Give up keys: they are done, or have failed."""
         with self._lock:
-            for _ in range(PATIENCE):
+            for _ in range(MAX_ATTEMPTS):
                 if self._append(run, (), keys):
                     return
                 self._refresh()
 
-    def held(self) -> dict[str, int]:
+    def holders(self) -> dict[str, int]:
         """Return the run that has claimed each key, done or not."""
         with self._lock:
             self._refresh()
             return dict(self._holder)
 
-    def sweep(self, gone: Gone) -> None:
+    def sweep(self, is_dead: IsDead) -> None:
         """Remove the entries if all who made them are gone; the last keeps its number.
 
         Args:
-            gone: whether a run has ended or shows no sign of life.
+            is_dead: whether a run has ended or shows no sign of life.
         """
         with self._lock:
             self._refresh()
-            if all(gone(run) for run in set(self._holder.values())):
+            if all(is_dead(run) for run in set(self._holder.values())):
                 self._commits.remove(
                     [n for n in self._commits.after(0) if n < self._number]
                 )
@@ -98,7 +103,7 @@ class Claims:
         if self._commits.create(number, encode(number, entry)):
             return True
         if self._commits.read(number) is None:
-            time.sleep(LISTED_AFTER)  # taken, and not to be seen yet
+            time.sleep(LISTING_DELAY)  # taken, and not to be seen yet
         return False
 
     def _refresh(self) -> None:

@@ -139,7 +139,7 @@ def check_format(found: bytes, location: str) -> None:
     Raises:
         StoreFormatError: it says something else.
     """
-    number = (parsed(found) or {}).get("format")
+    number = (json_object(found) or {}).get("format")
     if not isinstance(number, int):
         raise StoreFormatError(
             f"{location}/FORMAT: expected the format of a store, got something else. "
@@ -169,7 +169,7 @@ def check_empty(names: Collection[str], location: str) -> None:
         )
 
 
-def parsed(text: bytes) -> dict[str, Any] | None:
+def json_object(text: bytes) -> dict[str, Any] | None:
     """Return a JSON object; None for what was cut short or is something else."""
     try:
         value = json.loads(text)

@@ -32,20 +32,20 @@ from curvflow.stores.files import (
     check_empty,
     check_format,
     explained,
-    parsed,
+    json_object,
 )
+from curvflow.stores.local_payloads import LocalPayloads
 from curvflow.stores.log import Log
-from curvflow.stores.logged import PackedStore, signs
-from curvflow.stores.payloads import Payloads
-from curvflow.stores.trash import LocalRoom
+from curvflow.stores.log_store import ZarrStore, parse_heartbeats
+from curvflow.stores.trash import LocalFiles
 
 if TYPE_CHECKING:
-    from curvflow.stores.packs import Pack
+    from curvflow.stores.zarr_payloads import ZarrPayload
 
 FOLDERS = ("commits", "payloads", "runs", "claims", "partials", "tmp")
 
 
-class LocalStore(PackedStore):
+class LocalStore(ZarrStore):
     """A store in a folder of a local or network file system.
 
     A folder that is not there yet reads as an empty store and is made by the first
@@ -76,14 +76,14 @@ class LocalStore(PackedStore):
             durable=False,
         )
         super().__init__(str(folder), Log(commits, str(folder)), Claims(claims))
-        self._payloads = Payloads(
-            folder / "payloads", self._disk, scratch=self._scratch
+        self._payloads = LocalPayloads(
+            folder / "payloads", self._disk, temporary=self._temporary
         )
-        self.room = LocalRoom(
+        self.files = LocalFiles(
             folder,
             self._disk,
             commits=commits,
-            scratch=self._clock_file,
+            temporary=self._clock_file,
             forget=self._forget,
         )
 
@@ -98,7 +98,7 @@ class LocalStore(PackedStore):
         with explained(self._folder):
             self._disk.make_folder(self._folder / "tmp")
             if not (self._folder / "FORMAT").exists():
-                written = self._scratch("format")
+                written = self._temporary("format")
                 self._disk.write(written, CONTENT)
                 self._disk.flush(written)
                 self._disk.rename(written, self._folder / "FORMAT")
@@ -138,13 +138,13 @@ class LocalStore(PackedStore):
         """
         return self._payloads.present(payloads)
 
-    def _open(self, payload: str) -> Pack:
+    def _open(self, payload: str) -> ZarrPayload:
         return self._payloads.open(payload)
 
     def _forget(self) -> None:
         self._payloads.open.cache_clear()
 
-    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+    def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""
         path = self._journal(run, ".beat")
         if sign is not None:
@@ -153,39 +153,41 @@ class LocalStore(PackedStore):
         with explained(path):
             self._disk.remove(path)
 
-    def beats(self) -> dict[int, dict[str, Any]]:
+    def heartbeats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
         found = []
         for path in self._folder.glob("runs/*.beat"):
             # The run has ended meanwhile, or it is not ours.
             with suppress(FileNotFoundError, IsADirectoryError):
                 found.append((path.name, path.read_bytes()))
-        return signs(found)
+        return parse_heartbeats(found)
 
-    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+    def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Replace what a tile in work has so far; durable when this returns."""
-        from curvflow.stores.packs import zipped_partial  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import zip_snapshot  # planning needs no zarr
 
-        path, data = self._partial(name), zipped_partial(arrays)
+        path, data = self._partial(name), zip_snapshot(arrays)
         self._replace(path, data, flush=True)
 
-    def partial(self, name: str) -> dict[str, Array] | None:
+    def load_snapshot(self, name: str) -> dict[str, Array] | None:
         """Return what a tile had so far; None if there is nothing, or it is torn."""
         path = self._partial(name)
         if not path.exists():
             return None
-        from curvflow.stores.packs import read_partial  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import (
+            read_snapshot,  # planning needs no zarr
+        )
 
-        return read_partial(path)
+        return read_snapshot(path)
 
-    def drop_partial(self, name: str) -> None:
+    def drop_snapshot(self, name: str) -> None:
         """Remove what a tile had so far, if there is any."""
         with explained(self._partial(name)):
             self._disk.remove(self._partial(name))
 
     def _replace(self, path: Path, data: bytes, *, flush: bool = False) -> None:
         self.make()
-        written = self._scratch(path.suffix[1:])
+        written = self._temporary(path.suffix[1:])
         with explained(path, len(data)):
             try:
                 self._disk.write(written, data)
@@ -197,19 +199,19 @@ class LocalStore(PackedStore):
             finally:
                 self._disk.remove(written)
 
-    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+    def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
         """Append one line to the run's journal; not part of the log's truth."""
         self.make()
         path = self._journal(run)
         with explained(path):
             self._disk.append(path, json.dumps(event).encode() + b"\n")
 
-    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+    def journal(self, run: RunRecord) -> list[dict[str, Any]]:
         """Return the lines of a run's journal; a line cut short is left out."""
         path = self._journal(run)
         with explained(path):
             text = path.read_bytes() if path.exists() else b""
-        return [note for line in text.splitlines() if (note := parsed(line))]
+        return [note for line in text.splitlines() if (note := json_object(line))]
 
     def _journal(self, run: RunRecord, suffix: str = ".ndjson") -> Path:
         return self._folder / "runs" / f"{run.begun:010}{suffix}"
@@ -219,9 +221,9 @@ class LocalStore(PackedStore):
 
     def _clock_file(self) -> Path:
         self.make()
-        return self._scratch("clock")
+        return self._temporary("clock")
 
-    def _scratch(self, what: str) -> Path:
+    def _temporary(self, what: str) -> Path:
         return self._folder / "tmp" / f"{what}-{uuid4().hex}"
 
 

@@ -28,7 +28,7 @@ from curvflow.schemas.records.receipts import (
 )
 from curvflow.stores.base import Index
 from curvflow.stores.commits import Commits
-from curvflow.stores.entries import (
+from curvflow.stores.log_entries import (
     Entry,
     TornEntryError,
     decode,
@@ -40,9 +40,9 @@ from curvflow.stores.entries import (
 EVENTS = ("retired", "settled", "evicted", "pinned", "unpinned")
 
 # A taken number that stays unseen means a network file system's cache; 0.05 s each.
-PATIENCE = 200
+MAX_ATTEMPTS = 200
 # Times to ask again for an entry that is missing before one that is there.
-LATE = 4
+MAX_REREADS = 4
 
 _logger = logging.getLogger("curvflow")
 # Void entries told of, by store: a process that opens it again need not say so twice.
@@ -100,7 +100,7 @@ class Log:
             found = ((key, index.receipts.get(key)) for key in keys)
             return {k: r for k, r in found if r and r.payload not in index.evicted}
 
-    def excerpt(self, keys: Iterable[str]) -> Index:
+    def index_of(self, keys: Iterable[str]) -> Index:
         """Return what the log, read to its end, says of some keys and no others.
 
         Args:
@@ -159,7 +159,7 @@ class Log:
         with self._lock:
             return self._append(build)
 
-    def torn(self) -> list[int]:
+    def torn_entries(self) -> list[int]:
         """Return the numbers of void entries that no word of it stands in for.
 
         Returns:
@@ -172,7 +172,7 @@ class Log:
             self._refresh()
             return [number for number in self._index.void if self._read(number) is None]
 
-    def bury(self, numbers: Iterable[int]) -> None:
+    def write_tombstones(self, numbers: Iterable[int]) -> None:
         """Put word that they are void in the place of torn or lost entries.
 
         Args:
@@ -209,7 +209,7 @@ class Log:
                 self._wait(number, unseen)
 
     def _wait(self, number: int, times: int) -> None:
-        if times > PATIENCE:
+        if times > MAX_ATTEMPTS:
             raise StoreError(
                 f"{self._location}: expected commit {number}, which is taken, to be "
                 "listed, got none. Check the file system's cache settings."
@@ -224,7 +224,7 @@ class Log:
     def _read_into(self, index: Index, last: int) -> None:
         # A folder that grows while it is listed may lack a name and have the next, so
         # every entry is asked for by its name, and more than once.
-        with without_collection():
+        with paused_gc():
             for number in range(index.number + 1, last + 1):
                 entry = self._read(number) or self._read_late(number)
                 if entry is None:
@@ -245,7 +245,7 @@ class Log:
 
     def _read_late(self, number: int) -> Entry | None:
         """Ask again for an entry that has a successor and is not there."""
-        for _ in range(LATE):
+        for _ in range(MAX_REREADS):
             if self._commits.read(number) is not None:
                 break
             time.sleep(0.05)
@@ -291,7 +291,7 @@ def _receipts_entry(
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def paused_gc() -> Iterator[None]:
     """Let no cycle collection wake at each of very many new containers.
 
     It doubles the time of a load and adds a quarter to that of a plan.

@@ -15,15 +15,20 @@ from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.base import Layout
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import MemoryCommits
-from curvflow.stores.contents import TEXT, corrupt_payload, payload_id, read_parts
 from curvflow.stores.log import Log
-from curvflow.stores.logged import LoggedStore
-from curvflow.stores.trash import Item, Place, home
+from curvflow.stores.log_store import LogStore
+from curvflow.stores.payload_digests import (
+    TEXT,
+    corrupt_payload,
+    payload_id,
+    read_parts,
+)
+from curvflow.stores.trash import Folder, Item, payload_folder
 
 Arrays = dict[str, Array]
 
 
-class MemoryRoom:
+class MemoryFiles:
     """Payloads in dictionaries; nothing is ever left unfinished in memory."""
 
     def __init__(
@@ -53,11 +58,11 @@ class MemoryRoom:
         """Return the store's time."""
         return time.monotonic()
 
-    def committed(self, number: int) -> float:
+    def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
         return self._commits.time(number)
 
-    def items(self, place: Place) -> list[Item]:
+    def items(self, place: Folder) -> list[Item]:
         """Return what is in one place."""
         held = {f"payloads/{name[:2]}/{name}": a for name, a in self._payloads.items()}
         held |= self._aside
@@ -78,7 +83,7 @@ class MemoryRoom:
         if arrays is None:
             return False
         target, name = self._place(f"{folder}/{item.name}")
-        if folder != home(item):
+        if folder != payload_folder(item):
             self._times[item.name] = time.monotonic()
         target[name] = arrays  # first, so that it is there at every moment
         there.pop(key, None)
@@ -97,7 +102,7 @@ class MemoryRoom:
         return self._aside, path
 
 
-class MemoryStore(LoggedStore):
+class MemoryStore(LogStore):
     """Behaves as the local store does, and is gone with the process."""
 
     def __init__(self, location: str = "memory:") -> None:
@@ -114,7 +119,7 @@ class MemoryStore(LoggedStore):
         self._beats: dict[int, str] = {}
         self._partials: dict[str, dict[str, Array]] = {}
         self._aside: dict[str, dict[str, Array]] = {}
-        self.room = MemoryRoom(
+        self.files = MemoryFiles(
             commits, payloads=self._payloads, aside=self._aside, times=self._times
         )
 
@@ -172,39 +177,39 @@ class MemoryStore(LoggedStore):
         )
         return next(trashed, None)
 
-    def contents(self, payload: str) -> dict[str, Array]:
+    def read_payload(self, payload: str) -> dict[str, Array]:
         """Return copies of all variables of all nodes of a payload."""
         arrays = self._payload(payload, None)
         return {name: np.array(array) for name, array in arrays.items()}
 
-    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+    def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""
         self._beats.pop(run.begun, None)
         if sign is not None:
             self._beats[run.begun] = json.dumps(sign)
 
-    def beats(self) -> dict[int, dict[str, Any]]:
+    def heartbeats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
         return {begun: json.loads(sign) for begun, sign in self._beats.items()}
 
-    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+    def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Replace what a tile in work has so far."""
         self._partials[name] = {key: np.array(value) for key, value in arrays.items()}
 
-    def partial(self, name: str) -> dict[str, Array] | None:
+    def load_snapshot(self, name: str) -> dict[str, Array] | None:
         """Return what a tile had so far; None if there is nothing."""
         kept = self._partials.get(name)
         return kept and {key: np.array(value) for key, value in kept.items()}
 
-    def drop_partial(self, name: str) -> None:
+    def drop_snapshot(self, name: str) -> None:
         """Remove what a tile had so far, if there is any."""
         self._partials.pop(name, None)
 
-    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+    def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
         """Append one line to the run's journal."""
         self._notes[run.begun].append(json.dumps(event))
 
-    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+    def journal(self, run: RunRecord) -> list[dict[str, Any]]:
         """Return the lines of a run's journal."""
         return [json.loads(line) for line in self._notes[run.begun]]
 

@@ -27,20 +27,20 @@ from uuid import uuid4
 from curvflow.errors import StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import RunRecord
-from curvflow.stores.bucket import PAGE, Bucket, Listed, ObjectCommits
+from curvflow.stores.bucket import PAGE, Bucket, ObjectCommits, ObjectInfo
 from curvflow.stores.claims import Claims
-from curvflow.stores.contents import corrupt_payload, payload_id
-from curvflow.stores.fetched import Fetched
-from curvflow.stores.files import CONTENT, check_empty, check_format, parsed
+from curvflow.stores.files import CONTENT, check_empty, check_format, json_object
 from curvflow.stores.log import Log
-from curvflow.stores.logged import PackedStore, signs
-from curvflow.stores.trash import LAYOUT, Item, Place
+from curvflow.stores.log_store import ZarrStore, parse_heartbeats
+from curvflow.stores.payload_cache import PayloadCache
+from curvflow.stores.payload_digests import corrupt_payload, payload_id
+from curvflow.stores.trash import PATTERNS, Folder, Item
 
 if TYPE_CHECKING:
-    from curvflow.stores.packs import Pack
+    from curvflow.stores.zarr_payloads import ZarrPayload
 
 
-class ObjectRoom:
+class ObjectFiles:
     """Objects below the prefix; those of other names are left alone."""
 
     def __init__(
@@ -75,11 +75,11 @@ class ObjectRoom:
     def _latest(self) -> float:
         return max((one.time for one in self._bucket.list("commits")), default=0.0)
 
-    def committed(self, number: int) -> float:
+    def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
         return self._commits.time(number)
 
-    def items(self, place: Place) -> list[Item]:
+    def items(self, place: Folder) -> list[Item]:
         """Return what is in one place."""
         folder = "beats" if place == "runs" else place
         return sorted(
@@ -102,8 +102,8 @@ class ObjectRoom:
         self._bucket.remove(item.path for item in items)
 
 
-def _is_ours(place: Place, listed: Listed) -> bool:
-    inner, wanted = LAYOUT[place]
+def _is_ours(place: Folder, listed: ObjectInfo) -> bool:
+    inner, wanted = PATTERNS[place]
     *folders, name = listed.path.split("/")[1:]
     if wanted.fullmatch(name) is None:
         return False
@@ -115,7 +115,7 @@ def _is_ours(place: Place, listed: Listed) -> bool:
 SUFFIX = ".zarr.zip"
 
 
-class ObjectStore(PackedStore):
+class ObjectStore(ZarrStore):
     """A store below a prefix of an S3 bucket.
 
     A prefix with nothing below it reads as an empty store; the first write makes it.
@@ -142,8 +142,8 @@ class ObjectStore(PackedStore):
         commits = ObjectCommits(bucket, "commits", prepare=self.make)
         claims = ObjectCommits(bucket, "claims", prepare=self.make)
         super().__init__(bucket.location, Log(commits, bucket.location), Claims(claims))
-        self._fetched = Fetched(self._fetch_payload, SUFFIX)
-        self.room = ObjectRoom(bucket, commits=commits, forget=self._forget)
+        self._cache = PayloadCache(self._fetch_payload, SUFFIX)
+        self.files = ObjectFiles(bucket, commits=commits, forget=self._forget)
 
     def make(self) -> None:
         """Write the FORMAT object, if there is none, and see that conditions hold.
@@ -166,12 +166,12 @@ class ObjectStore(PackedStore):
 
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
         """Return the id of one tile's arrays, having written them durably."""
-        from curvflow.stores.packs import zipped  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import zip_payload  # planning needs no zarr
 
         self.make()
         name = payload_id(arrays)
-        self._bucket.put(_path(name), zipped(arrays))
-        self._fetched.forget(name)  # what is there may have been corrupt
+        self._bucket.put(_path(name), zip_payload(arrays))
+        self._cache.forget(name)  # what is there may have been corrupt
         return name
 
     def present(self, payloads: Iterable[str]) -> set[str]:
@@ -207,11 +207,11 @@ class ObjectStore(PackedStore):
     def _trashed(self) -> dict[str, str]:
         return {_name(one.path): one.path for one in self._bucket.list("trash")}
 
-    def _open(self, payload: str) -> Pack:
-        return self._fetched.open(payload)
+    def _open(self, payload: str) -> ZarrPayload:
+        return self._cache.open(payload)
 
     def _forget(self) -> None:
-        self._fetched.forget()
+        self._cache.forget()
 
     def _fetch_payload(self, payload: str) -> bytes:
         data = self._bucket.get(_path(payload))
@@ -221,7 +221,7 @@ class ObjectStore(PackedStore):
             raise corrupt_payload(payload, None, "it is missing")
         return data
 
-    def beat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
+    def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
         """Replace a run's sign of life; None removes it."""
         path = f"beats/{run.begun:010}.beat"
         if sign is None:
@@ -230,43 +230,45 @@ class ObjectStore(PackedStore):
         self.make()
         self._bucket.put(path, json.dumps(sign).encode())
 
-    def beats(self) -> dict[int, dict[str, Any]]:
+    def heartbeats(self) -> dict[int, dict[str, Any]]:
         """Return the latest sign of life of each run, by the number it began at."""
         paths = [one.path for one in self._bucket.list("beats")]
-        return signs(zip(paths, self._bucket.get_all(paths), strict=True))
+        return parse_heartbeats(zip(paths, self._bucket.get_all(paths), strict=True))
 
-    def keep_partial(self, name: str, arrays: Mapping[str, Array]) -> None:
+    def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Replace what a tile in work has so far; durable when this returns."""
-        from curvflow.stores.packs import zipped_partial  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import zip_snapshot  # planning needs no zarr
 
         self.make()
-        self._bucket.put(f"partials/{name}{SUFFIX}", zipped_partial(arrays))
+        self._bucket.put(f"partials/{name}{SUFFIX}", zip_snapshot(arrays))
 
-    def partial(self, name: str) -> dict[str, Array] | None:
+    def load_snapshot(self, name: str) -> dict[str, Array] | None:
         """Return what a tile had so far; None if there is nothing, or it is torn."""
         data = self._bucket.get(f"partials/{name}{SUFFIX}")
         if data is None:
             return None
-        from curvflow.stores.packs import read_partial  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import (
+            read_snapshot,  # planning needs no zarr
+        )
 
-        with self._fetched.written(data) as path:
-            return read_partial(path)
+        with self._cache.written(data) as path:
+            return read_snapshot(path)
 
-    def drop_partial(self, name: str) -> None:
+    def drop_snapshot(self, name: str) -> None:
         """Remove what a tile had so far, if there is any."""
         self._bucket.remove([f"partials/{name}{SUFFIX}"])
 
-    def note(self, run: RunRecord, event: Mapping[str, Any]) -> None:
+    def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
         """Append one line to the run's journal; not part of the log's truth."""
         self.make()
         name = f"{time.time_ns():020}-{uuid4().hex}.json"
         self._bucket.put(f"{_journal(run)}/{name}", json.dumps(event).encode())
 
-    def notes(self, run: RunRecord) -> list[dict[str, Any]]:
+    def journal(self, run: RunRecord) -> list[dict[str, Any]]:
         """Return the lines of a run's journal, by their writers' clocks."""
         paths = [one.path for one in self._bucket.list(_journal(run))]
         lines = self._bucket.get_all(sorted(paths))
-        return [note for line in lines if line and (note := parsed(line))]
+        return [note for line in lines if line and (note := json_object(line))]
 
 
 def _journal(run: RunRecord) -> str:

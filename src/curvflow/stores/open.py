@@ -7,7 +7,7 @@ from pathlib import Path
 
 from curvflow.errors import RequestError
 from curvflow.stores.local import LocalStore
-from curvflow.stores.logged import LoggedStore
+from curvflow.stores.log_store import LogStore
 from curvflow.stores.memory import MemoryStore
 
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -15,7 +15,7 @@ BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 PREFIX = re.compile(r"([\w!.*'()-]+(/[\w!.*'()-]+)*)?", re.ASCII)
 
 
-def open_store(url: str | Path, *, create: bool) -> LoggedStore:
+def open_store(url: str | Path, *, create: bool) -> LogStore:
     """Open the store at an address.
 
     Args:
@@ -36,7 +36,7 @@ def open_store(url: str | Path, *, create: bool) -> LoggedStore:
     if url == "memory:":
         return MemoryStore()
     if isinstance(url, str) and "://" in url:
-        bucket, prefix = _parted(url)
+        bucket, prefix = _bucket_and_prefix(url)
         return _object_store(bucket, prefix, create=create)
     store = LocalStore(_folder(url))
     if create:
@@ -44,7 +44,7 @@ def open_store(url: str | Path, *, create: bool) -> LoggedStore:
     return store
 
 
-def _object_store(bucket: str, prefix: str, *, create: bool) -> LoggedStore:
+def _object_store(bucket: str, prefix: str, *, create: bool) -> LogStore:
     from curvflow.stores.bucket import Bucket  # only such addresses need what it needs
     from curvflow.stores.objects import ObjectStore
 
@@ -54,7 +54,7 @@ def _object_store(bucket: str, prefix: str, *, create: bool) -> LoggedStore:
     return store
 
 
-def _parted(url: str) -> tuple[str, str]:
+def _bucket_and_prefix(url: str) -> tuple[str, str]:
     """Split `s3://bucket/prefix`; a message holds nothing that may be a password."""
     scheme, _, rest = url.partition("://")
     place, _, prefix = rest.partition("/")

@@ -16,7 +16,7 @@ from curvflow.errors import StoreError
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import Disk, explained
 
-Place = Literal["payloads", "trash", "quarantine", "tmp", "partials", "runs"]
+Folder = Literal["payloads", "trash", "quarantine", "tmp", "partials", "runs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Item:
         return self.name.partition(".")[0]
 
 
-class Room(Protocol):
+class StoredFiles(Protocol):
     """The files of a store, for those who tidy up.
 
     Nothing else than what a store has written is listed, so nothing else is touched.
@@ -57,10 +57,10 @@ class Room(Protocol):
     def clock(self) -> float:
         """Return the store's time; an earlier one if nothing can be written."""
 
-    def committed(self, number: int) -> float:
+    def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
 
-    def items(self, place: Place) -> list[Item]:
+    def items(self, place: Folder) -> list[Item]:
         """Return what is in one place.
 
         Args:
@@ -88,12 +88,12 @@ class Room(Protocol):
         """Remove what is there of these, for good."""
 
 
-def home(item: Item) -> str:
+def payload_folder(item: Item) -> str:
     """Return the folder in which a payload is at home."""
     return f"payloads/{item.payload[:2]}"
 
 
-def aside(place: Literal["trash", "quarantine"], number: int) -> str:
+def trash_folder(place: Literal["trash", "quarantine"], number: int) -> str:
     """Return the folder for what is moved aside by one entry of the log."""
     return f"{place}/{number:010}"
 
@@ -101,7 +101,7 @@ def aside(place: Literal["trash", "quarantine"], number: int) -> str:
 PAYLOAD = re.compile(r"[0-9a-f]{64}\.zarr(\.zip)?")
 
 # Per place what its folders are called, if it has any, and what is in them.
-LAYOUT: dict[Place, tuple[str | None, re.Pattern[str]]] = {
+PATTERNS: dict[Folder, tuple[str | None, re.Pattern[str]]] = {
     "payloads": (r"[0-9a-f]{2}", PAYLOAD),
     "trash": (r"[0-9]{10,}", PAYLOAD),
     "quarantine": (r"[0-9]{10,}", PAYLOAD),
@@ -112,7 +112,7 @@ LAYOUT: dict[Place, tuple[str | None, re.Pattern[str]]] = {
 TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
-class LocalRoom:
+class LocalFiles:
     """Files and folders below the store's folder; links are left alone."""
 
     def __init__(
@@ -121,7 +121,7 @@ class LocalRoom:
         disk: Disk,
         *,
         commits: LocalCommits,
-        scratch: Callable[[], Path],
+        temporary: Callable[[], Path],
         forget: Callable[[], None],
     ) -> None:
         """Bind to a folder.
@@ -130,11 +130,11 @@ class LocalRoom:
             folder: the store's.
             disk: through which all changes pass.
             commits: the log, whose entries have times.
-            scratch: makes the store, and returns a path for what is not finished.
+            temporary: makes the store, and returns a path for what is not finished.
             forget: closes the payloads that are open.
         """
         self._folder, self._disk, self._commits = folder, disk, commits
-        self._scratch, self._forget = scratch, forget
+        self._temporary, self._forget = temporary, forget
 
     def exists(self) -> bool:
         """Whether the folder is a store."""
@@ -146,7 +146,7 @@ class LocalRoom:
         if not self._folder.exists():
             return 0.0
         try:
-            written = self._scratch()
+            written = self._temporary()
             with explained(written):
                 self._disk.write(written, b"")
                 time = written.stat().st_mtime
@@ -156,13 +156,13 @@ class LocalRoom:
             folders = [self._folder, *self._folder.glob("*/")]
             return max((p.stat().st_mtime for p in folders if p.exists()), default=0.0)
 
-    def committed(self, number: int) -> float:
+    def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
         return self._commits.time(number)
 
-    def items(self, place: Place) -> list[Item]:
+    def items(self, place: Folder) -> list[Item]:
         """Return what is in one place."""
-        inner, wanted = LAYOUT[place]
+        inner, wanted = PATTERNS[place]
         top = self._folder / place
         with explained(top):
             folders = [top] if inner is None else list(_folders(top, inner))
@@ -177,7 +177,7 @@ class LocalRoom:
             for entry in entries:
                 if wanted.fullmatch(entry.name) and not entry.is_symlink():
                     with suppress(FileNotFoundError):
-                        size, time = _measured(Path(entry.path))
+                        size, time = _size_and_time(Path(entry.path))
                         path = Path(entry.path).relative_to(self._folder).as_posix()
                         yield Item(path, size, time)
 
@@ -224,14 +224,14 @@ def _folders(top: Path, name: str) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _measured(path: Path) -> tuple[int, float]:
+def _size_and_time(path: Path) -> tuple[int, float]:
     """Return the bytes of a file, or of all in a folder, and the latest time."""
     state = path.lstat()
     size, time = state.st_size, state.st_mtime
     if path.is_dir() and not path.is_symlink():
         size = 0
         for inner in path.iterdir():
-            more, later = _measured(inner)
+            more, later = _size_and_time(inner)
             size, time = size + more, max(time, later)
     return size, time
 

@@ -100,8 +100,8 @@ def test_a_plan_says_what_another_run_is_at_work_on(curvflow, study):
     (node,) = make_plan(o.study, o.store, o.files).graph.nodes["data"]
     o.store.claims.take(run.begun, [node.key], lambda _: False)
     sign = {"count": 0, "host": "far", "boot": "x", "pid": 7, "started": "1"}
-    o.store.beat(run, sign)
+    o.store.write_heartbeat(run, sign)
     line = "    1 node is in work in another run"
     assert line in curvflow("plan", study).out.splitlines()
-    o.store.beat(run, None)
+    o.store.write_heartbeat(run, None)
     assert line not in curvflow("plan", study).out.splitlines()

@@ -26,7 +26,7 @@ from curvflow.flows.upkeep.proposal import (
 )
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
-from curvflow.stores.trash import aside
+from curvflow.stores.trash import trash_folder
 from tests.flows.run.test_run import executed
 from tests.flows.toys import CALLS, opened, run
 
@@ -204,12 +204,14 @@ def test_what_an_interrupted_run_has_made_stays_for_the_next(folder, local):
     made = local.write_payload({"final": np.zeros(2)})
     old = next(iter(local.index().receipts.values()))
     local.commit([replace(old, key="made", payload=made, run=cut.begun)])
-    local.note(cut, {"event": "plan", "payloads": sorted(payloads(local, "fit"))})
+    local.append_event(
+        cut, {"event": "plan", "payloads": sorted(payloads(local, "fit"))}
+    )
     shift(folder, -2 * HOUR)
     doomed = {one.item.payload for one in propose(local, keep_runs=0).doomed}
     assert doomed
     assert doomed.isdisjoint({made} | payloads(local, "fit"))
-    local.note(cut, {})
+    local.append_event(cut, {})
     run(local)  # the next has finished
     after = {one.item.payload for one in propose(local, keep_runs=1).doomed}
     assert after == {made}
@@ -231,9 +233,9 @@ def test_nothing_goes_while_a_run_has_not_said_what_it_takes(folder, local):
     before = files(folder)
     assert collect(local, keep_runs=0).proposal.blocked
     assert files(folder) == before
-    local.beat(at_work, ELSEWHERE)
+    local.write_heartbeat(at_work, ELSEWHERE)
     assert propose(local, keep_runs=0).blocked
-    local.note(at_work, {"event": "plan", "payloads": []})
+    local.append_event(at_work, {"event": "plan", "payloads": []})
     assert not propose(local, keep_runs=0).blocked
 
 
@@ -251,7 +253,7 @@ def test_a_silent_run_elsewhere_is_judged_by_the_age_of_its_sign(
 ):
     run(local)
     at_work = begun(local)
-    local.beat(at_work, ELSEWHERE)
+    local.write_heartbeat(at_work, ELSEWHERE)
     shift(folder, -hours * HOUR, "runs/*.beat")
     proposal = propose(local)
     assert bool(proposal.blocked) == is_live
@@ -263,14 +265,14 @@ def test_what_a_live_run_takes_and_makes_stays(folder, local):
     taken = payloads(local, "fit")
     run(local, *OTHER)
     at_work = begun(local)
-    local.beat(at_work, ELSEWHERE)
-    local.note(at_work, {"event": "plan", "payloads": sorted(taken)})
+    local.write_heartbeat(at_work, ELSEWHERE)
+    local.append_event(at_work, {"event": "plan", "payloads": sorted(taken)})
     made = local.write_payload({"final": np.zeros(2)})
     orphan = local.write_payload({"final": np.ones(2)})
     old = next(iter(local.index().receipts.values()))
     local.commit([replace(old, key="made", payload=made)])
     shift(folder, -2 * HOUR)
-    local.beat(at_work, ELSEWHERE)
+    local.write_heartbeat(at_work, ELSEWHERE)
     doomed = {one.item.payload for one in propose(local, keep_runs=0).doomed}
     assert doomed >= payloads(local, "mean")
     assert doomed.isdisjoint(taken | {made, orphan})
@@ -278,7 +280,7 @@ def test_what_a_live_run_takes_and_makes_stays(folder, local):
     # What went to the trash after it began stays readable while it is at work.
     assert not propose(local, keep_runs=0).leftovers
     local.end_run(at_work, seconds=1, counts={}, failures=[], tables={})
-    local.beat(at_work, None)
+    local.write_heartbeat(at_work, None)
     assert "collected before" in propose(local).leftovers
 
 
@@ -288,10 +290,10 @@ def test_a_run_that_plans_with_the_trash_gets_it_back(local):
     run(local, *OTHER)
     collect(local, keep_runs=1)
     at_work = begun(local)
-    local.beat(at_work, ELSEWHERE)
-    local.note(at_work, {"event": "plan", "payloads": sorted(fits)})
+    local.write_heartbeat(at_work, ELSEWHERE)
+    local.append_event(at_work, {"event": "plan", "payloads": sorted(fits)})
     collect(local, keep_runs=1)
-    home = {item.payload for item in local.room.items("payloads")}
+    home = {item.payload for item in local.files.items("payloads")}
     assert fits <= home
     assert "fit" not in executed(run(local))
 
@@ -305,7 +307,7 @@ def test_a_result_committed_while_its_payload_was_in_the_trash_gets_it_back(loca
     local.commit([replace(old, key="another")])
     assert_sound(local)
     collect(local, keep_runs=5)
-    assert doomed in {item.payload for item in local.room.items("payloads")}
+    assert doomed in {item.payload for item in local.files.items("payloads")}
     assert_sound(local)
 
 
@@ -346,8 +348,8 @@ def test_collection_may_be_cut_short_at_any_point(tmp_path):
         assert_sound(store)
         shift(folder, -2 * HOUR)
         collect(store, keep_runs=1)
-        assert not store.room.items("trash")
-        assert not store.room.items("tmp")
+        assert not store.files.items("trash")
+        assert not store.files.items("tmp")
     assert point > 10
 
 
@@ -448,7 +450,7 @@ def test_a_run_that_ends_before_the_entry_keeps_what_it_names(folder, local):
     again = iter([lambda: run(LocalStore(folder))])
     store = Overtaken(folder, lambda: next(again, lambda: None)())
     collect(store, keep_runs=1)
-    home = {item.payload for item in local.room.items("payloads")}
+    home = {item.payload for item in local.files.items("payloads")}
     assert {payload for payload in old if payload} <= home
 
 
@@ -492,7 +494,7 @@ SCALED = ("stages.last.scale=2.0", "stages.path.scale=4.0")  # they take fits
 
 
 def assert_at_home(store, wanted):
-    assert wanted <= {item.payload for item in store.room.items("payloads")}
+    assert wanted <= {item.payload for item in store.files.items("payloads")}
 
 
 def test_what_is_computed_again_after_the_entry_is_at_home_in_the_end(folder, local):
@@ -515,12 +517,12 @@ def test_what_is_computed_again_after_the_entry_is_at_home_in_the_end(folder, lo
 def test_what_a_run_has_written_again_and_not_committed_stays(folder, local):
     run(local)
     fits = payloads(local, "fit")
-    arrays = [local.contents(name) for name in fits]
+    arrays = [local.read_payload(name) for name in fits]
     run(local, *OTHER)
     twice(local, keep_runs=1)
     at_work = begun(local)
-    local.beat(at_work, ELSEWHERE)
-    local.note(at_work, {"event": "plan", "payloads": []})
+    local.write_heartbeat(at_work, ELSEWHERE)
+    local.append_event(at_work, {"event": "plan", "payloads": []})
     assert {local.write_payload(one) for one in arrays} == fits
     assert propose(local, keep_runs=0).doomed
     collect(local, keep_runs=0)
@@ -532,7 +534,7 @@ class Stale(LocalStore):
 
     def __init__(self, folder, meanwhile):
         super().__init__(folder)
-        items, done = self.room.items, []
+        items, done = self.files.items, []
 
         def late(place):
             if place == "payloads" and not done:
@@ -540,7 +542,7 @@ class Stale(LocalStore):
                 meanwhile()
             return items(place)
 
-        self.room.items = late
+        self.files.items = late
 
 
 def test_what_came_to_life_again_in_the_trash_is_not_removed(folder, local):
@@ -552,9 +554,9 @@ def test_what_came_to_life_again_in_the_trash_is_not_removed(folder, local):
     def needed_again():
         run(local, *SCALED)
         assert fits.isdisjoint(local.index().evicted)
-        for item in local.room.items("payloads"):
+        for item in local.files.items("payloads"):
             if item.payload in fits:  # by a collection whose entry is older
-                local.room.move(item, aside("trash", 7))
+                local.files.move(item, trash_folder("trash", 7))
 
     collect(Stale(folder, needed_again), keep_runs=1)
     assert local.present(fits) == fits
@@ -592,7 +594,7 @@ def test_collections_at_the_same_time_do_not_disturb_each_other(folder):
     together(*[work] * 4)
     store = LocalStore(folder)
     assert_sound(store)
-    assert store.room.items("trash") == []
+    assert store.files.items("trash") == []
     assert executed(run(store, "stages.fit.epochs=8")) == {}
 
 
@@ -652,7 +654,7 @@ from curvflow.stores.local import LocalStore
 store = LocalStore(Path(sys.argv[1]))
 run = store.begin_run("toys", document={}, environment={}, options={})
 with beating(store, run, Stopping(), silence=60.0):
-    store.note(run, {"event": "plan", "payloads": sys.argv[2:]})
+    store.append_event(run, {"event": "plan", "payloads": sys.argv[2:]})
     print("at work", flush=True)
     time.sleep(600)
 """
@@ -671,7 +673,7 @@ def test_a_paused_run_keeps_what_it_takes_and_a_killed_one_stands_back(folder, l
         for _ in range(2):
             done = collect(local, keep_runs=1)
             assert [one.number for one in done.proposal.roots.live] == [3]
-            assert fits <= {item.payload for item in local.room.items("payloads")}
+            assert fits <= {item.payload for item in local.files.items("payloads")}
         process.kill()
     assert propose(local).roots.live == []
     assert "stale signs of life" in propose(local).leftovers

@@ -106,7 +106,7 @@ def test_another_payload_under_the_name_is_found(folder, local):
 def test_a_receipt_that_says_another_digest_is_found(folder, local):
     path = payload_of(folder, "last")
     first = next(r for r in local.index().receipts.values() if r.stage == "last")
-    arrays = local.contents(first.payload)
+    arrays = local.read_payload(first.payload)
     twin = local.write_payload({"square": np.array(arrays["square"]) + 1})
     local.retire([first.key], "test")
     local.commit([replace(first, payload=twin, slot=0)])
@@ -145,7 +145,7 @@ def test_torn_commits_are_replaced_and_nobody_warns_again(folder, caplog, lost):
     with caplog.at_level(logging.WARNING):
         fresh = LocalStore(folder)
         assert fresh.index().void == [3]
-        assert fresh.torn() == []
+        assert fresh.torn_entries() == []
         assert verify(fresh).is_well
     assert caplog.records == []
     run(LocalStore(folder))
@@ -155,7 +155,7 @@ def test_torn_commits_are_replaced_and_nobody_warns_again(folder, caplog, lost):
 def test_a_commit_that_can_be_read_after_all_is_left_alone(folder, local):
     path = folder / "commits" / "0000000003.json"
     before = path.read_bytes()
-    local.bury([3])
+    local.write_tombstones([3])
     assert path.read_bytes() == before
 
 

@@ -125,8 +125,8 @@ def test_a_store_keeps_the_state(tmp_path):
     expected = train(members, Steps())
     kept = stopped(members, Steps(stop=7)).kept
     store = LocalStore(tmp_path)
-    store.keep_partial("tile", kept)
-    assert_equal(train(members, Steps(store.partial("tile"))), expected)
+    store.save_snapshot("tile", kept)
+    assert_equal(train(members, Steps(store.load_snapshot("tile"))), expected)
 
 
 def test_groups_that_have_ended_are_not_trained_again():

@@ -55,7 +55,7 @@ def command(
         print_json([row for _, row in rows])
     elif rows:
         typer.echo("\n".join(line for _, row in rows for line in _lines(row)))
-    elif asked.store.room.exists():
+    elif asked.store.files.exists():
         typer.echo("no runs yet")
     else:
         typer.echo(f"no store at {resolved(asked.store)} yet")
@@ -76,7 +76,7 @@ def _status(run: RunRecord, store: Store) -> str:
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.heartbeats import process
 
-    sign = store.beats().get(run.begun) if run.ended is None else None
+    sign = store.heartbeats().get(run.begun) if run.ended is None else None
     if sign is None or (state := process(sign)) == "ended":
         return run.status
     return state

@@ -25,9 +25,9 @@ def command(
 ) -> None:
     """Show what would run, and why; nothing is computed or written."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.stores.log import without_collection
+    from curvflow.stores.log import paused_gc
 
-    with without_collection():  # all that is made here lives to the end
+    with paused_gc():  # all that is made here lives to the end
         from curvflow.cli.text.plan_text import plan_summary
         from curvflow.flows.plan.plan import make_plan
 

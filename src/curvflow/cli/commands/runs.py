@@ -41,7 +41,7 @@ def command(
         print_json(rows)
     elif rows:
         typer.echo("\n".join([HEADING, *map(_line, rows)]))
-    elif asked.room.exists():
+    elif asked.files.exists():
         typer.echo("no run is at work")
     else:
         typer.echo(f"no store at {resolved(asked)} yet")

@@ -74,7 +74,7 @@ def _opened(study: str | None, store: str | None, project: Path) -> Store:
         found = open_store(where, create=False)
     else:
         raise RequestError("expected study or store, got neither. Name a store.")
-    if not found.room.exists():
+    if not found.files.exists():
         raise RequestError(
             f"{found.location}: expected a store, got nothing there. "
             "Check store and project."

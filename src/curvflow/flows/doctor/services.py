@@ -42,7 +42,7 @@ def store_findings(
     """
     try:
         store = opened()
-        where, is_there = store.location, store.room.exists()
+        where, is_there = store.location, store.files.exists()
         told = "is a store" if is_there else "can be made into a store by a run"
         if where.startswith("s3://"):
             yield Finding("store", "ok", f"{where} {told}")

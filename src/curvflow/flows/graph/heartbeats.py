@@ -60,7 +60,7 @@ class Watch:
             False for a run seen for the first time, unless its process is known to
             have ended.
         """
-        sign = self._store.beats().get(begun)
+        sign = self._store.heartbeats().get(begun)
         if sign is None or process(sign) == "ended":
             return True
         now, count = self._clock(), sign["count"]
@@ -91,7 +91,7 @@ def beating(
     def beat(count: int) -> None:
         asked = {} if stop.signal is None else {"stop": stop.signal}
         with suppress(StoreError):  # a full disk is met by what publishes
-            store.beat(run, {"count": count, **who, **asked})
+            store.write_heartbeat(run, {"count": count, **who, **asked})
 
     def beat_on() -> None:
         count, has_told = 0, False
@@ -113,9 +113,9 @@ def beating(
         over.set()
         thread.join()
         with suppress(StoreError):
-            store.beat(run, None)  # first, for a full disk takes no new one
+            store.write_heartbeat(run, None)  # first, for a full disk takes no new one
             if last is not None:
-                store.beat(run, last)
+                store.write_heartbeat(run, last)
 
 
 def at_work(store: Store) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def at_work(store: Store) -> list[dict[str, Any]]:
         are not done, and state: `running`, `paused`, or, for a process of another
         machine, `silent` if its sign did not move while this function watched.
     """
-    index, signs, claimed = store.index(), store.beats(), store.claims.held()
+    index, signs, claimed = store.index(), store.heartbeats(), store.claims.holders()
     done = store.live(claimed)
     held = Counter(run for key, run in claimed.items() if key not in done)
     elsewhere = {begun for begun, sign in signs.items() if process(sign) == "elsewhere"}
@@ -159,20 +159,20 @@ def at_work(store: Store) -> list[dict[str, Any]]:
 
 def in_work(store: Store) -> set[str]:
     """Return the keys that runs have claimed whose end is not known, done or not."""
-    signs = store.beats().items()
+    signs = store.heartbeats().items()
     if not (alive := {begun for begun, sign in signs if process(sign) != "ended"}):
         return set()
-    return {key for key, run in store.claims.held().items() if run in alive}
+    return {key for key, run in store.claims.holders().items() if run in alive}
 
 
 def _moving(store: Store, runs: Collection[int]) -> set[int]:
     """Watch runs of other machines for a little longer than one beat."""
-    before = {begun: sign["count"] for begun, sign in store.beats().items()}
+    before = {begun: sign["count"] for begun, sign in store.heartbeats().items()}
     until = time.monotonic() + 1.2 * SILENCE / BEATS_PER_SILENCE
     moved: set[int] = set()
     while not moved.issuperset(runs) and time.monotonic() < until:
         time.sleep(0.5)
-        now = store.beats()
+        now = store.heartbeats()
         moved = {
             run for run in runs if run in now and now[run]["count"] != before.get(run)
         }

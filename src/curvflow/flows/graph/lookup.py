@@ -24,7 +24,7 @@ def look_up(nodes: Sequence[Node], excerpt: Callable[[Iterable[str]], Index]) ->
 
     Args:
         nodes: whose inputs are all there.
-        excerpt: see `Store.excerpt`.
+        excerpt: see `Store.index_of`.
     """
     for node in nodes:
         node.key = key_of(node)

@@ -23,7 +23,7 @@ from curvflow.flows.plan.why.root_causes import forecast
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.study.study import Study
 from curvflow.stores.base import Index, Store
-from curvflow.stores.log import without_collection
+from curvflow.stores.log import paused_gc
 
 
 @dataclass
@@ -110,7 +110,7 @@ def make_plan(
             f"--revive: expected a stage of {study.name}, got '{unknown[0]}'. "
             f"{nearest(unknown[0], study.stages)}"
         )
-    with without_collection():
+    with paused_gc():
         return _plan(study, store, files, revive)
 
 

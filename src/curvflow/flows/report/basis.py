@@ -88,7 +88,7 @@ class Basis:
     def status(self, run: RunRecord) -> str:
         """Return `done`, `failed`, `interrupted`, or how a run at work does."""
         store = self.opened.store
-        sign = store.beats().get(run.begun) if run.ended is None else None
+        sign = store.heartbeats().get(run.begun) if run.ended is None else None
         if sign is not None and (state := process(sign)) != "ended":
             return state
         # It may have ended since the log was read.

@@ -121,11 +121,13 @@ class Publisher:
         """Write down payloads that the plan did not name, for collection to leave."""
         names = {node.receipt.payload for node in nodes if node.receipt}
         if payloads := sorted(name for name in names if name):
-            self._store.note(self._run, {"event": "plan", "payloads": payloads})
+            self._store.append_event(self._run, {"event": "plan", "payloads": payloads})
 
     def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
         """Write a line in the run's journal."""
-        self._store.note(self._run, {"event": event, "stage": stage, "keys": keys})
+        self._store.append_event(
+            self._run, {"event": event, "stage": stage, "keys": keys}
+        )
 
 
 def passed_on(cause: Receipt) -> Computed:

@@ -57,7 +57,7 @@ class Healing:
         """
         payload = found.receipt.payload
         if payload is None or payload not in self._store.index().evicted:
-            keys = self._store.sharing(found.receipt)
+            keys = self._store.payload_keys(found.receipt)
             return self._strike({payload: keys}, found.reason)
         is_new = payload not in self._plan.removed
         self._plan.removed.add(payload)

@@ -139,7 +139,7 @@ def _carried_out(
         observer.begin(plan)
         try:
             with beating(store, run, stop, silence=options.silence):
-                store.note(run, {"event": "plan", "payloads": payloads(plan)})
+                store.append_event(run, {"event": "plan", "payloads": payloads(plan)})
                 work = Work(plan, run, store, files, options, observer, tally, stop)
                 work.do(runner_of(run), check)
                 _tell_of_other_code(plan, store, observer)

@@ -33,7 +33,7 @@ class Waiting:
         Args:
             busy: stage of each node that others are at work on, by action key.
         """
-        holders = self._store.claims.held()
+        holders = self._store.claims.holders()
         stages: dict[int, Counter[str]] = {}
         for key, stage in busy.items():
             if key in holders:  # or it was given up meanwhile
@@ -48,7 +48,7 @@ class Waiting:
             self._tell(f"waiting for {'; '.join(who)}")
 
     def _names(self) -> dict[int, str]:
-        signs, names = self._store.beats(), {}
+        signs, names = self._store.heartbeats(), {}
         for run in self._store.index().runs:
             names[run.begun] = f"run {run.number} of {run.study}"
             if sign := signs.get(run.begun):

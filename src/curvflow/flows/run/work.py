@@ -235,7 +235,7 @@ class Work:
         if self._others.is_time():
             self._schedule.ready(self._others.tried_again())
         while due := self._schedule.due():
-            look_up(due, self._store.excerpt)
+            look_up(due, self._store.index_of)
             for node in due:
                 self._twins[node.key or ""].append(node)
             found = [node for node in due if node.state == "cached"]
@@ -316,7 +316,7 @@ class Work:
         if (fits := out.fits(reports)) is not None:
             self._schedule.narrow(out.nodes[0], fits)
         for name in returned.kept:
-            self._store.drop_partial(name)
+            self._store.drop_snapshot(name)
         return None
 
     def _repeat(self, company: Sequence[Node], runner: Runner) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from curvflow.errors import StoreError
 from curvflow.flows.upkeep.proposal import GRACE, KEEP_RUNS, Proposal, propose
 from curvflow.stores.base import Index, Store
-from curvflow.stores.trash import Item, aside, home
+from curvflow.stores.trash import Item, payload_folder, trash_folder
 
 ATTEMPTS = 20
 
@@ -96,20 +96,20 @@ def _outdated(proposal: Proposal) -> Callable[[Index], bool]:
 
 def _move_aside(store: Store, items: Sequence[Item], number: int) -> None:
     """Move payloads to the trash, and home again what has been committed meanwhile."""
-    trash = aside("trash", number)
+    trash = trash_folder("trash", number)
     for item in items:
-        store.room.move(item, trash)
+        store.files.move(item, trash)
     evicted = store.index().evicted
     for item in items:
         if item.payload not in evicted:
             moved = replace(item, path=f"{trash}/{item.name}")
-            store.room.move(moved, home(item))
+            store.files.move(moved, payload_folder(item))
 
 
 def _carry_out(store: Store, proposal: Proposal, number: int | None) -> None:
-    room = store.room
+    room = store.files
     for item in proposal.wanted:
-        room.move(item, home(item))
+        room.move(item, payload_folder(item))
     if number is not None:
         _move_aside(store, [one.item for one in proposal.doomed], number)
     for items in proposal.leftovers.values():

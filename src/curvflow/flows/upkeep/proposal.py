@@ -156,11 +156,11 @@ def propose(
         StoreError: the store cannot be read.
     """
     grace = max(grace, LEAST_GRACE)
-    now = store.room.clock()
+    now = store.files.clock()
     # Listed before the log is read: what a run that is over by then has made is in it,
     # and what one that is still at work makes is younger than its beginning.
-    payloads = store.room.items("payloads")
-    trash = store.room.items("trash")
+    payloads = store.files.items("payloads")
+    trash = store.files.items("trash")
     index = store.index()
     _check_kinds(index, drop)
     roots = find_roots(store, index, keep_runs=keep_runs, grace=grace)
@@ -179,7 +179,7 @@ def propose(
         _leftovers(store, index, roots, trash, wanted, now=now, grace=grace),
         {
             "payloads": staying - sum(one.item.bytes for one in doomed),
-            "quarantine": sum(i.bytes for i in store.room.items("quarantine")),
+            "quarantine": sum(i.bytes for i in store.files.items("quarantine")),
         },
     )
 
@@ -282,7 +282,7 @@ def _leftovers(
     now: float,
     grace: float,
 ) -> dict[str, list[Item]]:
-    room, live = store.room, {run.begun for run in roots.live}
+    room, live = store.files, {run.begun for run in roots.live}
     ended = {run.begun for run in index.runs} - live
     found = {
         # A run at work may have counted on what was moved after it began.

@@ -63,7 +63,7 @@ def find_roots(store: Store, index: Index, *, keep_runs: int, grace: float) -> R
         _payloads(index, _results(index, kept)).union(
             *(_planned(store, run) or () for run in unfinished)
         ),
-        min((store.room.committed(run.begun) for run in live), default=math.inf),
+        min((store.files.entry_time(run.begun) for run in live), default=math.inf),
         next((run for run in live if plans[run.begun] is None), None),
     )
 
@@ -85,14 +85,14 @@ def live_runs(store: Store, index: Index, *, grace: float) -> list[RunRecord]:
     Returns:
         In the order in which they began.
     """
-    watch, room = Watch(store), store.room
-    now, signs = room.clock(), store.beats()
+    watch, room = Watch(store), store.files
+    now, signs = room.clock(), store.heartbeats()
     times = {int(item.payload): item.time for item in room.items("runs")}
 
     def is_live(run: RunRecord) -> bool:
         sign = signs.get(run.begun)
         if sign is None:  # it may have begun a moment ago
-            return now - room.committed(run.begun) < grace
+            return now - room.entry_time(run.begun) < grace
         if watch.is_gone(run.begun):
             return False
         silent = now - times.get(run.begun, now)
@@ -102,7 +102,7 @@ def live_runs(store: Store, index: Index, *, grace: float) -> list[RunRecord]:
 
 
 def _planned(store: Store, run: RunRecord) -> Sequence[str] | None:
-    plans = [n["payloads"] for n in store.notes(run) if n.get("event") == "plan"]
+    plans = [n["payloads"] for n in store.journal(run) if n.get("event") == "plan"]
     return [payload for some in plans for payload in some] if plans else None
 
 

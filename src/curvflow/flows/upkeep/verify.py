@@ -11,7 +11,7 @@ from typing import Any
 from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
-from curvflow.stores.trash import Item, aside
+from curvflow.stores.trash import Item, trash_folder
 
 Tell = Callable[[int, int], None]
 
@@ -109,17 +109,17 @@ def verify(store: Store, *, mend: bool = True, tell: Tell | None = None) -> Verd
         StoreError: the store cannot be read, or not be written though it should be.
     """
     started = time.perf_counter()
-    torn = store.torn()
+    torn = store.torn_entries()
     # In this order: a result committed meanwhile is not looked for.
     index = store.index()
     by_payload = _by_payload(index)
-    items = {item.payload: item for item in store.room.items("payloads")}
+    items = {item.payload: item for item in store.files.items("payloads")}
     named = [item for name, item in items.items() if name in by_payload]
     suspects = _missing(store, index, by_payload, items)
     suspects += _unsound(store, index, by_payload, named, tell)
     faults = [fault for one in suspects if (fault := _settled(store, one, mend=mend))]
     if mend:
-        store.bury(torn)
+        store.write_tombstones(torn)
     return Verdict(
         faults,
         torn,
@@ -178,7 +178,7 @@ def _missing(
 
 def _problem(store: Store, payload: str, receipts: Sequence[Receipt]) -> str:
     try:
-        store.inspect(payload, receipts)
+        store.verify_payload(payload, receipts)
     except CorruptPayloadError as error:
         return str(error)
     return ""
@@ -210,4 +210,4 @@ def _mend(store: Store, fault: Fault, seen: int) -> None:
         keys = [receipt.key for receipt in fault.lost]
         store.retire(keys, fault.problem, payload=fault.payload, upto=seen)
     if fault.item is not None:
-        store.room.move(fault.item, aside("quarantine", store.index().number))
+        store.files.move(fault.item, trash_folder("quarantine", store.index().number))

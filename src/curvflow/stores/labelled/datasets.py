@@ -22,7 +22,7 @@ from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.records.records import time_of
 from curvflow.stores.base import Layout, Store
 from curvflow.stores.files import Disk, explained
-from curvflow.stores.labelled.lazy_arrays import Cell, Labels, NodesArray, aligned
+from curvflow.stores.labelled.lazy_arrays import Cell, Labels, NodesArray, align_labels
 
 Dataset = xr.Dataset
 DataTree = xr.DataTree
@@ -159,7 +159,7 @@ class _Field:
             cells[cell] = receipt.parts.get(self.variable.name, receipt.key)
             if cells[cell] not in own:
                 own[cells[cell]] = np.atleast_1d(self._array(receipt))
-        return aligned(own or {"": np.zeros(0, self._dtype(is_whole=True))}, cells)
+        return align_labels(own or {"": np.zeros(0, self._dtype(is_whole=True))}, cells)
 
     def over_axes(
         self,

@@ -112,7 +112,7 @@ class Labels:
     places: Mapping[Cell, Array] = field(default_factory=dict)
 
 
-def aligned(own: Mapping[str, Array], cells: Mapping[Cell, str]) -> Labels | None:
+def align_labels(own: Mapping[str, Array], cells: Mapping[Cell, str]) -> Labels | None:
     """Unite the labels of nodes: numbers in order, text as it first appears.
 
     Args:

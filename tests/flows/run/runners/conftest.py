@@ -49,7 +49,7 @@ def running(tmp_path):
     store = LocalStore(tmp_path / "store")
     run = store.begin_run("toys", document={}, environment={}, options={})
     token = f"shared{uuid4().hex}"
-    store.keep_partial(token, {"token": np.zeros(1)})
+    store.save_snapshot(token, {"token": np.zeros(1)})
     order = Order(
         store=str(tmp_path / "store"),
         token=token,
@@ -115,5 +115,5 @@ def pid_in(path):
 def read(running, finished):
     """Return the arrays of the one node of a tile."""
     (report,) = finished.reports
-    arrays = running.store.contents(report.payload)
+    arrays = running.store.read_payload(report.payload)
     return {name: array[report.slot] for name, array in arrays.items()}

@@ -83,7 +83,7 @@ class Opening:
     def pid(self, finished):
         assert isinstance(finished, Finished), finished
         (report,) = finished.reports
-        return int(self.store.contents(report.payload)["pid"][report.slot])
+        return int(self.store.read_payload(report.payload)["pid"][report.slot])
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import CodeRecord
-from curvflow.stores.log import without_collection
+from curvflow.stores.log import paused_gc
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Fingerprints:
         """
         runs = self._runs(node)
         if runs.code is None:
-            with without_collection():  # syntax trees are many objects, and all stay
+            with paused_gc():  # syntax trees are many objects, and all stay
                 runs.code = self._code(node.kind, runs.all)
         return runs.code
 

@@ -14,7 +14,7 @@ from curvflow.flows.plan.why.cost import Costs, Prediction, saved_seconds, start
 from curvflow.flows.plan.why.nearest import input_changes, own_changes
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
-from curvflow.stores.log import without_collection
+from curvflow.stores.log import paused_gc
 
 Place = tuple[str, Found]  # where, and what changed there
 Places = frozenset[Place]
@@ -209,7 +209,7 @@ def forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
         `saved_seconds` of results at hand. `start_seconds` are what a run takes beside
         computing, None if that is not known.
     """
-    with without_collection():
+    with paused_gc():
         return _forecast(graph, index, causes)
 
 

@@ -206,8 +206,8 @@ def _masks() -> list[str]:
 def _token(store: Store) -> Iterator[str]:
     """Put something into the store that workers have to find there."""
     token = f"shared{uuid4().hex}"
-    store.keep_partial(token, {"token": np.zeros(1)})
+    store.save_snapshot(token, {"token": np.zeros(1)})
     try:
         yield token
     finally:
-        store.drop_partial(token)
+        store.drop_snapshot(token)

@@ -93,7 +93,7 @@ class Lookout:
         """Look once."""
         self._looked = time.monotonic()
         with suppress(StoreError):  # of a store that cannot be read the tile will tell
-            asked = self._store.beats().get(self._begun, {}).get("stop")
+            asked = self._store.heartbeats().get(self._begun, {}).get("stop")
             if isinstance(asked, int):
                 self.stop.signal = asked
             elif self._watch.is_gone(self._begun):
@@ -202,11 +202,11 @@ def _check_shared(store: Store, order: Order) -> None:
         RequestError: it is another store, or cannot be written.
     """
     try:
-        is_there = store.partial(order.token) is not None
+        is_there = store.load_snapshot(order.token) is not None
         if is_there:
             mine = f"{order.token}{uuid4().hex}"
-            store.keep_partial(mine, {"token": np.zeros(1)})
-            store.drop_partial(mine)
+            store.save_snapshot(mine, {"token": np.zeros(1)})
+            store.drop_snapshot(mine)
     except StoreError as error:
         raise RequestError(f"{error} (on {socket.gethostname()})") from error
     if not is_there:

@@ -89,7 +89,7 @@ class TilePartial:
     def load(self) -> Mapping[str, Array] | None:
         """Return what an earlier attempt at the same tile has kept."""
         self._partials.used(self._name)  # to be cleared even if it cannot be read
-        found = self._partials.store.partial(self._name)
+        found = self._partials.store.load_snapshot(self._name)
         if found:
             self._partials.were_found = True
             go = "goes" if self._counted == "1 node" else "go"
@@ -105,7 +105,7 @@ class TilePartial:
     def keep(self, arrays: Mapping[str, Array]) -> None:
         """Replace what was kept; ends the run if it has been asked to end."""
         with suppress(StoreError):  # a full disk is met by what publishes
-            self._partials.store.keep_partial(self._name, arrays)
+            self._partials.store.save_snapshot(self._name, arrays)
             if self._partials.stop.signal is not None:
                 self.tell(f"the state of {self._counted} in work is kept")
         self._partials.used(self._name)

@@ -7,10 +7,10 @@ import pytest
 import zarr
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.stores import packs, payloads
-from curvflow.stores.contents import payload_id
+from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.local import LocalStore
-from curvflow.stores.packs import Pack, entries, zipped
+from curvflow.stores.payload_digests import payload_id
+from curvflow.stores.zarr_payloads import ZarrPayload, entries, zip_payload
 from tests.stores.contract import OUTPUTS, arrays_of, publish
 
 
@@ -22,13 +22,13 @@ def write(path, arrays, *, sharded=True):
 
 
 def test_equal_arrays_give_equal_bytes():
-    assert zipped(arrays_of()) == zipped(dict(reversed(arrays_of().items())))
+    assert zip_payload(arrays_of()) == zip_payload(dict(reversed(arrays_of().items())))
     first = sorted(entries(arrays_of(), sharded=True))
     assert first == sorted(entries(arrays_of(), sharded=True))
 
 
 def test_a_zip_holds_sorted_stored_entries_of_one_date_and_no_name_twice():
-    with zipfile.ZipFile(io.BytesIO(zipped(arrays_of()))) as archive:
+    with zipfile.ZipFile(io.BytesIO(zip_payload(arrays_of()))) as archive:
         names = archive.namelist()
         infos = archive.infolist()
     assert names == sorted(set(names))
@@ -56,7 +56,7 @@ def test_a_variable_of_zeros_is_written_in_full(sharded):
 
 
 def test_plain_zarr_reads_a_payload(tmp_path):
-    (tmp_path / "x.zip").write_bytes(zipped(arrays_of()))
+    (tmp_path / "x.zip").write_bytes(zip_payload(arrays_of()))
     for store in (
         zarr.storage.ZipStore(tmp_path / "x.zip", mode="r"),
         write(tmp_path / "x.zarr", arrays_of()),
@@ -67,26 +67,28 @@ def test_plain_zarr_reads_a_payload(tmp_path):
 
 
 def test_large_variables_take_several_shards(tmp_path, monkeypatch):
-    monkeypatch.setattr(packs, "SHARD_BYTES", 100)  # three nodes of 32 bytes
+    monkeypatch.setattr(zarr_payloads, "SHARD_BYTES", 100)  # three nodes of 32 bytes
     arrays = arrays_of(nodes=7)
     path = write(tmp_path / "x", arrays)
     assert sorted(p.name for p in (path / "loss" / "c").iterdir()) == ["0", "1", "2"]
-    pack = Pack("p", path)
+    pack = ZarrPayload("p", path)
     for slot in range(7):
         np.testing.assert_array_equal(pack.node("loss", slot), arrays["loss"][slot])
-    assert payload_id(pack.everything()) == payload_id(arrays)
+    assert payload_id(pack.read_all()) == payload_id(arrays)
 
 
 def test_many_nodes_are_read_without_opening_or_reading_again(tmp_path, monkeypatch):
     store = LocalStore(tmp_path / "s")
     receipts = publish(store, arrays_of(nodes=20), [f"k{n}" for n in range(20)])
     opened, read = [], []
-    opening, reading = packs._opened, Pack._read
+    opening, reading = zarr_payloads._opened, ZarrPayload._read
     monkeypatch.setattr(
-        packs, "_opened", lambda path: (opened.append(path), opening(path))[1]
+        zarr_payloads, "_opened", lambda path: (opened.append(path), opening(path))[1]
     )
     monkeypatch.setattr(
-        Pack, "_read", lambda self, *args: (read.append(args), reading(self, *args))[1]
+        ZarrPayload,
+        "_read",
+        lambda self, *args: (read.append(args), reading(self, *args))[1],
     )
     for receipt in receipts:
         store.read(receipt, ["loss", "epoch"])
@@ -95,10 +97,10 @@ def test_many_nodes_are_read_without_opening_or_reading_again(tmp_path, monkeypa
 
 
 def test_large_variables_are_never_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(packs, "WHOLE_BYTES", 10)
+    monkeypatch.setattr(zarr_payloads, "WHOLE_BYTES", 10)
     path = tmp_path / "x.zip"
-    path.write_bytes(zipped(arrays_of()))
-    pack = Pack("p", path)
+    path.write_bytes(zip_payload(arrays_of()))
+    pack = ZarrPayload("p", path)
     for slot in (0, 1, 1, 2):
         got = pack.node("loss", slot)
         np.testing.assert_array_equal(got, arrays_of()["loss"][slot])
@@ -106,7 +108,7 @@ def test_large_variables_are_never_read_whole(tmp_path, monkeypatch):
 
 
 def test_no_more_than_a_few_payloads_stay_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(payloads, "OPEN_PACKS", 2)
+    monkeypatch.setattr(local_payloads, "MAX_OPEN", 2)
     store = LocalStore(tmp_path)
     names = [store.write_payload(arrays_of(seed)) for seed in range(4)]
     for name in names:
@@ -137,7 +139,7 @@ def check(store, receipts, arrays):
 def test_a_flipped_byte_anywhere_is_a_miss_or_harmless(
     tmp_path, monkeypatch, limit, flip
 ):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", limit)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", limit)
     store = LocalStore(tmp_path)
     arrays = arrays_of(nodes=2) | {"word": np.array(["sgd", "metric"])}
     receipts = publish(store, arrays, ["a", "b"])
@@ -176,7 +178,7 @@ def test_a_checksum_guards_chunks_where_no_zip_does(tmp_path):
     path = write(tmp_path / "x", {"x": np.arange(6.0).reshape(2, 3)}, sharded=False)
     chunk = path / "x" / "c" / "1" / "0"
     chunk.write_bytes(damaged(chunk.read_bytes(), 12, 1))
-    pack = Pack("p", path)
+    pack = ZarrPayload("p", path)
     assert pack.node("x", 0).tolist() == [0, 1, 2]
     with pytest.raises(CorruptPayloadError, match=r"slot 1: x cannot be read.*hecksum"):
         pack.node("x", 1)
@@ -219,7 +221,7 @@ def test_a_deleted_chunk_of_a_diverged_part_is_a_miss(tmp_path):
 
 @pytest.mark.parametrize("lost", ["x/c/0/0", "x/zarr.json", "zarr.json"])
 def test_a_deleted_file_of_a_folder_is_a_miss(tmp_path, monkeypatch, lost):
-    monkeypatch.setattr(payloads, "ZIP_BYTES", -1)
+    monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
     store = LocalStore(tmp_path)
     (receipt,) = publish(store, {"x": np.zeros((3, 2))}, "a")
     (path,) = (tmp_path / "payloads").rglob(f"*.zarr/{lost}")
@@ -267,8 +269,8 @@ def test_a_payload_healed_by_another_process_is_read_the_next_time(tmp_path):
 
 
 def test_a_slot_beyond_the_payload_is_a_miss(tmp_path):
-    (tmp_path / "x.zip").write_bytes(zipped(arrays_of()))
-    pack = Pack("p", tmp_path / "x.zip")
+    (tmp_path / "x.zip").write_bytes(zip_payload(arrays_of()))
+    pack = ZarrPayload("p", tmp_path / "x.zip")
     for name, slot in (("loss", 3), ("loss", -1), ("lost", 0)):
         with pytest.raises(CorruptPayloadError, match=f"slot {slot}: {name} is miss"):
             pack.node(name, slot)
@@ -278,7 +280,7 @@ def test_a_payload_that_may_not_be_read_is_not_taken_for_corrupt(tmp_path, monke
     def refuse(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(packs, "_opened", refuse)
+    monkeypatch.setattr(zarr_payloads, "_opened", refuse)
     with pytest.raises(StoreError, match="Permission denied") as caught:
-        Pack("p", tmp_path)
+        ZarrPayload("p", tmp_path)
     assert not isinstance(caught.value, CorruptPayloadError)

@@ -25,7 +25,7 @@ from zarr.storage import LocalStore, MemoryStore, ZipStore
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.nodes import Array
 from curvflow.stores.base import Layout
-from curvflow.stores.contents import TEXT, corrupt_payload, payload_id
+from curvflow.stores.payload_digests import TEXT, corrupt_payload, payload_id
 
 # One shard holds as many nodes as fit in this, so that writing needs no more memory.
 SHARD_BYTES = 64 << 20
@@ -90,7 +90,7 @@ def _stored(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def zipped(arrays: Mapping[str, Array]) -> bytes:
+def zip_payload(arrays: Mapping[str, Array]) -> bytes:
     """Encode a payload as one zip file; equal arrays give equal bytes.
 
     Args:
@@ -106,7 +106,7 @@ def zipped(arrays: Mapping[str, Array]) -> bytes:
     return file.getvalue()
 
 
-def zipped_partial(arrays: Mapping[str, Array]) -> bytes:
+def zip_snapshot(arrays: Mapping[str, Array]) -> bytes:
     """Encode what a tile in work has so far: arrays of any shapes, and their digest.
 
     Args:
@@ -116,13 +116,13 @@ def zipped_partial(arrays: Mapping[str, Array]) -> bytes:
         The file.
     """
     whole = {name: np.asarray(array)[None] for name, array in arrays.items()}
-    return zipped({**whole, DIGEST: np.array([payload_id(whole)])})
+    return zip_payload({**whole, DIGEST: np.array([payload_id(whole)])})
 
 
-def read_partial(path: Path) -> dict[str, Array] | None:
-    """Read what `zipped_partial` has written; None if it is not that any more."""
+def read_snapshot(path: Path) -> dict[str, Array] | None:
+    """Read what `zip_snapshot` has written; None if it is not that any more."""
     try:
-        whole = Pack(path.name, path).everything()
+        whole = ZarrPayload(path.name, path).read_all()
     except StoreError:
         return None
     digest = whole.pop(DIGEST, None)
@@ -148,7 +148,7 @@ def _corruption(payload: str, slot: int | None, what: str) -> Iterator[None]:
         raise corrupt_payload(payload, slot, reason) from error
 
 
-class Pack:
+class ZarrPayload:
     """An opened payload.
 
     Reading a second node of a small variable reads all its nodes, which is quicker.
@@ -207,7 +207,7 @@ class Pack:
                 return np.array(self._read(name, array, slot, slot + 1)[0])
         return np.array(self._whole[name][slot])
 
-    def everything(self) -> dict[str, Array]:
+    def read_all(self) -> dict[str, Array]:
         """Read all variables of all nodes.
 
         Returns:

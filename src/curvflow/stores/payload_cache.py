@@ -15,13 +15,13 @@ from uuid import uuid4
 from weakref import finalize
 
 if TYPE_CHECKING:
-    from curvflow.stores.packs import Pack
+    from curvflow.stores.zarr_payloads import ZarrPayload
 
 # Payloads kept at hand; a result is mostly read with others of its tile.
-KEPT = 32
+MAX_PAYLOADS = 32
 
 
-class Fetched:
+class PayloadCache:
     """Opened payloads, the latest few; safe among threads."""
 
     def __init__(self, fetch: Callable[[str], bytes], suffix: str) -> None:
@@ -32,11 +32,11 @@ class Fetched:
             suffix: of the files.
         """
         self._fetch, self._suffix, self._lock = fetch, suffix, RLock()
-        self._packs: OrderedDict[str, Pack] = OrderedDict()
+        self._packs: OrderedDict[str, ZarrPayload] = OrderedDict()
         self._made: Path | None = None
         self._pid = 0
 
-    def open(self, payload: str) -> Pack:
+    def open(self, payload: str) -> ZarrPayload:
         """Return an opened payload, fetched if it is not at hand.
 
         Args:
@@ -45,7 +45,7 @@ class Fetched:
         Returns:
             The pack; what is fetched later does not close it.
         """
-        from curvflow.stores.packs import Pack  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import ZarrPayload  # planning needs no zarr
 
         with self._lock:
             if payload in self._packs:
@@ -56,8 +56,8 @@ class Fetched:
             path = self._folder() / f"{payload}{self._suffix}"
             path.unlink(missing_ok=True)  # a pack that has it open keeps its own
             path.write_bytes(data)
-            self._packs[payload] = pack = Pack(payload, path)
-            while len(self._packs) > KEPT:
+            self._packs[payload] = pack = ZarrPayload(payload, path)
+            while len(self._packs) > MAX_PAYLOADS:
                 self._drop(next(iter(self._packs)))
         return pack
 

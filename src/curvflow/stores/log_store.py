@@ -22,15 +22,15 @@ from curvflow.schemas.records.receipts import (
 )
 from curvflow.stores.base import Index, Layout, Store
 from curvflow.stores.claims import Claims
-from curvflow.stores.contents import read_parts
-from curvflow.stores.files import parsed
+from curvflow.stores.files import json_object
 from curvflow.stores.log import Log
+from curvflow.stores.payload_digests import read_parts
 
 if TYPE_CHECKING:
-    from curvflow.stores.packs import Pack
+    from curvflow.stores.zarr_payloads import ZarrPayload
 
 
-class LoggedStore(Store):
+class LogStore(Store):
     """Receipts and runs as entries of a log."""
 
     def __init__(self, location: str, log: Log, claims: Claims) -> None:
@@ -51,9 +51,9 @@ class LoggedStore(Store):
         """Return the live receipts of keys whose arrays no collection has removed."""
         return self._log.live(keys)
 
-    def excerpt(self, keys: Iterable[str]) -> Index:
+    def index_of(self, keys: Iterable[str]) -> Index:
         """Return what the log says of some keys: receipts, and which are evicted."""
-        return self._log.excerpt(keys)
+        return self._log.index_of(keys)
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Return the live receipt for each key given, having appended what is new."""
@@ -114,13 +114,13 @@ class LoggedStore(Store):
         number = self._log.append(build)
         return None if refused else number
 
-    def torn(self) -> list[int]:
+    def torn_entries(self) -> list[int]:
         """Return the numbers of entries that are torn or lost."""
-        return self._log.torn()
+        return self._log.torn_entries()
 
-    def bury(self, numbers: Iterable[int]) -> None:
+    def write_tombstones(self, numbers: Iterable[int]) -> None:
         """Put word that they are void in the place of torn or lost entries."""
-        self._log.bury(numbers)
+        self._log.write_tombstones(numbers)
 
     def pin(self, pin: Pin) -> None:
         """Append an entry that a run's results are to be kept."""
@@ -184,11 +184,11 @@ def _committed_after(number: int, index: Index) -> set[str]:
 T = TypeVar("T")
 
 
-class PackedStore(LoggedStore):
+class ZarrStore(LogStore):
     """Reads results out of opened packs."""
 
     @abstractmethod
-    def _open(self, payload: str) -> Pack:
+    def _open(self, payload: str) -> ZarrPayload:
         """Return an opened payload, which may stay open."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class PackedStore(LoggedStore):
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
         """Return the variables of a payload, read from its metadata alone."""
-        return self._twice(lambda: self._open(payload).layout())
+        return self._retry_once(lambda: self._open(payload).layout())
 
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of one node's result and verify their digests.
@@ -218,13 +218,13 @@ class PackedStore(LoggedStore):
         def fetch(variable: str) -> Array:
             return self._open(str(receipt.payload)).node(variable, receipt.slot)
 
-        return self._twice(lambda: read_parts(receipt, parts, fetch))
+        return self._retry_once(lambda: read_parts(receipt, parts, fetch))
 
-    def contents(self, payload: str) -> dict[str, Array]:
+    def read_payload(self, payload: str) -> dict[str, Array]:
         """Return all variables of all nodes of a payload."""
-        return self._twice(lambda: self._open(payload).everything())
+        return self._retry_once(lambda: self._open(payload).read_all())
 
-    def _twice(self, read: Callable[[], T]) -> T:
+    def _retry_once(self, read: Callable[[], T]) -> T:
         """Read again what cannot be read: it may have been moved in the midst of it."""
         try:
             return read()
@@ -236,7 +236,7 @@ class PackedStore(LoggedStore):
             self._forget()  # another run may heal it by then
             raise
 
-    def inspect(self, payload: str, receipts: Iterable[Receipt]) -> None:
+    def verify_payload(self, payload: str, receipts: Iterable[Receipt]) -> None:
         """Read all of a payload, as it is there now, and compare it with receipts.
 
         Args:
@@ -247,14 +247,16 @@ class PackedStore(LoggedStore):
             CorruptPayloadError: it cannot be read, or something differs.
         """
         self._forget()  # what is open may have been replaced since
-        super().inspect(payload, receipts)
+        super().verify_payload(payload, receipts)
 
 
 NAME = re.compile(r"([0-9]{10,})\.beat")
 FIELDS = {"count": int, "pid": int, "host": str}
 
 
-def signs(found: Iterable[tuple[str, bytes | None]]) -> dict[int, dict[str, Any]]:
+def parse_heartbeats(
+    found: Iterable[tuple[str, bytes | None]],
+) -> dict[int, dict[str, Any]]:
     """Return the signs of life among what was found.
 
     Args:
@@ -270,6 +272,6 @@ def signs(found: Iterable[tuple[str, bytes | None]]) -> dict[int, dict[str, Any]
         for path, text in found
         if (name := NAME.fullmatch(PurePath(path).name))
         and text is not None
-        and (sign := parsed(text))
+        and (sign := json_object(text))
         and all(type(sign.get(key)) is kind for key, kind in FIELDS.items())
     }

@@ -15,37 +15,37 @@ from typing import TYPE_CHECKING
 
 from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.nodes import Array
-from curvflow.stores.contents import corrupt_payload, payload_id
 from curvflow.stores.files import Disk, explained
+from curvflow.stores.payload_digests import corrupt_payload, payload_id
 
 if TYPE_CHECKING:
-    from curvflow.stores.packs import Pack
+    from curvflow.stores.zarr_payloads import ZarrPayload
 
 # Payloads of more bytes than this become a sharded folder. Up to here both take the
 # same time, and one file is easier on file systems; 500 MB took 3 to 4 s as a zip,
 # which is held in memory three times, and 1.5 s as a folder (benchmarks/payloads.py).
 ZIP_BYTES = 64 << 20
 # Payloads kept open; each holds a file and at most its small variables.
-OPEN_PACKS = 32
+MAX_OPEN = 32
 SUFFIXES = (".zarr.zip", ".zarr")
 
 
-class Payloads:
+class LocalPayloads:
     """Payloads as files of one folder."""
 
     def __init__(
-        self, folder: Path, disk: Disk, *, scratch: Callable[[str], Path]
+        self, folder: Path, disk: Disk, *, temporary: Callable[[str], Path]
     ) -> None:
         """Bind payloads to their folder.
 
         Args:
             folder: theirs.
             disk: through which all changes pass.
-            scratch: from a word to a path of its own for what is not finished.
+            temporary: from a word to a path of its own for what is not finished.
         """
-        self._folder, self._disk, self._scratch = folder, disk, scratch
+        self._folder, self._disk, self._temporary = folder, disk, temporary
         self._trash = folder.parent / "trash"
-        self.open = lru_cache(maxsize=OPEN_PACKS)(self._opened)
+        self.open = lru_cache(maxsize=MAX_OPEN)(self._opened)
 
     def write(self, arrays: Mapping[str, Array]) -> str:
         """Write one tile's arrays, durably and completely.
@@ -67,7 +67,7 @@ class Payloads:
             else (SUFFIXES[1], self._write_folder)
         )
         target = self._path(name, suffix)
-        written = self._scratch("payload")
+        written = self._temporary("payload")
         with explained(target, size):
             try:
                 write(written, arrays)
@@ -80,13 +80,13 @@ class Payloads:
         return name
 
     def _write_zip(self, written: Path, arrays: Mapping[str, Array]) -> None:
-        from curvflow.stores.packs import zipped  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import zip_payload  # planning needs no zarr
 
-        self._disk.write(written, zipped(arrays))
+        self._disk.write(written, zip_payload(arrays))
         self._disk.flush(written)
 
     def _write_folder(self, written: Path, arrays: Mapping[str, Array]) -> None:
-        from curvflow.stores.packs import entries  # planning needs no zarr
+        from curvflow.stores.zarr_payloads import entries  # planning needs no zarr
 
         folders = {written}
         for entry, data in entries(arrays, sharded=True):
@@ -106,12 +106,12 @@ class Payloads:
             # A folder cannot be replaced in one step, so a good one is left alone.
             if self._is_intact(name):
                 return
-            self._disk.rename(target, self._scratch("corrupt"))
+            self._disk.rename(target, self._temporary("corrupt"))
         self._disk.rename(written, target)
 
     def _is_intact(self, name: str) -> bool:
         try:
-            return payload_id(self._opened(name).everything()) == name
+            return payload_id(self._opened(name).read_all()) == name
         except CorruptPayloadError:
             return False
 
@@ -128,13 +128,13 @@ class Payloads:
             StoreError: a folder cannot be read.
         """
         wanted = set(payloads)
-        found = self._at_home(wanted)
+        found = self._stored(wanted)
         if lost := wanted - found:
             found |= lost & self._trashed().keys()
         # One may have come home while the trash was looked through.
-        return found | self._at_home(wanted - found)
+        return found | self._stored(wanted - found)
 
-    def _at_home(self, payloads: Iterable[str]) -> set[str]:
+    def _stored(self, payloads: Iterable[str]) -> set[str]:
         wanted = defaultdict(set)
         for name in payloads:
             wanted[name[:2]].add(name)
@@ -169,11 +169,11 @@ class Payloads:
         # about to read goes on to read.
         return self._trashed().get(name)
 
-    def _opened(self, name: str) -> Pack:
-        from curvflow.stores.packs import Pack  # planning needs no zarr
+    def _opened(self, name: str) -> ZarrPayload:
+        from curvflow.stores.zarr_payloads import ZarrPayload  # planning needs no zarr
 
         if path := self.path(name):
-            return Pack(name, path)
+            return ZarrPayload(name, path)
         raise corrupt_payload(name, None, "it is missing")
 
     def _path(self, name: str, suffix: str) -> Path:

@@ -52,11 +52,11 @@ def read_parts(
                 f"{receipt.stage}: expected a part of the result, got '{part}'. "
                 f"{nearest(part, receipt.parts)}"
             )
-        arrays[part] = _cut(receipt, part, slices, fetch(variable))
+        arrays[part] = _read_part(receipt, part, slices, fetch(variable))
     return arrays
 
 
-def compare_all(
+def verify_receipts(
     payload: str, arrays: Mapping[str, Array], receipts: Iterable[Receipt]
 ) -> None:
     """Raise CorruptPayloadError unless arrays are a payload's, and its receipts'."""
@@ -77,7 +77,9 @@ def _slices(receipt: Receipt, variable: str) -> list[str]:
     return [part for part in receipt.parts if part.startswith(f"{variable}@")]
 
 
-def _cut(receipt: Receipt, part: str, slices: Sequence[str], array: Array) -> Array:
+def _read_part(
+    receipt: Receipt, part: str, slices: Sequence[str], array: Array
+) -> Array:
     if not slices:
         return _verified(receipt, part, array)
     if array.ndim == 0 or len(array) != len(slices):

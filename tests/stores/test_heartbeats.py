@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from curvflow.stores.logged import signs
+from curvflow.stores.log_store import parse_heartbeats
 
 SIGN = {"count": 3, "pid": 17, "host": "here", "boot": None, "started": None}
 
 
 def test_a_sign_goes_by_the_number_in_its_name():
     text = json.dumps(SIGN).encode()
-    assert signs([("runs/0000000012.beat", text)]) == {12: SIGN}
+    assert parse_heartbeats([("runs/0000000012.beat", text)]) == {12: SIGN}
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,16 @@ def test_a_sign_goes_by_the_number_in_its_name():
     ids=["word", "none", "space", "sign", "script", "short"],
 )
 def test_a_stray_name_is_left_out(name):
-    assert signs([(name, json.dumps(SIGN).encode())]) == {}
+    assert parse_heartbeats([(name, json.dumps(SIGN).encode())]) == {}
 
 
 @pytest.mark.parametrize("text", [None, b"", b"{", b"[]", b"\xff", b"7"])
 def test_a_sign_that_cannot_be_read_is_left_out(text):
-    assert signs([("0000000012.beat", text)]) == {}
+    assert parse_heartbeats([("0000000012.beat", text)]) == {}
 
 
 @pytest.mark.parametrize("field", ["count", "pid", "host"])
 @pytest.mark.parametrize("value", [None, [], 1.5, True], ids=str)
 def test_a_foreign_object_is_left_out(field, value):
     text = json.dumps(SIGN | {field: value}).encode()
-    assert signs([("0000000012.beat", text)]) == {}
+    assert parse_heartbeats([("0000000012.beat", text)]) == {}

@@ -5,9 +5,9 @@ import sys
 
 FORKED = """
 import os, sys
-from curvflow.stores.fetched import Fetched
+from curvflow.stores.payload_cache import PayloadCache
 
-fetched = Fetched(lambda name: b"", ".zip")
+fetched = PayloadCache(lambda name: b"", ".zip")
 with fetched.written(b"parent") as path:
     folder = path.parent
 child = os.fork()
