@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from curvflow.flows.published_images.originals import originals
+from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.tasks.numerics.derivatives.modules import hessian
@@ -139,7 +139,7 @@ def resnet18() -> nn.Module:
 
 def images(count: int) -> tuple[Tensor, Tensor]:
     """Return images of MNIST and their labels."""
-    arrays = originals(
+    arrays = published_arrays(
         cast("ImageParams", find_kind("data.mnist").params()), Path.cwd()
     )
     inputs = torch.as_tensor(arrays["inputs"][:count], dtype=torch.float32) / 255

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.probes_batched import member
-from curvflow.flows.published_images.originals import originals
+from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.models.mlp import Mlp
@@ -118,7 +118,7 @@ def criterion(case: Case) -> Callable[[Tensor, Tensor], Tensor]:
 def mnist(device: str) -> Case:
     """784-128-10 on 10,000 images of MNIST, in batches of 512."""
     params = cast("ImageParams", find_kind("data.mnist").params())
-    arrays = originals(params, Path.cwd())
+    arrays = published_arrays(params, Path.cwd())
     inputs = torch.as_tensor(arrays["inputs"][:10_000], dtype=torch.float32) / 255
     targets = torch.as_tensor(arrays["targets"][:10_000], dtype=torch.int64)
     return Case(

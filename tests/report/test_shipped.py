@@ -14,6 +14,7 @@ from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import render
 from curvflow.flows.report.request import Asked
 from curvflow.schemas.nodes import Figure, Table
+from tests import published
 from tests.flows.published_images import fakes, real
 from tests.report.page import Page, assert_whole_in_itself
 
@@ -53,6 +54,8 @@ def made_up(tmp_path_factory):
     for name, content in contents.items():
         fakes.write(folder / name, CATALOGUE[name].layouts[0], content)
         known[name] = fakes.knowing(CATALOGUE[name], 0, content)
+    if mnist := published.folder_of("mnist"):
+        (folder / "mnist").symlink_to(mnist)
     with mock.patch.dict(CATALOGUE, known):
         yield folder
 

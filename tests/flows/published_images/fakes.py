@@ -11,9 +11,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curvflow.flows.published_images import cifar
 from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import Catalogued, Layout
+from curvflow.flows.published_images.decoders import (
+    TEST_BATCH,
+    TRAIN_BATCHES,
+    decode_rows,
+)
+from curvflow.flows.published_images.find import DataSet, Layout
+from tests.published import TEST_LABELS, TRAIN_LABELS
 
 
 def images(count: int, shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -41,7 +46,7 @@ def idx_contents(seed: int = 0, train: int = 60, test: int = 20) -> dict[str, by
 
 
 def ten_contents(each: int = 20) -> dict[str, bytes]:
-    names = (*cifar.TRAIN_BATCHES, cifar.TEST_BATCH)
+    names = (*TRAIN_BATCHES, TEST_BATCH)
     return {
         f"{name}.bin": rows(images(each, (3072,), seed), labels(each, 10)[:, None])
         for seed, name in enumerate(names)
@@ -73,12 +78,12 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def knowing(catalogued: Catalogued, number: int, contents) -> Catalogued:
+def knowing(data_set: DataSet, number: int, contents) -> DataSet:
     """Return an entry one of whose layouts has the checksums of other contents."""
-    layouts = list(catalogued.layouts)
+    layouts = list(data_set.layouts)
     sums = {part: md5(contents[part]) for part in layouts[number].md5}
     layouts[number] = replace(layouts[number], md5=sums)
-    return replace(catalogued, layouts=tuple(layouts))
+    return replace(data_set, layouts=tuple(layouts))
 
 
 def write(folder: Path, layout: Layout, contents: dict[str, bytes]) -> None:
@@ -94,7 +99,7 @@ def write_zipped(folder: Path, layout: Layout, contents: dict[str, bytes]) -> No
         (folder / f"{layout.names(part)[0]}.gz").write_bytes(packed)
 
 
-def write_all(folder: Path) -> dict[str, Catalogued]:
+def write_all(folder: Path) -> dict[str, DataSet]:
     """Write every data set small; return the catalogue in which they are right."""
     known = {}
     for name, made in CONTENTS.items():
@@ -106,15 +111,15 @@ def write_all(folder: Path) -> dict[str, Catalogued]:
 
 def pictures(contents: dict[str, bytes]) -> dict[str, bytes]:
     """Turn CIFAR-10's binary batches into one picture each and two lists."""
-    found, marks = {}, {}
+    files, marks = {}, {}
     for name, content in contents.items():
-        batch, classes = cifar.decode_rows(content, labels=1)
+        batch, classes = decode_rows(content, labels=1)
         picture = batch.transpose(0, 2, 3, 1).reshape(len(batch), 1024, 3)
         file = io.BytesIO()
         Image.fromarray(picture).save(file, "PNG")
         stem = name.removesuffix(".bin")
-        found[f"{stem}.png"], marks[stem] = file.getvalue(), classes.tolist()
-    train = [label for name in cifar.TRAIN_BATCHES for label in marks[name]]
-    found[cifar.TRAIN_LABELS] = json.dumps(train).encode()
-    found[cifar.TEST_LABELS] = json.dumps(marks[cifar.TEST_BATCH]).encode()
-    return found
+        files[f"{stem}.png"], marks[stem] = file.getvalue(), classes.tolist()
+    train = [label for name in TRAIN_BATCHES for label in marks[name]]
+    files[TRAIN_LABELS] = json.dumps(train).encode()
+    files[TEST_LABELS] = json.dumps(marks[TEST_BATCH]).encode()
+    return files

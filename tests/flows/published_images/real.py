@@ -1,4 +1,4 @@
-"""Published images where they are found; those that must be there are named outside."""
+"""Published images, if they are installed; CURVFLOW_TEST_IMAGES requires them."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.originals import originals
+from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Member, Outcome
+from tests import published
 from tests.tasks.toys import assert_declared, compute
 
 # Comma-separated: the sets whose absence is a failure, not a skipped test.
@@ -19,10 +20,12 @@ REQUIRED = "CURVFLOW_TEST_IMAGES"
 
 
 def read(name: str) -> dict[str, np.ndarray]:
-    """Return the four arrays of a set, or skip the test if its files are nowhere."""
-    params = cast("ImageParams", find_kind(f"data.{name}").params())
+    """Return the four arrays of a set, or skip the test without its files."""
+    folder = published.folder_of(name)
+    settings = {} if folder is None else {"folder": str(folder)}
+    params = cast("ImageParams", find_kind(f"data.{name}").params(**settings))
     try:
-        return dict(originals(params, Path.cwd()))
+        return dict(published_arrays(params, Path.cwd()))
     except InputError as error:
         if name in os.environ.get(REQUIRED, "").split(","):
             raise

@@ -9,14 +9,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from curvflow.errors import InputError
+from curvflow.flows.published_images.arrays import read_verified
 from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import Fetched, download, locate
-from curvflow.flows.published_images.originals import read_verified
+from curvflow.flows.published_images.find import Download, download, locate
 from tests.flows.published_images.fakes import idx_contents, knowing, md5, write_zipped
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """A server of files that says nothing."""
+    """A server of files that logs nothing."""
 
     def log_message(self, *_):
         pass
@@ -44,11 +44,11 @@ def source(tmp_path):
 def at(base, source):
     """Return the entry of MNIST as if it were published on a server."""
     known = knowing(CATALOGUE["mnist"], 0, idx_contents())
-    fetched = {
-        name: Fetched(base + name, md5((source / name).read_bytes()))
-        for name in known.fetched
+    downloads = {
+        name: Download(base + name, md5((source / name).read_bytes()))
+        for name in known.downloads
     }
-    return replace(known, fetched=fetched)
+    return replace(known, downloads=downloads)
 
 
 def test_what_is_fetched_is_found_and_verified(tmp_path, source):

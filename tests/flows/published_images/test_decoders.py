@@ -1,0 +1,175 @@
+"""Published forms become arrays: IDX files, and the batches of CIFAR in both forms."""
+
+import io
+import pickle
+import pickletools
+import tarfile
+
+import numpy as np
+import pytest
+
+from curvflow.errors import InputError
+from curvflow.flows.published_images import decoders
+from curvflow.flows.published_images.arrays import read_verified
+from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published_images.find import LocatedFiles
+from tests.flows.published_images.fakes import (
+    hundred_contents,
+    idx_bytes,
+    idx_contents,
+    images,
+    knowing,
+    ten_contents,
+)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4, 5), (0, 2)])
+def test_an_array_comes_back_as_it_was_written(shape):
+    array = images(shape[0], shape[1:], seed=1)
+    assert np.array_equal(decoders.decode_idx(idx_bytes(array)), array)
+
+
+def test_the_four_files_become_images_with_a_channel_and_labels():
+    found = decoders.decode_idx_parts(idx_contents(train=30, test=10))
+    assert {name: (a.shape, a.dtype.name) for name, a in found.items()} == {
+        "inputs": ((30, 1, 28, 28), "uint8"),
+        "targets": ((30,), "int64"),
+        "test_inputs": ((10, 1, 28, 28), "uint8"),
+        "test_targets": ((10,), "int64"),
+    }
+    assert found["targets"][:4].tolist() == [0, 7, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "truncated"),
+        (b"\0\0\x08\x01\0\0", "truncated"),
+        (b"\0\0\x08\x01\0\0\0\x05abc", r"got 3 values of type 8 for shape \(5,\)"),
+        (b"\0\0\x0d\x01\0\0\0\x04abcd", "of type 13"),
+    ],
+    ids=["empty", "no sizes", "short", "floats"],
+)
+def test_what_is_no_idx_file_of_bytes_is_refused(content, message):
+    with pytest.raises(InputError, match=rf"expected an IDX file.*{message}"):
+        decoders.decode_idx(content)
+
+
+def packed(contents: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in contents.items():
+            info = tarfile.TarInfo(f"cifar-batches/{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def test_a_row_is_a_label_and_three_planes():
+    row = bytes([7]) + bytes(range(256)) * 4 + bytes(1024) + bytes([255]) * 1024
+    found, classes = decoders.decode_rows(row, labels=1)
+    assert classes.tolist() == [7]
+    assert found.shape == (1, 3, 32, 32)
+    assert found[0, 0, 1].tolist() == list(range(32, 64))
+    assert (found[0, 1].max(), found[0, 2].min()) == (0, 255)
+
+
+def test_batches_are_joined_in_their_order():
+    contents = ten_contents()
+    found = decoders.decode_ten_binary(contents)
+    third, _ = decoders.decode_rows(contents["data_batch_3.bin"], labels=1)
+    assert found["inputs"].shape == (100, 3, 32, 32)
+    assert np.array_equal(found["inputs"][40:60], third)
+    assert len(found["test_inputs"]) == len(found["test_targets"]) == 20
+
+
+def test_of_two_labels_the_finer_is_the_class():
+    found = decoders.decode_hundred_binary(hundred_contents())
+    assert sorted(found["targets"]) == list(range(100))
+    assert found["inputs"].shape == found["test_inputs"].shape == (100, 3, 32, 32)
+
+
+def test_an_archive_is_read_by_the_bare_names_of_its_files():
+    contents = ten_contents()
+    assert decoders.archived(packed(contents)) == contents
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 3074])
+def test_what_is_no_whole_number_of_rows_is_refused(content):
+    with pytest.raises(InputError, match="expected rows of 3073 bytes, got"):
+        decoders.decode_rows(content, labels=1)
+
+
+def batch(pixels, classes, name="labels", order="C"):
+    data = np.asarray(pixels.reshape(len(pixels), -1), order=order)
+    made = {"data": data, name: classes.tolist(), "filenames": ["a.png"]}
+    return as_python_2(pickle.dumps(made, protocol=3))
+
+
+def as_python_2(content):
+    """Return a pickle as Python 2 wrote it, where bytes were text."""
+    older = {"PROTO": b"\x80\x02", "BINBYTES": b"T", "SHORT_BINBYTES": b"U"}
+    found = bytearray(content)
+    for operation, _, at in pickletools.genops(content):
+        code = older.get(operation.name, b"")
+        found[at : at + len(code)] = code
+    return bytes(found)
+
+
+def ten(order="C"):
+    return {
+        name.removesuffix(".bin"): batch(*decoders.decode_rows(rows, 1), order=order)
+        for name, rows in ten_contents().items()
+    }
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_both_forms_of_cifar_10_hold_the_same(order):
+    found = decoders.decode_ten_python(ten(order))
+    for name, array in decoders.decode_ten_binary(ten_contents()).items():
+        assert np.array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+def test_both_forms_of_cifar_100_hold_the_same():
+    contents = {
+        name.removesuffix(".bin"): batch(*decoders.decode_rows(rows, 2), "fine_labels")
+        for name, rows in hundred_contents().items()
+    }
+    found = decoders.decode_hundred_python(contents)
+    for name, array in decoders.decode_hundred_binary(hundred_contents()).items():
+        assert np.array_equal(found[name], array)
+
+
+def test_a_batch_written_by_an_old_numpy_is_read():
+    content = ten()["test_batch"].replace(b"numpy._core", b"numpy.core")
+    assert b"numpy.core" in content
+    found, _ = decoders.decode_pickle(content, "labels")
+    assert found.shape == (20, 3, 32, 32)
+
+
+class Harmful:
+    """Something whose pickle runs code when it is read."""
+
+    def __reduce__(self):
+        return print, ("harm done",)
+
+
+def test_a_pickle_that_needs_more_than_arrays_is_refused(capsys):
+    content = pickle.dumps({"data": Harmful()}, protocol=2)
+    with pytest.raises(InputError, match=r"pickle of arrays, got one .*\.print"):
+        decoders.decode_pickle(content, "labels")
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_is_unpickled_before_its_checksum_is_known_to_be_right(tmp_path):
+    contents = ten()
+    known = knowing(CATALOGUE["cifar10"], 2, contents)
+    paths = {part: tmp_path / part for part in contents}
+    for part, content in contents.items():
+        paths[part].write_bytes(content)
+    located = LocatedFiles(known.layouts[2], tuple(paths.items()))
+    assert len(read_verified(located)["inputs"]) == 100
+    paths["test_batch"].write_bytes(pickle.dumps({"data": Harmful()}))
+    with pytest.raises(InputError, match=r"test_batch: expected .* with MD5 .* got"):
+        read_verified(located)
