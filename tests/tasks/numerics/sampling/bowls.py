@@ -53,7 +53,7 @@ def curvatures(losses):
     return NBETA * losses.h_D + GAMMA
 
 
-def walk(posterior, method, stiffness=0.2, *, earlier=None, first=0, **how):
+def sample_chains(posterior, method, stiffness=0.2, *, earlier=None, first=0, **how):
     """Sample with the largest lr c given; measures no acceptance unless asked to."""
     num_chains = len(posterior.centre)
     lr_C = torch.full((num_chains,), stiffness / (NBETA * 1.5 + GAMMA))

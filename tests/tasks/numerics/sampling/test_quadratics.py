@@ -14,7 +14,7 @@ from tests.tasks.numerics.sampling.bowls import (
     about_zero,
     bowl,
     curvatures,
-    walk,
+    sample_chains,
     z_scores,
 )
 
@@ -22,7 +22,9 @@ LONG = {"num_draws": 40, "num_burnin_steps": 200, "num_steps_bw_draws": 5}
 
 
 def squares(method, losses, stiffness, num_chains=500, **how):
-    drawn = walk(about_zero(losses, num_chains), method, stiffness, **LONG | how)
+    drawn = sample_chains(
+        about_zero(losses, num_chains), method, stiffness, **LONG | how
+    )
     return drawn, drawn.weights.square()
 
 
@@ -149,7 +151,7 @@ def _of_mean(pull, hold, lr, noise):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sgld_diverges_where_its_steps_exceed_four_over_the_curvature(dtype):
     posterior = about_zero(bowl(dtype=dtype), 3)
-    stable = walk(posterior, "sgld", 3.6, num_draws=500)
-    unstable = walk(posterior, "sgld", 8.0, num_draws=500)
+    stable = sample_chains(posterior, "sgld", 3.6, num_draws=500)
+    unstable = sample_chains(posterior, "sgld", 8.0, num_draws=500)
     assert (stable.failed_at == -1).all()
     assert (unstable.failed_at > 0).all()

@@ -14,7 +14,7 @@ from tests.tasks.numerics.sampling.bowls import (
     NBETA,
     about_zero,
     bowl,
-    walk,
+    sample_chains,
 )
 
 FIELDS = ("losses", "batch_losses", "distances", "weights")
@@ -34,10 +34,10 @@ def test_going_on_gives_the_draws_of_a_longer_walk(method, early):
     posterior = about_zero(bowl(), 3)
     how = {"num_burnin_steps": 20, "num_steps_bw_draws": 2, **taking(method)}
     how |= {"measure_acceptance": True, "adapt": method == "mala"}
-    once = walk(posterior, method, num_draws=150, **how)
-    first = walk(posterior, method, num_draws=early, **how)
+    once = sample_chains(posterior, method, num_draws=150, **how)
+    first = sample_chains(posterior, method, num_draws=early, **how)
     kept = {name: tensor.double() for name, tensor in first.state.items()}
-    then = walk(posterior, method, num_draws=150, earlier=kept, **how)
+    then = sample_chains(posterior, method, num_draws=150, earlier=kept, **how)
     for name in FIELDS:
         parts = torch.cat([getattr(first, name), getattr(then, name)], 1)
         assert torch.equal(parts, getattr(once, name)), name
@@ -48,8 +48,10 @@ def test_going_on_gives_the_draws_of_a_longer_walk(method, early):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_chain_does_not_see_its_siblings(method):
     losses = bowl()
-    together = walk(about_zero(losses, 5), method, num_draws=150, **taking(method))
-    alone = walk(
+    together = sample_chains(
+        about_zero(losses, 5), method, num_draws=150, **taking(method)
+    )
+    alone = sample_chains(
         about_zero(losses, 1), method, num_draws=150, first=3, **taking(method)
     )
     for name in FIELDS:
@@ -66,7 +68,10 @@ def test_a_chain_that_fails_leaves_its_siblings_alone(method):
     broken[1] = float("nan")
     failing = replace(posterior, nbeta=broken)
     how = {"num_draws": 150, **taking(method)}
-    fine, hurt = walk(posterior, method, **how), walk(failing, method, **how)
+    fine, hurt = (
+        sample_chains(posterior, method, **how),
+        sample_chains(failing, method, **how),
+    )
     # The first step ends where no number is; mala stays where it was instead.
     assert hurt.failed_at.tolist() == [-1, -1 if method == "mala" else 1, -1]
     assert hurt.losses[1, 0].isfinite()
@@ -79,7 +84,7 @@ def test_a_chain_that_fails_leaves_its_siblings_alone(method):
 def test_a_chain_whose_loss_is_not_finite_fails_at_once(method):
     posterior = about_zero(bowl(), 2)
     posterior.centre[1, 2] = float("inf")
-    drawn = walk(posterior, method, num_draws=5)
+    drawn = sample_chains(posterior, method, num_draws=5)
     assert drawn.failed_at.tolist() == [-1, 0]
     assert drawn.losses[1].isnan().all()
 
@@ -87,7 +92,7 @@ def test_a_chain_whose_loss_is_not_finite_fails_at_once(method):
 def test_a_loss_over_all_data_that_is_not_finite_is_a_failure():
     losses = bowl()
     losses.offsets_N[7] = float("inf")
-    drawn = walk(about_zero(losses, 2), "sgld", num_draws=5, batch_size=1)
+    drawn = sample_chains(about_zero(losses, 2), "sgld", num_draws=5, batch_size=1)
     assert (drawn.failed_at == 0).all()
     assert drawn.losses.isnan().all()
 
@@ -97,7 +102,7 @@ def test_parameters_that_are_not_free_never_move(method):
     free = torch.tensor([True, False, True, True, False, False])
     posterior = about_zero(bowl(minimum=1.0), 2, free=free)
     posterior.centre[:] = 0.25
-    drawn = walk(posterior, method, **taking(method))
+    drawn = sample_chains(posterior, method, **taking(method))
     assert (drawn.weights[..., ~free] == 0.25).all()
     assert (drawn.weights[:, -1][:, free] != 0.25).all()
 
@@ -105,9 +110,11 @@ def test_parameters_that_are_not_free_never_move(method):
 def test_control_variates_are_unbiased_and_less_noisy_than_batches():
     posterior = about_zero(bowl(spread=0.5), 200)
     how = {"num_burnin_steps": 50, "batch_size": 4, "num_draws": 20}
-    full = walk(posterior, "sgld", **how)
+    full = sample_chains(posterior, "sgld", **how)
     error = {
-        name: (walk(posterior, "sgld", at_draws=name, **how).losses - full.losses)
+        name: (
+            sample_chains(posterior, "sgld", at_draws=name, **how).losses - full.losses
+        )
         for name in ("control_variate", "batch")
     }
     for error_CK in error.values():
@@ -118,7 +125,7 @@ def test_control_variates_are_unbiased_and_less_noisy_than_batches():
 
 @pytest.mark.parametrize("at_draws", ["full", "control_variate", "batch"])
 def test_with_all_data_each_step_the_loss_is_full_however_it_is_asked(at_draws):
-    drawn = walk(about_zero(bowl(), 2), "sgld", at_draws=at_draws)
+    drawn = sample_chains(about_zero(bowl(), 2), "sgld", at_draws=at_draws)
     assert torch.equal(drawn.losses, drawn.batch_losses)
 
 
@@ -143,25 +150,25 @@ def test_with_all_data_each_step_the_loss_is_full_however_it_is_asked(at_draws):
 )
 def test_work_is_counted_in_gradients_over_all_data(method, how, passes):
     how = {"num_draws": 20, "num_steps_bw_draws": 3, **how}
-    drawn = walk(about_zero(bowl(), 2), method, **how)
+    drawn = sample_chains(about_zero(bowl(), 2), method, **how)
     assert drawn.passes.tolist() == pytest.approx([passes] * 2, rel=1e-12)
 
 
 def test_mala_adapts_in_the_burn_in_and_then_rests():
     posterior = about_zero(bowl(), 20)
     how = {"adapt": True, "num_burnin_steps": 500}
-    drawn = walk(posterior, "mala", 0.01, num_draws=300, **how)
+    drawn = sample_chains(posterior, "mala", 0.01, num_draws=300, **how)
     assert drawn.acceptance.mean().item() == pytest.approx(0.574, abs=0.04)
-    sooner = walk(posterior, "mala", 0.01, num_draws=1, **how)
+    sooner = sample_chains(posterior, "mala", 0.01, num_draws=1, **how)
     assert torch.equal(sooner.state["lr"], drawn.state["lr"])
 
 
 def test_a_step_adapts_no_further_than_its_bound():
     posterior = about_zero(bowl(), 20)
     how = {"adapt": True, "num_burnin_steps": 500, "num_draws": 300}
-    free = walk(posterior, "mala", 0.01, **how).state["lr"]
+    free = sample_chains(posterior, "mala", 0.01, **how).state["lr"]
     bounds = torch.where(torch.arange(20) < 10, free / 4, 4 * free)
-    drawn = walk(posterior, "mala", 0.01, most_lr=bounds, **how)
+    drawn = sample_chains(posterior, "mala", 0.01, most_lr=bounds, **how)
     assert torch.equal(drawn.state["lr"][:10], bounds[:10])
     assert torch.equal(drawn.state["lr"][10:], free[10:])
     assert drawn.acceptance[:10].min() > 0.8
@@ -170,15 +177,15 @@ def test_a_step_adapts_no_further_than_its_bound():
 def test_acceptance_of_sgld_falls_with_its_steps():
     posterior = about_zero(bowl(), 50)
     how = {"num_draws": 200, "measure_acceptance": True}
-    small, large = (walk(posterior, "sgld", s, **how) for s in (0.01, 2.0))
-    exact = walk(posterior, "mala", 0.2, num_draws=600, num_burnin_steps=50)
-    near = walk(posterior, "sgld", 0.2, num_draws=200, measure_acceptance=True)
+    small, large = (sample_chains(posterior, "sgld", s, **how) for s in (0.01, 2.0))
+    exact = sample_chains(posterior, "mala", 0.2, num_draws=600, num_burnin_steps=50)
+    near = sample_chains(posterior, "sgld", 0.2, num_draws=200, measure_acceptance=True)
     assert small.acceptance.mean() > 0.98
     assert large.acceptance.mean() < 0.8
     assert near.acceptance.mean().item() == pytest.approx(
         exact.acceptance.mean().item(), abs=0.02
     )
-    assert walk(posterior, "sgld").acceptance.isnan().all()
+    assert sample_chains(posterior, "sgld").acceptance.isnan().all()
 
 
 @pytest.mark.parametrize(
@@ -193,12 +200,12 @@ def test_heat_is_that_of_the_batches_in_the_metric_of_the_steps(method, how, noi
     posterior, stiffness = about_zero(bowl(spread=1.0), 200), 0.2
     how = {"num_draws": 100, "measure_acceptance": True, **how}
     steps = stiffness * how.get("damping", 1.0)
-    drawn = walk(posterior, method, steps, batch_size=4, **how)
+    drawn = sample_chains(posterior, method, steps, batch_size=4, **how)
     # Six slopes of variance 1 between samples, in batches of 4.
     lr = stiffness / (NBETA * 1.5 + GAMMA)
     expected = lr * NBETA**2 * 6 / 4 / 8 / noise
     assert drawn.heat.mean().item() == pytest.approx(expected, rel=0.05)
-    whole = walk(posterior, method, steps, **how)
+    whole = sample_chains(posterior, method, steps, **how)
     assert (whole.heat == 0).all()
 
 
@@ -206,12 +213,12 @@ def test_heat_is_that_of_the_batches_in_the_metric_of_the_steps(method, how, noi
 def test_acceptance_of_scaled_steps_is_that_of_the_steps_taken(method):
     posterior = about_zero(bowl(), 50)
     how = {"num_draws": 200, "num_burnin_steps": 50, "measure_acceptance": True}
-    plain = walk(posterior, "sgld", 0.3, **how).acceptance.mean().item()
+    plain = sample_chains(posterior, "sgld", 0.3, **how).acceptance.mean().item()
     # The gradient is small against this damping, which divides all steps.
-    scaled = walk(posterior, method, 0.3 * 100, damping=100.0, **how)
+    scaled = sample_chains(posterior, method, 0.3 * 100, damping=100.0, **how)
     assert 0.5 < plain < 0.99
     assert scaled.acceptance.mean().item() == pytest.approx(plain, abs=0.03)
-    at_once = walk(posterior, method, num_draws=1, measure_acceptance=True)
+    at_once = sample_chains(posterior, method, num_draws=1, measure_acceptance=True)
     assert at_once.acceptance.isfinite().all()
 
 
@@ -226,7 +233,7 @@ def test_acceptance_of_scaled_steps_is_that_of_the_steps_taken(method):
 )
 def test_what_a_method_cannot_do_is_refused(method, how, message):
     with pytest.raises(ValueError, match=message):
-        walk(about_zero(bowl(), 1), method, **how)
+        sample_chains(about_zero(bowl(), 1), method, **how)
 
 
 def test_a_stream_is_needed_for_each_chain():

@@ -1,37 +1,47 @@
-"""One step in the units of others, and what chance gives it."""
+"""One step in the units of others, and its random numbers."""
 
 import pytest
 import torch
 
 from curvflow.tasks.numerics.sampling.posteriors import Steps, Stream
-from curvflow.tasks.numerics.sampling.random_numbers import PAGE, Supply, draw_block
-from curvflow.tasks.numerics.sampling.step_context import Now
-from tests.tasks.numerics.sampling.bowls import GAMMA, NBETA, about_zero, bowl, walk
+from curvflow.tasks.numerics.sampling.random_numbers import (
+    PAGE,
+    RandomNumbers,
+    draw_block,
+)
+from curvflow.tasks.numerics.sampling.step_context import StepContext
+from tests.tasks.numerics.sampling.bowls import (
+    GAMMA,
+    NBETA,
+    about_zero,
+    bowl,
+    sample_chains,
+)
 
 LIKE = torch.zeros(2, 6, dtype=torch.float64)
 STREAMS = [Stream(0, 0), Stream(0, 1)]
 
 
-def given(streams=STREAMS, batch_size=8):
+def block_draws(streams=STREAMS, batch_size=8):
     sizes = {"num_samples": 64, "batch_size": batch_size}
     return draw_block(0, streams, 128, **sizes, device=torch.device("cpu"))
 
 
-def supplied(streams=STREAMS, like=LIKE, batch_size=8, **how):
-    return Supply(streams, like, num_samples=64, batch_size=batch_size, **how)
+def random_numbers(streams=STREAMS, like=LIKE, batch_size=8, **how):
+    return RandomNumbers(streams, like, num_samples=64, batch_size=batch_size, **how)
 
 
 def one_step():
     """Weights before and after a step, its gradient, noise, rows and lr."""
     losses = bowl(minimum=1.0)
     posterior = about_zero(losses, 2)
-    drawn = walk(posterior, "sgld", num_draws=3, batch_size=8)
-    supply, before_CD = supplied(), drawn.weights[:, 1]
-    rows_CB, _ = supply.batch(1)
+    drawn = sample_chains(posterior, "sgld", num_draws=3, batch_size=8)
+    numbers, before_CD = random_numbers(), drawn.weights[:, 1]
+    rows_CB, _ = numbers.batch(1)
     _, gradient_CD = losses.gradients(before_CD, rows_CB)
     lr = 0.2 / (NBETA * 1.5 + GAMMA)
     moved_CD = drawn.weights[:, 2] - before_CD
-    return losses, before_CD, moved_CD, gradient_CD, supply.noise(1), rows_CB, lr
+    return losses, before_CD, moved_CD, gradient_CD, numbers.noise(1), rows_CB, lr
 
 
 def test_a_step_is_that_of_devinterp():
@@ -60,14 +70,15 @@ def test_a_step_is_that_of_saghir():
 @pytest.mark.parametrize("method", ["sghmc", "sgnht"])
 def test_at_full_friction_a_first_step_is_that_of_sgld(method):
     posterior = about_zero(bowl(), 2)
-    drawn = walk(posterior, method, num_draws=2, friction=1.0)
-    plain = walk(posterior, "sgld", num_draws=2)
+    drawn = sample_chains(posterior, method, num_draws=2, friction=1.0)
+    plain = sample_chains(posterior, "sgld", num_draws=2)
     torch.testing.assert_close(drawn.weights, plain.weights)
 
 
-def test_chances_depend_on_the_stream_alone():
-    both, second, other = given(), given(STREAMS[1:]), given([Stream(1, 0)])
-    for name in ("rows", "coins"):
+def test_batches_and_acceptance_draws_depend_on_the_stream_alone():
+    both, second = block_draws(), block_draws(STREAMS[1:])
+    other = block_draws([Stream(1, 0)])
+    for name in ("rows", "acceptance"):
         assert torch.equal(getattr(both, name)[1:], getattr(second, name))
         assert not torch.equal(getattr(both, name)[:1], getattr(second, name))
         assert not torch.equal(getattr(both, name)[:1], getattr(other, name))
@@ -76,19 +87,19 @@ def test_chances_depend_on_the_stream_alone():
 @pytest.mark.parametrize("size", [6, 1000, PAGE + 5])
 def test_noise_of_a_step_does_not_depend_on_the_way_there(size):
     like = torch.zeros(2, size)
-    straight = supplied(like=like)
-    walked = [straight.noise(step).clone() for step in range(140)]
+    straight = random_numbers(like=like)
+    expected = [straight.noise(step).clone() for step in range(140)]
     for way in ([139, 138], [5, 6, 130, 3], [64], [128, 127]):
-        supply = supplied(like=like)
+        numbers = random_numbers(like=like)
         for step in way:
-            assert torch.equal(supply.noise(step), walked[step])
-    whole = torch.stack(walked)
+            assert torch.equal(numbers.noise(step), expected[step])
+    whole = torch.stack(expected)
     assert len(whole.unique()) > 0.99 * min(whole.numel(), 2**20)
 
 
 def test_noise_and_batches_depend_on_the_stream_alone():
     like = torch.zeros(2, 3000)
-    both, second = supplied(like=like), supplied(STREAMS[1:], like[1:])
+    both, second = random_numbers(like=like), random_numbers(STREAMS[1:], like[1:])
     for step in range(5):
         assert torch.equal(both.noise(step)[1:], second.noise(step))
         for mine, other in zip(both.batch(step), second.batch(step), strict=True):
@@ -97,7 +108,7 @@ def test_noise_and_batches_depend_on_the_stream_alone():
 
 
 def test_noise_is_standard_normal_in_both_precisions():
-    single, double = supplied(like=LIKE.float()), supplied()
+    single, double = random_numbers(like=LIKE.float()), random_numbers()
     drawn = []
     for step in range(3000):
         drawn.append(double.noise(step).clone())
@@ -111,21 +122,21 @@ def test_noise_is_standard_normal_in_both_precisions():
     assert abs(after.mean()) < 4 / root
 
 
-def test_what_does_not_move_gets_no_noise():
+def test_fixed_parameters_get_no_noise():
     free = torch.tensor([True, False] * 3)
-    noise_CD = supplied(free=free).noise(0)
+    noise_CD = random_numbers(free=free).noise(0)
     assert (noise_CD[:, ~free] == 0).all()
-    assert torch.equal(noise_CD[:, free], supplied().noise(0)[:, free])
+    assert torch.equal(noise_CD[:, free], random_numbers().noise(0)[:, free])
 
 
-def test_no_batches_are_given_where_steps_take_all_data():
-    rows_CB, coins_C = supplied(batch_size=None).batch(0)
+def test_no_batches_are_drawn_where_steps_take_all_data():
+    rows_CB, acceptance_C = random_numbers(batch_size=None).batch(0)
     assert rows_CB is None
-    assert ((coins_C >= 0) & (coins_C < 1)).all()
+    assert ((acceptance_C >= 0) & (acceptance_C < 1)).all()
 
 
 def test_batches_are_drawn_uniformly_with_replacement():
-    rows_CTB = given(batch_size=64).rows
+    rows_CTB = block_draws(batch_size=64).rows
     counts = torch.bincount(rows_CTB.flatten(), minlength=64).double()
     expected = rows_CTB.numel() / 64
     assert ((counts - expected).abs() < 5 * expected**0.5).all()
@@ -138,7 +149,7 @@ def test_batches_are_drawn_uniformly_with_replacement():
 def test_drift_of_a_step_is_the_posteriors():
     posterior = about_zero(bowl(), 2, free=torch.tensor([True] * 5 + [False]))
     weights_CD, gradients_CD = torch.randn(2, 2, 6, dtype=torch.float64)
-    drift_CD = Now(posterior, Steps("sgld", posterior.nbeta, 1)).drift_of(
+    drift_CD = StepContext(posterior, Steps("sgld", posterior.nbeta, 1)).drift_of(
         weights_CD, gradients_CD
     )
     torch.testing.assert_close(drift_CD, posterior.drift(weights_CD, gradients_CD))

@@ -1,6 +1,6 @@
-"""Localised tempered posteriors, their losses, and the settings of a walk.
+"""Localised tempered posteriors, their losses, and the settings of a sampler.
 
-Letters beside those of the package: C chains, of all members of a tile; K draws.
+Letters in addition to those of the package: C chains of all targets; K draws.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class ChainLosses(Protocol):
-    """Mean losses of the chains, each over data of its own or shared."""
+    """Mean losses of chains, over shared data or over those of each."""
 
     @property
     def num_samples(self) -> int:
@@ -23,7 +23,7 @@ class ChainLosses(Protocol):
         """Return the mean losses, (C,).
 
         Args:
-            weights_CD: where.
+            weights_CD: positions of the chains.
             rows_CB: the samples of each chain's batch; None for all of the data.
         """
         ...
@@ -34,7 +34,7 @@ class ChainLosses(Protocol):
         """Return the mean losses (C,) and their gradients (C, D).
 
         Args:
-            weights_CD: where.
+            weights_CD: positions of the chains.
             rows_CB: the samples of each chain's batch; None for all of the data.
         """
         ...
@@ -46,7 +46,7 @@ class Posterior:
 
     Attributes:
         losses: L, the mean loss over the N samples.
-        centre: where each chain starts and what holds it, (C, D).
+        centre: start of each chain and centre of its localization, (C, D).
         nbeta: inverse temperatures, n beta, (C,).
         localization: gamma, (C,).
         free: whether a parameter moves, (D,); None lets all move.
@@ -76,21 +76,21 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Draws:
-    """What sampling gave, with what it needs to go on.
+    """Losses and distances of draws, with the state that sampling resumes from.
 
     Attributes:
-        losses: mean loss at the draws, over all the data or as it was asked, (C, K).
-        batch_losses: the loss that the sampler saw when it left the draw, (C, K).
+        losses: mean loss at the draws, over all the data or as requested, (C, K).
+        batch_losses: the loss that the sampler computed at the draw, (C, K).
         distances: |w - centre| at the draws, (C, K).
         acceptance: mean probability at which a Metropolis step accepts, (C,); of mala
             its own, of others measured at some draws.
-        heat: what the noise of batches adds at the most to nbeta E L, measured where
-            acceptance is, (C,); 0 without batches.
+        heat: upper bound of what the noise of batches adds to nbeta E L, measured with
+            the acceptance, (C,); 0 without batches.
         failed_at: the step at which a chain left the finite numbers, (C,); -1 if it
             did not.
         passes: work, in gradients of the mean loss over all the data, (C,).
-        weights: the draws themselves, (C, K, D), if they were asked for.
-        state: tensors with leading dimension C that the next draws go on from.
+        weights: the draws themselves, (C, K, D), if requested.
+        state: tensors with leading dimension C that the next draws resume from.
     """
 
     losses: Tensor
@@ -104,49 +104,15 @@ class Draws:
     state: dict[str, Tensor]
 
 
-class Counted:
-    """Chain losses, with the work done so far, per chain.
-
-    Attributes:
-        passes: in gradients of the mean loss over all the data; a loss alone is a
-            third of one.
-    """
-
-    def __init__(self, losses: ChainLosses) -> None:
-        """Count the work of `losses` from nothing."""
-        self._losses = losses
-        self.passes = 0.0
-
-    @property
-    def num_samples(self) -> int:
-        """Number of samples, N."""
-        return self._losses.num_samples
-
-    def values(self, weights_CD: Tensor, rows_CB: Tensor | None) -> Tensor:
-        """Return the mean losses, (C,)."""
-        self.passes += self._share(rows_CB) / 3
-        return self._losses.values(weights_CD, rows_CB)
-
-    def gradients(
-        self, weights_CD: Tensor, rows_CB: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the mean losses (C,) and their gradients (C, D)."""
-        self.passes += self._share(rows_CB)
-        return self._losses.gradients(weights_CD, rows_CB)
-
-    def _share(self, rows_CB: Tensor | None) -> float:
-        return 1.0 if rows_CB is None else rows_CB.shape[1] / self.num_samples
-
-
 AtDraws = Literal["full", "control_variate", "batch"]
 
 
 class Stream(NamedTuple):
-    """What a chain's random numbers depend on, beside where in the walk it is.
+    """Source of a chain's random numbers.
 
     Attributes:
-        seed: shared by the chains of a member.
-        chain: number of the chain within its member.
+        seed: shared by the chains of a target.
+        chain: number of the chain about its target.
     """
 
     seed: int
@@ -155,7 +121,7 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class Steps:
-    """How chains walk and when a draw is taken.
+    """Settings of a sampler, and the steps at which draws are taken.
 
     A draw is the weights that a step leaves: of every `num_steps_bw_draws` steps after
     the burn-in, the last. The loss that the sampler computes there is thus the draw's.
@@ -163,7 +129,7 @@ class Steps:
     Attributes:
         method: name of a file in `sampling/methods`.
         lr: step sizes, (C,).
-        num_draws: draws of the whole walk, K.
+        num_draws: draws of the whole run, K.
         num_burnin_steps: steps before those that give draws.
         num_steps_bw_draws: steps from draw to draw.
         batch_size: samples per step, drawn with replacement: a batch is then
@@ -172,15 +138,15 @@ class Steps:
         at_draws: the loss at a draw: `full`, over all the data; `batch`, over the
             step's batch; `control_variate`, the batch's, less that batch's loss at the
             centre, plus the full loss there.
-        friction: of sghmc and sgnht: what a step takes of the velocity.
+        friction: of sghmc and sgnht: share of the velocity lost in a step.
         decay: of rmsprop_sgld and adam_sgld: of the mean square of the gradient.
         damping: of the same: added to the root of that mean.
         adapt: whether the burn-in moves lr to the method's acceptance.
         most_lr: bounds of lr as it moves, (C,); None if there are none.
-        measure_acceptance: whether methods that accept all steps are asked, at about
-            2 log2 K draws, how likely a Metropolis step would be accepted, and how
-            much the batch heats; each costs two gradients over all the data and one
-            of the batch.
+        measure_acceptance: whether, for methods that accept all steps, the acceptance
+            of a Metropolis step and the heat of the batch are measured, at about
+            2 log2 K draws; each costs two gradients over all the data and one of the
+            batch.
         keep_draws: whether the weights of draws are kept.
     """
 
@@ -201,7 +167,7 @@ class Steps:
 
     @property
     def total(self) -> int:
-        """Number of steps of the whole walk."""
+        """Number of steps of the whole run."""
         return self.step_of(self.num_draws - 1) + 1
 
     def step_of(self, draw: int) -> int:

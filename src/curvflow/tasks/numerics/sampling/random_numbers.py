@@ -1,12 +1,12 @@
-"""Noise, mini-batches and acceptance draws of chains, from streams of their own.
+"""Noise, mini-batches and acceptance draws for each chain and step.
 
-Letters beside those of the package: C chains, T steps of a block, P steps of a page.
+Each block of steps of each chain has a random stream, so that sampling can resume at
+any step. The random numbers of a step depend only on the chain's stream, the step, D, N
+and the batch size: not on the other chains, on where the run began or ends, nor on the
+device.
 
-A block is drawn from a stream of its own, for each chain. What a step is given hence
-depends on the chain's stream, the step, D, N and the batch size alone: not on the other
-chains, on where the walk began or ends, nor on the device.
-
-Letters beside those of the package: C chains, T steps of a block.
+Letters in addition to those of the package: C chains, T steps of a block, P steps of a
+page.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def block_length(num_parameters: int) -> int:
 
 
 @dataclass(frozen=True)
-class Chances:
-    """What a block of steps is given beside its noise.
+class BlockDraws:
+    """Batches and acceptance draws of a block of steps.
 
     Attributes:
         rows: the samples of the batches, (C, T, B), or None.
-        coins: uniform between 0 and 1, (C, T).
+        acceptance: uniform between 0 and 1, (C, T).
     """
 
     rows: Tensor | None
-    coins: Tensor
+    acceptance: Tensor
 
 
 def draw_block(
@@ -50,8 +50,8 @@ def draw_block(
     num_samples: int,
     batch_size: int | None,
     device: torch.device,
-) -> Chances:
-    """Draw what the steps of a block are given.
+) -> BlockDraws:
+    """Draw the batches and acceptance draws of a block of steps.
 
     Args:
         block: its number.
@@ -59,22 +59,22 @@ def draw_block(
         length: steps of a block, T.
         num_samples: N, of which batches are drawn.
         batch_size: samples per batch; None draws none.
-        device: where the block is wanted.
+        device: of the result.
 
     Returns:
         The block.
     """
-    coins_CT = torch.empty(len(streams), length, dtype=torch.float64)
+    acceptance_CT = torch.empty(len(streams), length, dtype=torch.float64)
     rows_CTB = None
     if batch_size is not None:
         rows_CTB = torch.empty(len(streams), length, batch_size, dtype=torch.int64)
     for chain, (seed, number) in enumerate(streams):
         source = stream(seed, f"chain {number} block {block}")
-        coins_CT[chain].uniform_(generator=source)
+        acceptance_CT[chain].uniform_(generator=source)
         if rows_CTB is not None:
             rows_CTB[chain].random_(0, num_samples, generator=source)
-    return Chances(
-        None if rows_CTB is None else rows_CTB.to(device), coins_CT.to(device)
+    return BlockDraws(
+        None if rows_CTB is None else rows_CTB.to(device), acceptance_CT.to(device)
     )
 
 
@@ -86,8 +86,8 @@ def noise_at_draw(draw: int, streams: Sequence[Stream], like_CD: Tensor) -> Tens
     return noise_CD.to(like_CD)
 
 
-# Normal numbers of a chain that are drawn by one call, in a page: so few that those of
-# all chains are still in the processor's cache when the steps come to them.
+# Normal numbers of a chain that one call draws, in a page: so few that those of all
+# chains are still in the processor's cache when the steps use them.
 PAGE = 2**12
 
 # Entries of a chain's batches that are drawn together.
@@ -95,17 +95,12 @@ INDEX_ENTRIES = 2**15
 
 
 def page_length(num_parameters: int) -> int:
-    """Return of how many steps the noise of a chain is drawn together."""
+    """Return the number of steps whose noise one call draws for a chain."""
     return max(1, min(block_length(num_parameters), PAGE // num_parameters))
 
 
-class Supply:
-    """Noise, batches and coins of all chains.
-
-    Each block of steps has streams of its own, so that a walk can go on from any step.
-    What a step is given depends on the chain's stream, the step, D, N and the batch
-    size alone: not on the other chains, on where the walk began, nor on the device.
-    """
+class RandomNumbers:
+    """Noise, batches and acceptance draws of all chains, step by step."""
 
     def __init__(
         self,
@@ -116,7 +111,7 @@ class Supply:
         batch_size: int | None,
         free: Tensor | None = None,
     ) -> None:
-        """Take memory.
+        """Allocate memory; nothing is drawn yet.
 
         Args:
             streams: one for each chain, C of them.
@@ -131,8 +126,8 @@ class Supply:
         self._length = block_length(size)
         self._page = page_length(size)
         self._drawn_CPD = torch.empty(len(streams), self._page, size)
-        # Normal numbers are drawn in single precision whatever the dtype, so that walks
-        # of both precisions see the same noise.
+        # Normal numbers are drawn in single precision whatever the dtype: the noise is
+        # then the same in both precisions.
         self._noise_CPD = torch.empty_like(
             self._drawn_CPD, dtype=like_CD.dtype, device=like_CD.device
         )
@@ -142,19 +137,19 @@ class Supply:
         self._steps = self._noise_CPD.unbind(1)
         self._sources: list[torch.Generator] = []
         self._next = (-1, 0)
-        self._shuffled = -1
+        self._block = -1
         self._rows: Sequence[Tensor] = ()
-        self._coins: Sequence[Tensor] = ()
+        self._acceptance: Sequence[Tensor] = ()
 
     def noise(self, step: int) -> Tensor:
         """Return standard normal numbers, (C, D), in memory that is written over."""
         block, at = divmod(step, self._length)
         page, place = divmod(at, self._page)
         if self._next != (block, page + 1):
-            self._turn_to(block, page)
+            self._draw_page(block, page)
         return self._steps[place]
 
-    def _turn_to(self, block: int, page: int) -> None:
+    def _draw_page(self, block: int, page: int) -> None:
         """Draw a page, after those before it unless they were the last drawn."""
         if self._next != (block, page) or page == 0:
             self._sources = [
@@ -172,16 +167,16 @@ class Supply:
             self._noise_CPD.mul_(self._free)
 
     def batch(self, step: int) -> tuple[Tensor | None, Tensor]:
-        """Return the samples of batches, (C, B) or None, and coins, (C,)."""
+        """Return samples of batches, (C, B) or None, and acceptance draws, (C,)."""
         length = max(1, min(self._length, INDEX_ENTRIES // (self._batch_size or 1)))
         block, place = divmod(step, length)
-        if block != self._shuffled:
-            self._shuffle(block, length)
+        if block != self._block:
+            self._draw_block(block, length)
         rows_CB = None if self._batch_size is None else self._rows[place]
-        return rows_CB, self._coins[place]
+        return rows_CB, self._acceptance[place]
 
-    def _shuffle(self, block: int, length: int) -> None:
-        chances = draw_block(
+    def _draw_block(self, block: int, length: int) -> None:
+        draws = draw_block(
             block,
             self._streams,
             length,
@@ -189,6 +184,6 @@ class Supply:
             batch_size=self._batch_size,
             device=self._like.device,
         )
-        self._shuffled, self._coins = block, chances.coins.unbind(1)
-        if chances.rows is not None:
-            self._rows = chances.rows.transpose(0, 1).contiguous().unbind(0)
+        self._block, self._acceptance = block, draws.acceptance.unbind(1)
+        if draws.rows is not None:
+            self._rows = draws.rows.transpose(0, 1).contiguous().unbind(0)

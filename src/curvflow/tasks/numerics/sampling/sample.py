@@ -10,35 +10,69 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling import methods
-from curvflow.tasks.numerics.sampling.methods.mala import Place, look, propose
+from curvflow.tasks.numerics.sampling.methods.mala import Position, evaluate, propose
 from curvflow.tasks.numerics.sampling.posteriors import (
-    Counted,
+    ChainLosses,
     Draws,
     Posterior,
     Steps,
     Stream,
 )
 from curvflow.tasks.numerics.sampling.random_numbers import (
-    Supply,
+    RandomNumbers,
     block_length,
     noise_at_draw,
 )
-from curvflow.tasks.numerics.sampling.step_context import Now
+from curvflow.tasks.numerics.sampling.step_context import StepContext
 
 
-class Recorded:
-    """Losses, distances and, if asked for, weights of draws, in order.
+class CountedLosses:
+    """Chain losses that count the work done, per chain.
 
     Attributes:
-        steps: of the draws, their numbers in the walk.
+        passes: in gradients of the mean loss over all the data; a loss alone is a
+            third of one.
+    """
+
+    def __init__(self, losses: ChainLosses) -> None:
+        """Count the work of `losses` from nothing."""
+        self._losses = losses
+        self.passes = 0.0
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples, N."""
+        return self._losses.num_samples
+
+    def values(self, weights_CD: Tensor, rows_CB: Tensor | None) -> Tensor:
+        """Return the mean losses, (C,)."""
+        self.passes += self._share(rows_CB) / 3
+        return self._losses.values(weights_CD, rows_CB)
+
+    def gradients(
+        self, weights_CD: Tensor, rows_CB: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mean losses (C,) and their gradients (C, D)."""
+        self.passes += self._share(rows_CB)
+        return self._losses.gradients(weights_CD, rows_CB)
+
+    def _share(self, rows_CB: Tensor | None) -> float:
+        return 1.0 if rows_CB is None else rows_CB.shape[1] / self.num_samples
+
+
+class DrawRecorder:
+    """Losses, distances and, if requested, weights of draws, in order.
+
+    Attributes:
+        steps: number of the step of each draw.
     """
 
     def __init__(self, posterior: Posterior, steps: Steps) -> None:
         """Record nothing yet."""
-        self._posterior, self._how = posterior, steps
+        self._posterior, self._settings = posterior, steps
         self.steps: list[int] = []
         self._losses: list[Tensor] = []
-        self._seen: list[Tensor] = []
+        self._batch_losses: list[Tensor] = []
         self._distances: list[Tensor] = []
         self._weights: list[Tensor] = []
         self._centre_losses_C: Tensor | None = None
@@ -50,11 +84,11 @@ class Recorded:
             self._apart_CD = torch.empty_like(weights_CD)
         torch.sub(weights_CD, self._posterior.centre, out=self._apart_CD)
         self._distances.append(torch.linalg.vector_norm(self._apart_CD, dim=1))
-        if self._how.keep_draws:
+        if self._settings.keep_draws:
             self._weights.append(weights_CD.clone())
-        if rows_CB is not None and self._how.at_draws == "full":
+        if rows_CB is not None and self._settings.at_draws == "full":
             self._losses.append(self._posterior.losses.values(weights_CD, None))
-        elif rows_CB is not None and self._how.at_draws == "control_variate":
+        elif rows_CB is not None and self._settings.at_draws == "control_variate":
             self._losses.append(self._apart_from_all(rows_CB))
         self.steps.append(step)
 
@@ -65,28 +99,28 @@ class Recorded:
         return self._centre_losses_C - losses.values(centre_CD, rows_CB)
 
     def after(self, losses_C: Tensor) -> None:
-        """Record the mean losses that the step saw there, (C,)."""
-        self._seen.append(losses_C)
-        if len(self._losses) < len(self._seen):
+        """Record the mean losses that the step computed there, (C,)."""
+        self._batch_losses.append(losses_C)
+        if len(self._losses) < len(self._batch_losses):
             self._losses.append(losses_C)
-        elif self._how.at_draws == "control_variate":
+        elif self._settings.at_draws == "control_variate":
             self._losses[-1] = self._losses[-1] + losses_C
 
     def losses(self, like_CD: Tensor) -> Tensor:
-        """Return the mean losses as they were asked for, (C, K)."""
+        """Return the mean losses as `at_draws` requests, (C, K)."""
         return _stacked(self._losses, like_CD[:, 0])
 
     def batch_losses(self, like_CD: Tensor) -> Tensor:
-        """Return the mean losses that the sampler saw, (C, K)."""
-        return _stacked(self._seen, like_CD[:, 0])
+        """Return the mean losses that the sampler computed, (C, K)."""
+        return _stacked(self._batch_losses, like_CD[:, 0])
 
     def distances(self, like_CD: Tensor) -> Tensor:
         """Return the distances from the centre, (C, K)."""
         return _stacked(self._distances, like_CD[:, 0])
 
     def weights(self, like_CD: Tensor) -> Tensor | None:
-        """Return the draws, (C, K, D), if they were asked for."""
-        return _stacked(self._weights, like_CD) if self._how.keep_draws else None
+        """Return the draws, (C, K, D), if requested."""
+        return _stacked(self._weights, like_CD) if self._settings.keep_draws else None
 
 
 def _stacked(rows: list[Tensor], like: Tensor) -> Tensor:
@@ -95,17 +129,17 @@ def _stacked(rows: list[Tensor], like: Tensor) -> Tensor:
     )
 
 
-# What every method keeps that is not of the weights' dtype.
+# State of every method whose dtype is not that of the weights.
 COUNTS = ("step", "failed_at")
 SUMS = ("accepted", "heat", "asked", "passes")
 
 
-class Walk:
-    """Chains, where they are and what is needed to go on.
+class ChainRun:
+    """A run of chains: their state, their draws, and the steps done.
 
     Attributes:
         state: tensors whose first dimension is the chain, by name.
-        recorded: what was seen at the draws.
+        recorder: losses and distances at the draws.
         step: steps done.
     """
 
@@ -116,20 +150,20 @@ class Walk:
         streams: Sequence[Stream],
         earlier: Mapping[str, Tensor] | None,
     ) -> None:
-        """Put the chains at the centre, or where an earlier walk left them."""
+        """Start the chains at the centre, or at the state of an earlier run."""
         self._posterior, self._steps, self._streams = posterior, steps, streams
         self._method = methods.find(steps.method)
         self._target = self._method.target_acceptance
-        self._now = Now(posterior, steps)
-        self._supply = Supply(
+        self._context = StepContext(posterior, steps)
+        self._numbers = RandomNumbers(
             streams,
             posterior.centre,
             num_samples=posterior.losses.num_samples,
             batch_size=steps.batch_size,
             free=posterior.free,
         )
-        self.recorded = Recorded(posterior, steps)
-        self.state = self._start() if earlier is None else self._going_on(earlier)
+        self.recorder = DrawRecorder(posterior, steps)
+        self.state = self._start() if earlier is None else self._resumed(earlier)
         self.step = int(self.state["step"][0])
 
     def _start(self) -> dict[str, Tensor]:
@@ -148,7 +182,7 @@ class Walk:
             **self._method.init(weights_CD, self._posterior),
         }
 
-    def _going_on(self, earlier: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _resumed(self, earlier: Mapping[str, Tensor]) -> dict[str, Tensor]:
         like_CD, kinds = self._posterior.centre, dict.fromkeys(SUMS, torch.float64)
         kinds |= dict.fromkeys(COUNTS, torch.int64)
         return {
@@ -156,28 +190,28 @@ class Walk:
             for name, tensor in earlier.items()
         }
 
-    def walk_block(self) -> None:
-        """Walk to the end of the current block of steps, or of the walk."""
+    def run_block(self) -> None:
+        """Take the steps to the end of the current block, or of the run."""
         size = block_length(self._posterior.centre.shape[1])
         count = min(size - self.step % size, self._steps.total - self.step)
-        self._now.walk_by(self.state["lr"])
-        seen = []
+        self._context.set_lr(self.state["lr"])
+        losses = []
         for step in range(self.step, self.step + count):
-            self._now.arrive(step, self._supply)
-            seen.append(self._take(step))
-        self._freeze(torch.stack(seen))
+            self._context.advance_to(step, self._numbers)
+            losses.append(self._take(step))
+        self._freeze(torch.stack(losses))
         self.step += count
         self.state["step"] += count
 
     def _take(self, step: int) -> Tensor:
         draw = self._steps.draw_left_by(step)
         if draw is not None:
-            self.recorded.before(step, self.state["weights"], self._now.rows)
+            self.recorder.before(step, self.state["weights"], self._context.rows)
             if self._target is None and self._steps.measure_acceptance:
                 self._measure(draw)
-        losses_C, probability_C = self._method.step(self.state, self._now)
+        losses_C, probability_C = self._method.step(self.state, self._context)
         if draw is not None:
-            self.recorded.after(losses_C)
+            self.recorder.after(losses_C)
         if probability_C is not None:
             self._accepted(step, probability_C)
         return losses_C
@@ -192,7 +226,7 @@ class Walk:
             self.state["lr"].mul_(away_C.exp())
             if self._steps.most_lr is not None:
                 self.state["lr"].clamp_(max=self._steps.most_lr.to(self.state["lr"]))
-            self._now.walk_by(self.state["lr"])
+            self._context.set_lr(self.state["lr"])
 
     def _measure(self, draw: int) -> None:
         if not is_measured(draw):
@@ -201,8 +235,8 @@ class Walk:
         noise_CD = noise_at_draw(draw, self._streams, weights_CD)
         if free is not None:
             noise_CD *= free
-        here = look(self._posterior, weights_CD)
-        lr_CD = self._now.lr
+        here = evaluate(self._posterior, weights_CD)
+        lr_CD = self._context.lr
         if self._method.scale is not None:
             lr_CD = lr_CD * self._method.scale(self.state, self._steps)
         _, probability_C = propose(self._posterior, here, lr_CD, noise_CD)
@@ -210,25 +244,25 @@ class Walk:
         self.state["heat"] += self._heat(here, lr_CD).nan_to_num(0.0)
         self.state["asked"] += 1
 
-    def _heat(self, here: Place, lr_CD: Tensor) -> Tensor:
-        """Return what this step's batch would add to nbeta E L at the most, (C,).
+    def _heat(self, here: Position, lr_CD: Tensor) -> Tensor:
+        """Return a bound of what this step's batch would add to nbeta E L, (C,).
 
         A direction of curvature c forgets lr c of its variance 1 / c in a step; noise
-        x of the drift adds lr^2 x^2 / 4 to the lr of the walk, and so lr x^2 / 8 to the
-        energy, of which the loss has a part of nbeta h / c.
+        x of the drift adds lr^2 x^2 / 4 to the lr of the chain, and so lr x^2 / 8 to
+        the energy, of which the loss has a part of nbeta h / c.
         """
-        if self._now.rows is None:
+        if self._context.rows is None:
             return torch.zeros_like(here.losses)
-        _, gradients_CD = self._now.gradients(here.weights)
+        _, gradients_CD = self._context.gradients(here.weights)
         apart_CD = self._posterior.drift(here.weights, gradients_CD) - here.drift
         heat_C = (lr_CD * apart_CD.square()).sum(1) / 8
         return heat_C / (self._steps.friction if self._method.has_friction else 1)
 
-    def _freeze(self, seen_TC: Tensor) -> None:
-        """Note the chains that left the finite numbers, and leave them NaN."""
+    def _freeze(self, losses_TC: Tensor) -> None:
+        """Mark the chains that left the finite numbers, and set them to NaN."""
         weights_CD, failed_C = self.state["weights"], self.state["failed_at"]
         fine_C = torch.linalg.vector_norm(weights_CD, dim=1).isfinite()
-        fine_TC = torch.cat([seen_TC.isfinite(), fine_C[None]])
+        fine_TC = torch.cat([losses_TC.isfinite(), fine_C[None]])
         fails_C = (failed_C < 0) & ~fine_TC.all(0)
         first_C = self.step + fine_TC.to(torch.uint8).argmin(0)
         self.state["failed_at"] = torch.where(fails_C, first_C, failed_C)
@@ -238,8 +272,8 @@ class Walk:
 def is_measured(draw: int) -> bool:
     """Return whether acceptance is measured at a draw.
 
-    It is at the 1st, 2nd, 3rd, 4th, 6th, 8th, 11th, 16th and so on by powers of the
-    root of 2, however many draws there will be.
+    It is measured at the 1st, 2nd, 3rd, 4th, 6th, 8th, 11th, 16th and so on by powers
+    of the root of 2, however many draws there will be.
     """
     nearest = round(2 * math.log2(draw + 1))
     return draw + 1 == round(2 ** (nearest / 2))
@@ -252,49 +286,49 @@ def sample(
     *,
     earlier: Mapping[str, Tensor] | None = None,
 ) -> Draws:
-    """Draw from tempered posteriors, each chain by random numbers of its own.
+    """Draw from tempered posteriors, each chain with random numbers of its stream.
 
-    Chains start at the centre. One that leaves the finite numbers is noted, its draws
-    are NaN from there on, and the others do not see it.
+    Chains start at the centre. The draws of a chain that leaves the finite numbers are
+    NaN from there on, and the other chains are not affected.
 
     Args:
-        posterior: what is sampled.
-        steps: how; `num_draws` counts from the beginning of the walk.
+        posterior: the density.
+        steps: settings; `num_draws` counts from the beginning of the run.
         streams: one for each chain, C of them.
         earlier: the state of earlier draws of the same posterior, steps and streams,
-            to go on from. Draws are the same, bit by bit, as of one longer walk.
+            to resume from. Draws equal, bit by bit, those of one longer run.
 
     Returns:
-        The draws, those after the earlier ones; passes, acceptance, heat and
-        failed_at are of the whole walk.
+        The draws after the earlier ones; passes, acceptance, heat and failed_at are of
+        the whole run.
 
     Raises:
         ValueError: the method is unknown, does not take batches or does not adapt; or
             a batch is larger than the data.
     """
     _check(posterior, steps, streams)
-    counted = Counted(posterior.losses)
-    walk = Walk(replace(posterior, losses=counted), steps, streams, earlier)
-    while walk.step < steps.total:
-        walk.walk_block()
-    walk.state["passes"] += counted.passes
-    return _draws(walk, posterior.centre)
+    counted = CountedLosses(posterior.losses)
+    run = ChainRun(replace(posterior, losses=counted), steps, streams, earlier)
+    while run.step < steps.total:
+        run.run_block()
+    run.state["passes"] += counted.passes
+    return _draws(run, posterior.centre)
 
 
-def _draws(walk: Walk, like_CD: Tensor) -> Draws:
-    state, recorded = walk.state, walk.recorded
-    losses_CK = recorded.losses(like_CD)
-    left_K = torch.tensor(recorded.steps, dtype=torch.int64, device=like_CD.device)
-    _note_failures(state, losses_CK, left_K)
+def _draws(run: ChainRun, like_CD: Tensor) -> Draws:
+    state, recorder = run.state, run.recorder
+    losses_CK = recorder.losses(like_CD)
+    left_K = torch.tensor(recorder.steps, dtype=torch.int64, device=like_CD.device)
+    _mark_failures(state, losses_CK, left_K)
     failed_C1 = state["failed_at"][:, None]
     lost_CK = (failed_C1 >= 0) & (left_K >= failed_C1)
-    weights_CKD = recorded.weights(like_CD)
+    weights_CKD = recorder.weights(like_CD)
     if weights_CKD is not None:
         weights_CKD.masked_fill_(lost_CK[..., None], math.nan)
     return Draws(
         losses=losses_CK.masked_fill(lost_CK, math.nan),
-        batch_losses=recorded.batch_losses(like_CD).masked_fill(lost_CK, math.nan),
-        distances=recorded.distances(like_CD).masked_fill(lost_CK, math.nan),
+        batch_losses=recorder.batch_losses(like_CD).masked_fill(lost_CK, math.nan),
+        distances=recorder.distances(like_CD).masked_fill(lost_CK, math.nan),
         acceptance=state["accepted"] / state["asked"],
         heat=state["heat"] / state["asked"],
         failed_at=state["failed_at"],
@@ -304,8 +338,8 @@ def _draws(walk: Walk, like_CD: Tensor) -> Draws:
     )
 
 
-def _note_failures(state: dict[str, Tensor], losses_CK: Tensor, left_K: Tensor) -> None:
-    """A loss over all the data may leave the finite numbers before a batch's does."""
+def _mark_failures(state: dict[str, Tensor], losses_CK: Tensor, left_K: Tensor) -> None:
+    """Mark chains whose loss over all data is not finite, though a batch's still is."""
     for draw in (~losses_CK.isfinite()).any(0).nonzero().flatten().tolist():
         failed_C = state["failed_at"]
         at = int(left_K[draw])

@@ -1,4 +1,4 @@
-"""What a sampler is given at each step beside its state."""
+"""Temperature, position and random numbers that a sampler is given at a step."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps
-from curvflow.tasks.numerics.sampling.random_numbers import Supply
+from curvflow.tasks.numerics.sampling.random_numbers import RandomNumbers
 
 
 @dataclass
-class Now:
-    """Where a walk is.
+class StepContext:
+    """All that a step of a sampler depends on, except the state of its chains.
 
     Attributes:
         posterior: what is sampled.
-        steps: how.
+        steps: settings of the sampler.
         lr: step sizes, (C, 1).
         root: their square roots, (C, 1).
         noise: of this step, standard normal, (C, D).
         rows: samples of this step's batches, (C, B); None for all of the data.
-        coins: of this step, uniform between 0 and 1, (C,).
-        num_free: how many parameters move.
-        push: what a step of Langevin takes of the mean loss's gradient, (C, 1).
-        pull: how far it goes back to the centre, as a share of the way, (C, 1).
-        is_adapting: whether what a method learns about the posterior may still change:
-            in the burn-in, or throughout if there is none.
+        acceptance_draws: of this step, uniform between 0 and 1, (C,).
+        num_free: number of parameters that move.
+        push: factor of the mean loss's gradient in a Langevin step, (C, 1).
+        pull: share of the way back to the centre that such a step goes, (C, 1).
+        is_adapting: whether a method may still adapt to the posterior: in the burn-in,
+            or throughout if there is none.
     """
 
     posterior: Posterior
@@ -36,31 +36,31 @@ class Now:
     root: Tensor = field(init=False)
     noise: Tensor = field(init=False)
     rows: Tensor | None = field(init=False)
-    coins: Tensor = field(init=False)
+    acceptance_draws: Tensor = field(init=False)
     num_free: int = field(init=False)
     push: Tensor = field(init=False)
     pull: Tensor = field(init=False)
     is_adapting: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count what moves and take memory."""
+        """Count the free parameters and allocate memory."""
         centre_CD, free = self.posterior.centre, self.posterior.free
         self._memory_CD = torch.empty_like(centre_CD)
         self.num_free = centre_CD.shape[1] if free is None else int(free.sum())
 
-    def walk_by(self, lr_C: Tensor) -> None:
+    def set_lr(self, lr_C: Tensor) -> None:
         """Set the step sizes, (C,)."""
         self.lr = lr_C[:, None]
         self.root = self.lr.sqrt()
         self.push = self.lr * self.posterior.nbeta[:, None] / -2
         self.pull = self.lr * self.posterior.localization[:, None] / 2
 
-    def arrive(self, step: int, supply: Supply) -> None:
-        """Go to a step."""
-        self.noise = supply.noise(step)
-        self.rows, self.coins = supply.batch(step)
-        learning = self.steps.num_burnin_steps
-        self.is_adapting = step < learning or learning == 0
+    def advance_to(self, step: int, numbers: RandomNumbers) -> None:
+        """Take the random numbers of a step."""
+        self.noise = numbers.noise(step)
+        self.rows, self.acceptance_draws = numbers.batch(step)
+        burnin = self.steps.num_burnin_steps
+        self.is_adapting = step < burnin or burnin == 0
 
     def gradients(self, weights_CD: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean losses (C,) of the step's batch and their gradients (C, D).
@@ -85,17 +85,17 @@ class Now:
         drift_CD.addcmul_(posterior.nbeta[:, None], gradients_CD)
         return drift_CD if posterior.free is None else drift_CD.mul_(posterior.free)
 
-    def langevin(self, weights_CD: Tensor) -> Tensor:
+    def langevin_step(self, weights_CD: Tensor) -> Tensor:
         """Take a step of Langevin dynamics in place.
 
-        The way to the centre, the gradient and the noise are added one after another:
-        no fewer passages over the weights will do.
+        The pull to the centre, the gradient and the noise are added one after another,
+        which is the smallest number of passes over the weights.
 
         Args:
-            weights_CD: where the step begins; what it leaves is written over them.
+            weights_CD: positions before the step; overwritten by those after it.
 
         Returns:
-            The mean losses of the batch where it began, (C,).
+            The mean losses of the batch before the step, (C,).
         """
         losses_C, gradients_CD = self.gradients(weights_CD)
         if self.posterior.free is not None:

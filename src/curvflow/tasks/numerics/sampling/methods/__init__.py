@@ -1,17 +1,17 @@
 """Samplers, one file each and a line below: `init` and `step`, over all chains.
 
     init(weights_CD, posterior) -> state
-    step(state, now) -> losses_C, probability_C or None
+    step(state, context) -> losses_C, probability_C or None
 
-`init` returns, by name, what the sampler keeps between steps beside `weights`: tensors
-whose first dimension is the chain. `step` leaves the weights `state["weights"]` for the
-next ones and returns the mean loss it saw where it left; the tensors of the state are
-its own to write into, what it returned is not. `now` tells where the walk is and what
-chance gives: see `curvflow.tasks.numerics.sampling.step_context.Now`.
+`init` returns, by name, the tensors that the sampler keeps between steps in addition to
+`weights`; their first dimension is the chain. `step` replaces `state["weights"]` and
+returns the mean loss at the position that it left. It may write into the tensors of the
+state, but not into those that it returned. `context` has the settings and the random
+numbers of the step: see `curvflow.tasks.numerics.sampling.step_context.StepContext`.
 
-Chains must not meet: a chain that leaves the finite numbers stays in the batch.
+Chains must not interact: a chain that leaves the finite numbers stays in the batch.
 
-One that has a target acceptance accepts and rejects: its steps take all the data, and
+A sampler with a target acceptance accepts and rejects: its steps take all the data, and
 `step` returns the probability with which each was accepted.
 """
 
@@ -31,7 +31,7 @@ from curvflow.tasks.numerics.sampling.methods import (
     sgnht,
 )
 from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps
-from curvflow.tasks.numerics.sampling.step_context import Now
+from curvflow.tasks.numerics.sampling.step_context import StepContext
 
 State = dict[str, Tensor]
 
@@ -41,19 +41,21 @@ class Method:
     """A sampler.
 
     Attributes:
-        init: returns the state beside the weights.
+        init: returns the state in addition to the weights.
         step: takes one step.
-        scale: of one that scales a step's directions, from the state: by what, (C, D).
-        target_acceptance: what its step is tuned to; None if it accepts every step.
-        lag: how many times as much as of sgld its steps raise the variance on a
+        scale: factors of a preconditioner, from the state, (C, D); None if there is
+            none.
+        target_acceptance: acceptance that the step is adapted to; None if every step
+            is accepted.
+        lag: factor, relative to sgld, by which steps raise the variance on a
             quadratic, to first order and at the most.
-        has_friction: whether a step adds the friction's part of sgld's noise, against
-            the whole of a batch's.
-        has_thermostat: whether it answers to the mean heat of all directions.
+        has_friction: whether a step adds only the friction's part of sgld's noise,
+            against the whole of a batch's.
+        has_thermostat: whether it responds to the mean heat of all directions.
     """
 
     init: Callable[[Tensor, Posterior], State]
-    step: Callable[[State, Now], tuple[Tensor, Tensor | None]]
+    step: Callable[[State, StepContext], tuple[Tensor, Tensor | None]]
     scale: Callable[[State, Steps], Tensor] | None = None
     target_acceptance: float | None = None
     lag: float = 1.0
@@ -61,11 +63,11 @@ class Method:
     has_thermostat: bool = False
 
     def most_scale(self, damping: float) -> float:
-        """Return what a step's directions are multiplied by at the most."""
+        """Return the largest factor of a preconditioner."""
         return 1.0 if self.scale is None else 1 / damping
 
 
-# Named one by one, so that a change of any is seen as a change of what uses them.
+# Named one by one, so that the fingerprint of a kind sees a change of any.
 METHODS = {
     "adam_sgld": Method(
         adam_sgld.init, adam_sgld.step, adam_sgld.scale, lag=adam_sgld.LAG

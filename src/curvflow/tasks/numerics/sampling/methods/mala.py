@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
-from curvflow.tasks.numerics.sampling.step_context import Now
+from curvflow.tasks.numerics.sampling.step_context import StepContext
 
 
-class Place(NamedTuple):
-    """Where chains are, over all the data.
+class Position(NamedTuple):
+    """Positions of chains, with losses over all the data.
 
     Attributes:
         weights: (C, D).
@@ -27,18 +27,18 @@ class Place(NamedTuple):
     drift: Tensor
 
 
-def look(posterior: Posterior, weights_CD: Tensor) -> Place:
-    """Return the place of some weights (C, D)."""
+def evaluate(posterior: Posterior, weights_CD: Tensor) -> Position:
+    """Return losses, energy and drift at weights (C, D)."""
     losses_C, gradients_CD = posterior.losses.gradients(weights_CD, None)
     drift_CD = posterior.drift(weights_CD, gradients_CD)
     energy_C = posterior.energy(weights_CD, losses_C)
-    return Place(weights_CD, losses_C, energy_C, drift_CD)
+    return Position(weights_CD, losses_C, energy_C, drift_CD)
 
 
 def propose(
-    posterior: Posterior, here: Place, lr_CD: Tensor, noise_CD: Tensor
-) -> tuple[Place, Tensor]:
-    """Return where a Langevin step leads and the probability that it is accepted.
+    posterior: Posterior, here: Position, lr_CD: Tensor, noise_CD: Tensor
+) -> tuple[Position, Tensor]:
+    """Propose a Langevin step, with the probability that it is accepted.
 
     With s the sum of the drifts at both ends and z the noise, the logarithm of the
     ratio of the proposal densities is sqrt(lr)/2 z.s - lr/8 s.s: no difference of
@@ -46,19 +46,19 @@ def propose(
 
     Args:
         posterior: what is sampled.
-        here: where the step begins.
-        lr_CD: step sizes, (C, 1), or (C, D) of directions scaled apart.
+        here: the positions before the step.
+        lr_CD: step sizes, (C, 1), or (C, D) with a preconditioner.
         noise_CD: standard normal.
 
     Returns:
-        The place and the probabilities, (C,); NaN where the place is not finite.
+        The proposals and the probabilities, (C,); NaN where a proposal is not finite.
 
     Reference:
         Roberts and Tweedie (1996), doi:10.2307/3318418, section 1.4.2.
     """
     root_CD = lr_CD.sqrt()
     there_CD = torch.addcmul(here.weights, lr_CD, here.drift, value=-0.5)
-    there = look(posterior, there_CD.addcmul_(root_CD, noise_CD))
+    there = evaluate(posterior, there_CD.addcmul_(root_CD, noise_CD))
     sum_CD = here.drift + there.drift
     along_CD = (noise_CD * (root_CD / 2)).addcmul_(lr_CD, sum_CD, value=-0.125)
     ratio_C = here.energy - there.energy + torch.linalg.vecdot(sum_CD, along_CD)
@@ -70,27 +70,27 @@ TARGET_ACCEPTANCE = 0.574
 
 
 def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
-    """Return loss, energy and drift where the chains start: a step computes one."""
-    place = look(posterior, weights_CD)._asdict()
-    return {name: place[name].clone() for name in ("losses", "energy", "drift")}
+    """Return loss, energy and drift at the start; a step computes those at its end."""
+    position = evaluate(posterior, weights_CD)._asdict()
+    return {name: position[name].clone() for name in ("losses", "energy", "drift")}
 
 
-def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, Tensor]:
-    """Propose a Langevin step; go there or stay.
+def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, Tensor]:
+    """Propose a Langevin step; accept or reject it.
 
     A proposal that is not finite is rejected.
 
     Returns:
-        The mean losses where the step began and the probabilities, (C,).
+        The mean losses before the step and the probabilities, (C,).
 
     Reference:
         Roberts and Rosenthal (1998), doi:10.1111/1467-9868.00123.
     """
-    here = Place(**{name: state[name] for name in Place._fields})
-    there, probability_C = propose(now.posterior, here, now.lr, now.noise)
-    goes_C = now.coins < probability_C
+    here = Position(**{name: state[name] for name in Position._fields})
+    there, probability_C = propose(context.posterior, here, context.lr, context.noise)
+    accepts_C = context.acceptance_draws < probability_C
     for name in ("losses", "energy"):
-        state[name] = torch.where(goes_C, getattr(there, name), state[name])
+        state[name] = torch.where(accepts_C, getattr(there, name), state[name])
     for name in ("weights", "drift"):
-        state[name] = torch.where(goes_C[:, None], getattr(there, name), state[name])
+        state[name] = torch.where(accepts_C[:, None], getattr(there, name), state[name])
     return here.losses, probability_C.nan_to_num(0.0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
-from curvflow.tasks.numerics.sampling.step_context import Now
+from curvflow.tasks.numerics.sampling.step_context import StepContext
 
 
 def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
@@ -19,8 +19,8 @@ def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
     }
 
 
-def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
-    """Take one step of sghmc; its friction a answers to the heat of velocities.
+def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, None]:
+    """Take one step of sghmc; its friction a responds to the heat of velocities.
 
     a <- a + a_0^2 ((2 - a) v.v / (lr D) - 1): too hot, as by the noise of batches,
     and the friction rises, until it is that of all the noise together. lr / (2 - a) is
@@ -29,19 +29,19 @@ def step(state: dict[str, Tensor], now: Now) -> tuple[Tensor, None]:
     steps in which friction acts, whatever the scale of the weights.
 
     Returns:
-        The mean losses seen where the step began, (C,), and None.
+        The mean losses before the step, (C,), and None.
 
     Reference:
         Ding et al. (2014), Advances in NIPS 27, algorithm 2, with inertia
         lr / (2 a_0^2) in place of 1, and the localisation in the potential.
     """
-    losses_C, drift_CD = now.drift(state["weights"])
-    friction, velocity_CD = now.steps.friction, state["velocity"]
+    losses_C, drift_CD = context.drift(state["weights"])
+    friction, velocity_CD = context.steps.friction, state["velocity"]
     left_C1 = 1 - friction - state["excess"]
     velocity_CD.mul_(left_C1)
-    now.descend(velocity_CD, drift_CD)
-    velocity_CD.addcmul_(now.root, now.noise, value=math.sqrt(friction))
+    context.descend(velocity_CD, drift_CD)
+    velocity_CD.addcmul_(context.root, context.noise, value=math.sqrt(friction))
     state["weights"].add_(velocity_CD)
     heat_C1 = torch.linalg.vecdot(velocity_CD, velocity_CD)[:, None] * (1 + left_C1)
-    state["excess"] += friction**2 * (heat_C1 / (now.lr * now.num_free) - 1)
+    state["excess"] += friction**2 * (heat_C1 / (context.lr * context.num_free) - 1)
     return losses_C, None
