@@ -325,9 +325,13 @@ def test_labels_of_xor_are_learnt_by_cross_entropy():
         (
             blobs(),
             "mse",
-            "loss: expected one for labels, got mse. Use cross_entropy or",
+            "loss: expected a loss for labels, got mse. Use cross_entropy or",
         ),
-        (waves(), "cross_entropy", "loss: expected one for values, got cross_entropy."),
+        (
+            waves(),
+            "cross_entropy",
+            "loss: expected a loss for values, got cross_entropy.",
+        ),
     ],
 )
 def test_losses_that_do_not_fit_the_targets_are_refused(data, loss, message):

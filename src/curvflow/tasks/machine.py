@@ -1,4 +1,4 @@
-"""Which device computes, and on how many threads."""
+"""Devices and threads that PyTorch computes with."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from curvflow.tasks.registry import Machine
 def machine_for(
     device: str, threads: int, compiler: str = "none", main_memory: int = 0
 ) -> Machine:
-    """Turn what was asked for into a device that is there.
+    """Choose the device that a request names, or the best that is available.
 
     Args:
         device: `auto`, `cpu` or `cuda`; `auto` takes a GPU if there is one.
-        threads: how many PyTorch is going to use on the CPU.
+        threads: number of CPU threads of PyTorch.
         compiler: mode of torch.compile, or `none`.
-        main_memory: bytes that the CPU has; 0 if that is not known.
+        main_memory: bytes of main memory; 0 if unknown.
 
     Returns:
         The machine to compute on.
 
     Raises:
-        RequestError: a GPU was asked for and there is none.
+        RequestError: a GPU was requested and there is none.
     """
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
@@ -36,22 +36,26 @@ def machine_for(
             "Use --device cpu, or install a CUDA build of PyTorch."
         )
     if has_cuda and device != "cpu":
-        found = torch.cuda.get_device_properties(0)
-        where, hardware, memory = "cuda:0", found.name, found.total_memory
+        gpu = torch.cuda.get_device_properties(0)
+        device_name, hardware, memory = "cuda:0", gpu.name, gpu.total_memory
     else:
-        where, hardware = "cpu", torch.backends.cpu.get_cpu_capability()
+        device_name, hardware = "cpu", torch.backends.cpu.get_cpu_capability()
         memory = main_memory
     return Machine(
-        where, hardware=hardware, threads=threads, compiler=compiler, memory=memory
+        device_name,
+        hardware=hardware,
+        threads=threads,
+        compiler=compiler,
+        memory=memory,
     )
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let PyTorch's CPU operations use so many threads, and no longer than needed.
+    """Set the number of PyTorch's CPU threads for the duration of a block.
 
-    Numbers below the smallest normal one count as zero meanwhile: weights that decay
-    towards zero would make every product with them many times slower.
+    Subnormal numbers count as zero within it: weights that decay towards zero would
+    make every product with them many times slower.
 
     Args:
         count: number of threads.
@@ -70,19 +74,19 @@ def threads(count: int) -> Iterator[None]:
 
 
 def _flushes_denormals() -> bool:
-    """Return the processor's present setting, which PyTorch does not tell."""
+    """Return the processor's present setting, which PyTorch does not report."""
     tiny = torch.finfo(torch.float64).tiny
     return float(torch.tensor(tiny, dtype=torch.float64) / 2) == 0
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What PyTorch can compute on.
+    """Versions of PyTorch and CUDA, and the GPUs that they can use.
 
     Attributes:
-        torch: its version.
-        cuda: version of CUDA it is built for; None for a CPU build.
-        gpus: names, in the order of their numbers.
+        torch: version of PyTorch.
+        cuda: version of CUDA that it is built for; None for a CPU build.
+        gpus: names of the GPUs, in the order of their numbers.
     """
 
     torch: str
@@ -91,7 +95,7 @@ class Devices:
 
 
 def devices() -> Devices:
-    """Return what PyTorch can compute on; it warns of a driver it cannot use."""
+    """Return the devices of PyTorch, which warns of a driver it cannot use."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     names = tuple(torch.cuda.get_device_name(index) for index in range(count))
     return Devices(str(torch.__version__), torch.version.cuda, names)

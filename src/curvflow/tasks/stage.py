@@ -1,4 +1,4 @@
-"""Kinds of the user's own: declaration and function in one place."""
+"""Decorator for a user's kind: declaration and function in one place."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def stage(
 ) -> Callable[[F], F]:
     """Make a function of one node a kind that studies can `use:`.
 
-    The function's arguments say what it takes: one annotated with a `Params` model is
-    its parameters, those annotated with `Weights`, `Data` or another edge are inputs;
-    `data` defaults to the data its weights were trained on. It returns the declared
-    variables as NumPy arrays, or an `Outcome`, which may say `diverged`.
+    The annotations of the function's arguments declare its inputs: an argument
+    annotated with a `Params` model takes the parameters, those annotated with
+    `Weights`, `Data` or another edge are inputs; `data` defaults to the data that the
+    weights were trained on. The function returns the declared variables as NumPy
+    arrays, or an `Outcome`, which may have the status `diverged`.
 
     Args:
-        name: as `use:` names it, such as `probe.mine`.
+        name: name of the kind for `use:`, such as `probe.mine`.
         version: raise it when the meaning of the results changes.
         outputs: the variables returned, with dims, dtype, units and description.
         returns: the edge type of the result.
@@ -47,8 +48,8 @@ def stage(
         declaration as its attribute `kind`.
 
     Raises:
-        RequestError: an argument has no annotation that says what it is, or the name
-            is that of another kind.
+        RequestError: an argument is not annotated with an edge or a `Params` model, or
+            another kind has the name.
     """
 
     def register(function: F) -> F:

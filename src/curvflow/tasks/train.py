@@ -1,4 +1,4 @@
-"""Train networks: all members of a tile in one program."""
+"""Training of networks: all members of a tile in one program."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from curvflow.schemas.keys import sha256
 from curvflow.schemas.kinds.shared.trained import FINAL, PRECONDITIONER, RECORDED
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.problems import (
     Problem,
+    data_set_bytes,
     data_shapes,
     grouped,
-    held_bytes,
     load_samples,
     pose,
 )
@@ -66,23 +66,23 @@ def member_bytes(member: Member) -> int:
     # Weights, gradient, two moments, and the temporaries of an update.
     weights = 10 * item * network.num_parameters
     activations = max(4 * in_one_pass(batch), 2 * in_one_pass(evaluated))
-    # Samples set apart are gathered for each member where all are one batch.
+    # With a validation set, a full batch is gathered for each member.
     is_copied = params.validation_fraction and batch == count
     copied = item * data["inputs"].size if is_copied else 0
     copies = 4 if params.keep_preconditioner else 2
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
-    if params.until is not None:  # each is kept as it was when it arrived
+    if params.until is not None:  # each is stored as it was on reaching the loss
         kept += weights // 2
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
-    own = weights + activations // 2 + copied + kept + scratch
-    return own + data_bytes(member)
+    unshared = weights + activations // 2 + copied + kept + scratch
+    return unshared + data_bytes(member)
 
 
 def data_bytes(member: Member) -> int:
     """Return the bytes of the data, which members with one data set share."""
     item: int = getattr(torch, _params(member).dtype).itemsize
-    return held_bytes(member.one("data"), item)
+    return data_set_bytes(member.one("data"), item)
 
 
 @computes("train", member_bytes=member_bytes, data_bytes=data_bytes)
@@ -132,7 +132,7 @@ def _train_together(
 
 
 def _name(members: Sequence[Member]) -> str:
-    """Return what is equal only for equal trainings of equal members."""
+    """Return a hash of the members' parameters and inputs."""
     return sha256(
         [
             [
@@ -186,7 +186,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
 
 
 def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:
-    """Return a tensor like the scales that are kept, if they are."""
+    """Return an empty tensor of the shape of stored scales, or None if none are."""
     if not params.keep_preconditioner:
         return None
     # Behind P its rate and its bound.
@@ -213,21 +213,23 @@ def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
         if "weights" in member.inputs:
             drawn.append(_trained(problem, member.one("weights")))
         else:
-            drawn.append(initial(problem.network, stream(params.seed, "init"), init))
+            drawn.append(
+                initial_weights(problem.network, stream(params.seed, "init"), init)
+            )
     return torch.stack(drawn)
 
 
 def _trained(problem: Problem, weights: NodeData) -> Tensor:
-    """Return the weights of a training to begin with.
+    """Return trained weights as the initial weights.
 
     Raises:
-        InputError: they are another network's.
+        InputError: they belong to another network.
     """
-    theirs, own = (json.loads(str(t)) for t in (weights["network"], problem.text))
+    theirs, ours = (json.loads(str(t)) for t in (weights["network"], problem.text))
     for part in ("model", "input_shape", "parameters"):
-        if theirs[part] != own[part]:
+        if theirs[part] != ours[part]:
             raise InputError(
-                f"weights: expected a network with the {part} {own[part]}, got "
+                f"weights: expected a network with the {part} {ours[part]}, got "
                 f"{theirs[part]}. Train it from there with the same model."
             )
     return torch.tensor(weights["weights"], dtype=torch.float64)
@@ -236,7 +238,7 @@ def _trained(problem: Problem, weights: NodeData) -> Tensor:
 def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outcome:
     weights_CW = fit.checkpoints.of(number)
     diverged = int(fit.divergence.epoch_M[number])
-    if diverged >= 0:  # where its numbers went on to is of no meaning
+    if diverged >= 0:  # its numbers after divergence mean nothing
         state.fill_(torch.nan)
     measured = fit.curves.of(number)
     final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}

@@ -8,13 +8,13 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Matrix, Member
 from curvflow.tasks.curvature.operators import (
-    alike,
-    blocks,
+    batch_key,
+    block_sizes,
     product_bytes,
     size_of,
-    subject,
+    tile_operator,
 )
-from curvflow.tasks.networks.problems import held_bytes, load_samples, read
+from curvflow.tasks.networks.problems import data_set_bytes, load_samples, read
 from curvflow.tasks.numerics import sample_losses
 from curvflow.tasks.numerics.derivatives.passes import GIVEN, peak_bytes
 from curvflow.tasks.registry import Machine
@@ -45,7 +45,7 @@ def matrix(entries, digest="a"):
 
 
 def dense(several):
-    operator = subject(several, CPU, columns=4).operator
+    operator = tile_operator(several, CPU, columns=4).operator
     size = operator.shape[1]
     eye = torch.eye(size, dtype=operator.dtype).expand(len(several), -1, -1)
     return operator @ eye
@@ -131,7 +131,7 @@ def test_orders_of_differentiation_agree(order):
 def test_layers_take_their_diagonal_block():
     whole = dense(members())
     part = members(layers=("layer2.*",))
-    assert list(blocks(part[0])) == list(blocks(members()[0]))[2:]
+    assert list(block_sizes(part[0])) == list(block_sizes(members()[0]))[2:]
     size = size_of(part[0])
     torch.testing.assert_close(
         dense(part), whole[:, -size:, -size:], rtol=0, atol=1e-14
@@ -140,7 +140,7 @@ def test_layers_take_their_diagonal_block():
 
 def test_a_layer_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(InputError, match=r"layers: expected one of .*, got 9\.\*\."):
-        blocks(members(layers=("9.*",))[0])
+        block_sizes(members(layers=("9.*",))[0])
 
 
 def test_matrices_are_taken_as_they_are():
@@ -150,20 +150,22 @@ def test_matrices_are_taken_as_they_are():
         Member(OperatorParams(seed=seed), {"matrix": [one]})
         for seed, one in enumerate([matrix(first), matrix(second, "b"), matrix(first)])
     ]
-    assert len({alike(one) for one in several}) == 1
+    assert len({batch_key(one) for one in several}) == 1
     found = dense(several)
     for got, expected in zip(found, (first, second, first), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-12)
-    assert subject(several, CPU, columns=1).names == ("matrix",)
-    chosen = subject(several, CPU, columns=1).operator.select(torch.tensor([1, 0]))
+    assert tile_operator(several, CPU, columns=1).names == ("matrix",)
+    chosen = tile_operator(several, CPU, columns=1).operator.select(
+        torch.tensor([1, 0])
+    )
     column = torch.ones(2, 4, dtype=torch.float64)
     np.testing.assert_allclose(chosen @ column, [second.sum(1), first.sum(1)])
 
 
 def test_a_matrix_has_no_layers():
     one = Member(OperatorParams(operator="ggn"), {"matrix": [matrix(np.eye(2))]})
-    with pytest.raises(InputError, match="beside a matrix, got ggn"):
-        blocks(one)
+    with pytest.raises(InputError, match="combined with a matrix"):
+        block_sizes(one)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -182,7 +184,7 @@ def test_a_matrix_has_no_layers():
 )
 def test_memory_is_of_the_operator_its_order_and_its_precision(asked, dtype):
     several = members(**asked, dtype=dtype)
-    operator = subject(several, CPU, columns=8).operator
+    operator = tile_operator(several, CPU, columns=8).operator
     shape = (*operator.shape[:2], 8)
     taken = peak_bytes(
         lambda: operator @ torch.ones(shape, dtype=operator.dtype),
@@ -193,7 +195,7 @@ def test_memory_is_of_the_operator_its_order_and_its_precision(asked, dtype):
 
 def charged(member, columns):
     """Bytes of products alone, without data and weights."""
-    held = held_bytes(member.one("data"), 8) + 16 * size_of(member)
+    held = data_set_bytes(member.one("data"), 8) + 16 * size_of(member)
     return product_bytes(member, columns) - held
 
 

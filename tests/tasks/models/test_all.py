@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 from curvflow.schemas.models import all_models
-from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.numerics import BatchedHessian, sample_losses, stream
 from tests.tasks.models.examples import EXAMPLES, Example
 
@@ -205,7 +205,7 @@ def test_the_numbers_kept_for_a_gradient_are_estimated_fairly(example):
 @every
 def test_scales_begin_at_one_and_statistics_as_in_torch(example):
     net = example.network()
-    drawn = initial(net, stream(0, "init"), None)
+    drawn = initial_weights(net, stream(0, "init"), None)
     parameters, statistics = net.split(drawn[None])
     named = net.layout.named(parameters)
     for name, tensor in named.items():

@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.numerics import stream
 from tests.tasks.models.examples import build
 
@@ -46,7 +46,7 @@ def test_a_depth_between_whole_blocks_is_refused():
 def test_blocks_whose_weights_are_zero_pass_their_inputs_on():
     spec = {**RESIDUAL, "batch_norm": False, "width": 0.25}
     net, deep = (build({**spec, "depth": d}, (1, 8, 8), 3) for d in (8, 14))
-    weights = initial(net, stream(0, "init"), parse_model(RESIDUAL).init)[None]
+    weights = initial_weights(net, stream(0, "init"), parse_model(RESIDUAL).init)[None]
     tensors = net.layout.named(weights)
     shapes = zip(deep.layout.names, deep.layout.shapes, strict=True)
     added = {

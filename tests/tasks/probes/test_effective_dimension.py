@@ -60,5 +60,5 @@ def test_an_operator_beside_stored_ritz_data_is_refused():
     (spectrum,) = compute(
         "probe.spectrum", probes("probe.spectrum", "tanh-ce", 1, num_runs=2)
     )
-    with pytest.raises(InputError, match="operator: expected no operator and no"):
+    with pytest.raises(InputError, match="cannot be combined with stored Ritz"):
         compute(KIND, [member(KIND, {"operator": "ggn"}, ritz=stored(spectrum))])

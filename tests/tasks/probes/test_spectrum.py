@@ -8,7 +8,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Matrix
-from curvflow.tasks.curvature.krylov import member_bytes
+from curvflow.tasks.curvature.ritz_data import member_bytes
 from curvflow.tasks.numerics.derivatives.passes import peak_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import probes

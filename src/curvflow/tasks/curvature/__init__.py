@@ -1,1 +1,1 @@
-"""Curvature of the members of a tile: operators and their spectra."""
+"""Curvature operators of the members of a tile, their Ritz data and eigenpairs."""

@@ -1,4 +1,4 @@
-"""What slices of a loss run along: eigenvectors, random or principal directions."""
+"""Directions of loss slices: eigenvectors, random or principal directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.landscape import LandscapeParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.curvature.models import described
+from curvflow.tasks.curvature.network_operators import problem_of
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.numerics.derivatives.slices import (
     filter_normalised,
@@ -27,14 +27,15 @@ from curvflow.tasks.numerics.streams import stream
 
 @dataclass(frozen=True)
 class Directions:
-    """What the slices run along.
+    """Directions of the slices of M models.
 
     Attributes:
         columns: directions d of each model, (M, D, K).
-        converged: whether each is what was asked for, (M, K).
-        path: steps of C checkpoints along them, (M, C, K); C may be 0.
-        explained: share of the checkpoints' squared distances, (M, K).
-        num_matvecs: products spent on them, per model.
+        converged: the eigenvector converged, or the direction needs no iteration,
+            (M, K).
+        path: coordinates of C checkpoints along the directions, (M, C, K); C may be 0.
+        explained: fraction of the checkpoints' squared distances, (M, K).
+        num_matvecs: matrix-vector products spent, per model.
     """
 
     columns: Tensor
@@ -49,9 +50,9 @@ def _params(member: Member) -> LandscapeParams:
 
 
 def columns_at_once(member: Member) -> int:
-    """Return how many vectors are multiplied at once."""
+    """Return the number of vectors multiplied at once."""
     params, count = _params(member), _params(member).num_directions
-    size = described(member).network.num_parameters
+    size = problem_of(member).network.num_parameters
     wider = params.oversampling if params.directions == "eigenvectors" else 0
     return min(size, count + wider)
 
@@ -62,19 +63,20 @@ def directions(
     problem: Problem,
     weights_MD: Tensor,
 ) -> Directions:
-    """Find the directions that parameters ask for.
+    """Find the directions that the parameters specify.
 
     Args:
-        members: with the `LandscapeParams` that say which, and perhaps `trajectory`.
-        hessian: of all members.
-        problem: their network.
-        weights_MD: where the slices are taken.
+        members: members with `LandscapeParams`, and `trajectory` or `eigen` where the
+            directions come from there.
+        hessian: the Hessians of all members.
+        problem: the network and loss of the members.
+        weights_MD: centres of the slices.
 
     Returns:
         The directions.
 
     Raises:
-        InputError: there are not as many, or none that is not zero.
+        InputError: there are fewer directions than requested, or all are zero.
     """
     params, count = _params(members[0]), _params(members[0]).num_directions
     if count > weights_MD.shape[1]:
@@ -102,8 +104,8 @@ def _random(
     columns_MDK = filter_normalised(draws_MDK, weights_MD, shapes, biases=biases)
     if not (columns_MDK != 0).any(1).all():
         raise InputError(
-            "directions: expected weights with filters that are not zero, got none. "
-            "Set biases, or take eigenvectors."
+            "directions: expected weights with non-zero filters, got zero filters "
+            "alone. Set biases, or take eigenvectors."
         )
     return _plain(columns_MDK, [0] * len(members))
 
@@ -128,9 +130,11 @@ def _eigenvectors(
 
 
 def _stored(members: Sequence[Member], weights_MD: Tensor, count: int) -> Directions:
-    found = [member.one("eigen") for member in members]
-    shapes = {one["eigenvectors"].shape for one in found if "eigenvectors" in one}
-    if len(shapes) != 1 or not all("eigenvectors" in one for one in found):
+    eigen_nodes = [member.one("eigen") for member in members]
+    shapes = {
+        eigen["eigenvectors"].shape for eigen in eigen_nodes if "eigenvectors" in eigen
+    }
+    if len(shapes) != 1 or not all("eigenvectors" in eigen for eigen in eigen_nodes):
         raise InputError(
             "eigen: expected stored eigenvectors, got none. Set eigenvectors: true in "
             "probe.eigenvalues."
@@ -141,9 +145,11 @@ def _stored(members: Sequence[Member], weights_MD: Tensor, count: int) -> Direct
             f"eigen: expected {count} eigenvectors of {weights_MD.shape[1]} "
             f"parameters, got {ranks} of {size}. Raise its k, or lower num_directions."
         )
-    rows_MKD = np.stack([one["eigenvectors"][:count] for one in found])
+    rows_MKD = np.stack([eigen["eigenvectors"][:count] for eigen in eigen_nodes])
     columns_MDK = torch.as_tensor(rows_MKD).to(weights_MD).mT
-    converged_MK = torch.as_tensor(np.stack([one["converged"] for one in found]))
+    converged_MK = torch.as_tensor(
+        np.stack([eigen["converged"] for eigen in eigen_nodes])
+    )
     return _plain(signed(columns_MDK), [0] * len(members), converged_MK[:, :count])
 
 

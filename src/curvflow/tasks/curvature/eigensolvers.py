@@ -1,4 +1,4 @@
-"""What finds few eigenvalues: by which method, from which columns, in what memory."""
+"""Eigensolvers for a few eigenvalues: method, start blocks and peak memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from curvflow.tasks.numerics.krylov.restarted_lanczos import (
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.streams import stream
 
-# Share of random directions in a warm start: without any, an eigenvalue that comes to
-# the fore would be missed if its vector is orthogonal to those found before.
+# Fraction of random directions in a warm start: without it, an eigenvalue that enters
+# the top k would be missed if its vector is orthogonal to the known ones.
 RANDOM = 1e-3
 
 
 def num_columns(params: EigenvaluesParams, size: int) -> int:
-    """Return how many vectors are multiplied at once.
+    """Return the number of vectors multiplied at once.
 
     Args:
-        params: which method, and how many columns of it.
+        params: method and number of columns.
         size: D.
     """
     wanted = params.k + params.oversampling
@@ -41,18 +41,18 @@ def solver_bytes(
     """Return the estimated peak bytes of one model's eigenvalues.
 
     Args:
-        params: which method, how many columns of it, in which precision.
+        params: method, number of columns and precision.
         size: D.
         products: bytes of a product with the columns, data included.
-        data: bytes of what is held between products as well.
+        data: bytes that are also held between products.
     """
-    during, peak = _held(params, size)
+    during, peak = _vectors_held(params, size)
     most = max(products + 8 * size * during, data + 8 * size * peak)
     return int(most) + 16 * size * params.k * params.eigenvectors
 
 
-def _held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
-    """Return the vectors held during a product, and at most, in double precision.
+def _vectors_held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
+    """Return the vectors held during a product, and at the peak, in double precision.
 
     Counted by `peak_bytes`; tests compare. In single precision some are half as large,
     and some are held in both.
@@ -65,7 +65,7 @@ def _held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
         during = (9 if single else 7) * columns + k
         return during, during + (6.5 if single else 7) * columns
     basis = basis_size(k, columns)
-    rows = k + (basis - k) // 3 + columns  # what a restart copies
+    rows = k + (basis - k) // 3 + columns  # rows that a restart copies
     if not single:
         during = basis + 2 * columns + k
         return during, during + rows
@@ -77,7 +77,7 @@ def check_count(params: EigenvaluesParams, size: int) -> None:
     """Refuse more eigenvalues than there are.
 
     Args:
-        params: how many are wanted.
+        params: k, the number of eigenvalues.
         size: D.
 
     Raises:
@@ -90,10 +90,10 @@ def check_count(params: EigenvaluesParams, size: int) -> None:
 
 
 def random_columns(seed: int, size: int, columns: int) -> Tensor:
-    """Return a first block, (D, B), float64.
+    """Return a random start block, (D, B), float64.
 
     Args:
-        seed: of the draw.
+        seed: seed of the draw.
         size: D.
         columns: B.
     """
@@ -102,11 +102,11 @@ def random_columns(seed: int, size: int, columns: int) -> Tensor:
 
 
 def warm_columns(vectors_MDK: Tensor, random_MDB: Tensor) -> Tensor:
-    """Return first blocks near the eigenvectors of similar operators.
+    """Return start blocks near the eigenvectors of similar operators.
 
     Args:
-        vectors_MDK: these vectors; where there are more than columns, several add up
-            to one, and where one is NaN, or there are fewer, columns are random.
+        vectors_MDK: these eigenvectors; if there are more than columns, several add up
+            to one column; columns without a finite vector are random.
         random_MDB: random columns.
 
     Returns:
@@ -123,12 +123,12 @@ def warm_columns(vectors_MDK: Tensor, random_MDB: Tensor) -> Tensor:
 def solve(
     operator: BatchedOperator, start_MDB: Tensor, params: EigenvaluesParams
 ) -> Ritz:
-    """Find the eigenvalues that parameters ask for.
+    """Find the eigenvalues that the parameters specify.
 
     Args:
         operator: symmetric maps of M models.
-        start_MDB: first blocks.
-        params: how many, which, and by which method.
+        start_MDB: start blocks.
+        params: number, end of the spectrum and method.
 
     Returns:
         The pairs with residuals and flags.

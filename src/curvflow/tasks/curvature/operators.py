@@ -1,4 +1,4 @@
-"""From the members of a probe's tile to their operator, whatever it comes from."""
+"""Operators of the members of a tile: curvature of networks, or matrices as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Member, NodeData
-from curvflow.tasks.curvature import models
+from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.networks.problems import probed_bytes
 from curvflow.tasks.numerics.operators.base import (
     BatchedOperator,
@@ -28,14 +28,14 @@ MATRIX = "matrix"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a tile's probes look at.
+class TileOperator:
+    """A batched operator over the members of a tile, with the blocks of its dimension.
 
     Attributes:
         operator: symmetric maps of all members, (M, D, D).
-        names: of the consecutive blocks of the dimension D: parameter tensors, or
-            `matrix`.
-        sizes: of these blocks.
+        names: names of the consecutive blocks of the dimension D: parameter tensors,
+            or `matrix`.
+        sizes: sizes of these blocks.
     """
 
     operator: BatchedOperator
@@ -47,15 +47,15 @@ def _params(member: Member) -> OperatorParams:
     return cast("OperatorParams", member.params)
 
 
-def alike(member: Member) -> object:
-    """Return what members of one batched operator must have in common."""
+def batch_key(member: Member) -> object:
+    """Return the key that members of one batched operator share."""
     if MATRIX in member.inputs:
         return int(member.one(MATRIX)["size"])
-    return models.same_problem(member)
+    return network_operators.problem_key(member)
 
 
-def blocks(member: Member) -> dict[str, int]:
-    """Return the parameter tensors looked at and their sizes; of a matrix, its own.
+def block_sizes(member: Member) -> dict[str, int]:
+    """Return the sizes of the selected parameter tensors, or of a matrix.
 
     Args:
         member: with `weights` and `data`, or with `matrix`.
@@ -64,17 +64,17 @@ def blocks(member: Member) -> dict[str, int]:
         Sizes by name, in the order of the dimension D.
 
     Raises:
-        InputError: `layers` names no tensor, or is given for a matrix.
+        InputError: `layers` names no tensor, or is combined with a matrix.
     """
     params = _params(member)
     if MATRIX in member.inputs:
         if params.operator != "hessian" or params.layers:
             raise InputError(
-                "operator: expected no operator and no layers beside a matrix, got "
-                f"{params.operator}, layers {params.layers}. Remove them."
+                f"operator: {params.operator} with layers {params.layers} cannot be "
+                "combined with a matrix. Remove them."
             )
         return {MATRIX: int(member.one(MATRIX)["size"])}
-    layout = models.described(member).network.layout
+    layout = network_operators.problem_of(member).network.layout
     sizes = dict(zip(layout.names, layout.sizes, strict=True))
     if params.layers is None:
         return sizes
@@ -93,18 +93,18 @@ def blocks(member: Member) -> dict[str, int]:
 
 def size_of(member: Member) -> int:
     """Return the dimension D of a member's operator."""
-    return sum(blocks(member).values())
+    return sum(block_sizes(member).values())
 
 
 def product_bytes(member: Member, columns: int) -> int:
     """Return the estimated peak bytes of one member's products with columns."""
     if MATRIX in member.inputs:
         return _matrix_bytes(member) + 4 * 8 * size_of(member) * columns
-    return models.product_bytes(member, _params(member), columns)
+    return network_operators.product_bytes(member, _params(member), columns)
 
 
 def shared_bytes(member: Member) -> int:
-    """Return the part of it that members with the same data have in common."""
+    """Return the part of `product_bytes` that members with the same data share."""
     return _matrix_bytes(member) if MATRIX in member.inputs else probed_bytes(member)
 
 
@@ -113,33 +113,36 @@ def _matrix_bytes(member: Member) -> int:
     return 2 * sum(array.nbytes for array in arrays)
 
 
-def subject(members: Sequence[Member], machine: Machine, *, columns: int) -> Subject:
-    """Build the operators of all members as one.
+def tile_operator(
+    members: Sequence[Member], machine: Machine, *, columns: int
+) -> TileOperator:
+    """Build the operators of all members as one batched operator.
 
     Args:
-        members: alike, with parameters that differ in what may vary within a tile.
-        machine: where to compute.
+        members: members with equal `batch_key`; parameters that vary within a tile may
+            differ.
+        machine: the device to compute on.
         columns: vectors that will be multiplied at once.
 
     Returns:
-        Operator and the blocks of its dimension.
+        The operator and the blocks of its dimension.
 
     Raises:
         InputError: a weight is NaN or infinite, or `layers` names no tensor.
     """
-    sizes = blocks(members[0])
+    sizes = block_sizes(members[0])
     operator: BatchedOperator
     if MATRIX in members[0].inputs:
         operator = _of_matrices(members, machine)
     else:
-        operator = models.batched_operator(
+        operator = network_operators.batched_operator(
             members,
             machine,
             [_params(member) for member in members],
             names=tuple(sizes),
             columns=columns,
         )
-    return Subject(operator, tuple(sizes), tuple(sizes.values()))
+    return TileOperator(operator, tuple(sizes), tuple(sizes.values()))
 
 
 def _of_matrices(members: Sequence[Member], machine: Machine) -> BatchedOperator:
@@ -147,24 +150,24 @@ def _of_matrices(members: Sequence[Member], machine: Machine) -> BatchedOperator
     matrices = {member.one(MATRIX).digest: member.one(MATRIX) for member in members}
     number = {digest: count for count, digest in enumerate(matrices)}
     return Repeated(
-        [matrix_operator(one, machine, dtype) for one in matrices.values()],
+        [matrix_operator(matrix, machine, dtype) for matrix in matrices.values()],
         [number[member.one(MATRIX).digest] for member in members],
     )
 
 
 def matrix_operator(matrix: NodeData, machine: Machine, dtype: torch.dtype) -> Operator:
-    """Return a matrix that is data as an operator.
+    """Return the operator of a dense, sparse or kernel matrix.
 
     Args:
-        matrix: of the edge type Matrix.
-        machine: where to compute.
+        matrix: result of the edge type Matrix.
+        machine: the device to compute on.
         dtype: precision of the products.
 
     Returns:
-        The operator, shape (D, D); of a kernel the entries are computed as needed.
+        The operator, shape (D, D); entries of a kernel are computed as needed.
 
     Raises:
-        InputError: the form is not known.
+        InputError: the form is unknown.
     """
     form = str(matrix["form"].item())
     if form == "dense":

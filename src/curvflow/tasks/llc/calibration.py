@@ -12,8 +12,8 @@ from torch import Tensor
 from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.kinds.shared.sampling import LlcParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.curvature.models import described
-from curvflow.tasks.curvature.operators import subject
+from curvflow.tasks.curvature.network_operators import problem_of
+from curvflow.tasks.curvature.operators import tile_operator
 from curvflow.tasks.llc.calibration_sweep import confirmed
 from curvflow.tasks.llc.chain_settings import EXACT, Setting, nbeta_of
 from curvflow.tasks.llc.targets import Ground, params_of
@@ -55,7 +55,7 @@ def gradient_noise(ground: Ground, coefficient_M: Tensor, steep_M: Tensor) -> Te
 
 
 def _variance(ground: Ground, away_MD: Tensor) -> Tensor:
-    problem, count = described(ground.members[0]), ground.samples.count
+    problem, count = problem_of(ground.members[0]), ground.samples.count
     used = min(COMPARED, count)
     rows_Mn = torch.stack(
         [
@@ -101,7 +101,7 @@ class _Measured:
 
 def spectrum_bytes(member: Member) -> int:
     """Return the estimated peak memory of measuring one member's spectrum."""
-    problem = described(member)
+    problem = problem_of(member)
     size = problem.network.num_parameters
     # The basis and a few blocks of vectors, in double precision.
     bases = 8 * RUNS * size * (min(STEPS, size) + 10)
@@ -236,7 +236,7 @@ def _tensor(values: Iterable[float]) -> Tensor:
 def _spectrum(ground: Ground) -> RitzData:
     """Run Lanczos on the Hessian of what moves."""
     seen = [_as_probed(member) for member in ground.members]
-    of = subject(seen, ground.machine, columns=RUNS)
+    of = tile_operator(seen, ground.machine, columns=RUNS)
     seeds = [params_of(member).seed for member in ground.members]
     start = random_vectors(seeds, of.operator.shape[1], range(RUNS), "rademacher")
     return lanczos(of.operator, start, num_steps=STEPS)

@@ -14,7 +14,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.sampling import LlcParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.curvature.models import described, stacked_weights
+from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.llc.losses import SampledLosses
 from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import Samples, load_samples
@@ -86,7 +86,7 @@ class Ground:
     def losses(self, owner_C: Tensor) -> SampledLosses:
         """Return the losses of chains, each of the member it belongs to."""
         return SampledLosses(
-            described(self.members[0]), self.samples, self.statistics[owner_C], owner_C
+            problem_of(self.members[0]), self.samples, self.statistics[owner_C], owner_C
         )
 
     def first_losses(self) -> Tensor:
@@ -175,7 +175,7 @@ def ground(members: Sequence[Member], machine: Machine) -> Ground:
     Raises:
         InputError: a weight is NaN or infinite, or `layers` names no tensor.
     """
-    params, network = params_of(members[0]), described(members[0]).network
+    params, network = params_of(members[0]), problem_of(members[0]).network
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = network.split(weights_MW)
     data = [member.one("data") for member in members]

@@ -11,10 +11,10 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.models.conv1d_xord import Conv1dXord
 from curvflow.tasks.networks.layers import ACTIVATIONS
-from curvflow.tasks.networks.network import Network, Passage
+from curvflow.tasks.networks.network import ForwardPass, Network
 from curvflow.tasks.networks.parts import (
+    BuiltPart,
     Part,
-    Placed,
     activation,
     chain,
     dense_part,
@@ -62,9 +62,9 @@ def _filters(spec: Conv1dXord) -> Part:
         names = ["filters"]
     each = spec.filters // len(names)
 
-    def apply(passage: Passage, inputs: Tensor) -> Tensor:
+    def apply(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         weight_MFK, bias_MF = (
-            torch.cat([passage.tensors[f"{name}.{part}"] for name in names], dim=1)
+            torch.cat([forward_pass.tensors[f"{name}.{part}"] for name in names], dim=1)
             for part in ("weight", "bias")
         )
         pairs = inputs.reshape(*inputs.shape[:2], -1, 2)
@@ -74,12 +74,12 @@ def _filters(spec: Conv1dXord) -> Part:
         )
         return found_MXF.reshape(*pairs.shape[:3], spec.filters).mT
 
-    def place(shape: tuple[int, ...]) -> Placed:
+    def build(shape: tuple[int, ...]) -> BuiltPart:
         tensors: dict[str, tuple[int, ...]] = {}
         for name in names:
             tensors[f"{name}.weight"] = (each, 1, 2)
             tensors[f"{name}.bias"] = (each,)
         out = (spec.filters, prod(shape) // 2)
-        return Placed(apply, out, tensors, kept=prod(out))
+        return BuiltPart(apply, out, tensors, kept=prod(out))
 
-    return place
+    return build

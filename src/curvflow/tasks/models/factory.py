@@ -14,8 +14,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.factory import FactoryModel
-from curvflow.tasks.networks.network import Layout, Network, Passage
-from curvflow.tasks.networks.trials import try_network
+from curvflow.tasks.networks.checks import check_network
+from curvflow.tasks.networks.network import ForwardPass, Layout, Network
 
 
 def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> Network:
@@ -49,8 +49,8 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         output: Tensor = functional_call(module, (named, held), (inputs,))
         return output
 
-    def forward(passage: Passage, inputs: Tensor) -> Tensor:
-        tensors = tuple(passage.tensors[name] for name in names)
+    def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        tensors = tuple(forward_pass.tensors[name] for name in names)
         shared = inputs.shape[0] == 1
         batched = vmap(one, in_dims=(0, None if shared else 0))
         outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
@@ -62,7 +62,7 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
     shapes = tuple(tuple(p.shape) for p in parameters.values())
     network = Network(Layout(names, shapes), forward, 1, own, has_paths=False)
     first_D = _flat(module)
-    try_network(
+    check_network(
         network,
         first_D,
         name=spec.factory,

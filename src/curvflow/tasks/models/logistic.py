@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from curvflow.errors import InputError
 from curvflow.schemas.models.logistic import Logistic
 from curvflow.tasks.networks.layers import dense_layers
-from curvflow.tasks.networks.network import Network, Passage
+from curvflow.tasks.networks.network import ForwardPass, Network
 
 
 def build(spec: Logistic, input_shape: Sequence[int], num_outputs: int) -> Network:
@@ -37,7 +37,7 @@ def build(spec: Logistic, input_shape: Sequence[int], num_outputs: int) -> Netwo
     widths = [prod(input_shape), num_outputs - 1]
     others = dense_layers(widths, lambda x: x, bias=spec.bias)
 
-    def forward(passage: Passage, inputs: Tensor) -> Tensor:
-        return pad(others.forward(passage, inputs), (0, 1))
+    def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        return pad(others.forward(forward_pass, inputs), (0, 1))
 
     return replace(others, forward=forward)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.models.normal_crossing import NormalCrossing
-from curvflow.tasks.networks.network import Layout, Network, Passage
-from curvflow.tasks.networks.trials import check_single_input
+from curvflow.tasks.networks.checks import check_single_input
+from curvflow.tasks.networks.network import ForwardPass, Layout, Network
 
 
 def build(
@@ -37,9 +37,9 @@ def build(
     check_single_input("normal_crossing", input_shape, num_outputs, size)
     names = tuple(f"product{number}.weight" for number in range(1, size + 1))
 
-    def forward(passage: Passage, inputs: Tensor) -> Tensor:
+    def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         products = [
-            _product(passage.tensors[name], powers)
+            _product(forward_pass.tensors[name], powers)
             for name, powers in zip(names, spec.powers, strict=True)
         ]
         return inputs.flatten(2) * torch.stack(products, dim=1).unsqueeze(1)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.models.quadratic_well import QuadraticWell
+from curvflow.tasks.networks.checks import check_single_input
 from curvflow.tasks.networks.layers import dense
-from curvflow.tasks.networks.network import Layout, Network, Passage
-from curvflow.tasks.networks.trials import check_single_input
+from curvflow.tasks.networks.network import ForwardPass, Layout, Network
 
 
 def build(spec: QuadraticWell, input_shape: Sequence[int], num_outputs: int) -> Network:
@@ -32,8 +32,8 @@ def build(spec: QuadraticWell, input_shape: Sequence[int], num_outputs: int) -> 
     check_single_input("quadratic_well", input_shape, num_outputs, size)
     scales = [math.sqrt(h / 2) for h in spec.eigenvalues]
 
-    def forward(passage: Passage, inputs: Tensor) -> Tensor:
-        outputs = dense(passage, "well", inputs.flatten(2))
+    def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        outputs = dense(forward_pass, "well", inputs.flatten(2))
         return outputs * torch.tensor(
             scales, dtype=outputs.dtype, device=outputs.device
         )

@@ -1,1 +1,1 @@
-"""Networks for a batch of models, and what they are trained on."""
+"""Networks for a batch of models, their losses and their data."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from curvflow.tasks.networks.network import Layout, Network, Passage
+from curvflow.tasks.networks.network import ForwardPass, Layout, Network
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -17,48 +17,48 @@ Activation = Callable[[Tensor], Tensor]
 MOMENTUM = 0.1
 
 
-def dense(passage: Passage, name: str, x_MNI: Tensor) -> Tensor:
+def dense(forward_pass: ForwardPass, name: str, x_MNI: Tensor) -> Tensor:
     """Apply a dense layer: weight (out, in), and bias (out,) if it has one.
 
     Args:
-        passage: holds the layer's tensors.
-        name: of the layer.
-        x_MNI: its inputs; M may be 1 where models share them.
+        forward_pass: tensors of the network.
+        name: name of the layer.
+        x_MNI: inputs of the layer; M may be 1 where models share them.
 
     Returns:
-        Its outputs, (M, N, out).
+        Outputs of the layer, (M, N, out).
     """
-    weight_MIO = passage.tensors[f"{name}.weight"].mT
-    bias_MO = passage.tensors.get(f"{name}.bias")
+    weight_MIO = forward_pass.tensors[f"{name}.weight"].mT
+    bias_MO = forward_pass.tensors.get(f"{name}.bias")
     x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
     if bias_MO is None:
         y_MNO = torch.bmm(x_MNI, weight_MIO)
     else:
         y_MNO = torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
-    if passage.seen is not None:
-        passage.seen.append((name, x_MNI, y_MNO))
+    if forward_pass.dense_io is not None:
+        forward_pass.dense_io.append((name, x_MNI, y_MNO))
     return y_MNO
 
 
-def activate(passage: Passage, activation: Activation, x: Tensor) -> Tensor:
+def activate(forward_pass: ForwardPass, activation: Activation, x: Tensor) -> Tensor:
     """Apply an activation, unless paths are counted."""
-    return x if passage.counts_paths else activation(x)
+    return x if forward_pass.counts_paths else activation(x)
 
 
-def dropout(passage: Passage, rate: float, x: Tensor) -> Tensor:
-    """Put each entry to zero with probability `rate` in training, scaling the others.
+def dropout(forward_pass: ForwardPass, rate: float, x: Tensor) -> Tensor:
+    """Zero each entry with probability `rate` in training, and rescale the others.
 
     Args:
-        passage: draws for each model.
-        rate: in [0, 1).
+        forward_pass: source of random numbers for each model.
+        rate: probability, in [0, 1).
         x: shape (M, N, ...).
 
     Returns:
         The same shape; x itself when not in training or without a rate.
     """
-    if passage.draw is None or rate == 0:
+    if forward_pass.draw is None or rate == 0:
         return x
-    return x * (passage.draw(tuple(x.shape[1:])) >= rate) / (1 - rate)
+    return x * (forward_pass.draw(tuple(x.shape[1:])) >= rate) / (1 - rate)
 
 
 def dense_layers(
@@ -88,14 +88,14 @@ def dense_layers(
             shapes[f"layer{number}.bias"] = (after,)
     last = len(widths) - 1
 
-    def forward(passage: Passage, inputs: Tensor) -> Tensor:
+    def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         x = inputs.flatten(2)
         for number in range(1, last + 1):
-            x = dense(passage, f"layer{number}", x)
+            x = dense(forward_pass, f"layer{number}", x)
             if number < last:
                 if number not in linear:
-                    x = activate(passage, activation, x)
-                x = dropout(passage, drop, x)
+                    x = activate(forward_pass, activation, x)
+                x = dropout(forward_pass, drop, x)
         return x
 
     layout = Layout(tuple(shapes), tuple(shapes.values()))

@@ -11,41 +11,42 @@ from torch import Tensor
 
 
 @dataclass
-class Passage:
-    """What a network's layers are given beside their inputs.
+class ForwardPass:
+    """Weights and mode of one forward pass: evaluation, training or path counting.
 
-    A network is written down once; its layers ask the passage how to behave.
+    A network is declared once; its layers read their mode here.
 
     Attributes:
         tensors: parameters and statistics by name, each (M, *shape).
         draw: from a shape to uniform numbers (M, *shape) in [0, 1), each model's from
             its own stream; None when not in training.
-        power: p, where weights are |w|^p and ones go in to count paths: activations
-            pass on what they get, averages weigh by (1/m)^p, a maximum becomes a sum.
-        seen: inputs (M, N, in) and outputs (M, N, out) of each dense layer by name, put
-            here by the layers; None where nobody wants them.
-        updated: statistics after this passage, put here by layers in training.
+        power: p, where weights are |w|^p and inputs are ones, to count paths:
+            activations are the identity, averages weigh by (1/m)^p, a maximum becomes
+            a sum.
+        dense_io: name, inputs (M, N, in) and outputs (M, N, out) of each dense layer,
+            appended by the layers; None where they are not recorded.
+        updated: statistics after this pass, written by layers in training.
     """
 
     tensors: Mapping[str, Tensor]
     draw: Callable[[tuple[int, ...]], Tensor] | None = None
     power: float | None = None
-    seen: list[tuple[str, Tensor, Tensor]] | None = None
+    dense_io: list[tuple[str, Tensor, Tensor]] | None = None
     updated: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def in_training(self) -> bool:
-        """Whether dropout is on and statistics are those of the batch."""
+        """Training mode: dropout is on, and statistics are those of the batch."""
         return self.draw is not None
 
     @property
     def counts_paths(self) -> bool:
-        """Whether activations pass on what they get."""
+        """Path-counting mode: activations are the identity."""
         return self.power is not None
 
 
-# From one passage and inputs (M or 1, N, ...) to outputs (M, N, C).
-Forward = Callable[[Passage, Tensor], Tensor]
+# From a forward pass and inputs (M or 1, N, ...) to outputs (M, N, C).
+Forward = Callable[[ForwardPass, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -89,28 +90,29 @@ class Layout:
 
 @dataclass(frozen=True)
 class Network:
-    """A parametric function, apart from its parameters.
+    """A parametric function, without its parameters.
 
     Weights are stored as one vector (D + S,): the parameters, which are trained, and
     the statistics that the network keeps of its data, which are not.
 
     Attributes:
-        layout: of the D parameters.
+        layout: names and shapes of the D parameters.
         forward: the function.
         width: activations per sample, which sets the memory needed.
-        own: the module's own initial parameters (D,) from a stream; None for zeros.
-        statistics: of the S statistics, such as a batch norm's running means.
-        begin: the statistics before training by the last part of their names.
-        has_paths: whether outputs are sums over paths of products of weights, so that
-            a path norm is defined.
+        draw_initial: the module's initial parameters (D,) from a stream; None for
+            zeros.
+        statistics: layout of the S statistics, such as a batch norm's running means.
+        start: values of the statistics before training, by the last part of a name.
+        has_paths: outputs are sums over paths of products of weights, so that a path
+            norm is defined.
     """
 
     layout: Layout
     forward: Forward
     width: int
-    own: Callable[[torch.Generator], Tensor] | None = None
+    draw_initial: Callable[[torch.Generator], Tensor] | None = None
     statistics: Layout = field(default_factory=Layout)
-    begin: Mapping[str, float] = field(default_factory=dict)
+    start: Mapping[str, float] = field(default_factory=dict)
     has_paths: bool = True
 
     @property
@@ -128,7 +130,7 @@ class Network:
         """Return the statistics before training, (S,)."""
         layout = self.statistics
         values = [
-            torch.full((size,), self.begin[name.rpartition(".")[2]])
+            torch.full((size,), self.start[name.rpartition(".")[2]])
             for name, size in zip(layout.names, layout.sizes, strict=True)
         ]
         return torch.cat([torch.zeros(0), *values]).double()
@@ -141,27 +143,27 @@ class Network:
             inputs: shape (M or 1, N, ...).
 
         Returns:
-            What they compute when not in training: dropout off, statistics as kept.
+            Outputs in evaluation: dropout off, statistics as stored.
         """
         parameters_MD, statistics_MS = self.split(weights_MW)
         return self.forward(self._passage(parameters_MD, statistics_MS), inputs)
 
-    def outputs_seen(
+    def outputs_and_activations(
         self, weights_MW: Tensor, inputs: Tensor
     ) -> tuple[Tensor, list[tuple[str, Tensor, Tensor]]]:
-        """Return the outputs, as `outputs` does, and what dense layers see.
+        """Return the outputs, as `outputs` does, and the activations of dense layers.
 
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
 
         Returns:
-            Outputs, and of each dense layer its name, inputs (M, N, in) and outputs
-            (M, N, out), in the order passed.
+            Outputs, and for each dense layer its name, inputs (M, N, in) and outputs
+            (M, N, out), in the order of the pass.
         """
-        passage = self._passage(*self.split(weights_MW))
-        passage.seen = []
-        return self.forward(passage, inputs), passage.seen
+        forward_pass = self._passage(*self.split(weights_MW))
+        forward_pass.dense_io = []
+        return self.forward(forward_pass, inputs), forward_pass.dense_io
 
     def training_outputs(
         self,
@@ -176,17 +178,17 @@ class Network:
             parameters_MD: parameters.
             statistics_MS: statistics so far.
             inputs: shape (M or 1, N, ...).
-            draw: uniform numbers (M, *shape) of each model's own stream, for dropout.
+            draw: uniform numbers (M, *shape) from each model's stream, for dropout.
 
         Returns:
             Outputs, which depend on the whole batch where there is a batch norm, and
             the statistics after it.
         """
-        passage = self._passage(parameters_MD, statistics_MS, draw=draw)
-        outputs_MNC = self.forward(passage, inputs)
-        if not passage.updated:
+        forward_pass = self._passage(parameters_MD, statistics_MS, draw=draw)
+        outputs_MNC = self.forward(forward_pass, inputs)
+        if not forward_pass.updated:
             return outputs_MNC, statistics_MS
-        return outputs_MNC, self.statistics.flatten(passage.updated).detach()
+        return outputs_MNC, self.statistics.flatten(forward_pass.updated).detach()
 
     def path_sums(
         self, powers_MD: Tensor, inputs_shape: tuple[int, ...], p: float
@@ -195,20 +197,20 @@ class Network:
 
         Args:
             powers_MD: |w|^p for each parameter w.
-            inputs_shape: of one sample.
-            p: the power, which averaging's fixed weights are raised to.
+            inputs_shape: shape of one sample.
+            p: the power to which the fixed weights of averages are raised.
 
         Returns:
             ||pi||_p^p of each model, the path norm to the p-th power.
 
         Reference:
             Neyshabur, Salakhutdinov and Srebro (2015), arXiv:1506.02617, section 4:
-            one passage of ones through the network without its activations.
+            one forward pass of ones through the network without its activations.
         """
         statistics_MS = self.first_statistics().to(powers_MD).expand(len(powers_MD), -1)
-        passage = self._passage(powers_MD, statistics_MS, power=p)
+        forward_pass = self._passage(powers_MD, statistics_MS, power=p)
         ones = powers_MD.new_ones(1, 1, *inputs_shape)
-        return self.forward(passage, ones).flatten(1).sum(1)
+        return self.forward(forward_pass, ones).flatten(1).sum(1)
 
     def _passage(
         self,
@@ -217,8 +219,8 @@ class Network:
         *,
         draw: Callable[[tuple[int, ...]], Tensor] | None = None,
         power: float | None = None,
-    ) -> Passage:
+    ) -> ForwardPass:
         tensors = self.layout.named(parameters_MD)
         if self.statistics.names:
             tensors |= self.statistics.named(statistics_MS)
-        return Passage(tensors, draw, power)
+        return ForwardPass(tensors, draw, power)

@@ -1,4 +1,4 @@
-"""What a trained function is, as text, and what it is trained on, as tensors."""
+"""Problems: a network with its loss, as text and as functions, and its samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # From a problem as text, samples of a pass and of all, and columns to half the
 # peak bytes of products of two models.
-Count = Callable[[str, int, int, int], int]
+CountBytes = Callable[[str, int, int, int], int]
 
 DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
 
@@ -47,7 +47,7 @@ class Problem:
         network: the function.
         loss: `cross_entropy`, `mse` or `sse`.
         text: canonical JSON that describes both.
-        input_shape: of one sample.
+        input_shape: shape of one sample.
     """
 
     network: Network
@@ -92,18 +92,19 @@ class Problem:
         return CPU_PRODUCT_BYTES // self._product_activations(num_samples, columns)
 
     def product_bytes(
-        self, data: NodeData, columns: int, count: Count | None = None
+        self, data: NodeData, columns: int, count: CountBytes | None = None
     ) -> int:
         """Return the estimated peak bytes of one model's products.
 
-        Counted, on tensors without numbers, for a pass of two models, the fewest there
-        are: half of it for each. Where a tile takes several passes of models this is
-        above what it needs, for activations are held by one pass at a time.
+        Counted on meta tensors for a pass of two models, the fewest that occur: half of
+        it for each. Where a tile takes several passes of models this overestimates,
+        since one pass at a time holds activations.
 
         Args:
             data: the data set; it is held as stored and as loaded.
             columns: vectors multiplied at once.
-            count: what counts another operator than the Hessian, forward over reverse.
+            count: counts the bytes of another operator; by default those of the
+                Hessian, forward over reverse.
         """
         num_samples = len(data["inputs"])
         rows = min(num_samples, self.rows_per_pass(columns))
@@ -117,7 +118,7 @@ class Problem:
         except Exception:
             vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
             products = vectors + self._product_activations(num_samples, columns)
-        return products + weights + held_bytes(data, 8)
+        return products + weights + data_set_bytes(data, 8)
 
     def _product_activations(self, num_samples: int, columns: int) -> int:
         rows = min(num_samples, self.rows_per_pass(columns))
@@ -125,11 +126,11 @@ class Problem:
 
 
 def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
-    """Set the problem of fitting a model to a data set.
+    """Pose the problem of fitting a model to a data set.
 
     Args:
-        model: its specification.
-        loss: its name; `auto` takes cross_entropy for labels and mse for values.
+        model: specification of the model.
+        loss: name of the loss; `auto` takes cross_entropy for labels, mse for values.
         data: labels have shape (N,), values (N, C).
 
     Returns:
@@ -149,7 +150,7 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
     if has_labels != (loss == "cross_entropy"):
         kind, other = ("labels", "cross_entropy") if has_labels else ("values", "mse")
         raise InputError(
-            f"loss: expected one for {kind}, got {loss}. Use {other} or auto."
+            f"loss: expected a loss for {kind}, got {loss}. Use {other} or auto."
         )
     num_outputs = int(data["num_classes"]) if has_labels else data["targets"].shape[1]
     plain = model.model_dump(mode="json", exclude={"init"})
@@ -189,8 +190,8 @@ def _encode(plain: object) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
-class Told(TypedDict):
-    """What every operator over weights is told beside its function."""
+class OperatorInputs(TypedDict):
+    """Arguments that every operator over weights takes, besides its function."""
 
     weights_MD: Tensor
     inputs: Tensor
@@ -200,14 +201,16 @@ class Told(TypedDict):
     models_per_pass: int
 
 
-def numberless(problem: Problem, rows: int, samples: int, dtype: torch.dtype) -> Told:
-    """Return tensors of two models' shapes, to count memory on.
+def meta_inputs(
+    problem: Problem, rows: int, samples: int, dtype: torch.dtype
+) -> OperatorInputs:
+    """Return meta tensors of two models' shapes, to count memory.
 
     Args:
         problem: the network and its loss.
         rows: samples of one pass.
         samples: N.
-        dtype: of weights, inputs and target values.
+        dtype: precision of weights, inputs and target values.
     """
     has_labels = problem.loss == "cross_entropy"
     values = () if has_labels else (json.loads(problem.text)["num_outputs"],)
@@ -216,7 +219,7 @@ def numberless(problem: Problem, rows: int, samples: int, dtype: torch.dtype) ->
         weights_MD, statistics_MS = (
             torch.empty(2, size, dtype=dtype) for size in sizes
         )
-        return Told(
+        return OperatorInputs(
             weights_MD=weights_MD,
             inputs=torch.empty(1, samples, *problem.input_shape, dtype=dtype),
             targets=torch.empty(
@@ -232,8 +235,8 @@ def numberless(problem: Problem, rows: int, samples: int, dtype: torch.dtype) ->
 def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
     """Return half the peak bytes of passes of two models of a problem."""
     problem = read(text)
-    told = numberless(problem, rows, samples, torch.float64)
-    return BatchedHessian(problem.losses, **told).product_bytes(columns) // 2
+    inputs = meta_inputs(problem, rows, samples, torch.float64)
+    return BatchedHessian(problem.losses, **inputs).product_bytes(columns) // 2
 
 
 @lru_cache(maxsize=64)
@@ -273,7 +276,7 @@ class Samples:
 
     @property
     def device(self) -> torch.device:
-        """Where the samples are."""
+        """Device that holds the samples."""
         return self.inputs.device
 
     @property
@@ -282,11 +285,11 @@ class Samples:
         return self.targets.shape[2] if self.targets.ndim == 3 else 1
 
     def rows(self, chosen: slice) -> Samples:
-        """Return some of the samples, the same for every model."""
+        """Return the samples of a slice, the same for every model."""
         return Samples(self.inputs[:, chosen], self.targets[:, chosen])
 
     def models(self, chosen: slice | Tensor) -> Samples:
-        """Return the samples of some of the models; shared ones as they are."""
+        """Return the samples of the chosen models; shared samples unchanged."""
         if len(self.inputs) == 1:
             return self
         return Samples(self.inputs[chosen], self.targets[chosen])
@@ -299,7 +302,7 @@ class Samples:
         return Samples(self.inputs[models, rows_MB], self.targets[models, rows_MB])
 
 
-def held_bytes(data: NodeData, item: int) -> int:
+def data_set_bytes(data: NodeData, item: int) -> int:
     """Return the bytes of a data set, as stored and as loaded.
 
     Args:
@@ -311,20 +314,20 @@ def held_bytes(data: NodeData, item: int) -> int:
 
 
 def probed_bytes(member: Member) -> int:
-    """Return the bytes of the data that a probe's member measures on."""
-    return held_bytes(member.one("data"), 8)
+    """Return the bytes of a probed member's data."""
+    return data_set_bytes(member.one("data"), 8)
 
 
 def load_samples(
     data: Sequence[NodeData], prefix: str, device: str, dtype: torch.dtype
 ) -> Samples:
-    """Bring data sets to the device; one that all models share only once.
+    """Bring data sets to the device; a set that all models share is loaded once.
 
     Args:
         data: one per model, of equal shapes.
         prefix: empty, or `test_`.
-        device: where to.
-        dtype: of inputs and of target values; labels become int64.
+        device: device to load to.
+        dtype: precision of inputs and target values; labels become int64.
 
     Returns:
         The samples.
@@ -345,24 +348,24 @@ def grouped(
     alike: Callable[[Member], object],
     compute: Callable[[Sequence[Member]], list[T]],
 ) -> list[T]:
-    """Compute members that are alike together, and return results in their order.
+    """Compute members with equal keys together, and return results in their order.
 
-    A tile is a guess from parameters; data of unequal size or another number of classes
-    show only now. A member alone of its sort is computed beside a copy of itself.
+    Tiles are guessed from parameters; data of unequal size or another number of classes
+    show only now. A member alone in its group is computed with a copy of itself.
 
     Args:
-        members: of one tile.
-        alike: what must be equal to be computed in one program.
-        compute: from members that are alike to their results.
+        members: members of one tile.
+        alike: key of the members that one program can compute.
+        compute: from members with equal keys to their results.
 
     Returns:
         One result per member.
     """
-    sorts: dict[object, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for number, member in enumerate(members):
-        sorts.setdefault(alike(member), []).append(number)
+        groups.setdefault(alike(member), []).append(number)
     results: dict[int, T] = {}
-    for numbers in sorts.values():
+    for numbers in groups.values():
         several = [members[n] for n in numbers]
         if len(several) == 1 < len(members):
             several *= 2
@@ -371,5 +374,5 @@ def grouped(
 
 
 def data_shapes(data: NodeData) -> tuple[tuple[int, ...], ...]:
-    """Return what must be equal for data sets to be stacked."""
+    """Return the shapes that must agree for data sets to be stacked."""
     return tuple(data[name].shape for name in DATA_ARRAYS)

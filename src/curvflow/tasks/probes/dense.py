@@ -14,11 +14,11 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.dense import DenseParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
-    alike,
+    batch_key,
     product_bytes,
     shared_bytes,
     size_of,
-    subject,
+    tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.operators.base import BatchedOperator, product
@@ -60,12 +60,12 @@ def dense(members: Sequence[Member], machine: Machine) -> list[Outcome]:
                 f"{size}. Take probe.spectrum or probe.trace, layers, or raise "
                 "max_size."
             )
-    return grouped(members, alike, partial(_together, machine=machine))
+    return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     size = size_of(members[0])
-    of = subject(members, machine, columns=min(BLOCK, size))
+    of = tile_operator(members, machine, columns=min(BLOCK, size))
     matrices_MDD = _matrices(of.operator).cpu()
     values_MD = torch.linalg.eigvalsh((matrices_MDD + matrices_MDD.mT) / 2)
     eps = size**0.5 * float(torch.finfo(of.operator.dtype).eps)

@@ -10,11 +10,11 @@ import numpy as np
 
 from curvflow.schemas.kinds.probes.effective_dimension import EffectiveDimensionParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature.krylov import (
-    alike,
+from curvflow.tasks.curvature.ritz_data import (
+    batch_key,
     data_bytes,
     member_bytes,
-    products_made,
+    num_products,
     ritz_data,
 )
 from curvflow.tasks.networks.problems import grouped
@@ -41,7 +41,7 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
         MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian:
         here negative eigenvalues count as zero.
     """
-    return grouped(members, alike, partial(_together, machine=machine))
+    return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -56,7 +56,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
                 "effective_dimension_sem": found.sem[number].numpy(),
                 "effective_dimension_draws": found.draws[number].numpy(),
                 "size": np.array(ritz.size, dtype=np.int64),
-                "num_matvecs": products_made(member, ritz, number),
+                "num_matvecs": num_products(member, ritz, number),
             }
         )
         for number, member in enumerate(members)

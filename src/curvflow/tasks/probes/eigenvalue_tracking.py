@@ -70,7 +70,7 @@ def eigenvalue_tracking(members: Sequence[Member], machine: Machine) -> list[Out
 
 
 def _alike(member: Member) -> object:
-    return len(member.one("trajectory")["weights"]), operators.alike(_at(member, 0))
+    return len(member.one("trajectory")["weights"]), operators.batch_key(_at(member, 0))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -84,7 +84,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     start_MDB = random_MDB
     for number in range(len(members[0].one("trajectory")["weights"])):
         here = [_at(member, number) for member in members]
-        operator = operators.subject(here, machine, columns=columns).operator
+        operator = operators.tile_operator(here, machine, columns=columns).operator
         ritz = solve(operator, start_MDB, params)
         if params.warm_start:
             start_MDB = warm_columns(ritz.vectors, random_MDB)

@@ -20,7 +20,7 @@ from curvflow.tasks.curvature.eigensolvers import (
     solve,
     solver_bytes,
 )
-from curvflow.tasks.curvature.krylov import alike, data_bytes, has_stored, stored
+from curvflow.tasks.curvature.ritz_data import batch_key, data_bytes, has_stored, stored
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.ritz_spectra import best_run
@@ -57,14 +57,14 @@ def eigenvalues(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             infinity.
     """
     together = _read if has_stored(members[0]) else partial(_together, machine=machine)
-    return grouped(members, alike, together)
+    return grouped(members, batch_key, together)
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, size = _params(members[0]), operators.size_of(members[0])
     check_count(params, size)
     columns = num_columns(params, size)
-    operator = operators.subject(members, machine, columns=columns).operator
+    operator = operators.tile_operator(members, machine, columns=columns).operator
     start_MDB = torch.stack(
         [random_columns(_params(m).seed, size, columns) for m in members]
     )

@@ -13,7 +13,11 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.gradient_variance import GradientVarianceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature.models import described, same_problem, stacked_weights
+from curvflow.tasks.curvature.network_operators import (
+    problem_key,
+    problem_of,
+    stacked_weights,
+)
 from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import (
     batch_variance,
@@ -36,7 +40,7 @@ def _samples_per_pass(size: int) -> int:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: gradients of a pass, and the data."""
-    network = described(member).network
+    network = problem_of(member).network
     rows = _samples_per_pass(network.num_parameters)
     return 8 * rows * (6 * network.num_parameters + 4 * network.width) + (
         2 * probed_bytes(member)
@@ -59,11 +63,11 @@ def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         InputError: batches or samples asked for exceed the data, or weights hold NaN or
             infinity.
     """
-    return grouped(members, same_problem, partial(_together, machine=machine))
+    return grouped(members, problem_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params, problem = _params(members[0]), described(members[0])
+    params, problem = _params(members[0]), problem_of(members[0])
     count = len(members[0].one("data")["inputs"])
     used = params.num_samples or count
     _refuse(params, count, used)

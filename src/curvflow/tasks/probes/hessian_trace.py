@@ -10,7 +10,11 @@ import numpy as np
 
 from curvflow.schemas.kinds.probes.hessian_trace import HessianTraceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature.models import batched_hessian, described, same_problem
+from curvflow.tasks.curvature.network_operators import (
+    batched_hessian,
+    problem_key,
+    problem_of,
+)
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
 from curvflow.tasks.registry import Machine, computes
@@ -26,7 +30,7 @@ def _params(member: Member) -> HessianTraceParams:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products and the data."""
     columns = min(BLOCK, _params(member).num_probes)
-    return described(member).product_bytes(member.one("data"), columns)
+    return problem_of(member).product_bytes(member.one("data"), columns)
 
 
 @computes("probe.hessian_trace", member_bytes=member_bytes, data_bytes=probed_bytes)
@@ -47,13 +51,13 @@ def hessian_trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Reference:
         Hutchinson (1989), doi:10.1080/03610918908812806.
     """
-    return grouped(members, same_problem, partial(_together, machine=machine))
+    return grouped(members, problem_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
     columns = min(BLOCK, params.num_probes)
-    layout = described(members[0]).network.layout
+    layout = problem_of(members[0]).network.layout
     draws_MLS = trace_draws(
         batched_hessian(members, machine, dtype=params.dtype, columns=columns),
         layout.sizes,

@@ -12,7 +12,11 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.hessian_variance import HessianVarianceParams
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature.models import described, same_problem, stacked_weights
+from curvflow.tasks.curvature.network_operators import (
+    problem_key,
+    problem_of,
+    stacked_weights,
+)
 from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
@@ -40,7 +44,7 @@ def _batches_per_pass(size: int) -> int:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a pass of batches, and the data."""
-    network, params = described(member).network, _params(member)
+    network, params = problem_of(member).network, _params(member)
     batches = _batches_per_pass(network.num_parameters)
     activations = 6 * network.width * params.batch_size
     numbers = batches * (8 * network.num_parameters + activations)
@@ -66,11 +70,11 @@ def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Reference:
         Granziol (2020), Algorithm 8, corrected: see `curvature_variances`.
     """
-    return grouped(members, same_problem, partial(_together, machine=machine))
+    return grouped(members, problem_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params, size = _params(members[0]), described(members[0]).network.num_parameters
+    params, size = _params(members[0]), problem_of(members[0]).network.num_parameters
     count = len(members[0].one("data")["inputs"])
     num_batches = _num_batches(params, count)
     draws = curvature_variances(
@@ -117,7 +121,7 @@ def _num_batches(params: HessianVarianceParams, count: int) -> int:
 
 def _sampled(members: Sequence[Member], machine: Machine) -> Sampled:
     """Return the function from models and samples to the operators of their means."""
-    params, problem = _params(members[0]), described(members[0])
+    params, problem = _params(members[0]), problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]

@@ -13,10 +13,10 @@ from torch import Tensor
 from curvflow.schemas.kinds.probes.landscape import LandscapeParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.directions import Directions, columns_at_once, directions
-from curvflow.tasks.curvature.models import (
+from curvflow.tasks.curvature.network_operators import (
     batched_hessian,
-    described,
-    same_problem,
+    problem_key,
+    problem_of,
     stacked_weights,
 )
 from curvflow.tasks.networks.problems import (
@@ -53,7 +53,7 @@ def _points_per_pass(problem: Problem) -> int:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, blocks, points, data."""
-    problem, columns = described(member), columns_at_once(member)
+    problem, columns = problem_of(member), columns_at_once(member)
     params, size = _params(member), problem.network.num_parameters
     points = params.num_points * max(params.num_directions, params.num_points)
     held = min(points, _points_per_pass(problem))
@@ -95,11 +95,11 @@ def _alike(member: Member) -> object:
         for one in member.inputs.get(name, ())
         if array in one
     ]
-    return same_problem(member), tuple(shapes)
+    return problem_key(member), tuple(shapes)
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params, problem = _params(members[0]), described(members[0])
+    params, problem = _params(members[0]), problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     hessian = batched_hessian(

@@ -15,14 +15,19 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature import krylov
-from curvflow.tasks.curvature.operators import MATRIX, matrix_operator, size_of, subject
-from curvflow.tasks.curvature.whitening import (
-    Prepared,
+from curvflow.tasks.curvature import ritz_data
+from curvflow.tasks.curvature.operators import (
+    MATRIX,
+    matrix_operator,
+    size_of,
+    tile_operator,
+)
+from curvflow.tasks.curvature.preconditioned_lanczos import (
+    PreconditionedRuns,
     lower_bound,
-    one,
-    prepared,
-    prepared_bytes,
+    preconditioned_runs,
+    preconditioner_bytes,
+    runs_of_model,
 )
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.logdets import (
@@ -59,19 +64,19 @@ def method(member: Member) -> str:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory."""
-    most = krylov.member_bytes(member)
+    most = ritz_data.member_bytes(member)
     if method(member).startswith("preconditioned"):
-        most += prepared_bytes(member)
+        most += preconditioner_bytes(member)
     if method(member) == "dense" or _params(member).compare:
         most += 4 * 8 * size_of(member) ** 2
     return most
 
 
 def _alike(member: Member) -> object:
-    return krylov.alike(member), method(member)
+    return ritz_data.batch_key(member), method(member)
 
 
-@computes("probe.logdet", member_bytes=member_bytes, data_bytes=krylov.data_bytes)
+@computes("probe.logdet", member_bytes=member_bytes, data_bytes=ritz_data.data_bytes)
 def logdet(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Estimate log det(A + damping I).
 
@@ -94,7 +99,7 @@ def logdet(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     way, params = method(members[0]), _params(members[0])
-    if way not in ("slq", "chebyshev", "meme") and krylov.has_stored(members[0]):
+    if way not in ("slq", "chebyshev", "meme") and ritz_data.has_stored(members[0]):
         raise InputError(
             f"method: expected slq, chebyshev or meme of stored Ritz data, got {way}. "
             "Take one of these, or weights or a matrix."
@@ -108,9 +113,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         size = size_of(members[0])
         work = [{"num_matvecs": size, "rank": 0, "smallest": math.nan}] * len(members)
     elif way.startswith("preconditioned"):
-        found, work = _preconditioned(members, prepared(members, machine))
+        found, work = _preconditioned(members, preconditioned_runs(members, machine))
     else:
-        found, work = _plain(members, krylov.ritz_data(members, machine), bounds)
+        found, work = _plain(members, ritz_data.ritz_data(members, machine), bounds)
     return [
         _outcome(member, found[m], work[m], bounds[m], exact[m] if exact else None)
         for m, member in enumerate(members)
@@ -130,10 +135,10 @@ def _plain(
     found, work = [], []
     for m, member in enumerate(members):
         params = _params(member)
-        runs = one(ritz, m)
+        runs = runs_of_model(ritz, m)
         runs = replace(runs, values=runs.values + params.damping)
         smallest = _positive(params, runs)
-        made = int(krylov.products_made(member, ritz, m))
+        made = int(ritz_data.num_products(member, ritz, m))
         work.append({"num_matvecs": made, "rank": 0, "smallest": smallest})
         found.append(_estimated(params, method(member), runs, bounds[m]))
     return found, work
@@ -187,13 +192,13 @@ def _moved(found: LogDet, by: float) -> LogDet:
 
 
 def _preconditioned(
-    members: Sequence[Member], of: Prepared
+    members: Sequence[Member], of: PreconditionedRuns
 ) -> tuple[list[LogDet], list[Work]]:
-    leading_M = of.by.logdet().cpu()
-    rank = of.by.vectors.shape[2]
+    leading_M = of.preconditioner.logdet().cpu()
+    rank = of.preconditioner.vectors.shape[2]
     found, work = [], []
     for m, member in enumerate(members):
-        params, runs = _params(member), one(of.ritz, m)
+        params, runs = _params(member), runs_of_model(of.ritz, m)
         _refuse_negative(float(nodes(runs).min()))
         rest = _rest(params, method(member), runs, of.controls[m])
         found.append(_moved(rest, float(leading_M[m])))
@@ -238,7 +243,7 @@ def _dense(members: Sequence[Member], machine: Machine) -> list[float]:
     Raises:
         InputError: a matrix is not positive definite.
     """
-    operator = subject(members, machine, columns=64).operator
+    operator = tile_operator(members, machine, columns=64).operator
     models, size, _ = operator.shape
     eye = torch.eye(size, dtype=torch.float64, device=operator.device)
     blocks = [
@@ -295,8 +300,8 @@ def _outcome(
 
 
 def _size(member: Member) -> int:
-    if krylov.has_stored(member):
-        return int(member.one(krylov.RITZ)["size"])
+    if ritz_data.has_stored(member):
+        return int(member.one(ritz_data.RITZ)["size"])
     return size_of(member)
 
 

@@ -15,11 +15,11 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
-    alike,
+    batch_key,
     product_bytes,
     shared_bytes,
     size_of,
-    subject,
+    tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
@@ -79,13 +79,13 @@ def moments(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """
     if "ritz" in members[0].inputs:
         return [_of_ritz(member) for member in members]
-    return grouped(members, alike, partial(_together, machine=machine))
+    return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
     columns = min(BLOCK, params.num_probes)
-    of = subject(members, machine, columns=columns)
+    of = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
     support_M2, steps = _support(of.operator, seeds, params)
     draws_MSK = moment_draws(

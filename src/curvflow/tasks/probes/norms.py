@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature.models import described, stacked_weights
+from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.registry import Machine, computes
 
@@ -33,14 +33,14 @@ def norms(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         InputError: weights hold NaN or infinity.
     """
 
-    def alike(member: Member) -> object:
-        return described(member).text
+    def batch_key(member: Member) -> object:
+        return problem_of(member).text
 
-    return grouped(members, alike, partial(_together, machine=machine))
+    return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    network = described(members[0]).network
+    network = problem_of(members[0]).network
     layout = network.layout
     weights_MW = stacked_weights(members, machine, dtype="float64")
     weights_MD, _ = network.split(weights_MW)

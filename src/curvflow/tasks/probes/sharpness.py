@@ -15,10 +15,10 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.sharpness import SharpnessParams
 from curvflow.schemas.kinds.shared.trained import PRECONDITIONER
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.curvature.models import (
+from curvflow.tasks.curvature.network_operators import (
     batched_hessian,
-    described,
-    same_problem,
+    problem_key,
+    problem_of,
     stacked_weights,
 )
 from curvflow.tasks.networks.problems import (
@@ -128,7 +128,7 @@ def _params(member: Member) -> SharpnessParams:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, the basis, data."""
-    problem = described(member)
+    problem = problem_of(member)
     basis = 8 * problem.network.num_parameters * 3 * basis_size(1, BLOCK)
     return problem.product_bytes(member.one("data"), BLOCK) + basis
 
@@ -161,7 +161,7 @@ def sharpness(members: Sequence[Member], machine: Machine) -> list[Outcome]:
                 f"'{member.one('weights').stage}', which does not. Give it "
                 "keep_preconditioner: true."
             )
-    return grouped(members, same_problem, partial(_together, machine=machine))
+    return grouped(members, problem_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -219,7 +219,7 @@ def _start(seed: int, size: int) -> Tensor:
 
 
 def _over_data(members: Sequence[Member], machine: Machine) -> LossOverData:
-    problem = described(members[0])
+    problem = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=_params(members[0]).dtype)
     data = [member.one("data") for member in members]
     samples = load_samples(data, "", machine.device, weights_MW.dtype)

@@ -12,7 +12,12 @@ from torch import Tensor
 
 from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature.krylov import alike, data_bytes, member_bytes, ritz_data
+from curvflow.tasks.curvature.ritz_data import (
+    batch_key,
+    data_bytes,
+    member_bytes,
+    ritz_data,
+)
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import extremes, functional, nodes
@@ -40,7 +45,7 @@ def spectrum(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974. Granziol (2020), section
         5.9.1, for the rank degeneracy.
     """
-    return grouped(members, alike, partial(_together, machine=machine))
+    return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:

@@ -11,12 +11,12 @@ import numpy as np
 from curvflow.schemas.kinds.probes.trace import TraceParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
-    Subject,
-    alike,
+    TileOperator,
+    batch_key,
     product_bytes,
     shared_bytes,
     size_of,
-    subject,
+    tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
@@ -59,12 +59,12 @@ def trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Hutchinson (1989), doi:10.1080/03610918908812806; Meyer et al. (2021),
         doi:10.1137/1.9781611976496.16; Epperly et al. (2024), doi:10.1137/23M1548323.
     """
-    return grouped(members, alike, partial(_together, machine=machine))
+    return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
-    of = subject(members, machine, columns=min(BLOCK, params.most))
+    of = tile_operator(members, machine, columns=min(BLOCK, params.most))
     found = traces(
         of.operator,
         of.sizes,
@@ -79,7 +79,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     return [_outcome(of, one) for one in found]
 
 
-def _outcome(of: Subject, found: TraceDraws) -> Outcome:
+def _outcome(of: TileOperator, found: TraceDraws) -> Outcome:
     whole = found.draws.sum(0)
     return Outcome(
         {

@@ -117,7 +117,9 @@ def _rows(
     layout = network.layout
     starts = [0, *accumulate(layout.sizes)]
     places = dict(zip(layout.names, starts, strict=False))
-    outer = outer_rows(network.outputs_seen, places, weights_MD, inputs, roots)
+    outer = outer_rows(
+        network.outputs_and_activations, places, weights_MD, inputs, roots
+    )
     if outer is not None:
         return outer
     return FullRows(fisher_rows(network.outputs, weights_MD, inputs, roots))

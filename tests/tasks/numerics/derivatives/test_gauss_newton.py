@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import (
     BatchedGaussNewton,
@@ -35,7 +35,9 @@ def posed(data, loss, models=3, model=TANH_NET):
     problem = pose(parse_model(model), loss, data)
     samples = load_samples([data], "", "cpu", torch.float64)
     init = parse_model(model).init
-    drawn = [initial(problem.network, stream(s, "init"), init) for s in range(models)]
+    drawn = [
+        initial_weights(problem.network, stream(s, "init"), init) for s in range(models)
+    ]
     take = (problem.network.outputs, sample_losses(loss))
     return problem, take, torch.stack(drawn) + 0.1, samples.inputs, samples.targets
 

@@ -6,7 +6,7 @@ import torch
 from scipy.sparse.linalg import eigsh
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import BatchedHessian, dense_hessian, stream
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
@@ -29,7 +29,7 @@ def posed(model, data, loss, models=2):
     problem = pose(parse_model(model), loss, data)
     samples = load_samples([data] * models, "", "cpu", torch.float64)
     weights = [
-        initial(problem.network, stream(seed, "init"), parse_model(model).init)
+        initial_weights(problem.network, stream(seed, "init"), parse_model(model).init)
         for seed in range(models)
     ]
     return problem, torch.stack(weights) * 1.5 + 0.1, samples

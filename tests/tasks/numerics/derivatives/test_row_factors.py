@@ -42,7 +42,9 @@ def both(net, form, num_samples=2):
             strict=False,
         )
     )
-    outer = outer_rows(network.outputs_seen, places, weights, samples.inputs, roots)
+    outer = outer_rows(
+        network.outputs_and_activations, places, weights, samples.inputs, roots
+    )
     full = fisher_rows(network.outputs, weights, samples.inputs, roots)
     return outer, FullRows(full)
 
@@ -76,5 +78,7 @@ def test_other_layers_than_dense_ones_have_no_outer_rows():
     weights = started(2, problem.network.num_parameters)
     places = dict.fromkeys(problem.network.layout.names, 0)
     inputs = torch.ones(1, 2, 1, 28, 28, dtype=torch.float64)
-    found = outer_rows(problem.network.outputs_seen, places, weights, inputs, torch.sin)
+    found = outer_rows(
+        problem.network.outputs_and_activations, places, weights, inputs, torch.sin
+    )
     assert found is None

@@ -7,7 +7,7 @@ import torch
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks import problems
-from curvflow.tasks.networks.problems import held_bytes, load_samples, pose
+from curvflow.tasks.networks.problems import data_set_bytes, load_samples, pose
 from curvflow.tasks.numerics import BatchedHessian
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.tasks.numerics.derivatives.passes import Averaged, peak_bytes
@@ -101,7 +101,7 @@ def test_a_member_is_charged_what_it_takes_among_two():
     def product():
         return operator @ torch.ones(*weights.shape, 4, dtype=torch.float64)
 
-    charged = 2 * (problem.product_bytes(data, 4) - held_bytes(data, 8))
+    charged = 2 * (problem.product_bytes(data, 4) - data_set_bytes(data, 8))
     given = [weights, samples.inputs, samples.targets]
     # Beside the product, the weights as loaded and as stacked.
     taken = peak_bytes(product, given) + 2 * weights.nbytes

@@ -1,14 +1,14 @@
-"""Parts that networks are put together from, for a batch of models at once.
+"""Building blocks of networks, for a batch of models at once.
 
-A part is told the shape of one sample that comes in, and then knows its tensors and
-what it returns. What passes through has shape (M or 1, N, *that of a sample).
+A part is built from the shape of one input sample, which fixes its tensors and the
+shape of its outputs. Activations have shape (M or 1, N, *shape of a sample).
 """
 
 from curvflow.tasks.networks.parts.batch_norm import batch_norm
 from curvflow.tasks.networks.parts.convolution import convolution, pooling
 from curvflow.tasks.networks.parts.part import (
+    BuiltPart,
     Part,
-    Placed,
     activation,
     chain,
     check_images,
@@ -20,8 +20,8 @@ from curvflow.tasks.networks.parts.part import (
 )
 
 __all__ = [
+    "BuiltPart",
     "Part",
-    "Placed",
     "activation",
     "batch_norm",
     "chain",

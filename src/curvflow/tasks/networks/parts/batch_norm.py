@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.layers import MOMENTUM
-from curvflow.tasks.networks.network import Passage
-from curvflow.tasks.networks.parts.convolution import merged, parted
-from curvflow.tasks.networks.parts.part import Part, Placed, Shape
+from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.networks.parts.convolution import fold_models, unfold_models
+from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
 
 # Added to variances.
 EPS = 1e-5
@@ -26,7 +26,7 @@ def batch_norm(name: str) -> Part:
     running ones, which is a fixed affine map.
 
     Args:
-        name: of the layer.
+        name: name of the layer.
 
     Returns:
         The part; parameters `scale` and `shift`, statistics `running_mean` and
@@ -36,15 +36,15 @@ def batch_norm(name: str) -> Part:
         Ioffe and Szegedy (2015), arXiv:1502.03167, as in `torch.nn.BatchNorm2d`.
     """
 
-    def place(shape: Shape) -> Placed:
+    def build(shape: Shape) -> BuiltPart:
         channels = shape[:1]
 
-        def apply(passage: Passage, x: Tensor) -> Tensor:
-            if passage.in_training:
-                return _by_batch(passage, name, x)
-            return _by_running(passage, name, x)
+        def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            if forward_pass.in_training:
+                return _by_batch(forward_pass, name, x)
+            return _by_running(forward_pass, name, x)
 
-        return Placed(
+        return BuiltPart(
             apply,
             shape,
             {f"{name}.scale": channels, f"{name}.shift": channels},
@@ -53,24 +53,24 @@ def batch_norm(name: str) -> Part:
             has_paths=False,
         )
 
-    return place
+    return build
 
 
-def _by_batch(passage: Passage, name: str, x: Tensor) -> Tensor:
-    scale, shift = (passage.tensors[f"{name}.{p}"] for p in ("scale", "shift"))
+def _by_batch(forward_pass: ForwardPass, name: str, x: Tensor) -> Tensor:
+    scale, shift = (forward_pass.tensors[f"{name}.{p}"] for p in ("scale", "shift"))
     models, (_, count, _, *sides) = len(scale), x.shape
     if count * math.prod(sides) == 1:
         raise InputError(
             f"model: expected more than one sample in every batch at {name}, where "
             "images have one pixel, got 1. Set drop_last, or another batch_size."
         )
-    # They are changed in place, and belong to the step before.
+    # Clones, as `batch_norm` updates them in place and the last step still holds them.
     running = {
-        part: passage.tensors[f"{name}.{part}"].detach().flatten().clone()
+        part: forward_pass.tensors[f"{name}.{part}"].detach().flatten().clone()
         for part in ("running_mean", "running_var")
     }
     y = F.batch_norm(
-        merged(x.expand(models, -1, -1, -1, -1)),
+        fold_models(x.expand(models, -1, -1, -1, -1)),
         **running,
         weight=scale.flatten(),
         bias=shift.flatten(),
@@ -79,13 +79,13 @@ def _by_batch(passage: Passage, name: str, x: Tensor) -> Tensor:
         eps=EPS,
     )
     for part, value in running.items():
-        passage.updated[f"{name}.{part}"] = value.reshape(models, -1)
-    return parted(y, models)
+        forward_pass.updated[f"{name}.{part}"] = value.reshape(models, -1)
+    return unfold_models(y, models)
 
 
-def _by_running(passage: Passage, name: str, x: Tensor) -> Tensor:
+def _by_running(forward_pass: ForwardPass, name: str, x: Tensor) -> Tensor:
     scale, shift, mean, variance = (
-        passage.tensors[f"{name}.{part}"][:, None, :, None, None]
+        forward_pass.tensors[f"{name}.{part}"][:, None, :, None, None]
         for part in ("scale", "shift", "running_mean", "running_var")
     )
     return torch.addcmul(shift, x - mean, scale * (variance + EPS).rsqrt())

@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, conv2d, max_pool2d
 
 from curvflow.errors import InputError
-from curvflow.tasks.networks.network import Passage
-from curvflow.tasks.networks.parts.part import Part, Placed, Shape
+from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
 
 
-def merged(x: Tensor) -> Tensor:
-    """Return (M, N, C, H, W) as (N, M C, H, W), a view of what `parted` returned."""
+def fold_models(x: Tensor) -> Tensor:
+    """Return (M, N, C, H, W) as (N, M C, H, W); the inverse of `unfold_models`."""
     return x.transpose(0, 1).flatten(1, 2)
 
 
-def parted(x: Tensor, models: int) -> Tensor:
+def unfold_models(x: Tensor, models: int) -> Tensor:
     """Return (N, M C, H, W) as (M, N, C, H, W), a view."""
     return torch.unflatten(x, 1, (models, -1)).transpose(0, 1)
 
@@ -36,68 +36,68 @@ def convolution(
     """Make a convolution of images.
 
     Args:
-        name: of the layer.
-        out: number of its channels.
-        kernel: side of its square kernel.
-        stride: steps between places, pixels.
+        name: name of the layer.
+        out: number of output channels.
+        kernel: side of the square kernel, pixels.
+        stride: steps between windows, pixels.
         padding: zeros around the image, pixels.
-        bias: whether it has one.
+        bias: add a bias to each output channel.
 
     Returns:
         The part, from samples (C, H, W) to (out, H', W'); the weight has shape (out, C,
         kernel, kernel). It refuses images that are smaller than the kernel.
     """
 
-    def place(shape: Shape) -> Placed:
+    def build(shape: Shape) -> BuiltPart:
         channels, *sides = shape
-        left = [side + 2 * padding - kernel for side in sides]
-        if min(left) < 0:
+        room_sides = [side + 2 * padding - kernel for side in sides]
+        if min(room_sides) < 0:
             raise InputError(
                 f"model: expected at least {kernel - 2 * padding} pixels a side at "
                 f"{name}, got {sides[0]}x{sides[1]}. Take larger images, or a model "
                 "that shrinks them less."
             )
-        result = (out, *(one // stride + 1 for one in left))
+        result = (out, *(room // stride + 1 for room in room_sides))
         tensors: dict[str, Shape] = {f"{name}.weight": (out, channels, kernel, kernel)}
         if bias:
             tensors[f"{name}.bias"] = (out,)
 
-        def apply(passage: Passage, x: Tensor) -> Tensor:
-            return _convolve(passage, name, x, stride=stride, padding=padding)
+        def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            return _convolve(forward_pass, name, x, stride=stride, padding=padding)
 
-        return Placed(apply, result, tensors, kept=math.prod(result))
+        return BuiltPart(apply, result, tensors, kept=math.prod(result))
 
-    return place
+    return build
 
 
 def _convolve(
-    passage: Passage, name: str, x: Tensor, *, stride: int, padding: int
+    forward_pass: ForwardPass, name: str, x: Tensor, *, stride: int, padding: int
 ) -> Tensor:
-    weight = passage.tensors[f"{name}.weight"]
-    bias_MO = passage.tensors.get(f"{name}.bias")
+    weight = forward_pass.tensors[f"{name}.weight"]
+    bias_MO = forward_pass.tensors.get(f"{name}.bias")
     models = len(weight)
     # Measured on a CPU, derivatives of 40 small networks: a loop over the models takes
     # 1.1 to 2.7 times as long as groups, products of unfolded windows 1.6 to 3.3.
     # Shared inputs need none: every model's filters see the same channels.
     y = conv2d(
-        merged(x),
+        fold_models(x),
         weight.flatten(0, 1),
         None if bias_MO is None else bias_MO.flatten(),
         stride=stride,
         padding=padding,
         groups=len(x),
     )
-    return parted(y, models)
+    return unfold_models(y, models)
 
 
 def pooling(kind: Literal["avg", "max"], size: int | None) -> Part:
     """Make a pooling over windows that do not overlap.
 
     Args:
-        kind: mean or largest of a window; where paths are counted, the sum of the
-            powers that the mean's weights have, or the sum.
-        size: side of a window, which leaves out what does not fill one; None for the
-            whole image.
+        kind: mean or maximum of a window; where paths are counted, the sum weighted by
+            the powers of the mean's weights, or the sum.
+        size: side of a window, pixels; a last window that is not full is left out;
+            None for the whole image.
 
     Returns:
         The part, from samples (C, H, W) to (C, H', W'). It refuses images that are
@@ -109,7 +109,7 @@ def pooling(kind: Literal["avg", "max"], size: int | None) -> Part:
         maximum bounds it from above, and rescales with its channel.
     """
 
-    def place(shape: Shape) -> Placed:
+    def build(shape: Shape) -> BuiltPart:
         channels, *sides = shape
         window = tuple(sides) if size is None else (size, size)
         result = (channels, *(s // w for s, w in zip(sides, window, strict=True)))
@@ -120,20 +120,22 @@ def pooling(kind: Literal["avg", "max"], size: int | None) -> Part:
                 "that shrinks them less."
             )
 
-        def apply(passage: Passage, x: Tensor) -> Tensor:
-            return parted(_pool(passage, kind, window, merged(x)), len(x))
+        def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            return unfold_models(
+                _pool(forward_pass, kind, window, fold_models(x)), len(x)
+            )
 
-        return Placed(apply, result, kept=math.prod(result))
+        return BuiltPart(apply, result, kept=math.prod(result))
 
-    return place
+    return build
 
 
 def _pool(
-    passage: Passage, kind: Literal["avg", "max"], window: Shape, x: Tensor
+    forward_pass: ForwardPass, kind: Literal["avg", "max"], window: Shape, x: Tensor
 ) -> Tensor:
-    if passage.power is not None:
+    if forward_pass.power is not None:
         places = math.prod(window)
-        weight = places**-passage.power if kind == "avg" else 1.0
+        weight = places**-forward_pass.power if kind == "avg" else 1.0
         summed: Tensor = avg_pool2d(x, window) * (places * weight)
         return summed
     pooled: Tensor = (avg_pool2d if kind == "avg" else max_pool2d)(x, window)

@@ -1,4 +1,4 @@
-"""A part of a network, how parts are joined, and parts without convolution."""
+"""Parts of a network: dense, activation, dropout, flatten; chains and residuals."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.layers import Activation, activate, dense, dropout
-from curvflow.tasks.networks.network import Forward, Layout, Network, Passage
+from curvflow.tasks.networks.network import Forward, ForwardPass, Layout, Network
 
 Shape = tuple[int, ...]
 
-# What tensors begin with whose values no initial law draws, by their last names.
-BEGIN = {"scale": 1.0, "shift": 0.0, "running_mean": 0.0, "running_var": 1.0}
+# Start values of tensors that no initial law draws, by the last part of their names.
+START = {"scale": 1.0, "shift": 0.0, "running_mean": 0.0, "running_var": 1.0}
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A part at its place, where the shape that comes in is known.
+class BuiltPart:
+    """A part built for a known input shape.
 
     Attributes:
-        apply: from a passage and inputs (M or 1, N, *in) to outputs (M, N, *out).
+        apply: from a forward pass and inputs (M or 1, N, *in) to outputs (M, N, *out).
         out: shape of one sample's outputs.
-        tensors: shapes of its parameters by name.
-        statistics: shapes of the statistics it keeps, by name.
-        kept: numbers per sample that a gradient needs of it.
-        has_paths: whether its outputs are sums over paths.
+        tensors: shapes of the parameters by name.
+        statistics: shapes of the statistics by name.
+        kept: numbers per sample that backpropagation keeps.
+        has_paths: outputs are sums over paths.
     """
 
     apply: Forward
@@ -40,59 +40,60 @@ class Placed:
     has_paths: bool = True
 
 
-# From the shape that comes in to the part at its place.
-Part = Callable[[Shape], Placed]
+# From the shape of one input sample to the built part.
+Part = Callable[[Shape], BuiltPart]
 
 
 def chain(*parts: Part) -> Part:
     """Join parts one after another."""
 
-    def place(shape: Shape) -> Placed:
+    def build(shape: Shape) -> BuiltPart:
         placed = []
         for part in parts:
             placed.append(part(shape))
             shape = placed[-1].out
 
-        def apply(passage: Passage, x: Tensor) -> Tensor:
-            for one in placed:
-                x = one.apply(passage, x)
+        def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            for layer in placed:
+                x = layer.apply(forward_pass, x)
             return x
 
         return _joined(placed, apply, shape)
 
-    return place
+    return build
 
 
 def residual(body: Part, shortcut: Part) -> Part:
-    """Add what two parts make of the same inputs.
+    """Make a residual part: the sum of two parts applied to the same inputs.
 
     Args:
-        body: one of them.
-        shortcut: the other, of equal outputs; an empty chain passes the inputs on.
+        body: the long branch.
+        shortcut: the short branch, of equal output shape; an empty chain is the
+            identity.
 
     Returns:
-        Their sum.
+        The sum of both branches.
     """
 
-    def place(shape: Shape) -> Placed:
+    def build(shape: Shape) -> BuiltPart:
         long, short = body(shape), shortcut(shape)
 
-        def apply(passage: Passage, x: Tensor) -> Tensor:
-            return long.apply(passage, x) + short.apply(passage, x)
+        def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            return long.apply(forward_pass, x) + short.apply(forward_pass, x)
 
         return _joined([long, short], apply, long.out)
 
-    return place
+    return build
 
 
-def _joined(placed: Sequence[Placed], apply: Forward, out: Shape) -> Placed:
-    return Placed(
+def _joined(placed: Sequence[BuiltPart], apply: Forward, out: Shape) -> BuiltPart:
+    return BuiltPart(
         apply,
         out,
-        {name: shape for one in placed for name, shape in one.tensors.items()},
-        {name: shape for one in placed for name, shape in one.statistics.items()},
-        sum(one.kept for one in placed),
-        all(one.has_paths for one in placed),
+        {name: shape for part in placed for name, shape in part.tensors.items()},
+        {name: shape for part in placed for name, shape in part.statistics.items()},
+        sum(part.kept for part in placed),
+        all(part.has_paths for part in placed),
     )
 
 
@@ -101,17 +102,17 @@ def network_of(part: Part, input_shape: Sequence[int]) -> Network:
 
     Args:
         part: from one sample's inputs to its outputs (C,).
-        input_shape: of one sample.
+        input_shape: shape of one sample.
 
     Returns:
-        The network. Scales of a normalisation begin at 1, other parameters at 0 unless
+        The network. Scales of a normalisation start at 1, other parameters at 0 unless
         an initial law draws them.
     """
     placed = part(tuple(input_shape))
     layout = _layout(placed.tensors)
 
-    def own(generator: torch.Generator) -> Tensor:
-        values = [BEGIN.get(name.rpartition(".")[2], 0.0) for name in layout.names]
+    def draw_initial(generator: torch.Generator) -> Tensor:
+        values = [START.get(name.rpartition(".")[2], 0.0) for name in layout.names]
         return torch.cat(
             [
                 torch.full((size,), value, dtype=torch.float64)
@@ -124,9 +125,9 @@ def network_of(part: Part, input_shape: Sequence[int]) -> Network:
         placed.apply,
         # Twice, as for dense layers: before and after an activation.
         width=2 * (math.prod(input_shape) + placed.kept),
-        own=own,
+        draw_initial=draw_initial,
         statistics=_layout(placed.statistics),
-        begin=BEGIN,
+        start=START,
         has_paths=placed.has_paths,
     )
 
@@ -139,52 +140,52 @@ def dense_part(name: str, out: int, *, bias: bool = True) -> Part:
     """Make a dense layer.
 
     Args:
-        name: of the layer.
-        out: number of its units.
-        bias: whether it has one.
+        name: name of the layer.
+        out: number of units.
+        bias: add a bias to each unit.
 
     Returns:
         The part, from samples (in,) to (out,); the weight has shape (out, in).
     """
 
-    def place(shape: Shape) -> Placed:
+    def build(shape: Shape) -> BuiltPart:
         (width,) = shape
         tensors: dict[str, Shape] = {f"{name}.weight": (out, width)}
         if bias:
             tensors[f"{name}.bias"] = (out,)
-        return Placed(lambda p, x: dense(p, name, x), (out,), tensors, kept=out)
+        return BuiltPart(lambda p, x: dense(p, name, x), (out,), tensors, kept=out)
 
-    return place
+    return build
 
 
 def activation(function: Activation) -> Part:
     """Apply a function entry by entry, unless paths are counted."""
-    return lambda shape: Placed(lambda p, x: activate(p, function, x), shape)
+    return lambda shape: BuiltPart(lambda p, x: activate(p, function, x), shape)
 
 
 def dropout_part(rate: float) -> Part:
-    """Put entries to zero at this rate in training."""
-    return lambda shape: Placed(lambda p, x: dropout(p, rate, x), shape)
+    """Make a dropout of this rate."""
+    return lambda shape: BuiltPart(lambda p, x: dropout(p, rate, x), shape)
 
 
 def flatten() -> Part:
-    """Make one row of each sample."""
+    """Flatten each sample to one row."""
 
-    def place(shape: Shape) -> Placed:
-        return Placed(lambda _, x: x.flatten(2), (math.prod(shape),))
+    def build(shape: Shape) -> BuiltPart:
+        return BuiltPart(lambda _, x: x.flatten(2), (math.prod(shape),))
 
-    return place
+    return build
 
 
 def check_images(model: str, input_shape: Sequence[int]) -> None:
-    """Refuse what is no image.
+    """Refuse samples that are not images.
 
     Args:
-        model: its name, for the message.
-        input_shape: of one sample.
+        model: name of the model, for the message.
+        input_shape: shape of one sample.
 
     Raises:
-        InputError: it is not (channels, height, width).
+        InputError: the shape is not (channels, height, width).
     """
     if len(input_shape) != 3:
         raise InputError(

@@ -13,7 +13,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.sampling import LlcParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.curvature.models import described, same_problem
+from curvflow.tasks.curvature.network_operators import problem_key, problem_of
 from curvflow.tasks.llc.calibration import calibrated, spectrum_bytes
 from curvflow.tasks.llc.calibration_sweep import CHAINS
 from curvflow.tasks.llc.chain_results import (
@@ -47,7 +47,7 @@ VECTORS = 12
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: what it measures, then its chains."""
-    params, size = params_of(member), described(member).network.num_parameters
+    params, size = params_of(member), problem_of(member).network.num_parameters
     is_measured = params.calibrate == "auto" and _earlier(member) is None
     chains = max(params.num_chains, CHAINS if is_measured else 0)
     numbers = chains * size * (page_length(size) + VECTORS)
@@ -82,7 +82,7 @@ def llc(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _alike(member: Member) -> object:
-    return same_problem(member), _draws_before(member)
+    return problem_key(member), _draws_before(member)
 
 
 def _earlier(member: Member) -> NodeData | None:

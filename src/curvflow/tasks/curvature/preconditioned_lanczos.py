@@ -1,4 +1,4 @@
-"""From the members of a tile to their operators, preconditioned, and Lanczos runs."""
+"""Lanczos runs on preconditioned operators, by pivoted Cholesky or Nyström."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.curvature.operators import MATRIX, matrix_operator, size_of, subject
+from curvflow.tasks.curvature.operators import (
+    MATRIX,
+    matrix_operator,
+    size_of,
+    tile_operator,
+)
 from curvflow.tasks.numerics.estimators.logdets import Controls, moment_controls
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
@@ -28,7 +33,7 @@ from curvflow.tasks.numerics.operators.matrices import Explicit, explicit
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
 
-# Runs made at once; a constant, so that sums keep their order.
+# Runs computed at once; a constant, so that sums keep their order.
 BLOCK = 64
 
 
@@ -37,71 +42,84 @@ def _params(member: Member) -> LogdetParams:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Runs on P^-1/2 A P^-1/2 of each member.
+class PreconditionedRuns:
+    """Lanczos runs on P^-1/2 A P^-1/2 of each member.
 
     Attributes:
-        ritz: the runs.
-        by: P.
-        controls: of each member.
+        ritz: Ritz data of the runs.
+        preconditioner: P.
+        controls: control variates of each member.
     """
 
     ritz: RitzData
-    by: LowRank
+    preconditioner: LowRank
     controls: list[Controls]
 
 
-def prepared(members: Sequence[Member], machine: Machine) -> Prepared:
-    """Find the leading part of every member's operator, divide by it, and run Lanczos.
+def preconditioned_runs(
+    members: Sequence[Member], machine: Machine
+) -> PreconditionedRuns:
+    """Precondition every member's operator by its leading part, and run Lanczos.
 
     Args:
-        members: alike, with what makes an operator.
-        machine: where to compute.
+        members: members with equal `batch_key`, with the inputs of an operator.
+        machine: the device to compute on.
 
     Returns:
-        The runs and what belongs to them.
+        The runs, their preconditioners and control variates.
 
     Raises:
-        InputError: products are not finite, or cholesky is asked of an operator that
-            has no entries.
+        InputError: products are not finite, or cholesky is set for an operator without
+            entries.
     """
     params = _params(members[0])
     columns = min(BLOCK, params.num_runs)
-    operator: BatchedOperator = subject(members, machine, columns=columns).operator
+    operator: BatchedOperator = tile_operator(
+        members, machine, columns=columns
+    ).operator
     entries = [_entries(member, machine) for member in members]
     if params.damping:
         operator = shifted(operator, params.damping)
     if params.preconditioner == "nystrom" or None in entries:
-        _check_wanted(params)
-        by, entries = _from_products(members, operator), [None] * len(members)
+        _check_preconditioner(params)
+        preconditioner, entries = (
+            _from_products(members, operator),
+            [None] * len(members),
+        )
     else:
-        by = _from_columns(members, cast("list[Explicit]", entries))
+        preconditioner = _from_columns(members, cast("list[Explicit]", entries))
     size, seeds = operator.shape[1], [_params(member).seed for member in members]
-    white, parts, shares = Whitened(operator, by), [], []
+    white, parts, shares = Whitened(operator, preconditioner), [], []
     for start in range(0, params.num_runs, BLOCK):
         rows = range(start, min(start + BLOCK, params.num_runs))
         z_MDS = random_vectors(seeds, size, rows, params.distribution)
         z_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
         parts.append(lanczos(white, z_MDS, num_steps=params.num_steps))
-        shares.append(by.share(z_MDS).cpu())
+        shares.append(preconditioner.share(z_MDS).cpu())
     ritz, share_MS = joined(parts), torch.cat(shares, dim=1)
     controls = [
-        _controls(params, one(ritz, m), one_of(by, m), share_MS[m], entries[m])
+        _controls(
+            params,
+            runs_of_model(ritz, m),
+            preconditioner_of_model(preconditioner, m),
+            share_MS[m],
+            entries[m],
+        )
         for m in range(len(members))
     ]
-    return Prepared(ritz, by, controls)
+    return PreconditionedRuns(ritz, preconditioner, controls)
 
 
-def _check_wanted(params: LogdetParams) -> None:
+def _check_preconditioner(params: LogdetParams) -> None:
     if params.preconditioner == "cholesky":
         raise InputError(
-            "preconditioner: expected nystrom for an operator without entries, got "
-            "cholesky. Take nystrom or auto."
+            "preconditioner: cholesky cannot be combined with an operator without "
+            "entries. Take nystrom or auto."
         )
 
 
-def one(ritz: RitzData, number: int) -> RitzData:
-    """Return the runs of one model alone, with the dimension of models kept."""
+def runs_of_model(ritz: RitzData, number: int) -> RitzData:
+    """Return the runs of one model, keeping the dimension of models."""
     chosen = slice(number, number + 1)
     return RitzData(
         ritz.values[chosen],
@@ -112,16 +130,18 @@ def one(ritz: RitzData, number: int) -> RitzData:
     )
 
 
-def one_of(by: LowRank, number: int) -> LowRank:
-    """Return the preconditioner of one model alone."""
-    return by.select(torch.tensor([number], device=by.shift.device))
+def preconditioner_of_model(preconditioner: LowRank, number: int) -> LowRank:
+    """Return the preconditioner of one model."""
+    return preconditioner.select(
+        torch.tensor([number], device=preconditioner.shift.device)
+    )
 
 
 def lower_bound(params: LogdetParams) -> float | None:
-    """Return what the damped operator's eigenvalues are known to be above, if anything.
+    """Return a known lower bound of the damped operator's eigenvalues, if there is one.
 
     Args:
-        params: whose operator tells whether it has negative eigenvalues.
+        params: operator, damping and floor.
     """
     if params.floor is not None:
         return params.floor
@@ -137,25 +157,25 @@ def _entries(member: Member, machine: Machine) -> Explicit | None:
 
 
 def _from_columns(members: Sequence[Member], entries: Sequence[Explicit]) -> LowRank:
-    """Divide the matrix into L L^T and what is left, spread evenly."""
+    """Split the matrix into L L^T and a remainder of constant diagonal."""
     params = _params(members[0])
     least = lower_bound(params) or 0.0
-    found: dict[int, tuple[Tensor, Tensor, float]] = {}
+    parts_of_matrix: dict[int, tuple[Tensor, Tensor, float]] = {}
     for matrix, member in zip(entries, members, strict=True):
         node = id(member.one(MATRIX))
-        if node not in found:
+        if node not in parts_of_matrix:
             shift = max(0.0, least - params.damping)
             L_Dk, left_D = pivoted_cholesky(matrix, params.rank, shift=shift)
             U_Dk, root_k, _ = torch.linalg.svd(L_Dk, full_matrices=False)
             spread = max(least, params.damping) + float(left_D.mean())
-            found[node] = (U_Dk, root_k.square(), spread)
-    parts = [found[id(member.one(MATRIX))] for member in members]
+            parts_of_matrix[node] = (U_Dk, root_k.square(), spread)
+    parts = [parts_of_matrix[id(member.one(MATRIX))] for member in members]
     rank = min(part[0].shape[1] for part in parts)
     shifts = torch.tensor([part[2] for part in parts], dtype=torch.float64)
     if not (shifts > 0).all():
         raise InputError(
-            "damping: expected a matrix that is positive definite, got one of rank "
-            f"{rank}. Add damping, or say floor."
+            "damping: expected a positive definite matrix, got a matrix of rank "
+            f"{rank}. Add damping, or set floor."
         )
     vectors = torch.stack([part[0][:, :rank] for part in parts])
     values = torch.stack([part[1][:rank] for part in parts])
@@ -180,23 +200,23 @@ def _block(seed: int, size: int, columns: int) -> Tensor:
 def _controls(
     params: LogdetParams,
     ritz: RitzData,
-    by: LowRank,
+    preconditioner: LowRank,
     share_S: Tensor,
     entries: Explicit | None,
 ) -> Controls:
     if entries is None or not (params.known_moments and hasattr(entries, "matrix")):
-        rank = by.vectors.shape[2]
+        rank = preconditioner.vectors.shape[2]
         mean = torch.tensor([rank / ritz.size], dtype=torch.float64)
         return Controls(share_S[:, None].double(), mean)
     matrix_DD = entries.dense().double()
     eye = torch.eye(ritz.size, dtype=torch.float64, device=matrix_DD.device)
     return moment_controls(
-        ritz, *whitened_moments(matrix_DD + params.damping * eye, by)
+        ritz, *whitened_moments(matrix_DD + params.damping * eye, preconditioner)
     )
 
 
-def prepared_bytes(member: Member) -> int:
-    """Return the bytes of one member's preconditioner and of a block's bases."""
+def preconditioner_bytes(member: Member) -> int:
+    """Return the bytes of one member's preconditioner and of the bases of a block."""
     params, size = _params(member), size_of(member)
     runs = min(BLOCK, params.num_runs)
     return 8 * size * (6 * params.rank + runs * (params.num_steps + 6))

@@ -1,4 +1,4 @@
-"""Trials of a user's network, and inputs that fixed networks can take."""
+"""Checks of a user's network by trial calls, and of data for models of one input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 MODELS, SAMPLES = 2, 4
 
 
-def try_network(
+def check_network(
     network: Network,
     first_D: Tensor,
     *,
@@ -28,19 +28,19 @@ def try_network(
     """Call a network, and multiply by its Hessian once, as training and probes would.
 
     Args:
-        network: of the user's module.
-        first_D: weights near which it is tried.
-        name: of the user's function, for messages.
-        input_shape: of one sample.
+        network: the network of the user's module.
+        first_D: weights near which it is called.
+        name: name of the user's function, for messages.
+        input_shape: shape of one sample.
         num_outputs: outputs expected per sample, C.
 
     Raises:
-        InputError: a call fails, outputs have another shape, or depend on chance,
-            earlier calls or other samples, or there are no second derivatives.
+        InputError: a call fails, outputs have another shape or depend on random
+            numbers, earlier calls or other samples, or second derivatives are missing.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, SAMPLES, *input_shape, generator=generator)
-    # Weights that start at zero would hide what the others do.
+    # Weights that start at zero would hide the effect of the others.
     noise_MD = torch.randn(MODELS, len(first_D), generator=generator)
     weights_MD = first_D.float() + 0.1 * noise_MD
     with torch.random.fork_rng(devices=[]):
@@ -67,7 +67,7 @@ def _product(network: Network, weights_MD: Tensor, x: Tensor) -> Tensor:
 def _refused(name: str, does: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
-            # What is slow under vmap is no error; training itself warns of it.
+            # Slowness under vmap is no error; training itself warns of it.
             warnings.filterwarnings("ignore", "There is a performance drop")
             yield
     # User code raises whatever it likes.
@@ -93,8 +93,8 @@ def _check_shape(
 def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
     if not torch.allclose(outputs, again, equal_nan=True):
         raise InputError(
-            "model: expected equal outputs for equal inputs, got others at the second "
-            "call. Remove what draws at random or keeps a state, or return the module "
+            "model: expected equal outputs for equal inputs, got other outputs at the "
+            "second call. Remove random draws and internal state, or return the module "
             "after eval()."
         )
     # Products of other shapes round differently, by far less than samples that meet.
@@ -103,22 +103,22 @@ def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
         outputs[:, :1], alone, rtol=1e-3, atol=1e-4 * scale, equal_nan=True
     ):
         raise InputError(
-            "model: expected outputs that depend on their own sample alone, got others "
-            "where the sample is alone. Remove what mixes the samples of a batch, or "
-            "return the module after eval()."
+            "model: expected outputs that depend on their own sample alone, got other "
+            "outputs for a batch of one. Remove operations that mix the samples of a "
+            "batch, or return the module after eval()."
         )
 
 
 def check_single_input(
     kind: str, input_shape: Sequence[int], num_outputs: int, expected: int
 ) -> None:
-    """Refuse data that a model of one input cannot be fitted to.
+    """Refuse data that do not fit a model of one input.
 
     Args:
-        kind: of the model.
-        input_shape: of one sample.
-        num_outputs: that the data have.
-        expected: outputs that the model has.
+        kind: kind of the model.
+        input_shape: shape of one sample.
+        num_outputs: outputs of the data.
+        expected: outputs of the model.
 
     Raises:
         InputError: there is more than one input, or another number of outputs.

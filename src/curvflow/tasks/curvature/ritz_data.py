@@ -1,4 +1,4 @@
-"""From the members of a probe's tile to Ritz data, stored before or made now."""
+"""Ritz data of the members of a tile, stored by another probe or computed now."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from curvflow.tasks.registry import Machine
 
 RITZ = "ritz"
 
-# Bytes that one model's bases may take: as many runs as fit are made at once. It sets
-# the composition of blocks, so it depends on no machine.
+# Bytes that one model's bases may take: as many runs as fit are computed at once. It
+# sets the composition of blocks, so it must not depend on the machine.
 BASIS_BYTES = 1 << 27
 MOST_RUNS = 16
 
@@ -29,16 +29,16 @@ def _params(member: Member) -> LanczosParams:
 
 
 def has_stored(member: Member) -> bool:
-    """Return whether a member takes Ritz data instead of an operator."""
+    """Return whether a member takes stored Ritz data instead of an operator."""
     return RITZ in member.inputs
 
 
-def alike(member: Member) -> object:
-    """Return what members of one batch must have in common."""
+def batch_key(member: Member) -> object:
+    """Return the key that members of one batch share."""
     if has_stored(member):
         node = member.one(RITZ)
         return node["ritz_values"].shape, int(node["size"])
-    return operators.alike(member)
+    return operators.batch_key(member)
 
 
 def member_bytes(member: Member) -> int:
@@ -46,13 +46,13 @@ def member_bytes(member: Member) -> int:
     if has_stored(member):
         return 16 * member.one(RITZ)["ritz_values"].nbytes + (1 << 20)
     runs = _runs_at_once(member)
-    # The starts stay beside the basis and the row behind it.
+    # The start vectors stay in memory with the basis and its next row.
     bases = runs * (_basis_bytes(member) + 2 * 8 * operators.size_of(member))
     return operators.product_bytes(member, runs) + bases
 
 
 def data_bytes(member: Member) -> int:
-    """Return the part of it that members with the same data have in common."""
+    """Return the part of `member_bytes` that members with the same data share."""
     return 0 if has_stored(member) else operators.shared_bytes(member)
 
 
@@ -76,34 +76,36 @@ def ritz_data(members: Sequence[Member], machine: Machine) -> RitzData:
     """Return the Ritz data of all members, without a product where they are stored.
 
     Args:
-        members: alike, with `ritz` or with what makes an operator.
-        machine: where to compute.
+        members: members with equal `batch_key`, with `ritz` or inputs of an operator.
+        machine: the device to compute on.
 
     Returns:
         One run for each random vector of each member.
 
     Raises:
         InputError: weights or products hold NaN or infinity, or parameters of an
-            operator are given beside Ritz data.
+            operator are combined with Ritz data.
     """
     if has_stored(members[0]):
         return stored(members)
     params = _params(members[0])
     block = _runs_at_once(members[0])
-    subject = operators.subject(members, machine, columns=block)
+    tile_operator = operators.tile_operator(members, machine, columns=block)
     seeds = [_params(member).seed for member in members]
     parts = []
     for start in range(0, params.num_runs, block):
         rows = range(start, min(start + block, params.num_runs))
         vectors = random_vectors(
-            seeds, subject.operator.shape[1], rows, params.distribution
+            seeds, tile_operator.operator.shape[1], rows, params.distribution
         )
-        parts.append(lanczos(subject.operator, vectors, num_steps=params.num_steps))
+        parts.append(
+            lanczos(tile_operator.operator, vectors, num_steps=params.num_steps)
+        )
     return joined(parts)
 
 
 def stored(members: Sequence[Member]) -> RitzData:
-    """Return Ritz data that a probe has stored.
+    """Return Ritz data that another probe has stored.
 
     Args:
         members: with `ritz`, of equal shapes.
@@ -112,14 +114,14 @@ def stored(members: Sequence[Member]) -> RitzData:
         The same runs.
 
     Raises:
-        InputError: parameters of an operator are given beside them.
+        InputError: parameters of an operator are combined with them.
     """
     params = cast("OperatorParams", members[0].params)
     if params.operator != "hessian" or params.layers:
         raise InputError(
-            "operator: expected no operator and no layers beside stored Ritz data, got "
-            f"{params.operator}, layers {params.layers}. Set them in the "
-            "probe.spectrum that is taken."
+            f"operator: {params.operator} with layers {params.layers} cannot be "
+            "combined with stored Ritz data. Set them in the probe.spectrum that "
+            "stores it."
         )
     nodes = [member.one(RITZ) for member in members]
     values, weights, residuals = (
@@ -130,13 +132,13 @@ def stored(members: Sequence[Member]) -> RitzData:
     return RitzData(values, weights, residuals, steps, int(nodes[0]["size"]))
 
 
-def products_made(member: Member, ritz: RitzData, number: int) -> Array:
-    """Return how many products were made now for one member.
+def num_products(member: Member, ritz: RitzData, number: int) -> Array:
+    """Return the number of products computed now for one member.
 
     Args:
         member: the member.
-        ritz: its Ritz data, among others.
-        number: its number among them.
+        ritz: Ritz data of the batch.
+        number: position of the member in the batch.
     """
-    made = 0 if has_stored(member) else int(ritz.steps[number].sum())
-    return np.array(made, dtype=np.int64)
+    count = 0 if has_stored(member) else int(ritz.steps[number].sum())
+    return np.array(count, dtype=np.int64)

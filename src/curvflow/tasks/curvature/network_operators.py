@@ -1,4 +1,4 @@
-"""From the members of a probe's tile to one operator over all of them."""
+"""Curvature operators of networks: one batched operator over a tile's members."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from curvflow.schemas.kinds.shared.operators import (
 )
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.networks.problems import (
+    OperatorInputs,
     Problem,
-    Told,
     data_shapes,
     load_samples,
-    numberless,
+    meta_inputs,
     read,
 )
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
@@ -45,13 +45,13 @@ def network_text(member: Member) -> str:
     return str(member.one("weights")["network"].item())
 
 
-def described(member: Member) -> Problem:
-    """Return the network and the loss that a member's weights belong to."""
+def problem_of(member: Member) -> Problem:
+    """Return the network and the loss of a member's weights."""
     return read(network_text(member))
 
 
-def same_problem(member: Member) -> object:
-    """Return what members of one batched operator must have in common."""
+def problem_key(member: Member) -> object:
+    """Return the key that members of one batched operator share."""
     return network_text(member), data_shapes(member.one("data"))
 
 
@@ -62,7 +62,7 @@ def stacked_weights(
 
     Args:
         members: each with `weights` (D,).
-        machine: where to.
+        machine: the device to load to.
         dtype: `float32` or `float64`.
 
     Returns:
@@ -90,25 +90,25 @@ def batched_operator(
     names: tuple[str, ...],
     columns: int,
 ) -> BatchedOperator:
-    """Build the curvature matrices that parameters ask for, of all members, as one.
+    """Build the curvature matrices of all members as one batched operator.
 
     Args:
         members: each with `weights` and `data`, of the same problem.
-        machine: where to compute.
-        params: of each member; they differ in the seed at most.
-        names: the parameter tensors whose diagonal block is looked at.
+        machine: the device to compute on.
+        params: parameters of each member; they differ in the seed at most.
+        names: the parameter tensors of the diagonal block.
         columns: vectors that will be multiplied at once.
 
     Returns:
-        The operator, shape (M, D, D), D the size of all tensors named.
+        The operator, shape (M, D, D), D the size of these tensors.
 
     Raises:
         InputError: a weight is NaN or infinite.
     """
-    asked = params[0]
-    layout = described(members[0]).network.layout
-    build = _BUILDERS[asked.operator]
-    operator = build(_ground(members, machine, asked.dtype, columns), params)
+    chosen = params[0]
+    layout = problem_of(members[0]).network.layout
+    build = _BUILDERS[chosen.operator]
+    operator = build(_source(members, machine, chosen.dtype, columns), params)
     if names == layout.names:
         return operator
     owner_D = torch.repeat_interleave(torch.tensor(layout.sizes))
@@ -123,12 +123,12 @@ def batched_hessian(
 ) -> BatchedHessian:
     """Build the Hessians of the mean training loss of all members as one operator.
 
-    The loss is the one trained with, averaged over the samples (for sse too); weight
-    decay and other regularisers of the learning rule do not enter.
+    The loss is the training loss, averaged over the samples (for sse too); weight decay
+    and other regularisers of the learning rule do not enter.
 
     Args:
         members: each with `weights` and `data`, of the same problem.
-        machine: where to compute.
+        machine: the device to compute on.
         dtype: precision of the products.
         columns: vectors that will be multiplied at once.
 
@@ -138,29 +138,29 @@ def batched_hessian(
     Raises:
         InputError: a weight is NaN or infinite.
     """
-    return _hessian(_ground(members, machine, dtype, columns))
+    return _hessian(_source(members, machine, dtype, columns))
 
 
 @dataclass(frozen=True)
-class _Ground:
-    """A problem, and where and over what its curvature is taken."""
+class _OperatorSource:
+    """A problem, the tensors of its operators, and a log for the fastest mode."""
 
     problem: Problem
-    data: Told
+    inputs: OperatorInputs
     record: Callable[[str], None]
 
 
-def _ground(
+def _source(
     members: Sequence[Member], machine: Machine, dtype: str, columns: int
-) -> _Ground:
-    problem = described(members[0])
+) -> _OperatorSource:
+    problem = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
     most = problem.models_per_pass(samples.count, columns) if on_cpu else len(members)
-    told = Told(
+    inputs = OperatorInputs(
         weights_MD=weights_MD,
         inputs=samples.inputs,
         targets=samples.targets,
@@ -168,53 +168,55 @@ def _ground(
         batch_size=problem.rows_per_pass(columns),
         models_per_pass=max(2, most),
     )
-    return _Ground(problem, told, machine.partial.record)
+    return _OperatorSource(problem, inputs, machine.partial.record)
 
 
 def _hessian(
-    ground: _Ground, order: OrderName = "forward_over_reverse"
+    source: _OperatorSource, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
-    def tell(trial: Trial) -> None:
-        ground.record(f"order of differentiation: {trial.order} was the fastest")
+    def report_trial(trial: Trial) -> None:
+        source.record(f"order of differentiation: {trial.order} was the fastest")
 
     return BatchedHessian(
-        ground.problem.losses,
-        **ground.data,
+        source.problem.losses,
+        **source.inputs,
         order=order,
-        key=ground.problem.text,
-        tell=tell,
+        key=source.problem.text,
+        tell=report_trial,
     )
 
 
-def _residual(ground: _Ground, params: Sequence[OperatorParams]) -> BatchedOperator:
-    problem = ground.problem
+def _residual(
+    source: _OperatorSource, params: Sequence[OperatorParams]
+) -> BatchedOperator:
+    problem = source.problem
     return BatchedResidual(
         problem.network.outputs,
         sample_losses(problem.loss),
-        **ground.data,
+        **source.inputs,
         order=params[0].order,
     )
 
 
 def _gauss_newton(
-    kind: GaussNewton, ground: _Ground, params: Sequence[OperatorParams]
+    kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
-    problem = ground.problem
+    problem = source.problem
     return BatchedGaussNewton(
         problem.network.outputs,
         sample_losses(problem.loss),
-        **ground.data,
+        **source.inputs,
         kind=kind,
         loss=problem.loss,
         mc_samples=params[0].mc_samples,
-        seeds=[one.seed for one in params],
+        seeds=[member.seed for member in params],
     )
 
 
 _BUILDERS: dict[
-    OperatorName, Callable[[_Ground, Sequence[OperatorParams]], BatchedOperator]
+    OperatorName, Callable[[_OperatorSource, Sequence[OperatorParams]], BatchedOperator]
 ] = {
-    "hessian": lambda ground, params: _hessian(ground, params[0].order),
+    "hessian": lambda source, params: _hessian(source, params[0].order),
     "residual": _residual,
     "ggn": partial(_gauss_newton, "ggn"),
     "fisher_type2": partial(_gauss_newton, "type-2"),
@@ -229,31 +231,33 @@ def product_bytes(member: Member, params: OperatorParams, columns: int) -> int:
 
     Args:
         member: with `weights` and `data`.
-        params: which operator, in which order of differentiation and precision.
+        params: operator, order of differentiation and precision.
         columns: vectors multiplied at once.
     """
-    # What else there is to say makes no difference to memory.
-    asked = OperatorParams(
+    # The other parameters do not change memory.
+    chosen = OperatorParams(
         operator=params.operator,
         order=params.order,
         dtype=params.dtype,
         mc_samples=params.mc_samples,
     )
-    count = partial(_counted, asked)
-    return described(member).product_bytes(member.one("data"), columns, count)
+    count = partial(_counted_bytes, chosen)
+    return problem_of(member).product_bytes(member.one("data"), columns, count)
 
 
 @lru_cache(maxsize=256)
-def _counted(
-    asked: OperatorParams, text: str, rows: int, samples: int, columns: int
+def _counted_bytes(
+    chosen: OperatorParams, text: str, rows: int, samples: int, columns: int
 ) -> int:
     """Return half the peak bytes of products of two models."""
-    if asked.order == "auto":
+    if chosen.order == "auto":
         orders = tried(keeps=rows == samples, columns=columns)
-        some = [asked.model_copy(update={"order": order}) for order in orders]
-        return max(_counted(one, text, rows, samples, columns) for one in some)
+        by_order = [chosen.model_copy(update={"order": order}) for order in orders]
+        return max(
+            _counted_bytes(choice, text, rows, samples, columns) for choice in by_order
+        )
     problem = read(text)
-    told = numberless(problem, rows, samples, getattr(torch, asked.dtype))
-    ground = _Ground(problem, told, lambda _: None)
-    operator = cast("Averaged", _BUILDERS[asked.operator](ground, [asked, asked]))
+    inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
+    source = _OperatorSource(problem, inputs, lambda _: None)
+    operator = cast("Averaged", _BUILDERS[chosen.operator](source, [chosen, chosen]))
     return operator.product_bytes(columns) // 2

@@ -1,4 +1,4 @@
-"""Initial parameters of networks."""
+"""Initial weights of networks: normal, uniform, fan-in, Glorot, variance scaling."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ from curvflow.tasks.networks.network import Layout, Network
 CUT_DEVIATION = 0.8796256610342398
 
 # Parameters of a normalisation, which no law draws, by the last part of their names.
-KEPT = ("scale", "shift")
+NOT_DRAWN = ("scale", "shift")
 
 
-def initial(network: Network, generator: torch.Generator, init: Init | None) -> Tensor:
-    """Draw initial parameters, and put the first statistics behind them.
+def initial_weights(
+    network: Network, generator: torch.Generator, init: Init | None
+) -> Tensor:
+    """Draw initial parameters, and append the first statistics.
 
     Laws that differ in scale alone use the same draws, so that runs are paired.
 
     Args:
-        network: whose.
+        network: the network.
         generator: the member's stream.
-        init: the law; None takes the module's own.
+        init: the law; None takes the network's `draw_initial`.
 
     Returns:
         Weights (D + S,) in float64 on the CPU.
     """
     base_D = torch.zeros(network.layout.size, dtype=torch.float64)
-    if network.own is not None:
-        base_D = network.own(generator)
+    if network.draw_initial is not None:
+        base_D = network.draw_initial(generator)
     if init is not None:
         drawn_D = _drawn(init, network.layout, base_D, generator)
-        base_D = torch.where(_is_called(network.layout, KEPT), base_D, drawn_D)
+        base_D = torch.where(_has_prefix(network.layout, NOT_DRAWN), base_D, drawn_D)
     return torch.cat([base_D, network.first_statistics()])
 
 
@@ -75,25 +77,25 @@ def _normal(size: int, generator: torch.Generator) -> Tensor:
 def _deviations(init: Normal, layout: Layout) -> Tensor:
     scale_D = torch.full((layout.size,), init.normal, dtype=torch.float64)
     if init.bias is not None:
-        scale_D[_is_called(layout, ("bias",))] = init.bias
+        scale_D[_has_prefix(layout, ("bias",))] = init.bias
     return scale_D
 
 
-def _is_called(layout: Layout, beginnings: tuple[str, ...]) -> Tensor:
-    """Say of each parameter whether the last part of its name begins so, (D,)."""
+def _has_prefix(layout: Layout, prefixes: tuple[str, ...]) -> Tensor:
+    """Return a mask of the parameters whose last name has one of the prefixes, (D,)."""
     flags = [
-        torch.full((size,), name.rpartition(".")[2].startswith(beginnings))
+        torch.full((size,), name.rpartition(".")[2].startswith(prefixes))
         for name, size in zip(layout.names, layout.sizes, strict=True)
     ]
     return torch.cat(flags)
 
 
 def _fans(layout: Layout, side: str) -> Tensor:
-    """Return inputs or outputs of each weight's unit, 0 for biases and the like.
+    """Return the fan-in or fan-out of each weight, 0 for biases and the like.
 
     Reference:
         Glorot and Bengio (2010), Proceedings of AISTATS. A kernel counts all its
-        places.
+        pixels.
     """
     axis = 1 if side == "in" else 0
     fans = [
@@ -109,12 +111,12 @@ def _scaled(
     fan_D = _fans(layout, "in")
     if init.fan == "avg":
         fan_D = (fan_D + _fans(layout, "out")) / 2
-    # By inversion, so that a draw is one number whatever the cut leaves out.
+    # By inversion of the distribution, so that each draw takes exactly one number.
     low, high = (0.5 * (1 + math.erf(cut / math.sqrt(2))) for cut in (-2.0, 2.0))
     uniform_D = torch.rand(layout.size, generator=generator, dtype=torch.float64)
     cut_D = torch.special.ndtri(low + (high - low) * uniform_D) / CUT_DEVIATION
     bias_D = init.bias * _normal(layout.size, generator)
-    others_D = torch.where(_is_called(layout, ("bias",)), bias_D, base_D)
+    others_D = torch.where(_has_prefix(layout, ("bias",)), bias_D, base_D)
     scale_D = (init.variance_scaling / fan_D).sqrt()
     return torch.where(fan_D > 0, scale_D * cut_D, others_D)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.networks.initial import initial
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.numerics import stream
 from tests.tasks.models.examples import build
 
@@ -18,7 +18,7 @@ def law(**init):
 
 def drawn(spec, shape, init, *, outputs=10, seed=0):
     net = build(spec, shape, outputs)
-    return net, initial(net, stream(seed, "init"), init)
+    return net, initial_weights(net, stream(seed, "init"), init)
 
 
 def tensors_of(spec, shape, init, **settings):
