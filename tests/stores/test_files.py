@@ -4,7 +4,7 @@ import os
 import pytest
 
 from curvflow.errors import StoreError
-from curvflow.stores.files import Disk, explained
+from curvflow.stores.files import Disk, disk_errors
 
 
 def refusing(monkeypatch, number):
@@ -49,7 +49,7 @@ def test_what_the_system_refuses_is_said_with_the_path_and_a_remedy(tmp_path):
     absent = tmp_path / "absent" / "file"
     with (
         pytest.raises(StoreError, match=r"file: expected a store .*No such file.*disk"),
-        explained(absent),
+        disk_errors(absent),
     ):
         absent.read_text()
 
@@ -57,6 +57,6 @@ def test_what_the_system_refuses_is_said_with_the_path_and_a_remedy(tmp_path):
 def test_free_space_is_told_of_the_nearest_folder_that_exists(tmp_path):
     with (
         pytest.raises(StoreError, match=r"room for 9 bytes, got \d+ bytes free"),
-        explained(tmp_path / "absent" / "file", 9),
+        disk_errors(tmp_path / "absent" / "file", 9),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")

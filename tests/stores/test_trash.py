@@ -110,7 +110,7 @@ def test_a_payload_at_home_and_in_the_trash_comes_home_once(store, receipt):
 @pytest.fixture
 def coming_home(store, monkeypatch):
     """Let payloads in the trash come home just before somebody looks for them there."""
-    one = local_payloads.Payloads if isinstance(store, LocalStore) else type(store)
+    one = local_payloads.LocalPayloads if isinstance(store, LocalStore) else type(store)
     original = one._trashed
 
     def late(self, *wanted):

@@ -1,4 +1,4 @@
-"""What every store offers; flows know this and nothing beneath it."""
+"""Interface of every store: commit log, payloads, claims, heartbeats, snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from curvflow.stores.trash import StoredFiles
 
 @dataclass
 class Index:
-    """What the commit log says up to and including one number.
+    """The commit log folded up to and including one number.
 
     Attributes:
         number: last log number read; 0 for an empty log.
@@ -35,15 +35,15 @@ class Index:
             its entry is retired.
         runs: runs in the order they began.
         rows: every receipt ever committed, by (log number, row).
-        retired: why a key's earlier receipt no longer stands.
-        evicted: payloads that collection has removed; their receipts stand.
-        codes: the code that computed results, by fingerprint.
-        settlements: changed code that was accepted as meaning the same, in order.
-        pins: runs whose results collection leaves alone, by name.
+        retired: reason for which a key's earlier receipt was retired.
+        evicted: payloads that collection has removed; their receipts stay valid.
+        codes: code that computed results, by fingerprint.
+        settlements: accepted code drift, in order.
+        pins: runs whose results collection keeps, by name.
         void: numbers of torn or lost entries.
-        events: numbers and entries of what is neither receipts nor a run, in order.
-        places: where in `runs` a run is, by the number it began at.
-        counts: how many runs each study has had.
+        events: numbers and entries other than receipts and runs, in order.
+        places: position in `runs`, by the number the run began at.
+        counts: number of runs of each study.
     """
 
     number: int = 0
@@ -61,7 +61,7 @@ class Index:
     counts: Counter[str] = field(default_factory=Counter)
 
     def copy(self) -> Index:
-        """Return an index that later commits leave as it is."""
+        """Return a copy that later commits do not change."""
         return Index(
             self.number,
             dict(self.receipts),
@@ -93,7 +93,7 @@ class Layout:
 
 
 class Store(ABC):
-    """An append-only numbered log, and immutable payloads beside it.
+    """An append-only numbered log, and immutable payloads.
 
     Payloads are durable before a commit names them. Of two commits of one action key
     the first wins. Nothing needs a lock that outlives its process, so nothing needs
@@ -110,11 +110,11 @@ class Store(ABC):
 
     @abstractmethod
     def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
-        """Return the live receipts of keys whose arrays no collection has removed."""
+        """Return the live receipts of these keys, without evicted payloads."""
 
     @abstractmethod
     def index_of(self, keys: Iterable[str]) -> Index:
-        """Return what the log says of some keys: receipts, and which are evicted."""
+        """Return an index of these keys alone: live receipts and evicted payloads."""
 
     @abstractmethod
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
@@ -193,7 +193,7 @@ class Store(ABC):
         verify_receipts(payload, self.read_payload(payload), receipts)
 
     def fetch(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
-        """Read parts of a result; what cannot be read is struck off the log.
+        """Read parts of a result; an unreadable result is retired.
 
         Args:
             receipt: of the result.
@@ -205,7 +205,7 @@ class Store(ABC):
         Raises:
             CorruptPayloadError: the result is unreadable; the next run computes it
                 again.
-            RemovedPayloadError: collection has removed it; nothing is struck off.
+            RemovedPayloadError: collection has removed it; nothing is retired.
         """
         try:
             return self.read(receipt, parts)
@@ -226,9 +226,9 @@ class Store(ABC):
             ) from error
 
     def payload_keys(self, receipt: Receipt) -> list[str]:
-        """Return the keys of all live results in the payload of one of them."""
+        """Return the keys of all live results that share a receipt's payload."""
         live = self.index().receipts.values()
-        others = [one.key for one in live if one.payload == receipt.payload]
+        others = [other.key for other in live if other.payload == receipt.payload]
         return list(dict.fromkeys([receipt.key, *others]))
 
     @abstractmethod
@@ -252,15 +252,15 @@ class Store(ABC):
         payload: str | None = None,
         upto: int | None = None,
     ) -> None:
-        """Append an entry that these keys' receipts no longer stand.
+        """Append an entry that retires the receipts of these keys.
 
         Args:
             keys: action keys.
             reason: what is wrong with the results.
-            payload: only receipts of this payload are meant, so that a result that
-                somebody has computed again meanwhile stays.
-            upto: only receipts of entries up to this number are meant, so that this
-                holds even if it came out the same.
+            payload: retire only receipts of this payload, so that a result that
+                another run has recomputed meanwhile stays.
+            upto: retire only receipts of entries up to this number, so that a
+                recomputed result stays even if it is bitwise equal.
         """
 
     @abstractmethod
@@ -288,11 +288,11 @@ class Store(ABC):
 
     @abstractmethod
     def record_codes(self, codes: Mapping[str, CodeRecord]) -> None:
-        """Append an entry that says what these fingerprints stand for."""
+        """Append an entry with the code behind new fingerprints."""
 
     @abstractmethod
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Append an entry that changed code was accepted."""
+        """Append an entry that settles code drift."""
 
     @abstractmethod
     def evict(
@@ -307,46 +307,46 @@ class Store(ABC):
         Args:
             payloads: their ids.
             reason: why they go.
-            unless: asked of the log as it stands just before the entry.
+            unless: condition on the log just before the entry.
 
         Returns:
-            The entry's number; None if there is none, since `unless` held.
+            The entry's number; None if `unless` held.
         """
 
     @abstractmethod
     def torn_entries(self) -> list[int]:
-        """Return the numbers of entries that are torn or lost."""
+        """Return the numbers of torn or missing entries that have no tombstone."""
 
     @abstractmethod
     def write_tombstones(self, numbers: Iterable[int]) -> None:
-        """Put word that they are void in the place of torn or lost entries.
+        """Replace torn or missing entries with tombstones.
 
         Args:
-            numbers: of the entries; those that can be read after all are left alone.
+            numbers: of the entries; readable ones are left alone.
         """
 
     @abstractmethod
     def pin(self, pin: Pin) -> None:
-        """Append an entry that a run's results are to be kept; replaces that name."""
+        """Append an entry that pins a run's results; replaces a pin of that name."""
 
     @abstractmethod
     def unpin(self, name: str) -> None:
-        """Append an entry that a pin no longer holds."""
+        """Append an entry that removes a pin."""
 
     @abstractmethod
     def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
-        """Replace a run's sign of life; None removes it."""
+        """Replace a run's heartbeat; None removes it."""
 
     @abstractmethod
     def heartbeats(self) -> dict[int, dict[str, Any]]:
-        """Return the latest sign of life of each run, by the number it began at."""
+        """Return the latest heartbeat of each run, by the number it began at."""
 
     @abstractmethod
     def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
-        """Replace what a tile in work has so far; durable when this returns.
+        """Replace the snapshot of an unfinished tile; durable when this returns.
 
         Args:
-            name: of the tile, digits and letters alone.
+            name: of the tile, letters and digits only.
             arrays: variable to array, of any shapes.
 
         Raises:
@@ -355,16 +355,16 @@ class Store(ABC):
 
     @abstractmethod
     def load_snapshot(self, name: str) -> dict[str, Array] | None:
-        """Return what a tile had so far; None if there is nothing, or it is torn."""
+        """Return the snapshot of a tile; None if it is missing or torn."""
 
     @abstractmethod
     def drop_snapshot(self, name: str) -> None:
-        """Remove what a tile had so far, if there is any."""
+        """Remove the snapshot of a tile, if it has one."""
 
     @abstractmethod
     def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
-        """Append one line to the run's journal; not part of the log's truth."""
+        """Append one event to the run's journal, which is no part of the commit log."""
 
     @abstractmethod
     def journal(self, run: RunRecord) -> list[dict[str, Any]]:
-        """Return the lines of a run's journal."""
+        """Return the events of a run's journal."""

@@ -1,6 +1,6 @@
-"""The objects of an S3 bucket below one prefix, and a commit log made of them.
+"""Objects of an S3 bucket below one prefix, and a commit log made of them.
 
-Credentials, endpoint and region come from the environment alone. A refusal is told by
+Credentials, endpoint and region come from the environment. A refusal is reported by
 its code: the text around it may name keys and addresses, and is passed on nowhere.
 """
 
@@ -36,7 +36,7 @@ CREDENTIALS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object, as a listing tells it.
+    """Path, size and time of an object.
 
     Attributes:
         path: below the prefix.
@@ -50,38 +50,29 @@ class ObjectInfo:
 
 
 class Bucket:
-    """Objects by path; safe among threads."""
+    """Client of one bucket prefix: objects by path; thread-safe."""
 
     def __init__(self, name: str, prefix: str) -> None:
-        """Bind to a bucket; nothing is asked of the server yet.
-
-        Args:
-            name: of the bucket.
-            prefix: before all paths; may be empty.
-
-        Raises:
-            RequestError: obstore is not installed, or the environment says what it
-                cannot use.
-        """
+        """Bind to a bucket, without a request; raise RequestError without obstore."""
         self.location = f"s3://{name}/{prefix}".rstrip("/")
         try:
             import obstore  # an extra, and only for such an address
             from obstore.store import S3Store
         except ImportError as error:
             raise RequestError(
-                f"{self.location}: expected the library obstore, got none. "
+                f"{self.location}: this address needs the library obstore. "
                 "Run `pip install 'curvflow[s3]'`."
             ) from error
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         self._call = obstore
-        with explained(self.location):
+        with server_errors(self.location):
             self._store = S3Store(
                 name,
                 prefix=prefix or None,
                 client_options={
                     "timeout": TIMEOUT,
                     "connect_timeout": CONNECT_TIMEOUT,
-                    # A plain address is one that somebody has set on purpose.
+                    # An http:// address has been set on purpose.
                     "allow_http": endpoint.startswith("http://"),
                 },
                 retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
@@ -89,39 +80,27 @@ class Bucket:
 
     def get(self, path: str) -> bytes | None:
         """Return an object's content; None if there is no such object."""
-        return self._found(lambda: bytes(self._call.get(self._store, path).bytes()))
+        return self._request(lambda: bytes(self._call.get(self._store, path).bytes()))
 
     def get_all(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return the contents of several objects, asked for at once."""
+        """Return the contents of several objects, requested concurrently."""
         with ThreadPoolExecutor(MAX_REQUESTS) as threads:
             return list(threads.map(self.get, paths))
 
     def head(self, path: str) -> ObjectInfo | None:
         """Return size and time of an object; None if there is none."""
-        return self._found(lambda: _object_info(self._call.head(self._store, path)))
+        return self._request(lambda: _object_info(self._call.head(self._store, path)))
 
     def put(self, path: str, data: bytes) -> None:
-        """Write an object, in place of one of that name."""
-        with explained(self.location):
+        """Write an object, replacing one of that name."""
+        with server_errors(self.location):
             self._call.put(self._store, path, data)
 
     def create(self, path: str, data: bytes, *, nonce: str = "") -> bool:
-        """Write an object unless there is one of that name.
-
-        Args:
-            path: its name.
-            data: its content.
-            nonce: written beside the content.
-
-        Returns:
-            Whether it was written by this request.
-
-        Raises:
-            StoreError: the server refused, or gave no answer.
-        """
+        """Write an object unless its name is taken; return whether it was written."""
         from obstore.exceptions import AlreadyExistsError
 
-        with explained(self.location):
+        with server_errors(self.location):
             try:
                 self._call.put(
                     self._store,
@@ -136,79 +115,61 @@ class Bucket:
         return True
 
     def nonce(self, path: str) -> str | None:
-        """Return what `create` wrote beside an object; None if there is none."""
-        return self._found(
+        """Return the nonce that `create` stored with an object, or None."""
+        return self._request(
             lambda: self._call.get(self._store, path).attributes.get(NONCE)
         )
 
     def list(
         self, folder: str = "", *, after: str | None = None
     ) -> Iterator[ObjectInfo]:
-        """List the objects below a folder in the order of their paths.
-
-        Args:
-            folder: all of its levels are listed; the whole prefix by default.
-            after: path after which the listing begins.
-
-        Yields:
-            What is there.
-        """
+        """Yield all objects below a folder in the order of their paths, `after` one."""
         pages = self._call.list(
             self._store, folder or None, offset=after, chunk_size=PAGE
         )
-        with explained(self.location):
+        with server_errors(self.location):
             for page in pages:
-                yield from (_object_info(one) for one in page)
+                yield from (_object_info(item) for item in page)
 
     def list_all(self, folders: Sequence[str]) -> Iterator[ObjectInfo]:
-        """List the objects below several folders, asked for at once."""
+        """Yield the objects below several folders, requested concurrently."""
         with ThreadPoolExecutor(MAX_REQUESTS) as threads:
-            for found in threads.map(lambda one: [*self.list(one)], folders):
-                yield from found
+            for objects in threads.map(lambda folder: [*self.list(folder)], folders):
+                yield from objects
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove what is there of these."""
-        if found := list(paths):
-            with explained(self.location):
-                self._call.delete(self._store, found)
+        """Delete objects; missing ones are skipped."""
+        if present := list(paths):
+            with server_errors(self.location):
+                self._call.delete(self._store, present)
 
     def move(self, source: str, target: str) -> bool:
-        """Copy an object and remove it; False if it is not there."""
+        """Copy an object and delete the source; False if it is missing."""
 
         def moved() -> bool:
             self._call.rename(self._store, source, target)
             return True
 
-        return self._found(moved) is not None
+        return self._request(moved) is not None
 
-    def _found(self, ask: Callable[[], T]) -> T | None:
-        """Return an answer; None for a missing object, but not for a missing bucket."""
-        with explained(self.location):
+    def _request(self, send: Callable[[], T]) -> T | None:
+        """Send a request; None for a missing object, an error for a missing bucket."""
+        with server_errors(self.location):
             try:
-                return ask()
+                return send()
             except FileNotFoundError as error:
                 if _code(error) == "NoSuchBucket":
                     raise
                 return None
 
 
-def _object_info(found: Mapping[str, Any]) -> ObjectInfo:
-    return ObjectInfo(found["path"], found["size"], found["last_modified"].timestamp())
+def _object_info(meta: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
 
 @contextmanager
-def explained(location: str) -> Iterator[None]:
-    """Turn what a server refuses, or leaves unanswered, into one line with a remedy.
-
-    Args:
-        location: of the store.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        StoreError: a request within failed.
-    """
+def server_errors(location: str) -> Iterator[None]:
+    """Turn a refused or unanswered request into a one-line StoreError with a remedy."""
     from obstore.exceptions import BaseError
 
     try:
@@ -239,8 +200,8 @@ def _reason(error: Exception) -> tuple[str, str]:
 
 
 def _code(error: Exception) -> str:
-    found = CODE.search(str(error))
-    return found[1] if found else ""
+    match = CODE.search(str(error))
+    return match[1] if match else ""
 
 
 # Entries fetched ahead, so that a long log is not read one answer after the other.
@@ -253,13 +214,7 @@ class ObjectCommits:
     def __init__(
         self, bucket: Bucket, folder: str, *, prepare: Callable[[], None]
     ) -> None:
-        """Bind the log to its folder.
-
-        Args:
-            bucket: where it is.
-            folder: of the entries.
-            prepare: makes the store, if need be.
-        """
+        """Bind to the folder of entries; `prepare` makes a missing store."""
         self._bucket, self._folder, self._prepare = bucket, folder, prepare
         self._listed: list[int] = []
         self._prefetched: dict[int, bytes | None] = {}
@@ -267,8 +222,8 @@ class ObjectCommits:
     def after(self, number: int) -> list[int]:
         """Return the numbers above `number` that are taken, ascending."""
         names = (
-            one.path.rpartition("/")[2]
-            for one in self._bucket.list(self._folder, after=self._path(number))
+            item.path.rpartition("/")[2]
+            for item in self._bucket.list(self._folder, after=self._path(number))
         )
         self._listed = sorted(
             int(name[:-5])
@@ -279,59 +234,37 @@ class ObjectCommits:
         return list(self._listed)
 
     def read(self, number: int) -> bytes | None:
-        """Return one entry; those listed after it are fetched along with it.
-
-        Args:
-            number: its number.
-
-        Returns:
-            The entry; None if it is not there.
-
-        Raises:
-            StoreError: the server does not answer.
-        """
+        """Return one entry, None if it is missing; prefetch the next ones."""
         if number not in self._prefetched:
-            later = [one for one in self._listed if one > number]
-            wanted = [number, *later[: PREFETCHED - 1]]
-            found = self._bucket.get_all([self._path(one) for one in wanted])
-            self._prefetched = dict(zip(wanted, found, strict=True))
+            later = [taken for taken in self._listed if taken > number]
+            numbers = [number, *later[: PREFETCHED - 1]]
+            entries = self._bucket.get_all([self._path(taken) for taken in numbers])
+            self._prefetched = dict(zip(numbers, entries, strict=True))
         return self._prefetched.pop(number)
 
     def time(self, number: int) -> float:
-        """Return when an entry was written, by the server's clock."""
-        found = self._bucket.head(self._path(number))
-        return found.time if found else 0.0
+        """Return the time of writing of an entry, by the server's clock."""
+        info = self._bucket.head(self._path(number))
+        return info.time if info else 0.0
 
     def create(self, number: int, data: bytes) -> bool:
-        """Create an entry durably.
-
-        A request whose answer was lost is sent again by the client, and is then told
-        that the number is taken: by us. Only the nonce tells; two runs may well begin
-        with entries that are equal.
-
-        Args:
-            number: its number; that before it must be taken.
-            data: all of it.
-
-        Returns:
-            Whether the number is ours; else another has taken it.
-
-        Raises:
-            StoreError: the server refused, or does not answer.
-        """
+        """Create an entry durably, after its predecessor; False if it is taken."""
+        # A request whose answer was lost is sent again by the client and then refused,
+        # the number being taken: by us. Only the nonce shows it; two runs may well
+        # begin with equal entries.
         self._prepare()
         path, nonce = self._path(number), uuid4().hex
         try:
             ours = self._bucket.create(path, data, nonce=nonce)
         except StoreError:
             with suppress(StoreError):
-                if found := self._bucket.nonce(path):
-                    return found == nonce
+                if stored := self._bucket.nonce(path):
+                    return stored == nonce
             raise
         return ours or self._bucket.nonce(path) == nonce
 
     def replace(self, number: int, data: bytes) -> None:
-        """Put an entry in place of one that is torn or lost, durably."""
+        """Replace a torn or missing entry, durably."""
         self._prepare()
         self._bucket.put(self._path(number), data)
 

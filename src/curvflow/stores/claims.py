@@ -1,9 +1,9 @@
-"""Which run is at work on which nodes: saves work, and nothing depends on it.
+"""Claims: marks that a run computes some nodes, to save work; nothing depends on them.
 
-Claims are a numbered log of their own, beside that of the commits. Whoever takes a
-number has read all before it, so two runs never claim one node at the same time; a
-higher number takes over from an owner that is gone. Nothing is flushed, nothing is
-needed after the runs have ended, and a claim that is lost costs a computation twice.
+Claims are a numbered log next to that of the commits. A run that takes a
+number has read all before it, so two runs never claim a node at the same time; a
+higher number takes over from a dead owner. Nothing is flushed, nothing is
+needed after the runs have ended, and a lost claim costs one repeated computation.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ LISTING_DELAY = 0.05
 
 
 class Claims:
-    """Keys that runs are at work on; a run goes by the log number it began at.
+    """Keys by the run that computes them; a run is named by the log number it began at.
 
     Safe among threads.
     """
 
     def __init__(self, commits: Commits) -> None:
-        """Start with nothing read.
-
-        Args:
-            commits: where the claims' entries lie.
-        """
+        """Start with nothing read."""
         self._commits, self._number = commits, 0
         self._holder: dict[str, int] = {}
         self._lock = RLock()
@@ -47,18 +43,7 @@ class Claims:
         *,
         done: Sequence[str] = (),
     ) -> list[str]:
-        """Claim those keys that no other run is at work on.
-
-        Args:
-            run: who asks.
-            keys: action keys.
-            is_dead: whether a run has ended or shows no sign of life.
-            done: keys that the run has claimed before and gives up with this.
-
-        Returns:
-            The keys that are ours now, in order; if there are none, nothing is given
-            up either.
-        """
+        """Claim the keys that no live run holds and return them; release `done`."""
         with self._lock:
             for _ in range(MAX_ATTEMPTS):
                 self._refresh()
@@ -70,7 +55,7 @@ class Claims:
             return ours  # the log is slow to show itself; computing twice does no harm
 
     def release(self, run: int, keys: Sequence[str]) -> None:
-        """Give up keys: they are done, or have failed."""
+        """Release keys that are done or have failed."""
         with self._lock:
             for _ in range(MAX_ATTEMPTS):
                 if self._append(run, (), keys):
@@ -84,11 +69,7 @@ class Claims:
             return dict(self._holder)
 
     def sweep(self, is_dead: IsDead) -> None:
-        """Remove the entries if all who made them are gone; the last keeps its number.
-
-        Args:
-            is_dead: whether a run has ended or shows no sign of life.
-        """
+        """Remove the entries, except the last, if all runs that made them are dead."""
         with self._lock:
             self._refresh()
             if all(is_dead(run) for run in set(self._holder.values())):
@@ -107,7 +88,7 @@ class Claims:
         return False
 
     def _refresh(self) -> None:
-        """Read what is new; names may be listed late, so each is asked for."""
+        """Read new entries, each by its name too, because listings may lag."""
         listed = self._commits.after(self._number)
         last = max(listed, default=self._number)
         first = self._number + 1

@@ -1,4 +1,4 @@
-"""Where the numbered entries of a commit log lie: in a folder or in memory."""
+"""Storage of the numbered entries of a commit log: a folder, or memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
-from curvflow.stores.files import Disk, explained
+from curvflow.stores.files import Disk, disk_errors
 
 LIST_EVERY = 1.0  # seconds
 # What a file system without hard links answers.
@@ -25,27 +25,19 @@ class Commits(Protocol):
         """Return the numbers above `number` that are taken, ascending."""
 
     def read(self, number: int) -> bytes | None:
-        """Return one entry, asked for by its name; None if it is not there."""
+        """Return one entry, requested by its name; None if it is missing."""
 
     def time(self, number: int) -> float:
-        """Return when an entry was written, by the clock of where it lies."""
+        """Return the time of writing of an entry, by the clock of its storage."""
 
     def create(self, number: int, data: bytes) -> bool:
-        """Create an entry durably.
-
-        Args:
-            number: its number; that before it must be taken.
-            data: all of it.
-
-        Returns:
-            Whether the number is ours; else another has taken it.
-        """
+        """Create an entry durably, after its predecessor; False if it is taken."""
 
     def replace(self, number: int, data: bytes) -> None:
-        """Put an entry in place of one that is torn or lost, durably."""
+        """Replace a torn or missing entry, durably."""
 
     def remove(self, numbers: Sequence[int]) -> None:
-        """Remove entries; never those of a log that is somebody's truth."""
+        """Remove entries; only of the claims, never of the commit log."""
 
 
 class MemoryCommits:
@@ -60,28 +52,20 @@ class MemoryCommits:
         return sorted(taken for taken in list(self._entries) if taken > number)
 
     def read(self, number: int) -> bytes | None:
-        """Return one entry, None if it is not there."""
+        """Return one entry; None if it is missing."""
         return self._entries.get(number)
 
     def time(self, number: int) -> float:
-        """Return when an entry was written."""
+        """Return the time of writing of an entry."""
         return self._times[number]
 
     def create(self, number: int, data: bytes) -> bool:
-        """Create an entry.
-
-        Args:
-            number: its number.
-            data: all of it.
-
-        Returns:
-            Whether the number is ours.
-        """
+        """Create an entry; False if the number is taken."""
         self._times.setdefault(number, time.monotonic())
         return self._entries.setdefault(number, data) is data
 
     def replace(self, number: int, data: bytes) -> None:
-        """Put an entry in place of one that is torn or lost."""
+        """Replace a torn or missing entry."""
         self._entries[number] = data
 
     def remove(self, numbers: Sequence[int]) -> None:
@@ -109,36 +93,17 @@ class LocalCommits:
         prepare: Callable[[], None],
         durable: bool = True,
     ) -> None:
-        """Bind the log to its folders.
-
-        Args:
-            disk: through which all changes pass.
-            folder: of the entries.
-            tmp: on the same file system; for what is not finished.
-            prepare: makes both folders, if they are missing.
-            durable: whether entries outlive a loss of power.
-        """
+        """Bind to the folder of entries; `tmp` must be on the same file system."""
         self._disk, self._folder, self._tmp = disk, folder, tmp
         self._prepare, self._durable = prepare, durable
         self._listed = float("-inf")
 
     def after(self, number: int) -> list[int]:
-        """Return the numbers above `number` that are taken, ascending.
-
-        Where the next one is missing there are none, unless it was lost from under a
-        later one. The whole folder, which may be long, shows that once a second.
-
-        Args:
-            number: the last one known.
-
-        Returns:
-            The numbers.
-
-        Raises:
-            StoreError: the folder cannot be read.
-        """
+        """Return the numbers above `number` that are taken, ascending."""
+        # Where the next one is missing there are none, unless it was lost from under a
+        # later one. The whole folder, which may be long, shows that once a second.
         now = time.monotonic()
-        with explained(self._folder):
+        with disk_errors(self._folder):
             if now - self._listed < LIST_EVERY and not self._path(number + 1).exists():
                 return []
             self._listed = now
@@ -154,9 +119,9 @@ class LocalCommits:
         )
 
     def read(self, number: int) -> bytes | None:
-        """Return one entry, None if it is not there."""
+        """Return one entry; None if it is missing."""
         path = self._path(number)
-        with explained(path):
+        with disk_errors(path):
             try:
                 return path.read_bytes()
             except IsADirectoryError:
@@ -165,26 +130,15 @@ class LocalCommits:
                 return None
 
     def time(self, number: int) -> float:
-        """Return when an entry was written, by the clock of where it lies."""
-        with explained(self._path(number)):
+        """Return the time of writing of an entry, by the clock of its storage."""
+        with disk_errors(self._path(number)):
             return self._path(number).stat().st_mtime
 
     def create(self, number: int, data: bytes) -> bool:
-        """Create an entry durably.
-
-        Args:
-            number: its number; that before it must be taken.
-            data: all of it.
-
-        Returns:
-            Whether the number is ours; else another has taken it.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
+        """Create an entry durably, after its predecessor; False if it is taken."""
         self._prepare()
         written = self._tmp / f"commit-{uuid4().hex}"
-        with explained(self._path(number), len(data)):
+        with disk_errors(self._path(number), len(data)):
             try:
                 self._disk.write(written, data)
                 self._flush(written)
@@ -196,18 +150,10 @@ class LocalCommits:
                 self._disk.remove(written)
 
     def replace(self, number: int, data: bytes) -> None:
-        """Put an entry in place of one that is torn or lost, durably.
-
-        Args:
-            number: its number.
-            data: all of it.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
+        """Replace a torn or missing entry, durably."""
         target, written = self._path(number), self._tmp / f"commit-{uuid4().hex}"
         self._prepare()
-        with explained(target, len(data)):
+        with disk_errors(target, len(data)):
             try:
                 self._disk.write(written, data)
                 self._flush(written)
@@ -221,7 +167,7 @@ class LocalCommits:
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove entries."""
         for number in numbers:
-            with explained(self._path(number)):
+            with disk_errors(self._path(number)):
                 self._disk.remove(self._path(number))
 
     def _flush(self, path: Path) -> None:

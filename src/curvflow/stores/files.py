@@ -1,4 +1,4 @@
-"""The file operations of a store, and the FORMAT file by which it is known.
+"""File operations of a store, and the FORMAT file that marks one.
 
 Everything a local store changes on disk passes through `Disk`, so that tests can record
 the order of operations, fail any of them or kill the process before it.
@@ -23,10 +23,10 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Disk:
-    """Files and folders, and what makes them outlive a loss of power."""
+    """File operations; `flush` makes them survive a loss of power."""
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and its parents where they are missing."""
+        """Make a folder and its missing parents."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
@@ -46,7 +46,7 @@ class Disk:
             file.write(data)
 
     def flush(self, path: Path) -> None:
-        """Bring a file's content, or a folder's list of names, to the medium."""
+        """Flush a file's content, or a folder's list of names, to the medium."""
         number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)
@@ -86,19 +86,8 @@ class Disk:
 
 
 @contextmanager
-def explained(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Turn what the operating system refuses into a StoreError with a remedy.
-
-    Args:
-        path: what is written or read.
-        needed: bytes about to be written.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        StoreError: an operation within failed.
-    """
+def disk_errors(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Turn an OSError into a StoreError with a remedy; `needed` bytes to be written."""
     try:
         yield
     except OSError as error:
@@ -129,17 +118,9 @@ NUMBER = 1
 CONTENT = b'{"store":"curvflow","format":%d}\n' % NUMBER
 
 
-def check_format(found: bytes, location: str) -> None:
-    """Refuse what is no store, or one of a newer format.
-
-    Args:
-        found: content of the FORMAT file.
-        location: of the store.
-
-    Raises:
-        StoreFormatError: it says something else.
-    """
-    number = (json_object(found) or {}).get("format")
+def check_format(content: bytes, location: str) -> None:
+    """Raise StoreFormatError unless a FORMAT file is of this format or an older one."""
+    number = (json_object(content) or {}).get("format")
     if not isinstance(number, int):
         raise StoreFormatError(
             f"{location}/FORMAT: expected the format of a store, got something else. "
@@ -153,15 +134,7 @@ def check_format(found: bytes, location: str) -> None:
 
 
 def check_empty(names: Collection[str], location: str) -> None:
-    """Refuse a place that has no FORMAT file and yet holds something.
-
-    Args:
-        names: what is there.
-        location: of the store.
-
-    Raises:
-        StoreFormatError: there is something.
-    """
+    """Raise StoreFormatError if a folder without FORMAT file is not empty."""
     if names:
         raise StoreFormatError(
             f"{location}: expected a store or an empty folder, got a folder with "
@@ -170,7 +143,7 @@ def check_empty(names: Collection[str], location: str) -> None:
 
 
 def json_object(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object; None for what was cut short or is something else."""
+    """Parse a JSON object; None if it is truncated or something else."""
     try:
         value = json.loads(text)
     except ValueError:

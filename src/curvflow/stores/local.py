@@ -1,15 +1,15 @@
-"""A store in a folder: the commit log, payloads, journals, and what is not finished.
+"""A store in a folder: commit log, payloads, journals and temporary files.
 
 FORMAT                      what this folder is
 commits/0000000001.json     the log
 payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
 runs/<log number>.ndjson    the journal of the run that began there
-runs/<log number>.beat      its sign of life
-claims/0000000001.json      which run is at work on what
-partials/<tile>.zarr.zip    what a long tile has so far
+runs/<log number>.beat      its heartbeat
+claims/0000000001.json      nodes that runs are computing
+partials/<tile>.zarr.zip    the snapshot of a long tile
 trash/<log number>/         payloads that the collection noted there has moved
-quarantine/<log number>/    payloads that verification has found unsound
-tmp/                        what is not finished
+quarantine/<log number>/    payloads that verification found corrupt
+tmp/                        unfinished files
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from curvflow.stores.files import (
     Disk,
     check_empty,
     check_format,
-    explained,
+    disk_errors,
     json_object,
 )
 from curvflow.stores.local_payloads import LocalPayloads
@@ -53,16 +53,7 @@ class LocalStore(ZarrStore):
     """
 
     def __init__(self, folder: Path, *, disk: Disk | None = None) -> None:
-        """Open a folder.
-
-        Args:
-            folder: the store's; empty or missing for a new one.
-            disk: through which all changes pass.
-
-        Raises:
-            StoreFormatError: the folder holds something else, or a newer format.
-            StoreError: the folder cannot be read.
-        """
+        """Open a folder."""
         _check_format(folder)
         self._folder, self._disk, self._made = folder, disk or Disk(), False
         commits = LocalCommits(
@@ -88,14 +79,10 @@ class LocalStore(ZarrStore):
         )
 
     def make(self) -> None:
-        """Make the folders and the FORMAT file, where they are missing.
-
-        Raises:
-            StoreError: they cannot be written.
-        """
+        """Make the missing folders and the FORMAT file."""
         if self._made:
             return
-        with explained(self._folder):
+        with disk_errors(self._folder):
             self._disk.make_folder(self._folder / "tmp")
             if not (self._folder / "FORMAT").exists():
                 written = self._temporary("format")
@@ -110,32 +97,12 @@ class LocalStore(ZarrStore):
         self._made = True
 
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
-        """Write one tile's arrays, leading dimension `node`, and return their id.
-
-        Args:
-            arrays: variable to array of shape (nodes, ...); at least one variable.
-
-        Returns:
-            The payload's id. The payload is durable and complete when this returns.
-
-        Raises:
-            StoreError: the payload cannot be written, the disk being full, say.
-        """
+        """Write one tile's arrays, leading dimension `node`, and return their id."""
         self.make()
         return self._payloads.write(arrays)
 
     def present(self, payloads: Iterable[str]) -> set[str]:
-        """Return those payloads that exist; each folder they are in is listed once.
-
-        Args:
-            payloads: ids.
-
-        Returns:
-            Those of them that have a file or folder.
-
-        Raises:
-            StoreError: a folder cannot be read.
-        """
+        """Return those payloads that exist; each folder they are in is listed once."""
         return self._payloads.present(payloads)
 
     def _open(self, payload: str) -> ZarrPayload:
@@ -145,32 +112,32 @@ class LocalStore(ZarrStore):
         self._payloads.open.cache_clear()
 
     def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
-        """Replace a run's sign of life; None removes it."""
+        """Replace a run's heartbeat; None removes it."""
         path = self._journal(run, ".beat")
         if sign is not None:
             self._replace(path, json.dumps(sign).encode())
             return
-        with explained(path):
+        with disk_errors(path):
             self._disk.remove(path)
 
     def heartbeats(self) -> dict[int, dict[str, Any]]:
-        """Return the latest sign of life of each run, by the number it began at."""
-        found = []
+        """Return the latest heartbeat of each run, by the number it began at."""
+        files = []
         for path in self._folder.glob("runs/*.beat"):
             # The run has ended meanwhile, or it is not ours.
             with suppress(FileNotFoundError, IsADirectoryError):
-                found.append((path.name, path.read_bytes()))
-        return parse_heartbeats(found)
+                files.append((path.name, path.read_bytes()))
+        return parse_heartbeats(files)
 
     def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
-        """Replace what a tile in work has so far; durable when this returns."""
+        """Replace the snapshot of an unfinished tile; durable when this returns."""
         from curvflow.stores.zarr_payloads import zip_snapshot  # planning needs no zarr
 
         path, data = self._partial(name), zip_snapshot(arrays)
         self._replace(path, data, flush=True)
 
     def load_snapshot(self, name: str) -> dict[str, Array] | None:
-        """Return what a tile had so far; None if there is nothing, or it is torn."""
+        """Return the snapshot of a tile; None if it is missing or torn."""
         path = self._partial(name)
         if not path.exists():
             return None
@@ -181,14 +148,14 @@ class LocalStore(ZarrStore):
         return read_snapshot(path)
 
     def drop_snapshot(self, name: str) -> None:
-        """Remove what a tile had so far, if there is any."""
-        with explained(self._partial(name)):
+        """Remove the snapshot of a tile, if it has one."""
+        with disk_errors(self._partial(name)):
             self._disk.remove(self._partial(name))
 
     def _replace(self, path: Path, data: bytes, *, flush: bool = False) -> None:
         self.make()
         written = self._temporary(path.suffix[1:])
-        with explained(path, len(data)):
+        with disk_errors(path, len(data)):
             try:
                 self._disk.write(written, data)
                 if flush:
@@ -200,16 +167,16 @@ class LocalStore(ZarrStore):
                 self._disk.remove(written)
 
     def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
-        """Append one line to the run's journal; not part of the log's truth."""
+        """Append one event to the run's journal, which is no part of the commit log."""
         self.make()
         path = self._journal(run)
-        with explained(path):
+        with disk_errors(path):
             self._disk.append(path, json.dumps(event).encode() + b"\n")
 
     def journal(self, run: RunRecord) -> list[dict[str, Any]]:
-        """Return the lines of a run's journal; a line cut short is left out."""
+        """Return the events of a run's journal, without a truncated line."""
         path = self._journal(run)
-        with explained(path):
+        with disk_errors(path):
             text = path.read_bytes() if path.exists() else b""
         return [note for line in text.splitlines() if (note := json_object(line))]
 
@@ -228,7 +195,7 @@ class LocalStore(ZarrStore):
 
 
 def _check_format(folder: Path) -> None:
-    with explained(folder):
+    with disk_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise StoreFormatError(
                 f"{folder}: expected a folder, got a file. Name another store."

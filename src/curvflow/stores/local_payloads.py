@@ -1,7 +1,7 @@
-"""The payloads of a local store: immutable files and folders, named by their content.
+"""Payloads of a local store: immutable files and folders, named by their content.
 
 payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
-trash/<number>/<id>.zarr.zip   one that collection has moved, still readable
+trash/<number>/<id>.zarr.zip   a payload that collection has moved, still readable
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.nodes import Array
-from curvflow.stores.files import Disk, explained
+from curvflow.stores.files import Disk, disk_errors
 from curvflow.stores.payload_digests import corrupt_payload, payload_id
 
 if TYPE_CHECKING:
@@ -31,34 +31,18 @@ SUFFIXES = (".zarr.zip", ".zarr")
 
 
 class LocalPayloads:
-    """Payloads as files of one folder."""
+    """The payloads of one folder, and of the trash."""
 
     def __init__(
         self, folder: Path, disk: Disk, *, temporary: Callable[[str], Path]
     ) -> None:
-        """Bind payloads to their folder.
-
-        Args:
-            folder: theirs.
-            disk: through which all changes pass.
-            temporary: from a word to a path of its own for what is not finished.
-        """
+        """Bind to a folder; `temporary` makes a unique path from a word."""
         self._folder, self._disk, self._temporary = folder, disk, temporary
         self._trash = folder.parent / "trash"
         self.open = lru_cache(maxsize=MAX_OPEN)(self._opened)
 
     def write(self, arrays: Mapping[str, Array]) -> str:
-        """Write one tile's arrays, durably and completely.
-
-        Args:
-            arrays: variable to array of shape (nodes, ...).
-
-        Returns:
-            The payload's id.
-
-        Raises:
-            StoreError: it cannot be written, the disk being full, say.
-        """
+        """Write one tile's arrays durably and return the payload's id."""
         name = payload_id(arrays)
         size = sum(array.nbytes for array in arrays.values())
         suffix, write = (
@@ -68,7 +52,7 @@ class LocalPayloads:
         )
         target = self._path(name, suffix)
         written = self._temporary("payload")
-        with explained(target, size):
+        with disk_errors(target, size):
             try:
                 write(written, arrays)
                 self._disk.make_folder(target.parent)
@@ -99,7 +83,7 @@ class LocalPayloads:
             self._disk.flush(folder)
 
     def _replace(self, written: Path, target: Path, name: str) -> None:
-        """Publish a payload, in place of a corrupt one of the same name if need be."""
+        """Publish a payload, replacing a corrupt one of the same name."""
         if target.exists():
             self.open.cache_clear()
         if target.is_dir():
@@ -116,57 +100,47 @@ class LocalPayloads:
             return False
 
     def present(self, payloads: Iterable[str]) -> set[str]:
-        """Return those payloads that exist; each folder they are in is listed once.
-
-        Args:
-            payloads: ids.
-
-        Returns:
-            Those of them that have a file or folder.
-
-        Raises:
-            StoreError: a folder cannot be read.
-        """
+        """Return those payloads that exist; each folder they are in is listed once."""
         wanted = set(payloads)
-        found = self._stored(wanted)
-        if lost := wanted - found:
-            found |= lost & self._trashed().keys()
+        existing = self._stored(wanted)
+        if missing := wanted - existing:
+            existing |= missing & self._trashed().keys()
         # One may have come home while the trash was looked through.
-        return found | self._stored(wanted - found)
+        return existing | self._stored(wanted - existing)
 
     def _stored(self, payloads: Iterable[str]) -> set[str]:
         wanted = defaultdict(set)
         for name in payloads:
             wanted[name[:2]].add(name)
-        found: set[str] = set()
+        existing: set[str] = set()
         for prefix, names in wanted.items():
             folder = self._folder / prefix
-            with explained(folder):
+            with disk_errors(folder):
                 listed = {p.name for p in folder.iterdir()} if folder.is_dir() else ()
-            found |= names & {file.partition(".")[0] for file in listed}
-        return found
+            existing |= names & {file.partition(".")[0] for file in listed}
+        return existing
 
     def _trashed(self) -> dict[str, Path]:
-        """Return the payloads in the trash, by id where they were moved last."""
-        with explained(self._trash):
+        """Return the payloads in the trash by id; the latest move counts."""
+        with disk_errors(self._trash):
             folders = sorted(self._trash.glob("*/"))
-        found = {}
+        paths = {}
         for folder in folders:
             # Another process may have emptied it meanwhile.
-            with explained(folder), suppress(FileNotFoundError):
+            with disk_errors(folder), suppress(FileNotFoundError):
                 for path in folder.iterdir():
                     name, dot, rest = path.name.partition(".")
                     if f"{dot}{rest}" in SUFFIXES:
-                        found[name] = path
-        return found
+                        paths[name] = path
+        return paths
 
     def path(self, name: str) -> Path | None:
-        """Return the file or folder of a payload; None if it has none."""
+        """Return the path of a payload, in the trash too; None if it is missing."""
         for suffix in SUFFIXES:
             if (path := self._path(name, suffix)).exists():
                 return path
-        # Collection moves first and removes at its next pass, so that whoever was
-        # about to read goes on to read.
+        # Collection moves first and removes at its next pass, so that a process that
+        # was about to read can still do so.
         return self._trashed().get(name)
 
     def _opened(self, name: str) -> ZarrPayload:

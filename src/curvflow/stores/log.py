@@ -46,34 +46,19 @@ MAX_REREADS = 4
 
 _logger = logging.getLogger("curvflow")
 # Void entries told of, by store: a process that opens it again need not say so twice.
-_told: defaultdict[str, set[int]] = defaultdict(set)
+_reported: defaultdict[str, set[int]] = defaultdict(set)
 
 
 class Log:
-    """Reads the log incrementally and appends to it; safe among threads."""
+    """Incremental reader and writer of the commit log; thread-safe."""
 
     def __init__(self, commits: Commits, location: str) -> None:
-        """Start with nothing read.
-
-        Args:
-            commits: the entries.
-            location: of the store, for messages.
-        """
+        """Start with nothing read."""
         self._commits, self._location = commits, location
         self._index, self._lock = Index(), RLock()
 
     def index(self, as_of: int | None = None) -> Index:
-        """Fold the log, up to `as_of` if given.
-
-        Args:
-            as_of: last number to be read; the end of the log by default.
-
-        Returns:
-            A copy, which later commits leave as it is.
-
-        Raises:
-            StoreError: an entry cannot be read, or is of a newer format.
-        """
+        """Return a copy of the folded log, up to entry `as_of` if given."""
         with self._lock:
             self._refresh()
             if as_of is not None and as_of < self._index.number:
@@ -83,104 +68,53 @@ class Log:
             return self._index.copy()
 
     def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
-        """Return the live receipts of some keys, the log read to its end.
-
-        Args:
-            keys: action keys.
-
-        Returns:
-            Receipt by key, without results whose arrays collection has removed.
-
-        Raises:
-            StoreError: the log cannot be read.
-        """
+        """Return the live receipts of these keys, without evicted payloads."""
         with self._lock:
             self._refresh()
             index = self._index
-            found = ((key, index.receipts.get(key)) for key in keys)
-            return {k: r for k, r in found if r and r.payload not in index.evicted}
+            receipts = ((key, index.receipts.get(key)) for key in keys)
+            return {k: r for k, r in receipts if r and r.payload not in index.evicted}
 
     def index_of(self, keys: Iterable[str]) -> Index:
-        """Return what the log, read to its end, says of some keys and no others.
-
-        Args:
-            keys: action keys.
-
-        Returns:
-            An index of their standing receipts, and of which of these are evicted.
-
-        Raises:
-            StoreError: the log cannot be read.
-        """
+        """Return an index of these keys alone: live receipts and evicted payloads."""
         with self._lock:
             self._refresh()
             whole = self._index
-            found = {key: whole.receipts[key] for key in keys if key in whole.receipts}
-            named = {one.payload for one in found.values() if one.payload}
-            return Index(whole.number, found, evicted=named & whole.evicted)
+            receipts = {
+                key: whole.receipts[key] for key in keys if key in whole.receipts
+            }
+            named = {
+                receipt.payload for receipt in receipts.values() if receipt.payload
+            }
+            return Index(whole.number, receipts, evicted=named & whole.evicted)
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """Append those receipts whose keys are not live, as one entry.
-
-        A key that is live with another digest is written down as a twin: the same
-        action gave two results, which an audit wants to know.
-
-        Args:
-            receipts: of nodes whose payloads have been written.
-
-        Returns:
-            The live receipt of each key given.
-
-        Raises:
-            StoreError: the log cannot be read or written.
-        """
+        """Append receipts whose keys are not live; return the live one of each key."""
+        # A key that is live with another digest is recorded as a twin: the same
+        # action gave two results, which audits report.
         live: list[Receipt] = []
 
         def build(index: Index) -> Entry | None:
-            fresh = {one.key: one for one in reversed(receipts)}
-            live[:] = [_live(index, fresh[one.key]) for one in receipts]
+            fresh = {receipt.key: receipt for receipt in reversed(receipts)}
+            live[:] = [_live(index, fresh[receipt.key]) for receipt in receipts]
             return _receipts_entry(receipts, live)
 
         self.append(build)
         return live
 
     def append(self, build: Callable[[Index], Entry | None]) -> int:
-        """Append the entry that `build` makes of the log as it then stands.
-
-        Args:
-            build: called anew whenever another writer was first; None for no entry.
-
-        Returns:
-            The entry's number; that of the last one read if there was nothing to add.
-
-        Raises:
-            StoreError: the log cannot be read or written.
-        """
+        """Append `build(index)`, called again after a lost race; return the number."""
         with self._lock:
             return self._append(build)
 
     def torn_entries(self) -> list[int]:
-        """Return the numbers of void entries that no word of it stands in for.
-
-        Returns:
-            In order.
-
-        Raises:
-            StoreError: the log cannot be read.
-        """
+        """Return the numbers of void entries that have no tombstone."""
         with self._lock:
             self._refresh()
             return [number for number in self._index.void if self._read(number) is None]
 
     def write_tombstones(self, numbers: Iterable[int]) -> None:
-        """Put word that they are void in the place of torn or lost entries.
-
-        Args:
-            numbers: of the entries; those that can be read after all are left alone.
-
-        Raises:
-            StoreError: the log cannot be written.
-        """
+        """Replace torn or missing entries with tombstones."""
         with self._lock:
             for number in numbers:
                 data = encode(number, {"type": "void"})
@@ -202,7 +136,7 @@ class Log:
             if self._commits.create(number, encode(number, entry)):
                 self._read_into(self._index, number)
                 return number
-            # Names may be listed late; asked for by name the entry may be there.
+            # Names may be listed late; requested by name the entry may exist.
             self._refresh(number if self._read(number) else 0)
             if self._index.number < number:
                 unseen += 1
@@ -217,13 +151,13 @@ class Log:
         time.sleep(0.05)
 
     def _refresh(self, known: int = 0) -> None:
-        """Read to the end of what is listed, or to a number known to be there."""
+        """Read to the end of the listing, or to an entry known to exist."""
         last = max([known, *self._commits.after(self._index.number)])
         self._read_into(self._index, last)
 
     def _read_into(self, index: Index, last: int) -> None:
         # A folder that grows while it is listed may lack a name and have the next, so
-        # every entry is asked for by its name, and more than once.
+        # every entry is requested by its name, and more than once.
         with paused_gc():
             for number in range(index.number + 1, last + 1):
                 entry = self._read(number) or self._read_late(number)
@@ -244,7 +178,7 @@ class Log:
             return None
 
     def _read_late(self, number: int) -> Entry | None:
-        """Ask again for an entry that has a successor and is not there."""
+        """Read a missing entry with a successor again: names may be listed late."""
         for _ in range(MAX_REREADS):
             if self._commits.read(number) is not None:
                 break
@@ -252,25 +186,25 @@ class Log:
         return self._read(number)
 
     def _report(self, number: int) -> None:
-        told = _told[self._location]
-        if number not in told:
+        reported = _reported[self._location]
+        if number not in reported:
             _logger.warning(
                 "curvflow: %s: commit %d is torn or missing: what it held, if "
                 "anything, will run again; `curvflow verify` marks it as void",
                 self._location,
                 number,
             )
-            told.add(number)
+            reported.add(number)
 
 
 def _live(index: Index, fresh: Receipt) -> Receipt:
-    """Return the receipt that stands once `fresh` is committed."""
+    """Return the receipt that is live once `fresh` is committed."""
     earlier = index.receipts.get(fresh.key)
     return fresh if earlier is None or _restores(index, earlier, fresh) else earlier
 
 
 def _restores(index: Index, earlier: Receipt, fresh: Receipt) -> bool:
-    """Whether a result that collection has removed is there again, and the same."""
+    """Return whether `fresh` restores an evicted result of the same digest."""
     return earlier.payload in index.evicted and earlier.digest == fresh.digest
 
 
@@ -292,13 +226,8 @@ def _receipts_entry(
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Let no cycle collection wake at each of very many new containers.
-
-    It doubles the time of a load and adds a quarter to that of a plan.
-
-    Yields:
-        Nothing; the collector goes on afterwards if it was on before.
-    """
+    """Pause Python's cycle collector, which many new containers would wake."""
+    # It doubles the time of a load and adds a quarter to that of a plan.
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -334,7 +263,9 @@ def _fold_code(index: Index, _: int, entry: Entry) -> None:
 
 
 def _fold_settled(index: Index, _: int, entry: Entry) -> None:
-    index.settlements += [Settlement(**one) for one in entry["settlements"]]
+    index.settlements += [
+        Settlement(**settlement) for settlement in entry["settlements"]
+    ]
 
 
 def _fold_evicted(index: Index, _: int, entry: Entry) -> None:
@@ -350,7 +281,7 @@ def _fold_unpinned(index: Index, _: int, entry: Entry) -> None:
 
 
 def _fold_void(index: Index, number: int, _: Entry) -> None:
-    """A torn entry that was told of, and replaced by word that it is void."""
+    """A torn or missing entry that has been replaced with a tombstone."""
     index.void.append(number)
 
 

@@ -34,38 +34,18 @@ SCALARS = (str, int, float, bool, type(None))
 
 
 class TornEntryError(CurvflowError):
-    """These bytes are no whole entry; power was lost or a bit has flipped."""
+    """Bytes that are no whole entry, after a loss of power or a flipped bit."""
 
 
 def encode(number: int, entry: Entry) -> bytes:
-    """Write an entry as JSON whose first field is the CRC-32 of the rest.
-
-    Args:
-        number: its place in the log.
-        entry: `type`, one of `TYPES`, and what belongs to it.
-
-    Returns:
-        One line of text.
-    """
+    """Write an entry as JSON whose first field is the CRC-32 of the rest."""
     whole = {"format": FORMAT, "number": number, **entry}
     rest = json.dumps(whole, separators=(",", ":"))[1:].encode()
     return b'{"crc32":"%08x",%b\n' % (zlib.crc32(rest), rest)
 
 
 def decode(number: int, data: bytes) -> Entry:
-    """Read an entry back.
-
-    Args:
-        number: the place that its name gives.
-        data: what `encode` has written.
-
-    Returns:
-        The entry.
-
-    Raises:
-        TornEntryError: the bytes are not those that were written.
-        StoreFormatError: a newer curvflow has written them.
-    """
+    """Decode an entry; raise TornEntryError if its checksum or number is wrong."""
     head, rest = data[:20], data[20:-1]
     if head != b'{"crc32":"%08x",' % zlib.crc32(rest) or data[-1:] != b"\n":
         raise TornEntryError(f"commit {number}: checksum does not match")
@@ -81,15 +61,8 @@ def decode(number: int, data: bytes) -> Entry:
 
 
 def pack_receipts(receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """Write receipts with what they have in common written once.
-
-    Args:
-        receipts: of one commit.
-
-    Returns:
-        `shared` fields, `params` that all share, and `rows` with the rest.
-    """
-    rows = [{name: getattr(one, name) for name in _FIELDS} for one in receipts]
+    """Encode receipts: `shared` fields, common `params`, and `rows` with the rest."""
+    rows = [{name: getattr(receipt, name) for name in _FIELDS} for receipt in receipts]
     params = _common([row["params"] for row in rows])
     for row in rows:
         row["params"] = {k: v for k, v in row["params"].items() if k not in params}
@@ -99,7 +72,7 @@ def pack_receipts(receipts: Sequence[Receipt]) -> dict[str, Any]:
 
 
 def unpack_receipts(packed: Mapping[str, Any]) -> list[Receipt]:
-    """Return receipts as they were before `pack_receipts`."""
+    """Decode what `pack_receipts` encoded."""
     shared, params = packed["shared"], packed["params"]
     receipts = []
     for row in packed["rows"]:
@@ -119,8 +92,8 @@ def _common(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _same(one: object, other: object) -> bool:
+def _same(left: object, right: object) -> bool:
     # 1, 1.0 and True are equal to Python but not to a key.
-    if one != other or type(one) is not type(other):
+    if left != right or type(left) is not type(right):
         return False
-    return isinstance(one, SCALARS) or json.dumps(one) == json.dumps(other)
+    return isinstance(left, SCALARS) or json.dumps(left) == json.dumps(right)

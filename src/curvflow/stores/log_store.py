@@ -1,4 +1,4 @@
-"""Stores whose truth is a commit log, and those whose payloads are packs."""
+"""Stores with a commit log, and among them those whose payloads are zarr files."""
 
 from __future__ import annotations
 
@@ -31,32 +31,26 @@ if TYPE_CHECKING:
 
 
 class LogStore(Store):
-    """Receipts and runs as entries of a log."""
+    """A store that keeps receipts and runs as entries of a commit log."""
 
     def __init__(self, location: str, log: Log, claims: Claims) -> None:
-        """Bind the store to its log.
-
-        Args:
-            location: for messages.
-            log: its commit log.
-            claims: which run is at work on what.
-        """
+        """Bind the store to its location, commit log and claims."""
         self.location, self._log, self.claims = location, log, claims
 
     def index(self, as_of: int | None = None) -> Index:
-        """Return what the log says, up to `as_of` if given; reads only what is new."""
+        """Return the folded log, up to entry `as_of`; reads only new entries."""
         return self._log.index(as_of)
 
     def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
-        """Return the live receipts of keys whose arrays no collection has removed."""
+        """Return the live receipts of these keys, without evicted payloads."""
         return self._log.live(keys)
 
     def index_of(self, keys: Iterable[str]) -> Index:
-        """Return what the log says of some keys: receipts, and which are evicted."""
+        """Return an index of these keys alone: live receipts and evicted payloads."""
         return self._log.index_of(keys)
 
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """Return the live receipt for each key given, having appended what is new."""
+        """Append receipts whose keys are not live; return the live one of each key."""
         return self._log.commit(receipts)
 
     def retire(
@@ -67,7 +61,7 @@ class LogStore(Store):
         payload: str | None = None,
         upto: int | None = None,
     ) -> None:
-        """Append an entry that these keys' receipts no longer stand."""
+        """Append an entry that retires the receipts of these keys."""
 
         def build(index: Index) -> dict[str, Any] | None:
             later = set() if upto is None else _committed_after(upto, index)
@@ -78,7 +72,7 @@ class LogStore(Store):
         self._log.append(build)
 
     def record_codes(self, codes: Mapping[str, CodeRecord]) -> None:
-        """Append an entry that says what these fingerprints stand for."""
+        """Append an entry with the code behind new fingerprints."""
 
         def build(index: Index) -> dict[str, Any] | None:
             fresh = {
@@ -91,7 +85,7 @@ class LogStore(Store):
         self._log.append(build)
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Append an entry that changed code was accepted."""
+        """Append an entry that settles code drift."""
         entry = {"type": "settled", "settlements": [asdict(s) for s in settlements]}
         self._log.append(lambda _: entry)
 
@@ -102,7 +96,7 @@ class LogStore(Store):
         *,
         unless: Callable[[Index], bool] | None = None,
     ) -> int | None:
-        """Return the number of an entry that payloads are removed, or None."""
+        """Append an entry that evicts payloads; return its number, None if refused."""
         entry = {"type": "evicted", "payloads": list(payloads), "reason": reason}
         refused = False
 
@@ -115,19 +109,19 @@ class LogStore(Store):
         return None if refused else number
 
     def torn_entries(self) -> list[int]:
-        """Return the numbers of entries that are torn or lost."""
+        """Return the numbers of torn or missing entries that have no tombstone."""
         return self._log.torn_entries()
 
     def write_tombstones(self, numbers: Iterable[int]) -> None:
-        """Put word that they are void in the place of torn or lost entries."""
+        """Replace torn or missing entries with tombstones."""
         self._log.write_tombstones(numbers)
 
     def pin(self, pin: Pin) -> None:
-        """Append an entry that a run's results are to be kept."""
+        """Append an entry that pins a run's results."""
         self._log.append(lambda _: {"type": "pinned", **asdict(pin)})
 
     def unpin(self, name: str) -> None:
-        """Append an entry that a pin no longer holds."""
+        """Append an entry that removes a pin."""
         self._log.append(lambda _: {"type": "unpinned", "name": name})
 
     def begin_run(
@@ -138,7 +132,7 @@ class LogStore(Store):
         environment: Mapping[str, str],
         options: Mapping[str, Any],
     ) -> RunRecord:
-        """Return the record of a run that begins now, having appended it."""
+        """Append an entry that a run begins, and return its record."""
         entry = {
             "type": "run-begun",
             "study": study,
@@ -158,7 +152,7 @@ class LogStore(Store):
         failures: Sequence[Mapping[str, Any]],
         tables: Mapping[str, Any],
     ) -> RunRecord:
-        """Return the record of a run that ends now, having appended it."""
+        """Append an entry that a run ends, and return its record."""
         entry = {
             "type": "run-ended",
             "begun": run.begun,
@@ -175,7 +169,7 @@ class LogStore(Store):
 
 
 def _committed_after(number: int, index: Index) -> set[str]:
-    """Return the keys of receipts that entries after this number hold."""
+    """Return the keys of the receipts in entries after this number."""
     latest_first = reversed(index.rows.items())
     rows = takewhile(lambda row: row[0][0] > number, latest_first)
     return {receipt.key for _, receipt in rows}
@@ -185,35 +179,22 @@ T = TypeVar("T")
 
 
 class ZarrStore(LogStore):
-    """Reads results out of opened packs."""
+    """A store that reads results out of opened zarr payloads."""
 
     @abstractmethod
     def _open(self, payload: str) -> ZarrPayload:
-        """Return an opened payload, which may stay open."""
+        """Return an opened payload; a cache may keep it open."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Close the payloads that are open."""
+        """Close all opened payloads."""
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
         """Return the variables of a payload, read from its metadata alone."""
         return self._retry_once(lambda: self._open(payload).layout())
 
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
-        """Read parts of one node's result and verify their digests.
-
-        Args:
-            receipt: names the payload, the slot and the digests.
-            parts: variable names, or `variable@label` for one slice of a sliced one.
-
-        Returns:
-            Part name to array, without the `node` dimension.
-
-        Raises:
-            UnknownNameError: the receipt has no such part.
-            CorruptPayloadError: the payload is missing, lacks a chunk, fails a
-                checksum or does not have the digests of the receipt.
-        """
+        """Read parts of one node's result and verify their digests."""
 
         def fetch(variable: str) -> Array:
             return self._open(str(receipt.payload)).node(variable, receipt.slot)
@@ -225,7 +206,7 @@ class ZarrStore(LogStore):
         return self._retry_once(lambda: self._open(payload).read_all())
 
     def _retry_once(self, read: Callable[[], T]) -> T:
-        """Read again what cannot be read: it may have been moved in the midst of it."""
+        """Retry a failed read once: collection may have moved the payload meanwhile."""
         try:
             return read()
         except CorruptPayloadError:
@@ -237,15 +218,7 @@ class ZarrStore(LogStore):
             raise
 
     def verify_payload(self, payload: str, receipts: Iterable[Receipt]) -> None:
-        """Read all of a payload, as it is there now, and compare it with receipts.
-
-        Args:
-            payload: its id.
-            receipts: of results in it.
-
-        Raises:
-            CorruptPayloadError: it cannot be read, or something differs.
-        """
+        """Read a whole payload afresh and compare it with its id and with receipts."""
         self._forget()  # what is open may have been replaced since
         super().verify_payload(payload, receipts)
 
@@ -255,23 +228,14 @@ FIELDS = {"count": int, "pid": int, "host": str}
 
 
 def parse_heartbeats(
-    found: Iterable[tuple[str, bytes | None]],
+    files: Iterable[tuple[str, bytes | None]],
 ) -> dict[int, dict[str, Any]]:
-    """Return the signs of life among what was found.
-
-    Args:
-        found: path and content; a content of None is of a run that has ended
-            meanwhile.
-
-    Returns:
-        Sign by the log number at which its run began. What is cut short, or no sign
-        of life at all, is left out.
-    """
+    """Return the valid heartbeats of files, by the log number their run began at."""
     return {
         int(name[1]): sign
-        for path, text in found
+        for path, content in files
         if (name := NAME.fullmatch(PurePath(path).name))
-        and text is not None
-        and (sign := json_object(text))
+        and content is not None
+        and (sign := json_object(content))
         and all(type(sign.get(key)) is kind for key, kind in FIELDS.items())
     }

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for trying things out."""
+"""A store in memory, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Arrays = dict[str, Array]
 
 
 class MemoryFiles:
-    """Payloads in dictionaries; nothing is ever left unfinished in memory."""
+    """The stored files of a memory store: payloads in dictionaries, none unfinished."""
 
     def __init__(
         self,
@@ -39,37 +39,30 @@ class MemoryFiles:
         aside: MutableMapping[str, Arrays],
         times: MutableMapping[str, float],
     ) -> None:
-        """Bind to a store's dictionaries.
-
-        Args:
-            commits: the log.
-            payloads: by id.
-            aside: those in the trash and in quarantine, by path.
-            times: when each was written or moved, by id.
-        """
+        """Bind to a store's dictionaries: by id, and by path for those moved aside."""
         self._commits, self._payloads = commits, payloads
         self._aside, self._times = aside, times
 
     def exists(self) -> bool:
-        """Whether the store is there: as long as the process."""
+        """Return True: the store exists as long as the process."""
         return True
 
     def clock(self) -> float:
-        """Return the store's time."""
+        """Return the store's clock, in seconds."""
         return time.monotonic()
 
     def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
         return self._commits.time(number)
 
-    def items(self, place: Folder) -> list[Item]:
-        """Return what is in one place."""
+    def items(self, folder: Folder) -> list[Item]:
+        """Return the files in one folder, ordered by path."""
         held = {f"payloads/{name[:2]}/{name}": a for name, a in self._payloads.items()}
         held |= self._aside
         return [
             self._item(path, arrays)
             for path, arrays in sorted(held.items())
-            if path.startswith(f"{place}/")
+            if path.startswith(f"{folder}/")
         ]
 
     def _item(self, path: str, arrays: Arrays) -> Item:
@@ -77,7 +70,7 @@ class MemoryFiles:
         return Item(path, size, self._times.get(path.rpartition("/")[2], 0.0))
 
     def move(self, item: Item, folder: str) -> bool:
-        """Move a payload to another folder of the store."""
+        """Move a payload to another folder of the store; False if it is gone."""
         there, key = self._place(item.path)
         arrays = there.get(key)
         if arrays is None:
@@ -90,27 +83,23 @@ class MemoryFiles:
         return True
 
     def remove(self, items: Iterable[Item]) -> None:
-        """Remove what is there of these, for good."""
+        """Delete files for good; missing ones are skipped."""
         for item in items:
             there, key = self._place(item.path)
             there.pop(key, None)
 
     def _place(self, path: str) -> tuple[MutableMapping[str, Arrays], str]:
-        """Return the dictionary in which a payload is, and its key there."""
+        """Return the dictionary that holds a payload, and its key there."""
         if path.startswith("payloads/"):
             return self._payloads, path.rpartition("/")[2]
         return self._aside, path
 
 
 class MemoryStore(LogStore):
-    """Behaves as the local store does, and is gone with the process."""
+    """A store that behaves like the local one and ends with the process."""
 
     def __init__(self, location: str = "memory:") -> None:
-        """Make an empty store.
-
-        Args:
-            location: for messages.
-        """
+        """Make an empty store."""
         commits = MemoryCommits()
         super().__init__(location, Log(commits, location), Claims(MemoryCommits()))
         self._payloads: dict[str, dict[str, Array]] = {}
@@ -124,7 +113,7 @@ class MemoryStore(LogStore):
         )
 
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
-        """Return the id of one tile's arrays, having kept a copy of them."""
+        """Keep a copy of one tile's arrays and return their id."""
         name = payload_id(arrays)
         self._times[name] = time.monotonic()
         self._payloads[name] = {
@@ -135,7 +124,7 @@ class MemoryStore(LogStore):
 
     def present(self, payloads: Iterable[str]) -> set[str]:
         """Return those payloads that exist."""
-        return {name for name in payloads if self._found(name) is not None}
+        return {name for name in payloads if self._arrays(name) is not None}
 
     def layout(self, payload: str) -> Mapping[str, Layout]:
         """Return the variables of a payload."""
@@ -159,15 +148,15 @@ class MemoryStore(LogStore):
         return read_parts(receipt, parts, fetch)
 
     def _payload(self, payload: str, slot: int | None) -> dict[str, Array]:
-        found = self._found(payload)
-        if found is None:
+        arrays = self._arrays(payload)
+        if arrays is None:
             raise corrupt_payload(payload, slot, "it is missing")
-        return found
+        return arrays
 
-    def _found(self, payload: str) -> dict[str, Array] | None:
-        found = self._payloads.get(payload) or self._trashed(payload)
+    def _arrays(self, payload: str) -> dict[str, Array] | None:
+        arrays = self._payloads.get(payload) or self._trashed(payload)
         # It may have come home while the trash was looked through.
-        return found or self._payloads.get(payload)
+        return arrays or self._payloads.get(payload)
 
     def _trashed(self, payload: str) -> dict[str, Array] | None:
         trashed = (
@@ -183,34 +172,34 @@ class MemoryStore(LogStore):
         return {name: np.array(array) for name, array in arrays.items()}
 
     def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
-        """Replace a run's sign of life; None removes it."""
+        """Replace a run's heartbeat; None removes it."""
         self._beats.pop(run.begun, None)
         if sign is not None:
             self._beats[run.begun] = json.dumps(sign)
 
     def heartbeats(self) -> dict[int, dict[str, Any]]:
-        """Return the latest sign of life of each run, by the number it began at."""
+        """Return the latest heartbeat of each run, by the number it began at."""
         return {begun: json.loads(sign) for begun, sign in self._beats.items()}
 
     def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
-        """Replace what a tile in work has so far."""
+        """Replace the snapshot of an unfinished tile."""
         self._partials[name] = {key: np.array(value) for key, value in arrays.items()}
 
     def load_snapshot(self, name: str) -> dict[str, Array] | None:
-        """Return what a tile had so far; None if there is nothing."""
+        """Return the snapshot of a tile; None if it has none."""
         kept = self._partials.get(name)
         return kept and {key: np.array(value) for key, value in kept.items()}
 
     def drop_snapshot(self, name: str) -> None:
-        """Remove what a tile had so far, if there is any."""
+        """Remove the snapshot of a tile, if it has one."""
         self._partials.pop(name, None)
 
     def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
-        """Append one line to the run's journal."""
+        """Append one event to the run's journal."""
         self._notes[run.begun].append(json.dumps(event))
 
     def journal(self, run: RunRecord) -> list[dict[str, Any]]:
-        """Return the lines of a run's journal."""
+        """Return the events of a run's journal."""
         return [json.loads(line) for line in self._notes[run.begun]]
 
 

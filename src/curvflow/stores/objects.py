@@ -4,11 +4,11 @@ FORMAT                      what this prefix is
 commits/0000000001.json     the log, by conditional put
 payloads/ab/<id>.zarr.zip   a payload, of any size
 runs/<log number>/<...>     the journal of the run that began there, an object per line
-beats/<log number>.beat     its sign of life
-claims/0000000001.json      which run is at work on what
-partials/<tile>.zarr.zip    what a long tile has so far
+beats/<log number>.beat     its heartbeat
+claims/0000000001.json      nodes that runs are computing
+partials/<tile>.zarr.zip    the snapshot of a long tile
 trash/<log number>/         payloads that the collection noted there has moved
-quarantine/<log number>/    payloads that verification has found unsound
+quarantine/<log number>/    payloads that verification found corrupt
 
 An object appears whole or not at all and is durable once it is written, so nothing is
 written under a temporary name.
@@ -41,70 +41,64 @@ if TYPE_CHECKING:
 
 
 class ObjectFiles:
-    """Objects below the prefix; those of other names are left alone."""
+    """The stored files of a bucket: objects below the prefix whose names match."""
 
     def __init__(
         self, bucket: Bucket, *, commits: ObjectCommits, forget: Callable[[], None]
     ) -> None:
-        """Bind to a bucket.
-
-        Args:
-            bucket: the store's.
-            commits: the log, whose entries have times.
-            forget: drops the payloads that are at hand.
-        """
+        """Bind to a bucket."""
         self._bucket, self._commits, self._forget = bucket, commits, forget
 
     def exists(self) -> bool:
-        """Whether the prefix is a store."""
+        """Return whether the prefix is a store."""
         return self._bucket.head("FORMAT") is not None
 
     def clock(self) -> float:
-        """Return the time of an object written now; of the log's end if none can be."""
+        """Return the time of an object written now, or of the last commit."""
         if not self.exists():
             return 0.0
         path = f"tmp/clock-{uuid4().hex}"
         try:
             self._bucket.put(path, b"")
-            found = self._bucket.head(path)
+            info = self._bucket.head(path)
             self._bucket.remove([path])
         except StoreError:
-            found = None
-        return found.time if found else self._latest()
+            info = None
+        return info.time if info else self._latest()
 
     def _latest(self) -> float:
-        return max((one.time for one in self._bucket.list("commits")), default=0.0)
+        return max((entry.time for entry in self._bucket.list("commits")), default=0.0)
 
     def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
         return self._commits.time(number)
 
-    def items(self, place: Folder) -> list[Item]:
-        """Return what is in one place."""
-        folder = "beats" if place == "runs" else place
+    def items(self, folder: Folder) -> list[Item]:
+        """Return the files in one folder, ordered by path."""
+        prefix = "beats" if folder == "runs" else folder
         return sorted(
             (
-                Item(one.path, one.bytes, one.time)
-                for one in self._bucket.list(folder)
-                if _is_ours(place, one)
+                Item(info.path, info.bytes, info.time)
+                for info in self._bucket.list(prefix)
+                if _is_ours(folder, info)
             ),
             key=lambda item: item.path,
         )
 
     def move(self, item: Item, folder: str) -> bool:
-        """Move a payload to another folder of the store."""
+        """Move a payload to another folder of the store; False if it is gone."""
         self._forget()
         return self._bucket.move(item.path, f"{folder}/{item.name}")
 
     def remove(self, items: Iterable[Item]) -> None:
-        """Remove what is there of these, for good."""
+        """Delete files for good; missing ones are skipped."""
         self._forget()
         self._bucket.remove(item.path for item in items)
 
 
-def _is_ours(place: Folder, listed: ObjectInfo) -> bool:
-    inner, wanted = PATTERNS[place]
-    *folders, name = listed.path.split("/")[1:]
+def _is_ours(folder: Folder, info: ObjectInfo) -> bool:
+    inner, wanted = PATTERNS[folder]
+    *folders, name = info.path.split("/")[1:]
     if wanted.fullmatch(name) is None:
         return False
     if inner is None:
@@ -122,22 +116,14 @@ class ObjectStore(ZarrStore):
     """
 
     def __init__(self, bucket: Bucket) -> None:
-        """Open a prefix.
-
-        Args:
-            bucket: the objects below it.
-
-        Raises:
-            StoreFormatError: the prefix holds something else, or a newer format.
-            StoreError: the bucket is missing or cannot be read.
-        """
-        found = bucket.get("FORMAT")
-        names = [] if found else [one.path for one in islice(bucket.list(), 1)]
+        """Open a prefix."""
+        content = bucket.get("FORMAT")
+        names = [] if content else [info.path for info in islice(bucket.list(), 1)]
         # Another process may have made the store between the two questions.
-        if names and (found := bucket.get("FORMAT")) is None:
+        if names and (content := bucket.get("FORMAT")) is None:
             check_empty(names, bucket.location)
-        if found is not None:
-            check_format(found, bucket.location)
+        if content is not None:
+            check_format(content, bucket.location)
         self._bucket, self._made = bucket, False
         commits = ObjectCommits(bucket, "commits", prepare=self.make)
         claims = ObjectCommits(bucket, "claims", prepare=self.make)
@@ -146,12 +132,7 @@ class ObjectStore(ZarrStore):
         self.files = ObjectFiles(bucket, commits=commits, forget=self._forget)
 
     def make(self) -> None:
-        """Write the FORMAT object, if there is none, and see that conditions hold.
-
-        Raises:
-            StoreError: it cannot be written, or the server overwrites what is there
-                although it was told not to, so that commits would be lost.
-        """
+        """Write a missing FORMAT object; check that the server honours conditions."""
         if self._made:
             return
         if self._bucket.create("FORMAT", CONTENT) and self._bucket.create(
@@ -165,47 +146,39 @@ class ObjectStore(ZarrStore):
         self._made = True
 
     def write_payload(self, arrays: Mapping[str, Array]) -> str:
-        """Return the id of one tile's arrays, having written them durably."""
+        """Write one tile's arrays durably and return their id."""
         from curvflow.stores.zarr_payloads import zip_payload  # planning needs no zarr
 
         self.make()
         name = payload_id(arrays)
         self._bucket.put(_path(name), zip_payload(arrays))
-        self._cache.forget(name)  # what is there may have been corrupt
+        self._cache.forget(name)  # the stored one may have been corrupt
         return name
 
     def present(self, payloads: Iterable[str]) -> set[str]:
-        """Return those payloads that exist, the trash included.
-
-        Args:
-            payloads: ids.
-
-        Returns:
-            Those of them that have an object.
-
-        Raises:
-            StoreError: the bucket cannot be read.
-        """
+        """Return those payloads that exist, in the trash too."""
         wanted = set(payloads)
         if not wanted:
             return set()
-        found = wanted & self._stored(wanted)
-        if lost := wanted - found:
-            found |= lost & self._trashed().keys()
+        existing = wanted & self._stored(wanted)
+        if missing := wanted - existing:
+            existing |= missing & self._trashed().keys()
         # One may have come home while the trash was looked through.
-        lost = wanted - found
-        return found | (lost and (lost & self._stored(lost)))
+        missing = wanted - existing
+        return existing | (missing and (missing & self._stored(missing)))
 
-    def _stored(self, wanted: set[str]) -> set[str]:
-        first = [_name(one.path) for one in islice(self._bucket.list("payloads"), PAGE)]
+    def _stored(self, payloads: set[str]) -> set[str]:
+        first = [
+            _name(info.path) for info in islice(self._bucket.list("payloads"), PAGE)
+        ]
         if len(first) < PAGE:
             return set(first)
-        folders = sorted({f"payloads/{name[:2]}" for name in wanted})
+        folders = sorted({f"payloads/{name[:2]}" for name in payloads})
         listed = self._bucket.list_all(folders)
-        return {_name(one.path) for one in listed}
+        return {_name(info.path) for info in listed}
 
     def _trashed(self) -> dict[str, str]:
-        return {_name(one.path): one.path for one in self._bucket.list("trash")}
+        return {_name(info.path): info.path for info in self._bucket.list("trash")}
 
     def _open(self, payload: str) -> ZarrPayload:
         return self._cache.open(payload)
@@ -222,7 +195,7 @@ class ObjectStore(ZarrStore):
         return data
 
     def write_heartbeat(self, run: RunRecord, sign: Mapping[str, Any] | None) -> None:
-        """Replace a run's sign of life; None removes it."""
+        """Replace a run's heartbeat; None removes it."""
         path = f"beats/{run.begun:010}.beat"
         if sign is None:
             self._bucket.remove([path])
@@ -231,19 +204,19 @@ class ObjectStore(ZarrStore):
         self._bucket.put(path, json.dumps(sign).encode())
 
     def heartbeats(self) -> dict[int, dict[str, Any]]:
-        """Return the latest sign of life of each run, by the number it began at."""
-        paths = [one.path for one in self._bucket.list("beats")]
+        """Return the latest heartbeat of each run, by the number it began at."""
+        paths = [info.path for info in self._bucket.list("beats")]
         return parse_heartbeats(zip(paths, self._bucket.get_all(paths), strict=True))
 
     def save_snapshot(self, name: str, arrays: Mapping[str, Array]) -> None:
-        """Replace what a tile in work has so far; durable when this returns."""
+        """Replace the snapshot of an unfinished tile; durable when this returns."""
         from curvflow.stores.zarr_payloads import zip_snapshot  # planning needs no zarr
 
         self.make()
         self._bucket.put(f"partials/{name}{SUFFIX}", zip_snapshot(arrays))
 
     def load_snapshot(self, name: str) -> dict[str, Array] | None:
-        """Return what a tile had so far; None if there is nothing, or it is torn."""
+        """Return the snapshot of a tile; None if it is missing or torn."""
         data = self._bucket.get(f"partials/{name}{SUFFIX}")
         if data is None:
             return None
@@ -255,18 +228,18 @@ class ObjectStore(ZarrStore):
             return read_snapshot(path)
 
     def drop_snapshot(self, name: str) -> None:
-        """Remove what a tile had so far, if there is any."""
+        """Remove the snapshot of a tile, if it has one."""
         self._bucket.remove([f"partials/{name}{SUFFIX}"])
 
     def append_event(self, run: RunRecord, event: Mapping[str, Any]) -> None:
-        """Append one line to the run's journal; not part of the log's truth."""
+        """Append one event to the run's journal, which is no part of the commit log."""
         self.make()
         name = f"{time.time_ns():020}-{uuid4().hex}.json"
         self._bucket.put(f"{_journal(run)}/{name}", json.dumps(event).encode())
 
     def journal(self, run: RunRecord) -> list[dict[str, Any]]:
-        """Return the lines of a run's journal, by their writers' clocks."""
-        paths = [one.path for one in self._bucket.list(_journal(run))]
+        """Return the events of a run's journal, ordered by their writers' clocks."""
+        paths = [info.path for info in self._bucket.list(_journal(run))]
         lines = self._bucket.get_all(sorted(paths))
         return [note for line in lines if line and (note := json_object(line))]
 

@@ -1,4 +1,4 @@
-"""From an address to a store."""
+"""Opening of a store by its address: a folder, `s3://bucket/prefix` or `memory:`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,7 @@ PREFIX = re.compile(r"([\w!.*'()-]+(/[\w!.*'()-]+)*)?", re.ASCII)
 
 
 def open_store(url: str | Path, *, create: bool) -> LogStore:
-    """Open the store at an address.
-
-    Args:
-        url: a folder's path, `s3://bucket/prefix`, or `memory:` for a store that ends
-            with the process.
-        create: make the store if it is missing; else it reads as an empty store until
-            something is written.
-
-    Returns:
-        The store.
-
-    Raises:
-        RequestError: the address is of a kind that is not supported, or holds what no
-            address may hold.
-        StoreFormatError: the place holds something else, or a newer format.
-        StoreError: it cannot be read or made.
-    """
+    """Open the store at an address; without `create` a missing one reads as empty."""
     if url == "memory:":
         return MemoryStore()
     if isinstance(url, str) and "://" in url:
@@ -55,7 +39,7 @@ def _object_store(bucket: str, prefix: str, *, create: bool) -> LogStore:
 
 
 def _bucket_and_prefix(url: str) -> tuple[str, str]:
-    """Split `s3://bucket/prefix`; a message holds nothing that may be a password."""
+    """Split `s3://bucket/prefix`; messages must not show a possible password."""
     scheme, _, rest = url.partition("://")
     place, _, prefix = rest.partition("/")
     if "@" in rest:

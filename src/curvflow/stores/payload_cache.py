@@ -1,4 +1,4 @@
-"""Payloads fetched from afar: a few files in a folder that ends with the process."""
+"""Cache of payloads from a remote store, in a folder that ends with the process."""
 
 from __future__ import annotations
 
@@ -22,61 +22,42 @@ MAX_PAYLOADS = 32
 
 
 class PayloadCache:
-    """Opened payloads, the latest few; safe among threads."""
+    """Least recently used cache of opened payloads; thread-safe."""
 
     def __init__(self, fetch: Callable[[str], bytes], suffix: str) -> None:
-        """Start with nothing fetched.
-
-        Args:
-            fetch: from a payload's id to its file's content.
-            suffix: of the files.
-        """
+        """Start empty; `fetch` returns the bytes of a payload's file."""
         self._fetch, self._suffix, self._lock = fetch, suffix, RLock()
-        self._packs: OrderedDict[str, ZarrPayload] = OrderedDict()
+        self._payloads: OrderedDict[str, ZarrPayload] = OrderedDict()
         self._made: Path | None = None
         self._pid = 0
 
     def open(self, payload: str) -> ZarrPayload:
-        """Return an opened payload, fetched if it is not at hand.
-
-        Args:
-            payload: its id.
-
-        Returns:
-            The pack; what is fetched later does not close it.
-        """
+        """Return an opened payload, fetched on a miss; eviction does not close it."""
         from curvflow.stores.zarr_payloads import ZarrPayload  # planning needs no zarr
 
         with self._lock:
-            if payload in self._packs:
-                self._packs.move_to_end(payload)
-                return self._packs[payload]
+            if payload in self._payloads:
+                self._payloads.move_to_end(payload)
+                return self._payloads[payload]
         data = self._fetch(payload)
         with self._lock:
             path = self._folder() / f"{payload}{self._suffix}"
-            path.unlink(missing_ok=True)  # a pack that has it open keeps its own
+            path.unlink(missing_ok=True)  # an opened payload keeps its file
             path.write_bytes(data)
-            self._packs[payload] = pack = ZarrPayload(payload, path)
-            while len(self._packs) > MAX_PAYLOADS:
-                self._drop(next(iter(self._packs)))
-        return pack
+            self._payloads[payload] = opened = ZarrPayload(payload, path)
+            while len(self._payloads) > MAX_PAYLOADS:
+                self._drop(next(iter(self._payloads)))
+        return opened
 
     def forget(self, payload: str | None = None) -> None:
         """Drop one payload, or all of them."""
         with self._lock:
-            for name in list(self._packs) if payload is None else [payload]:
+            for name in list(self._payloads) if payload is None else [payload]:
                 self._drop(name)
 
     @contextmanager
     def written(self, data: bytes) -> Iterator[Path]:
-        """Write a file that is gone after the block.
-
-        Args:
-            data: its content.
-
-        Yields:
-            Its path.
-        """
+        """Yield the path of a temporary file with this content."""
         with self._lock:
             path = self._folder() / f"{uuid4().hex}{self._suffix}"
         path.write_bytes(data)
@@ -86,7 +67,7 @@ class PayloadCache:
             path.unlink()
 
     def _drop(self, payload: str) -> None:
-        if self._packs.pop(payload, None) is not None:
+        if self._payloads.pop(payload, None) is not None:
             (self._folder() / f"{payload}{self._suffix}").unlink(missing_ok=True)
 
     def _folder(self) -> Path:

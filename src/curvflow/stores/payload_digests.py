@@ -1,4 +1,4 @@
-"""What a payload's arrays are worth: its id, and parts that match their receipt."""
+"""Ids of payloads, and verification of their parts against receipts."""
 
 from __future__ import annotations
 
@@ -15,34 +15,14 @@ TEXT = "UOT"
 
 
 def payload_id(arrays: Mapping[str, Array]) -> str:
-    """Hash the content of a payload, so that equal payloads coincide.
-
-    Args:
-        arrays: variable to array of shape (nodes, ...).
-
-    Returns:
-        64 hexadecimal digits, which depend on no chunking, codec or version of zarr.
-    """
+    """Return the hash of a payload's content, whatever its chunking and codec."""
     return sha256({name: array_digest(array) for name, array in arrays.items()})
 
 
 def read_parts(
     receipt: Receipt, parts: Sequence[str], fetch: Callable[[str], Array]
 ) -> dict[str, Array]:
-    """Cut parts out of a node's variables and verify their digests.
-
-    Args:
-        receipt: names the parts there are, and their digests.
-        parts: variable names, or `variable@label` for one slice.
-        fetch: reads one variable of the node.
-
-    Returns:
-        Part name to array.
-
-    Raises:
-        UnknownNameError: the receipt has no such part.
-        CorruptPayloadError: a digest differs.
-    """
+    """Return parts, `variable` or `variable@label`, with their digests verified."""
     arrays = {}
     for part in parts:
         variable = part.partition("@")[0]
@@ -59,7 +39,7 @@ def read_parts(
 def verify_receipts(
     payload: str, arrays: Mapping[str, Array], receipts: Iterable[Receipt]
 ) -> None:
-    """Raise CorruptPayloadError unless arrays are a payload's, and its receipts'."""
+    """Raise CorruptPayloadError unless arrays match a payload's id and its receipts."""
     if payload_id(arrays) != payload:
         raise corrupt_payload(payload, None, "its content is not what was written")
     for receipt in receipts:
@@ -100,20 +80,11 @@ def _verified(receipt: Receipt, part: str, array: Array) -> Array:
 
 
 def corrupt(receipt: Receipt, what: str) -> CorruptPayloadError:
-    """Return the error that a receipt's payload is not what it should be."""
+    """Return the error for a receipt whose payload differs from it."""
     return corrupt_payload(str(receipt.payload), receipt.slot, what)
 
 
 def corrupt_payload(payload: str, slot: int | None, what: str) -> CorruptPayloadError:
-    """Return the error that a payload, or one node's slot of it, cannot be used.
-
-    Args:
-        payload: its id.
-        slot: the node's row; None for all of it.
-        what: is wrong.
-
-    Returns:
-        The error, to be raised.
-    """
+    """Return the error for an unusable payload, or one node's slot (row) of it."""
     where = f"payload {payload[:12]}" + ("" if slot is None else f", slot {slot}")
     return CorruptPayloadError(f"{where}: {what.rstrip('.')}")

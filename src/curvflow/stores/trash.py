@@ -1,4 +1,4 @@
-"""The room that a store takes, and how payloads are moved aside and removed."""
+"""Stored files as garbage collection sees them: listed, moved to the trash, deleted."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Literal, Protocol
 
 from curvflow.errors import StoreError
 from curvflow.stores.commits import LocalCommits
-from curvflow.stores.files import Disk, explained
+from curvflow.stores.files import Disk, disk_errors
 
 Folder = Literal["payloads", "trash", "quarantine", "tmp", "partials", "runs"]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A file, or a folder with all in it.
+    """A file, or a folder with its content.
 
     Attributes:
         path: within the store, parts joined by `/`.
@@ -45,62 +45,45 @@ class Item:
 
 
 class StoredFiles(Protocol):
-    """The files of a store, for those who tidy up.
+    """The files of a store, for garbage collection and verification.
 
-    Nothing else than what a store has written is listed, so nothing else is touched.
-    Times are the store's own; the clock of whoever tidies up is never asked.
+    Only names that a store writes are listed, so nothing else is touched.
+    Times are by the store's clock; that of the collecting process is never read.
     """
 
     def exists(self) -> bool:
-        """Whether the store is there, even if nothing is in it."""
+        """Return whether the store exists, even if it is empty."""
 
     def clock(self) -> float:
-        """Return the store's time; an earlier one if nothing can be written."""
+        """Return the store's clock in seconds; earlier if nothing can be written."""
 
     def entry_time(self, number: int) -> float:
         """Return the time of an entry of the log."""
 
-    def items(self, place: Folder) -> list[Item]:
-        """Return what is in one place.
-
-        Args:
-            place: `runs` stands for signs of life alone.
-
-        Returns:
-            In the order of their paths; what goes meanwhile is left out.
-        """
+    def items(self, folder: Folder) -> list[Item]:
+        """Return the files in one folder by path; of `runs` the heartbeats alone."""
 
     def move(self, item: Item, folder: str) -> bool:
-        """Move a payload to another folder of the store.
-
-        At every moment it is in the one, in the other, or in both.
-
-        Args:
-            item: the payload.
-            folder: within the store: `trash` or `quarantine` and a number, or where
-                payloads are.
-
-        Returns:
-            Whether it was there to be moved.
-        """
+        """Move a payload to another folder of the store; False if it is gone."""
+        # At every moment it is in the one, in the other, or in both.
 
     def remove(self, items: Iterable[Item]) -> None:
-        """Remove what is there of these, for good."""
+        """Delete files for good; missing ones are skipped."""
 
 
 def payload_folder(item: Item) -> str:
-    """Return the folder in which a payload is at home."""
+    """Return the folder of live payloads to which a payload belongs."""
     return f"payloads/{item.payload[:2]}"
 
 
-def trash_folder(place: Literal["trash", "quarantine"], number: int) -> str:
-    """Return the folder for what is moved aside by one entry of the log."""
-    return f"{place}/{number:010}"
+def trash_folder(folder: Literal["trash", "quarantine"], number: int) -> str:
+    """Return the folder for payloads moved by the log entry of this number."""
+    return f"{folder}/{number:010}"
 
 
 PAYLOAD = re.compile(r"[0-9a-f]{64}\.zarr(\.zip)?")
 
-# Per place what its folders are called, if it has any, and what is in them.
+# Patterns of the names of subfolders, if there are any, and of the files in them.
 PATTERNS: dict[Folder, tuple[str | None, re.Pattern[str]]] = {
     "payloads": (r"[0-9a-f]{2}", PAYLOAD),
     "trash": (r"[0-9]{10,}", PAYLOAD),
@@ -113,7 +96,7 @@ TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
 class LocalFiles:
-    """Files and folders below the store's folder; links are left alone."""
+    """The stored files of a local store; symbolic links are never followed."""
 
     def __init__(
         self,
@@ -124,30 +107,22 @@ class LocalFiles:
         temporary: Callable[[], Path],
         forget: Callable[[], None],
     ) -> None:
-        """Bind to a folder.
-
-        Args:
-            folder: the store's.
-            disk: through which all changes pass.
-            commits: the log, whose entries have times.
-            temporary: makes the store, and returns a path for what is not finished.
-            forget: closes the payloads that are open.
-        """
+        """Bind to the store's folder; `forget` closes opened payloads."""
         self._folder, self._disk, self._commits = folder, disk, commits
         self._temporary, self._forget = temporary, forget
 
     def exists(self) -> bool:
-        """Whether the folder is a store."""
-        with explained(self._folder):
+        """Return whether the folder is a store."""
+        with disk_errors(self._folder):
             return (self._folder / "FORMAT").exists()
 
     def clock(self) -> float:
-        """Return the time of a file written now; of the latest name if none can be."""
+        """Return the time of a file written now, or of the latest folder."""
         if not self._folder.exists():
             return 0.0
         try:
             written = self._temporary()
-            with explained(written):
+            with disk_errors(written):
                 self._disk.write(written, b"")
                 time = written.stat().st_mtime
                 self._disk.remove(written)
@@ -160,17 +135,17 @@ class LocalFiles:
         """Return the time of an entry of the log."""
         return self._commits.time(number)
 
-    def items(self, place: Folder) -> list[Item]:
-        """Return what is in one place."""
-        inner, wanted = PATTERNS[place]
-        top = self._folder / place
-        with explained(top):
+    def items(self, folder: Folder) -> list[Item]:
+        """Return the files in one folder, ordered by path."""
+        inner, wanted = PATTERNS[folder]
+        top = self._folder / folder
+        with disk_errors(top):
             folders = [top] if inner is None else list(_folders(top, inner))
-            found = [item for one in folders for item in self._items(one, wanted)]
-        if place == "trash":
-            times = {one.name: _time(one) for one in folders}
-            found = [_moved(item, times) for item in found]
-        return sorted(found, key=lambda item: item.path)
+            items = [item for folder in folders for item in self._items(folder, wanted)]
+        if folder == "trash":
+            times = {folder.name: _time(folder) for folder in folders}
+            items = [_moved(item, times) for item in items]
+        return sorted(items, key=lambda item: item.path)
 
     def _items(self, folder: Path, wanted: re.Pattern[str]) -> Iterator[Item]:
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
@@ -182,11 +157,11 @@ class LocalFiles:
                         yield Item(path, size, time)
 
     def move(self, item: Item, folder: str) -> bool:
-        """Move a payload to another folder of the store."""
+        """Move a payload to another folder of the store; False if it is gone."""
         source = self._folder / item.path
         target = self._folder / folder / item.name
         self._forget()
-        with explained(source):
+        with disk_errors(source):
             while source.exists():
                 self._disk.make_folder(target.parent)
                 # Another collection moved it first, or found the folder empty.
@@ -205,11 +180,11 @@ class LocalFiles:
             self._disk.remove(source)
 
     def remove(self, items: Iterable[Item]) -> None:
-        """Remove what is there of these, and the folders of trash that this empties."""
+        """Delete files for good, and folders of the trash that this empties."""
         self._forget()  # an open file would keep its room
         for item in items:
             path = self._folder / item.path
-            with explained(path):
+            with disk_errors(path):
                 # Another collection may be at work on the same folder.
                 with suppress(FileNotFoundError):
                     self._disk.remove(path)
@@ -225,7 +200,7 @@ def _folders(top: Path, name: str) -> Iterator[Path]:
 
 
 def _size_and_time(path: Path) -> tuple[int, float]:
-    """Return the bytes of a file, or of all in a folder, and the latest time."""
+    """Return the bytes of a file or folder, and the latest time of writing."""
     state = path.lstat()
     size, time = state.st_size, state.st_mtime
     if path.is_dir() and not path.is_symlink():
@@ -237,7 +212,7 @@ def _size_and_time(path: Path) -> tuple[int, float]:
 
 
 def _time(folder: Path) -> float:
-    """Return when a folder was changed last; that it is gone counts as just now."""
+    """Return the time of a folder's last change; infinity if it is gone."""
     with suppress(FileNotFoundError):
         return folder.stat().st_mtime
     return math.inf

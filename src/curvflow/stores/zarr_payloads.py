@@ -1,4 +1,4 @@
-"""Payloads as zarr: how arrays become files, and how files become arrays again.
+"""Payloads as zarr groups: encoding to files, and reading.
 
 A payload is one zarr v3 group, one array (nodes, ...) per variable, one chunk per node,
 zstd and then crc32c over the compressed bytes. zarr answers a missing chunk with the
@@ -45,15 +45,7 @@ ZarrArray = zarr.Array[Any]
 def entries(
     arrays: Mapping[str, Array], *, sharded: bool
 ) -> Iterator[tuple[str, bytes]]:
-    """Encode a payload, entry by entry.
-
-    Args:
-        arrays: variable to array of shape (nodes, ...).
-        sharded: join the chunks of many nodes in one entry.
-
-    Yields:
-        Name and content of each entry of the zarr group.
-    """
+    """Yield name and content of each entry of the zarr group."""
     held: dict[str, Buffer] = {}
     group = zarr.create_group(MemoryStore(held), zarr_format=3)
     for name, array in sorted(arrays.items()):
@@ -91,14 +83,7 @@ def _stored(array: Array) -> Array:
 
 
 def zip_payload(arrays: Mapping[str, Array]) -> bytes:
-    """Encode a payload as one zip file; equal arrays give equal bytes.
-
-    Args:
-        arrays: variable to array of shape (nodes, ...).
-
-    Returns:
-        The file, its entries sorted and stored as they are.
-    """
+    """Encode a payload as a sorted, uncompressed zip; equal arrays give equal bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in sorted(entries(arrays, sharded=False)):
@@ -107,20 +92,13 @@ def zip_payload(arrays: Mapping[str, Array]) -> bytes:
 
 
 def zip_snapshot(arrays: Mapping[str, Array]) -> bytes:
-    """Encode what a tile in work has so far: arrays of any shapes, and their digest.
-
-    Args:
-        arrays: variable to array.
-
-    Returns:
-        The file.
-    """
+    """Encode the snapshot of a tile: arrays of any shapes, and their digest."""
     whole = {name: np.asarray(array)[None] for name, array in arrays.items()}
     return zip_payload({**whole, DIGEST: np.array([payload_id(whole)])})
 
 
 def read_snapshot(path: Path) -> dict[str, Array] | None:
-    """Read what `zip_snapshot` has written; None if it is not that any more."""
+    """Read a snapshot written by `zip_snapshot`; None if its digest differs."""
     try:
         whole = ZarrPayload(path.name, path).read_all()
     except StoreError:
@@ -155,16 +133,7 @@ class ZarrPayload:
     """
 
     def __init__(self, payload: str, path: Path) -> None:
-        """Open a payload.
-
-        Args:
-            payload: its id.
-            path: a folder, or a zip file.
-
-        Raises:
-            CorruptPayloadError: its metadata cannot be read.
-            StoreError: it may not be read.
-        """
+        """Open a folder or a zip file."""
         self._payload = payload
         with _corruption(payload, None, "it"):
             store, names, self._holds = _opened(path)
@@ -186,19 +155,7 @@ class ZarrPayload:
         }
 
     def node(self, name: str, slot: int) -> Array:
-        """Read one variable of one node.
-
-        Args:
-            name: of the variable.
-            slot: row of the payload.
-
-        Returns:
-            An array of the caller's own.
-
-        Raises:
-            CorruptPayloadError: a chunk is missing or fails its checksum.
-            StoreError: it may not be read.
-        """
+        """Return a fresh array of one variable of one node; `slot` is its row."""
         array = self._array(name, slot)
         if name not in self._whole:
             first = name not in self._asked
@@ -208,15 +165,7 @@ class ZarrPayload:
         return np.array(self._whole[name][slot])
 
     def read_all(self) -> dict[str, Array]:
-        """Read all variables of all nodes.
-
-        Returns:
-            Variable to array of shape (nodes, ...).
-
-        Raises:
-            CorruptPayloadError: a chunk is missing or fails its checksum.
-            StoreError: it may not be read.
-        """
+        """Return all variables of all nodes, shape (nodes, ...)."""
         return {
             name: self._read(name, array, 0, array.shape[0])
             for name, array in self._arrays.items()
@@ -247,14 +196,14 @@ class ZarrPayload:
 
 
 def _opened(path: Path) -> tuple[Store, list[str], Callable[[str], bool]]:
-    """Return a payload's store, its variables, and whether it has an entry."""
+    """Return a payload's zarr store, its variables, and a test for an entry."""
     if path.is_dir():
-        variables = sorted(one.name for one in path.iterdir() if one.is_dir())
+        variables = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
         store = LocalStore(path, read_only=True)
-        return store, variables, lambda name: (path / name).is_file()
+        return store, variables, lambda entry: (path / entry).is_file()
     with zipfile.ZipFile(path) as archive:
         names = frozenset(archive.namelist())
-    variables = sorted({name.partition("/")[0] for name in names if "/" in name})
+    variables = sorted({entry.partition("/")[0] for entry in names if "/" in entry})
     return ZipStore(path, mode="r"), variables, names.__contains__
 
 

@@ -141,7 +141,7 @@ def test_torn_commits_are_replaced_and_nobody_warns_again(folder, caplog, lost):
         assert verify(LocalStore(folder)).torn == [3]
     assert path.exists()
     caplog.clear()
-    log._told.clear()
+    log._reported.clear()
     with caplog.at_level(logging.WARNING):
         fresh = LocalStore(folder)
         assert fresh.index().void == [3]

@@ -1,4 +1,4 @@
-"""Results as xarray sees them: labelled, lazily read, and written for other tools."""
+"""Labelled xarray datasets of results, read lazily, and their export."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from curvflow.schemas.nodes import Array, Label
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.records.records import time_of
 from curvflow.stores.base import Layout, Store
-from curvflow.stores.files import Disk, explained
+from curvflow.stores.files import Disk, disk_errors
 from curvflow.stores.labelled.lazy_arrays import Cell, Labels, NodesArray, align_labels
 
 Dataset = xr.Dataset
@@ -43,43 +43,23 @@ def labelled(
     attrs: Mapping[str, Any],
     times: Sequence[Variable] = (),
 ) -> Dataset:
-    """Lay one stage's results out over its axes; arrays are read when looked at.
-
-    A variable named like its only dimension labels that dimension, and is read at once:
-    the coordinate is the union of all nodes' labels, numbers in order, text as it first
-    appears, and each node's values lie at its own labels. Without labels, or where they
-    differ and repeat within a node, values lie by position, and the labels in a
-    variable with the prefix `node_`.
-
-    What a node lacks is NaN there, or empty text; integers and booleans become floats
-    where that happens. A name that an axis or `status` bears already gets the prefix
-    `node_` too.
-
-    Args:
-        store: holds the arrays.
-        dims: the stage's axes.
-        coords: labels along each axis.
-        cells: position along each axis to receipt; None where there is no result.
-        statuses: position to status; `missing` where none is given.
-        outputs: declared variables of the kind.
-        attrs: of the dataset.
-        times: what is told of the time that each node took.
-
-    Returns:
-        The declared variables, `status` and `times`, with units and descriptions.
-
-    Raises:
-        CorruptPayloadError: a payload is missing, its metadata are torn or its labels
-            unreadable; looking at a variable raises the same for its content.
-    """
+    """Return one stage's results, `status` and `times` over its axes, read lazily."""
+    # A variable named like its only dimension labels that dimension, and is read at
+    # once: the coordinate is the union of all nodes' labels, numbers in order, text as
+    # it first appears, and each node's values lie at its own labels. Without labels, or
+    # where they differ and repeat within a node, values lie by position, and the labels
+    # in a variable with the prefix `node_`.
+    # What a node lacks is NaN there, or empty text; integers and booleans become floats
+    # where that happens. A name that an axis or `status` bears already gets the prefix
+    # `node_` too.
     shape = tuple(len(coords[dim]) for dim in dims)
-    found = {cell: one for cell, one in cells.items() if one and one.payload}
-    layouts = _layouts(store, found)
-    fields = [_field(store, dims, found, layouts, variable) for variable in outputs]
+    receipts = {cell: r for cell, r in cells.items() if r and r.payload}
+    layouts = _layouts(store, receipts)
+    fields = [_field(store, dims, receipts, layouts, variable) for variable in outputs]
     sizes = _sizes(fields)
     labels = _labels(fields, sizes)
-    sizes |= {dim: len(one.values) for dim, one in labels.items()}
-    own = {f.name: f.as_coordinate(labels) for f in fields if f.name in labels}
+    sizes |= {dim: len(union.values) for dim, union in labels.items()}
+    coordinates = {f.name: f.as_coordinate(labels) for f in fields if f.name in labels}
     arrays = {
         f.free_name: f.over_axes(dims, shape, sizes, labels)
         for f in fields
@@ -91,10 +71,10 @@ def labelled(
     arrays["status"] = xr.Variable(
         dims, status, {"description": "what became of the node"}
     )
-    arrays |= {one.name: _time(one, dims, shape, cells) for one in times}
+    arrays |= {time.name: _time(time, dims, shape, cells) for time in times}
     return xr.Dataset(
         arrays,
-        coords={dim: (dim, _axis(coords[dim])) for dim in dims} | own,
+        coords={dim: (dim, _axis(coords[dim])) for dim in dims} | coordinates,
         attrs=dict(attrs),
     )
 
@@ -118,7 +98,7 @@ def _attrs(variable: Variable) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Field:
-    """One variable, and those nodes that have it.
+    """One variable, and the nodes that have it.
 
     Attributes:
         store: holds the arrays.
@@ -137,29 +117,34 @@ class _Field:
     layouts: Sequence[Layout]
 
     def shapes(self) -> set[tuple[int, ...]]:
-        """Return the shapes within a node, all of as many dimensions."""
+        """Return the shapes within a node, padded to one number of dimensions."""
         num_dims = len(self.dims)
-        return {one.shape + (1,) * (num_dims - len(one.shape)) for one in self.layouts}
+        return {
+            layout.shape + (1,) * (num_dims - len(layout.shape))
+            for layout in self.layouts
+        }
 
     @property
     def is_coordinate(self) -> bool:
-        """Whether this labels its only dimension."""
+        """Return whether this variable labels its only dimension."""
         return self.variable.dims == (self.variable.name,) and len(self.dims) == 1
 
     @property
     def free_name(self) -> str:
-        """Name over the axes, where a coordinate's own stands for the dimension."""
+        """Name over the axes; a coordinate's plain name is that of its dimension."""
         return f"node_{self.name}" if self.is_coordinate else self.name
 
     def labels(self) -> Labels | None:
-        """Return the nodes' labels, united; equal ones are read once."""
-        own: dict[str, Array] = {}
+        """Return the union of the nodes' labels; equal ones are read once."""
+        labels: dict[str, Array] = {}
         cells = {}
         for cell, receipt in self.receipts.items():
             cells[cell] = receipt.parts.get(self.variable.name, receipt.key)
-            if cells[cell] not in own:
-                own[cells[cell]] = np.atleast_1d(self._array(receipt))
-        return align_labels(own or {"": np.zeros(0, self._dtype(is_whole=True))}, cells)
+            if cells[cell] not in labels:
+                labels[cells[cell]] = np.atleast_1d(self._array(receipt))
+        return align_labels(
+            labels or {"": np.zeros(0, self._dtype(is_whole=True))}, cells
+        )
 
     def over_axes(
         self,
@@ -195,15 +180,15 @@ class _Field:
 
     def _dtype(self, *, is_whole: bool) -> np.dtype[Any]:
         declared = object if self.variable.dtype == "str" else self.variable.dtype
-        types = [one.dtype for one in self.layouts] or [np.dtype(declared)]
-        found = np.result_type(*types)
-        return np.dtype(float) if found.kind in "biu" and not is_whole else found
+        types = [layout.dtype for layout in self.layouts] or [np.dtype(declared)]
+        dtype = np.result_type(*types)
+        return np.dtype(float) if dtype.kind in "biu" and not is_whole else dtype
 
 
 def _layouts(
     store: Store, cells: Mapping[Cell, Receipt]
 ) -> dict[str, Mapping[str, Layout]]:
-    payloads = dict.fromkeys(str(one.payload) for one in cells.values())
+    payloads = dict.fromkeys(str(receipt.payload) for receipt in cells.values())
     return {payload: store.layout(payload) for payload in payloads}
 
 
@@ -215,18 +200,18 @@ def _field(
     variable: Variable,
 ) -> _Field:
     name = variable.name
-    receipts = {cell: one for cell, one in cells.items() if _has(one, name)}
-    payloads = dict.fromkeys(str(one.payload) for one in receipts.values())
-    mine = [layouts[payload][name] for payload in payloads]
+    receipts = {cell: receipt for cell, receipt in cells.items() if _has(receipt, name)}
+    payloads = dict.fromkeys(str(receipt.payload) for receipt in receipts.values())
+    payload_layouts = [layouts[payload][name] for payload in payloads]
     taken = {*axes, "status"}
-    dims = _node_dims(variable, max((len(one.shape) for one in mine), default=0))
+    dims = _node_dims(variable, max((len(p.shape) for p in payload_layouts), default=0))
     return _Field(
         store,
         variable,
         _free(name, taken),
         tuple(_free(dim, taken) for dim in dims),
         receipts,
-        mine,
+        payload_layouts,
     )
 
 
@@ -254,11 +239,9 @@ def _sizes(fields: Sequence[_Field]) -> dict[str, int]:
 
 
 def _labels(fields: Sequence[_Field], sizes: Mapping[str, int]) -> dict[str, Labels]:
-    found = {one.name: one.labels() for one in fields if one.is_coordinate}
+    unions = {field.name: field.labels() for field in fields if field.is_coordinate}
     # Arrays longer than the labels would leave positions without any.
-    return {
-        dim: one for dim, one in found.items() if one and len(one.values) >= sizes[dim]
-    }
+    return {dim: u for dim, u in unions.items() if u and len(u.values) >= sizes[dim]}
 
 
 def _axis(labels: Sequence[Label]) -> Array:
@@ -268,27 +251,12 @@ def _axis(labels: Sequence[Label]) -> Array:
 
 
 def tree(datasets: Mapping[str, Dataset]) -> DataTree:
-    """Return datasets as one tree.
-
-    Args:
-        datasets: by name of the stage.
-
-    Returns:
-        A node per stage under the root.
-    """
+    """Return datasets as one tree, a node per stage under the root."""
     return xr.DataTree.from_dict(dict(datasets))
 
 
 def frame(columns: Mapping[str, Sequence[Any]], units: Mapping[str, str]) -> DataFrame:
-    """Return columns as a table of pandas.
-
-    Args:
-        columns: by name, all of one length; None where there is no value.
-        units: of those columns that have any.
-
-    Returns:
-        The table, with `units` in its attributes.
-    """
+    """Return columns as a DataFrame with `units` in its attributes; None is missing."""
     row = "row of the table"  # no name of a column
     objects = {
         name: xr.Variable(row, np.array([*values, None], dtype=object)[:-1])
@@ -303,17 +271,7 @@ def frame(columns: Mapping[str, Sequence[Any]], units: Mapping[str, str]) -> Dat
 
 
 def write(dataset: Dataset, path: Path) -> None:
-    """Write a dataset as NetCDF or zarr, replacing what is there when it is complete.
-
-    Args:
-        dataset: as `labelled` returns it.
-        path: ends in `.nc` or `.zarr`.
-
-    Raises:
-        RequestError: another suffix, or a library is not installed.
-        StoreError: the file cannot be written.
-        CorruptPayloadError: a variable cannot be read.
-    """
+    """Write a dataset as NetCDF or zarr, replacing the old file once it is complete."""
     if path.suffix not in (".nc", ".zarr"):
         raise RequestError(f"{path}: expected a name that ends in .nc or .zarr")
     for library in NETCDF if path.suffix == ".nc" else ():
@@ -324,7 +282,7 @@ def write(dataset: Dataset, path: Path) -> None:
             )
     disk, written = Disk(), path.with_name(f".{path.name}.{uuid4().hex}")
     old = written.with_suffix(".old")
-    with explained(path):
+    with disk_errors(path):
         try:
             disk.make_folder(path.parent)
             _write(_portable(dataset), written, path.suffix)

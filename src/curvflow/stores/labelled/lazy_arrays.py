@@ -22,7 +22,7 @@ ReadCell = Callable[[Cell], Array | None]
 
 
 class NodesArray(BackendArray):
-    """One variable of many nodes; what a node lacks is filled."""
+    """One variable of many nodes; missing values are filled."""
 
     def __init__(
         self,
@@ -33,21 +33,12 @@ class NodesArray(BackendArray):
         dtype: np.dtype[Any],
         places: Sequence[Mapping[Cell, Array]],
     ) -> None:
-        """Describe the array without reading.
-
-        Args:
-            read: returns one node's array, or None.
-            axes: number of labels along each axis.
-            inner: shape within a node, at least that of the largest.
-            dtype: object for text.
-            places: per dimension within a node, where the values of nodes lie along
-                it; those of other nodes come first.
-        """
+        """Describe the array; `places` holds nodes' positions per inner dimension."""
         self._read, self._num_axes, self._places = read, len(axes), places
         self.shape, self.dtype = axes + inner, dtype
 
     def __getitem__(self, key: ExplicitIndexer) -> Array:
-        """Return what one of xarray's indexers names, read from the store."""
+        """Read the selection of an xarray indexer from the store."""
         array: Array = explicit_indexing_adapter(
             key, self.shape, IndexingSupport.OUTER, self._select
         )
@@ -71,11 +62,11 @@ class NodesArray(BackendArray):
     def _placed(self, cell: Cell, array: Array) -> Array:
         inner = self.shape[self._num_axes :]
         array = array.reshape(array.shape + (1,) * (len(inner) - array.ndim))
-        if array.shape == inner and not any(cell in one for one in self._places):
+        if array.shape == inner and not any(cell in places for places in self._places):
             return array
         where = [
-            _positions(one.get(cell), size)
-            for one, size in zip(self._places, array.shape, strict=True)
+            _positions(places.get(cell), size)
+            for places, size in zip(self._places, array.shape, strict=True)
         ]
         placed = blank(inner, self.dtype)
         placed[np.ix_(*where)] = array
@@ -90,7 +81,7 @@ def _positions(labelled: Array | None, size: int) -> Array:
 
 
 def blank(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an array of what stands for nothing: NaN, or empty text."""
+    """Return an array of missing values: NaN, empty text, or 0 for integers."""
     fill: object = "" if dtype.kind == "O" else np.nan if dtype.kind in "fc" else 0
     return np.full(shape, fill, dtype)
 
@@ -100,7 +91,7 @@ REAL = frozenset("biuf")
 
 @dataclass(frozen=True)
 class Labels:
-    """The union of the nodes' labels.
+    """Union of the nodes' labels.
 
     Attributes:
         values: shape (labels,).
@@ -112,24 +103,17 @@ class Labels:
     places: Mapping[Cell, Array] = field(default_factory=dict)
 
 
-def align_labels(own: Mapping[str, Array], cells: Mapping[Cell, str]) -> Labels | None:
-    """Unite the labels of nodes: numbers in order, text as it first appears.
-
-    Args:
-        own: digest to labels, shape (labels of the node,).
-        cells: position of each node that has labels to their digest.
-
-    Returns:
-        The union; the labels as they are if all nodes agree on them; None where they
-        differ and repeat within a node, or are NaN, and so tell no position.
-    """
-    if len(own) == 1:
-        return Labels(_plain(next(iter(own.values()))))
-    rows = {digest: labels.tolist() for digest, labels in own.items()}
+def align_labels(
+    node_labels: Mapping[str, Array], cells: Mapping[Cell, str]
+) -> Labels | None:
+    """Return the union of the nodes' labels; None where they give no position."""
+    if len(node_labels) == 1:
+        return Labels(_plain(next(iter(node_labels.values()))))
+    rows = {digest: labels.tolist() for digest, labels in node_labels.items()}
     if not all(is_distinct(row) for row in rows.values()):
         return None
     union = list(dict.fromkeys(chain(*rows.values())))
-    if {labels.dtype.kind for labels in own.values()} <= REAL:
+    if {labels.dtype.kind for labels in node_labels.values()} <= REAL:
         union.sort()
     position = {label: number for number, label in enumerate(union)}
     where = {
@@ -138,14 +122,14 @@ def align_labels(own: Mapping[str, Array], cells: Mapping[Cell, str]) -> Labels 
     }
     moved = {d for d, row in where.items() if not np.array_equal(row, range(len(row)))}
     return Labels(
-        np.array(union, np.result_type(*map(_plain, own.values()))),
+        np.array(union, np.result_type(*map(_plain, node_labels.values()))),
         {cell: where[digest] for cell, digest in cells.items() if digest in moved},
     )
 
 
 def is_distinct(labels: Sequence[object]) -> bool:
     """Return whether no label repeats and none is NaN, which equals nothing."""
-    return len(set(labels)) == len(labels) and all(one == one for one in labels)
+    return len(set(labels)) == len(labels) and all(label == label for label in labels)
 
 
 def _plain(array: Array) -> Array:
