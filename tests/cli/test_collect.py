@@ -24,7 +24,7 @@ def test_gc_says_what_would_go_and_touches_nothing_without_yes(curvflow, twice_r
     before = files(twice_run)
     said = curvflow("gc", twice_run, "--keep-runs", 1)
     assert (said.code, said.err) == (0, "")
-    assert "no kept run names it" in said.out
+    assert "no kept run uses it" in said.out
     assert "tiny/trace" in said.out
     assert "nothing is touched without --yes" in said.out
     assert max(map(len, said.out.splitlines())) <= 80

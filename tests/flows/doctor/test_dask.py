@@ -32,9 +32,9 @@ def test_this_dask_is_fine():
 @pytest.mark.parametrize(
     ("dask", "distributed", "told"),
     [
-        ("2026.8.0", "2026.1.0", "dask 2026.8.0 beside distributed 2026.1.0"),
-        ("2026.8.0", None, "dask 2026.8.0 beside distributed missing"),
-        (None, None, "dask missing beside distributed missing"),
+        ("2026.8.0", "2026.1.0", "dask 2026.8.0 with distributed 2026.1.0"),
+        ("2026.8.0", None, "dask 2026.8.0 with distributed missing"),
+        (None, None, "dask missing with distributed missing"),
     ],
 )
 def test_halves_that_do_not_fit_fail_with_the_remedy(dask, distributed, told):
@@ -50,7 +50,7 @@ def test_a_scheduler_that_does_not_answer_fails():
         address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
     (found,) = scheduler_findings(address)
     assert (found.check, found.state) == ("scheduler", "FAIL")
-    assert found.found.startswith(f"{address}: ")
+    assert found.message.startswith(f"{address}: ")
     assert found.remedy.startswith("Start one with `dask scheduler`")
 
 
@@ -73,8 +73,8 @@ def test_a_scheduler_and_its_workers_are_told():
         "workers.gpu": "ok",
         "workers.versions": "ok",
     }
-    assert found["workers"].found == "2, with 1 thread each"
-    assert found["workers.gpu"].found == "none offers a GPU"
+    assert found["workers"].message == "2, with 1 thread each"
+    assert found["workers.gpu"].message == "none offers a GPU"
 
 
 @pytest.mark.cluster
@@ -100,7 +100,7 @@ def test_a_real_scheduler_without_workers_fails_with_the_command(tmp_path):
 def test_workers_of_several_threads_fail():
     workers = {"a": {"nthreads": 1, "resources": {}}, "b": {"nthreads": 8}}
     found = by_check(worker_findings(ADDRESS, workers))["workers"]
-    assert (found.state, found.found) == ("FAIL", "2, with 1 or 8 threads each")
+    assert (found.state, found.message) == ("FAIL", "2, with 1 or 8 threads each")
     assert found.remedy == (
         f"Give each one thread, and start more: `dask worker {ADDRESS} --nthreads 1`."
     )
@@ -109,7 +109,7 @@ def test_workers_of_several_threads_fail():
 def test_workers_with_gpus_are_counted():
     workers = {"a": {"nthreads": 1, "resources": {"GPU": 1.0}}, "b": {"nthreads": 1}}
     found = by_check(worker_findings(ADDRESS, workers))["workers.gpu"]
-    assert (found.state, found.found) == ("ok", "1 of 2 offer a GPU")
+    assert (found.state, found.message) == ("ok", "1 of 2 offer a GPU")
 
 
 def told_by(client, workers):

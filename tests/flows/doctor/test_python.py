@@ -20,9 +20,9 @@ def test_this_python_and_this_curvflow_are_fine():
 @pytest.mark.parametrize("version", ["3.10.14", "3.14.0", "4.0.1"])
 def test_another_python_is_warned_of(version):
     python, _ = python_findings(version)
-    assert (python.state, python.found) == (
+    assert (python.state, python.message) == (
         "warn",
-        f"{version}, with which nothing is tested",
+        f"{version}, which is not tested",
     )
     assert python.remedy == (
         "Make an environment of Python 3.11, or newer but below 3.14."

@@ -59,21 +59,21 @@ def test_a_store_is_fine_and_left_as_it_was(tmp_path):
         "store.write", "ok", "can be written; commits by hard links"
     )
     assert room.check == "store.room"
-    assert room.found.endswith(" GiB free")
+    assert room.message.endswith(" GiB free")
     assert names(tmp_path) == before
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path):
     store, written, _ = look(tmp_path / "a" / "b")
     assert (store.state, written.state) == ("ok", "ok")
-    assert store.found == f"{tmp_path / 'a' / 'b'} can be made into a store by a run"
+    assert store.message == f"{tmp_path / 'a' / 'b'} can be made into a store by a run"
     assert names(tmp_path) == []
 
 
 def test_without_hard_links_folders_are_renamed(tmp_path):
     _, written, _ = look(tmp_path, disk=Unlinked())
     assert written.state == "ok"
-    assert written.found.endswith("by renaming folders, as there are no hard links")
+    assert written.message.endswith("by renaming folders, as there are no hard links")
     assert names(tmp_path) == []
 
 
@@ -90,14 +90,14 @@ def test_a_disk_that_gives_a_number_twice_fails(tmp_path):
 def test_a_disk_that_cannot_be_written_fails_with_its_reason(tmp_path):
     written = look(tmp_path, disk=ReadOnly())[1]
     assert (written.check, written.state) == ("store.write", "FAIL")
-    assert "Read-only file system" in written.found
+    assert "Read-only file system" in written.message
     assert written.remedy
 
 
 def test_a_full_disk_fails_and_the_room_on_it_is_told(tmp_path):
     _, written, room = look(tmp_path, disk=Full())
     assert (written.check, written.state) == ("store.write", "FAIL")
-    assert "No space left on device" in written.found
+    assert "No space left on device" in written.message
     assert written.remedy == "Free some space or name another store."
     assert room.check == "store.room"
     assert names(tmp_path) == []
@@ -131,16 +131,16 @@ def bucket(s3, monkeypatch):
 
 def test_a_bucket_honours_conditions_and_is_left_as_it_was(bucket):
     store, written = look(bucket)
-    assert store.found == f"{bucket} can be made into a store by a run"
+    assert store.message == f"{bucket} can be made into a store by a run"
     assert written == Finding(
         "store.write", "ok", "can be written; conditional puts are honoured"
     )
     open_store(bucket, create=True)  # which an object left behind would prevent
-    assert look(bucket)[0].found == f"{bucket} is a store"
+    assert look(bucket)[0].message == f"{bucket} is a store"
 
 
 def test_a_bucket_that_is_not_there_fails_with_its_remedy(bucket):
     (store,) = look("s3://nowhere-to-be-found/studies")
     assert store.state == "FAIL"
-    assert "no bucket of that name" in store.found
+    assert "no bucket of that name" in store.message
     assert store.remedy.startswith("Make it, or check the name")

@@ -29,7 +29,7 @@ def found_with(monkeypatch, has, *, driver, told=""):
 def test_this_pytorch_is_told_with_its_build(tmp_path):
     build, *gpus = torch_findings(tmp_path / "none")
     assert build.state == "ok"
-    assert build.found.startswith(devices().torch)
+    assert build.message.startswith(devices().torch)
     assert len(gpus) == max(1, len(devices().gpus))
 
 
@@ -55,7 +55,7 @@ def test_a_gpu_that_a_cpu_build_leaves_idle_is_warned_of(monkeypatch, driver):
 def test_a_driver_that_is_too_old_is_told_in_pytorchs_words(monkeypatch, driver):
     has, told = Devices("2.13.0", "13.0", ()), "The driver is\ntoo old (12.2)."
     finding = found_with(monkeypatch, has, driver=driver, told=told)[1]
-    assert (finding.state, finding.found) == ("warn", "The driver is too old (12.2).")
+    assert (finding.state, finding.message) == ("warn", "The driver is too old (12.2).")
     assert finding.remedy.startswith("Update the driver to one for CUDA 13.0, or ")
 
 

@@ -17,11 +17,11 @@ from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.pins import pin_run
 from curvflow.flows.upkeep.proposal import (
-    AGAIN,
-    ASKED,
+    COLLECTED_BEFORE,
+    DROPPED,
     ORPHAN,
     STRUCK,
-    UNNAMED,
+    UNUSED,
     propose,
 )
 from curvflow.stores.files import Disk
@@ -46,7 +46,7 @@ def local(folder):
 
 
 def reasons(proposal):
-    return {(one.stage, one.reason) for one in proposal.doomed}
+    return {(removal.stage, removal.reason) for removal in proposal.removals}
 
 
 def payloads(store, *stages, index=None):
@@ -81,7 +81,7 @@ def test_a_proposal_touches_nothing(folder, local):
     run(local)
     run(local, *OTHER)
     before = files(folder)
-    assert propose(local, keep_runs=1).doomed
+    assert propose(local, keep_runs=1).removals
     assert files(folder) == before
     assert not folder.with_name("none").exists()
     propose(LocalStore(folder.with_name("none")))
@@ -93,9 +93,9 @@ def test_what_no_kept_run_names_goes_in_two_passes(store):
     old = payloads(store, "fit", "mean")
     run(store, *OTHER)
     proposal = propose(store, keep_runs=1)
-    assert {one.item.payload for one in proposal.doomed} >= old
-    assert {one.reason for one in proposal.doomed} == {UNNAMED}
-    assert {one.study for one in proposal.doomed} == {"toys"}
+    assert {removal.item.payload for removal in proposal.removals} >= old
+    assert {removal.reason for removal in proposal.removals} == {UNUSED}
+    assert {removal.study for removal in proposal.removals} == {"toys"}
     first = collect(store, keep_runs=1)
     assert old <= store.index().evicted
     assert store.present(old) == old  # in the trash
@@ -106,17 +106,17 @@ def test_what_no_kept_run_names_goes_in_two_passes(store):
     assert_sound(store)
     assert executed(run(store, *OTHER)) == {}
     assert first.number == 1 + first.proposal.index.number
-    assert propose(store, keep_runs=1).doomed == []
+    assert propose(store, keep_runs=1).removals == []
 
 
 def test_enough_runs_are_kept_of_each_study(store):
     run(store)
     run(store, *OTHER)
     run(store, "study=others", "stages.fit.epochs=8")
-    assert propose(store, keep_runs=2).doomed == []
-    doomed = propose(store, keep_runs=1).doomed
-    assert {one.study for one in doomed} == {"toys"}
-    assert {one.study for one in propose(store, keep_runs=0).doomed} == {
+    assert propose(store, keep_runs=2).removals == []
+    removals = propose(store, keep_runs=1).removals
+    assert {removal.study for removal in removals} == {"toys"}
+    assert {removal.study for removal in propose(store, keep_runs=0).removals} == {
         "toys",
         "others",
     }
@@ -125,33 +125,33 @@ def test_enough_runs_are_kept_of_each_study(store):
 def test_a_payload_shared_with_a_kept_run_stays_whole(store):
     run(store)
     run(store, "axes.seed=2")  # some nodes of each payload
-    doomed = {one.item.payload for one in propose(store, keep_runs=1).doomed}
-    assert doomed.isdisjoint(payloads(store, "data", "fit", "last", "path"))
-    assert reasons(propose(store, keep_runs=1)) == {("mean", UNNAMED)}
+    removed = {removal.item.payload for removal in propose(store, keep_runs=1).removals}
+    assert removed.isdisjoint(payloads(store, "data", "fit", "last", "path"))
+    assert reasons(propose(store, keep_runs=1)) == {("mean", UNUSED)}
 
 
 def test_what_was_struck_off_goes_unless_a_kept_run_names_it(store):
     run(store)
     keys = [r.key for r in store.index().receipts.values() if r.stage == "fit"]
     store.retire(keys, "wrong")
-    assert propose(store).doomed == []
+    assert propose(store).removals == []
     run(store, *OTHER)
     assert ("fit", STRUCK) in reasons(propose(store, keep_runs=1))
     assert sum(
-        one.seconds
-        for one in propose(store, keep_runs=1).doomed
-        if one.reason == STRUCK
+        removal.seconds
+        for removal in propose(store, keep_runs=1).removals
+        if removal.reason == STRUCK
     ) == pytest.approx(0)
 
 
 def test_a_payload_without_results_is_given_its_grace(folder, local):
     run(local)
     orphan = local.write_payload({"lost": np.arange(3.0)})
-    assert propose(local).doomed == []
+    assert propose(local).removals == []
     shift(folder, -2 * HOUR, f"payloads/*/{orphan}*")
-    (one,) = propose(local).doomed
-    assert (one.item.payload, one.reason, one.stage) == (orphan, ORPHAN, "")
-    assert propose(local, grace=3 * HOUR).doomed == []
+    (removal,) = propose(local).removals
+    assert (removal.item.payload, removal.reason, removal.stage) == (orphan, ORPHAN, "")
+    assert propose(local, grace=3 * HOUR).removals == []
     collect(local)
     assert list(folder.glob(f"trash/*/{orphan}*"))
     collect(local)
@@ -163,7 +163,7 @@ def test_a_kind_is_dropped_as_asked_and_its_nodes_stay_done(store):
     fits = payloads(store, "fit")
     with pytest.raises(UnknownNameError, match=r"Did you mean 'toy\.fit'"):
         propose(store, drop=["toy.fitt"])
-    assert reasons(propose(store, drop=["toy.fit"])) == {("fit", ASKED)}
+    assert reasons(propose(store, drop=["toy.fit"])) == {("fit", DROPPED)}
     twice(store, drop=["toy.fit"])
     assert store.present(fits) == set()
     assert store.present(payloads(store, "mean")) == payloads(store, "mean")
@@ -180,17 +180,20 @@ def test_a_pinned_run_stays_even_if_its_kind_is_dropped(store):
     run(store)
     pin_run(store, "toys", "paper", number=None, reason="figures")
     run(store, *OTHER)
-    assert propose(store, keep_runs=1).doomed == []
+    assert propose(store, keep_runs=1).removals == []
     pinned = payloads(store, index=store.index(store.index().runs[0].ended))
-    doomed = propose(store, keep_runs=0, drop=["toy.fit"]).doomed
-    assert doomed
-    assert pinned.isdisjoint(one.item.payload for one in doomed)
+    removals = propose(store, keep_runs=0, drop=["toy.fit"]).removals
+    assert removals
+    assert pinned.isdisjoint(removal.item.payload for removal in removals)
 
 
 def test_pinning_brings_back_what_is_in_the_trash(store):
     run(store)
     run(store, *OTHER)
-    gone = {one.item.payload for one in collect(store, keep_runs=1).proposal.doomed}
+    gone = {
+        removal.item.payload
+        for removal in collect(store, keep_runs=1).proposal.removals
+    }
     pin_run(store, "toys", "paper", number=1, reason="")
     collect(store, keep_runs=1)
     assert store.present(gone) == gone
@@ -208,12 +211,12 @@ def test_what_an_interrupted_run_has_made_stays_for_the_next(folder, local):
         cut, {"event": "plan", "payloads": sorted(payloads(local, "fit"))}
     )
     shift(folder, -2 * HOUR)
-    doomed = {one.item.payload for one in propose(local, keep_runs=0).doomed}
-    assert doomed
-    assert doomed.isdisjoint({made} | payloads(local, "fit"))
+    removed = {removal.item.payload for removal in propose(local, keep_runs=0).removals}
+    assert removed
+    assert removed.isdisjoint({made} | payloads(local, "fit"))
     local.append_event(cut, {})
     run(local)  # the next has finished
-    after = {one.item.payload for one in propose(local, keep_runs=1).doomed}
+    after = {removal.item.payload for removal in propose(local, keep_runs=1).removals}
     assert after == {made}
 
 
@@ -224,12 +227,12 @@ def begun(store, study="toys"):
 ELSEWHERE = {"count": 3, "host": "other", "boot": "other", "pid": 1, "started": "1"}
 
 
-def test_nothing_goes_while_a_run_has_not_said_what_it_takes(folder, local):
+def test_nothing_goes_while_a_run_has_not_recorded_its_plan(folder, local):
     run(local)
     at_work = begun(local)
     proposal = propose(local, keep_runs=0)
-    assert "run 2 of toys may be at work" in proposal.blocked
-    assert proposal.doomed == ()
+    assert "run 2 of toys may be running" in proposal.blocked
+    assert proposal.removals == ()
     before = files(folder)
     assert collect(local, keep_runs=0).proposal.blocked
     assert files(folder) == before
@@ -248,7 +251,7 @@ def test_a_run_that_never_gave_a_sign_of_life_is_waited_for_once(folder, local):
 
 
 @pytest.mark.parametrize(("hours", "is_live"), [(0.5, True), (2, False)])
-def test_a_silent_run_elsewhere_is_judged_by_the_age_of_its_sign(
+def test_a_silent_run_elsewhere_is_judged_by_the_age_of_its_heartbeat(
     folder, local, hours, is_live
 ):
     run(local)
@@ -257,7 +260,7 @@ def test_a_silent_run_elsewhere_is_judged_by_the_age_of_its_sign(
     shift(folder, -hours * HOUR, "runs/*.beat")
     proposal = propose(local)
     assert bool(proposal.blocked) == is_live
-    assert ("stale signs of life" in proposal.leftovers) != is_live
+    assert ("stale heartbeats" in proposal.leftovers) != is_live
 
 
 def test_what_a_live_run_takes_and_makes_stays(folder, local):
@@ -273,9 +276,9 @@ def test_what_a_live_run_takes_and_makes_stays(folder, local):
     local.commit([replace(old, key="made", payload=made)])
     shift(folder, -2 * HOUR)
     local.write_heartbeat(at_work, ELSEWHERE)
-    doomed = {one.item.payload for one in propose(local, keep_runs=0).doomed}
-    assert doomed >= payloads(local, "mean")
-    assert doomed.isdisjoint(taken | {made, orphan})
+    removed = {removal.item.payload for removal in propose(local, keep_runs=0).removals}
+    assert removed >= payloads(local, "mean")
+    assert removed.isdisjoint(taken | {made, orphan})
     collect(local, keep_runs=0)
     # What went to the trash after it began stays readable while it is at work.
     assert not propose(local, keep_runs=0).leftovers
@@ -302,12 +305,12 @@ def test_a_result_committed_while_its_payload_was_in_the_trash_gets_it_back(loca
     run(local)
     run(local, *OTHER)
     done = collect(local, keep_runs=1)
-    doomed = done.proposal.doomed[0].item.payload
-    old = next(r for r in local.index().rows.values() if r.payload == doomed)
+    removed = done.proposal.removals[0].item.payload
+    old = next(r for r in local.index().rows.values() if r.payload == removed)
     local.commit([replace(old, key="another")])
     assert_sound(local)
     collect(local, keep_runs=5)
-    assert doomed in {item.payload for item in local.files.items("payloads")}
+    assert removed in {item.payload for item in local.files.items("payloads")}
     assert_sound(local)
 
 
@@ -356,9 +359,13 @@ def test_collection_may_be_cut_short_at_any_point(tmp_path):
 def test_a_payload_that_its_entry_outlived_is_used_until_it_goes(local):
     run(local)
     run(local, *OTHER)
-    doomed = [one.item.payload for one in propose(local, keep_runs=1).doomed]
-    local.evict(doomed, "collected")  # and killed
-    assert {one.reason for one in propose(local, keep_runs=1).doomed} == {AGAIN}
+    payloads = [
+        removal.item.payload for removal in propose(local, keep_runs=1).removals
+    ]
+    local.evict(payloads, "collected")  # and killed
+    assert {removal.reason for removal in propose(local, keep_runs=1).removals} == {
+        COLLECTED_BEFORE
+    }
     CALLS.clear()
     assert executed(run(local, "stages.last.scale=2.0"))["last"] == 6
     assert CALLS["toy.fit"] == 0
@@ -402,7 +409,7 @@ def test_only_the_clock_of_the_store_counts(folder, local, days, monkeypatch):
     run(local)
     young = local.write_payload({"lost": np.arange(3.0)})
     monkeypatch.setattr("time.time", lambda: days * 24 * HOUR)
-    assert propose(local).doomed == []
+    assert propose(local).removals == []
     shift(folder, 24 * HOUR * 365, f"payloads/*/{young}*")  # from the future
     twice(local)
     assert young in local.present([young])
@@ -420,8 +427,8 @@ def test_a_store_that_cannot_be_written_can_be_asked(folder, local):
     run(local)
     run(local, *OTHER)
     frozen = LocalStore(folder, disk=ReadOnly())
-    assert len(propose(frozen, keep_runs=1).doomed) == len(
-        propose(local, keep_runs=1).doomed
+    assert len(propose(frozen, keep_runs=1).removals) == len(
+        propose(local, keep_runs=1).removals
     )
     with pytest.raises(StoreError, match="Read-only"):
         collect(frozen, keep_runs=1)
@@ -486,7 +493,7 @@ def test_a_log_that_changes_all_the_time_is_an_error(folder, local):
         number = local.index().number
         pin_run(LocalStore(folder), "toys", f"p{number}", number=2, reason="")
 
-    with pytest.raises(StoreError, match="expected no run to begin or end"):
+    with pytest.raises(StoreError, match="expected a moment in which no run"):
         collect(Overtaken(folder, pin), keep_runs=1)
 
 
@@ -523,8 +530,8 @@ def test_what_a_run_has_written_again_and_not_committed_stays(folder, local):
     at_work = begun(local)
     local.write_heartbeat(at_work, ELSEWHERE)
     local.append_event(at_work, {"event": "plan", "payloads": []})
-    assert {local.write_payload(one) for one in arrays} == fits
-    assert propose(local, keep_runs=0).doomed
+    assert {local.write_payload(payload) for payload in arrays} == fits
+    assert propose(local, keep_runs=0).removals
     collect(local, keep_runs=0)
     assert_at_home(local, fits)
 
@@ -605,7 +612,7 @@ def test_runs_are_undisturbed_by_collections_that_never_stop(folder):
         store = LocalStore(folder)
         while not over.is_set():
             done = collect(store, keep_runs=1, grace=0.0)
-            rounds.append(len(done.proposal.doomed))
+            rounds.append(len(done.proposal.removals))
 
     def running():
         try:
@@ -672,12 +679,14 @@ def test_a_paused_run_keeps_what_it_takes_and_a_killed_one_stands_back(folder, l
         shift(folder, -2 * HOUR)  # silent for long, but there
         for _ in range(2):
             done = collect(local, keep_runs=1)
-            assert [one.number for one in done.proposal.roots.live] == [3]
+            assert [run.number for run in done.proposal.kept.live] == [3]
             assert fits <= {item.payload for item in local.files.items("payloads")}
         process.kill()
-    assert propose(local).roots.live == []
-    assert "stale signs of life" in propose(local).leftovers
+    assert propose(local).kept.live == []
+    assert "stale heartbeats" in propose(local).leftovers
     # The next run of the study goes on from what it has left.
-    assert fits.isdisjoint(one.item.payload for one in propose(local).doomed)
+    assert fits.isdisjoint(removal.item.payload for removal in propose(local).removals)
     run(local, *OTHER)
-    assert fits <= {one.item.payload for one in propose(local, keep_runs=1).doomed}
+    assert fits <= {
+        removal.item.payload for removal in propose(local, keep_runs=1).removals
+    }

@@ -52,7 +52,7 @@ def digests(store):
 
 def test_a_sound_store_is_well_and_stays_as_it_is(folder, local):
     before, told = files(folder), []
-    verdict = verify(local, tell=lambda read, total: told.append((read, total)))
+    verdict = verify(local, progress=lambda read, total: told.append((read, total)))
     assert verdict.is_well
     assert verdict.results == len(local.index().receipts)
     sizes = [path.stat().st_size for path in folder.glob("payloads/*/*")]
@@ -197,7 +197,7 @@ def test_what_a_run_heals_meanwhile_is_left_alone(folder, local, mend, damage):
     before, path = digests(local), payload_of(folder, "data")
     sound = path.read_bytes()
     damage(path)
-    verdict = verify(local, mend=mend, tell=healer(folder))
+    verdict = verify(local, mend=mend, progress=healer(folder))
     assert path.read_bytes() == sound
     assert verdict.is_well
     assert (verdict.lost, verdict.mended) == ([], False)
@@ -214,7 +214,7 @@ def test_a_result_that_was_struck_off_meanwhile_is_not_counted_as_lost(folder, l
         if read == total:
             LocalStore(folder).retire(keys, "seen by another")
 
-    (fault,) = verify(local, tell=tell).faults
+    (fault,) = verify(local, progress=tell).faults
     assert fault.lost == []
     assert not path.exists()
 
@@ -229,4 +229,4 @@ def test_what_collection_moves_meanwhile_is_no_fault(folder, local):
             LocalStore(folder).evict([name], "collected")
             path.unlink()
 
-    assert verify(local, tell=tell).is_well
+    assert verify(local, progress=tell).is_well

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +44,7 @@ def command(
             typer.echo(_told(finding))
     states = Counter(finding.state for finding in found)
     if as_json:
-        findings = [asdict(finding) for finding in found]
+        findings = [finding.as_json() for finding in found]
         print_json({"healthy": not states["FAIL"], "findings": findings})
     else:
         counts = ", ".join(f"{states[one]} {one}" for one in ("ok", "warn", "FAIL"))
@@ -57,7 +56,7 @@ def command(
 
 
 def _told(finding: Finding) -> str:
-    lines = _wrapped(finding.found)
+    lines = _wrapped(finding.message)
     if finding.remedy:
         lines += _wrapped(finding.remedy)
     lines[0] = f"{finding.state:<5} {finding.check:<18} {lines[0].lstrip()}"

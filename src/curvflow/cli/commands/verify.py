@@ -15,7 +15,7 @@ from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
 from curvflow.schemas.words import counted, duration, size
 
 if TYPE_CHECKING:
-    from curvflow.flows.upkeep.verify import Verdict
+    from curvflow.flows.upkeep.verify import Verification
 
 STUDY = typer.Argument(help="a study file, whose store is meant", metavar="STUDY")
 DRY = typer.Option("--dry-run", help="report only, and leave everything as it is")
@@ -41,7 +41,7 @@ def command(
 
     asked = any_store(study, store)
     with _progress() as tell:
-        verdict = verify(asked, mend=not dry_run, tell=tell)
+        verdict = verify(asked, mend=not dry_run, progress=tell)
     if as_json:
         print_json(verdict.as_json())
     else:
@@ -65,7 +65,7 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         yield lambda read, total: progress.update(task, completed=read, total=total)
 
 
-def _told(verdict: Verdict) -> Iterator[str]:
+def _told(verdict: Verification) -> Iterator[str]:
     # A moment says nothing about how fast the disk is.
     rate = f", {size(verdict.bytes / verdict.seconds)}/s" if verdict.seconds > 1 else ""
     yield (
@@ -93,7 +93,7 @@ def _told(verdict: Verdict) -> Iterator[str]:
         yield "what these commits held runs again with its study, if still missing"
 
 
-def _lost(verdict: Verdict) -> Iterator[str]:
+def _lost(verdict: Verification) -> Iterator[str]:
     by_stage = defaultdict(list)
     for receipt in verdict.lost:
         by_stage[receipt.stage].append(receipt)

@@ -1,1 +1,1 @@
-"""What a machine has for curvflow, what it lacks, and how to mend that."""
+"""Checks of the machine, the libraries and services that curvflow needs."""

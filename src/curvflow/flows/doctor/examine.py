@@ -1,4 +1,4 @@
-"""All checks, in the order in which one thing needs another."""
+"""All checks of `curvflow doctor`, in the order of their dependence."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
-# Seconds: a library is read from a disk that may be far; an answer is short.
+# Seconds; a library may lie on a slow disk.
 IMPORT, ANSWER = 60.0, 10.0
 
-REINSTALL = "Install it again: `pip install --force-reinstall {}`."
+REINSTALL = "Reinstall it: `pip install --force-reinstall {}`."
 SERVER = "Check PREFECT_API_URL and the server's log."
 SCHEDULER = "Check the address, the network and the scheduler's log."
 STORE = "Check the disk, or AWS_ENDPOINT_URL, AWS_REGION and the network."
@@ -37,23 +37,23 @@ STORE = "Check the disk, or AWS_ENDPOINT_URL, AWS_REGION and the network."
 def examine(
     study: Path | None, *, store: str | None = None, scheduler: str | None = None
 ) -> Iterator[Finding]:
-    """Look at everything curvflow needs; nothing is changed or left behind.
+    """Check everything curvflow needs; nothing is changed or left behind.
 
     Args:
-        study: its file, if its store is to be looked at.
-        store: where results are, if not where the study has them.
-        scheduler: address of a Dask scheduler to be looked at.
+        study: its file, to check its store.
+        store: address of the store, if not the study's.
+        scheduler: address of a Dask scheduler to check.
 
     Yields:
-        What was found, as soon as it is.
+        Findings, as soon as they are known.
     """
     yield from python_findings()
     yield from machine_findings()
     yield from within(IMPORT, "torch", torch_findings, REINSTALL.format("torch"))
     yield from within(IMPORT, "dask", dask_findings, REINSTALL.format("distributed"))
     if scheduler is not None:
-        look = partial(scheduler_findings, scheduler)
-        yield from within(ANSWER, "scheduler", look, SCHEDULER)
+        check = partial(scheduler_findings, scheduler)
+        yield from within(ANSWER, "scheduler", check, SCHEDULER)
     yield from _prefect()
     if study is not None or store is not None:
         opened = partial(_opened, study, store)
@@ -64,8 +64,8 @@ def _prefect() -> Iterator[Finding]:
     versions = list(prefect_findings())
     yield from versions
     if versions[0].state == "ok":
-        again = REINSTALL.format("prefect")
-        broken = within(IMPORT, "prefect.import", import_findings, again)
+        remedy = REINSTALL.format("prefect")
+        broken = within(IMPORT, "prefect.import", import_findings, remedy)
         yield from broken or within(ANSWER, "prefect.server", server_findings, SERVER)
 
 

@@ -1,4 +1,4 @@
-"""Python, PyTorch, cores and memory of this machine, and findings about them."""
+"""Checks of Python, PyTorch, cores and memory, and what a finding is."""
 
 from __future__ import annotations
 
@@ -19,24 +19,33 @@ State = Literal["ok", "warn", "FAIL"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check has found.
+    """The outcome of one check.
 
     Attributes:
         check: its name, such as `prefect.fastapi`.
         state: `warn` is worth a look, `FAIL` keeps something from working.
-        found: in words.
+        message: the state of things, for people.
         remedy: what to do, if anything.
     """
 
     check: str
     state: State
-    found: str
+    message: str
     remedy: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Return the finding in the form of `curvflow doctor --json`."""
+        return {
+            "check": self.check,
+            "state": self.state,
+            "found": self.message,
+            "remedy": self.remedy,
+        }
 
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
-# What a container may use, by the second and the first form of control groups.
+# Memory limits of a container, by the second and the first form of control groups.
 LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -47,37 +56,29 @@ SCARCE = 2 << 30
 def machine_findings(
     environment: Mapping[str, str] = os.environ, memory: int | None = None
 ) -> Iterator[Finding]:
-    """Look at the cores and the memory, and at variables that set threads.
-
-    Args:
-        environment: the variables.
-        memory: bytes that may be used; this machine's by default.
-
-    Yields:
-        What was found.
-    """
+    """Check the cores, the memory and the variables that set numbers of threads."""
     cores = _cores()
     yield Finding("cores", "ok", f"{cores} that this process may use")
     size = _memory() if memory is None else memory
-    told = f"{size / 2**30:.1f} GiB that this process may use"
+    text = f"{size / 2**30:.1f} GiB that this process may use"
     if size < SCARCE:
         remedy = "Use few workers and small tiles, or a larger machine."
-        yield Finding("memory", "warn", told, remedy)
+        yield Finding("memory", "warn", text, remedy)
     else:
-        yield Finding("memory", "ok", told)
+        yield Finding("memory", "ok", text)
     yield _threads(environment, cores)
 
 
 def _threads(environment: Mapping[str, str], cores: int) -> Finding:
-    said = {name: environment[name] for name in THREADS if environment.get(name)}
-    if not said:
+    variables = {name: environment[name] for name in THREADS if environment.get(name)}
+    if not variables:
         return Finding("threads", "ok", "no variable set; --threads decides")
-    told = ", ".join(f"{name}={value}" for name, value in said.items())
-    values = [int(value) for value in said.values() if value.isdigit()]
-    if len(values) < len(said) or max(values) > cores:
-        remedy = f"Unset what is no number of at most {cores}; --threads decides."
-        return Finding("threads", "warn", told, remedy)
-    return Finding("threads", "ok", told)
+    text = ", ".join(f"{name}={value}" for name, value in variables.items())
+    values = [int(value) for value in variables.values() if value.isdigit()]
+    if len(values) < len(variables) or max(values) > cores:
+        remedy = f"Use numbers up to {cores}, or unset them; --threads decides."
+        return Finding("threads", "warn", text, remedy)
+    return Finding("threads", "ok", text)
 
 
 def _cores() -> int:
@@ -97,56 +98,38 @@ def _memory() -> int:
 def within(
     seconds: float, name: str, check: Callable[[], Iterable[Finding]], remedy: str
 ) -> list[Finding]:
-    """Carry out a check, but wait for it no longer than so many seconds.
-
-    Args:
-        seconds: the limit.
-        name: of the check, should it not end.
-        check: yields what it finds.
-        remedy: what to do should it not end.
-
-    Returns:
-        What it has found. A check that did not end, or broke, is a finding as well.
-    """
-    found: list[Finding] = []
+    """Run a check for at most so many seconds; a hang or a crash is a finding."""
+    findings: list[Finding] = []
 
     def carry_out() -> None:
-        # A library that is being looked at may raise anything: that is what is found.
+        # A library that is checked may raise anything: that is the finding.
         try:
-            found.extend(check())  # one by one, so that none is lost later
+            findings.extend(check())  # one by one: the next may hang
         except Exception as error:
             words = " ".join(f"{type(error).__name__}: {error}".split())
-            found.append(Finding(name, "FAIL", words, remedy))
+            findings.append(Finding(name, "FAIL", words, remedy))
 
     thread = threading.Thread(target=carry_out, name=f"doctor {name}", daemon=True)
     thread.start()
     thread.join(seconds)
-    so_far = list(found)
+    so_far = list(findings)
     if thread.is_alive():
-        told = f"no answer within {seconds:g} s"
-        so_far.append(Finding(name, "FAIL", told, remedy))
+        text = f"no answer within {seconds:g} s"
+        so_far.append(Finding(name, "FAIL", text, remedy))
     return so_far
 
 
 def installed(package: str) -> str | None:
-    """Return the version of an installed package; None if there is none."""
+    """Return the version of an installed package; None without it."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def is_below(found: str, bound: str) -> bool:
-    """Tell whether a version is below a bound, `0.150.2` below `0.151`.
-
-    Args:
-        found: a version.
-        bound: numbers joined by dots.
-
-    Returns:
-        Whether its leading numbers are.
-    """
-    return _numbers(found) < _numbers(bound)
+def is_below(version_: str, bound: str) -> bool:
+    """Return whether a version is below a bound, `0.150.2` below `0.151`."""
+    return _numbers(version_) < _numbers(bound)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -158,61 +141,47 @@ OLDEST, TOO_NEW = "3.11", "3.14"
 
 
 def python_findings(python: str | None = None) -> Iterator[Finding]:
-    """Look at the versions of Python and curvflow.
-
-    Args:
-        python: version of Python; this one's by default.
-
-    Yields:
-        What was found.
-    """
+    """Check the versions of Python and curvflow."""
     python = python or platform.python_version()
     known = is_below(python, TOO_NEW) and not is_below(python, OLDEST)
     remedy = f"Make an environment of Python {OLDEST}, or newer but below {TOO_NEW}."
     yield (
         Finding("python", "ok", python)
         if known
-        else Finding(
-            "python", "warn", f"{python}, with which nothing is tested", remedy
-        )
+        else Finding("python", "warn", f"{python}, which is not tested", remedy)
     )
-    own = installed("curvflow")
-    if own is None:
-        found, remedy = "not installed, but imported", "Run `pip install curvflow`."
-        yield Finding("curvflow", "warn", found, remedy)
+    curvflow = installed("curvflow")
+    if curvflow is None:
+        text, remedy = "not installed, but imported", "Run `pip install curvflow`."
+        yield Finding("curvflow", "warn", text, remedy)
     else:
-        yield Finding("curvflow", "ok", own)
+        yield Finding("curvflow", "ok", curvflow)
 
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def torch_findings(driver: Path = DRIVER) -> Iterator[Finding]:
-    """Look at PyTorch's build and its devices.
-
-    Args:
-        driver: a file that is there where a GPU's driver is.
-
-    Yields:
-        What was found.
-    """
-    with warnings.catch_warnings(record=True) as told:
+    """Check PyTorch's build and devices; `driver` exists where a GPU's driver does."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         from curvflow.tasks.machine import devices  # slow, so within the time limit
 
-        found = devices()
-    build = "a CPU build" if found.cuda is None else f"built for CUDA {found.cuda}"
-    yield Finding("torch", "ok", f"{found.torch}, {build}")
-    if found.gpus:
-        for index, name in enumerate(found.gpus):
+        machine = devices()
+    build = "a CPU build" if machine.cuda is None else f"built for CUDA {machine.cuda}"
+    yield Finding("torch", "ok", f"{machine.torch}, {build}")
+    if machine.gpus:
+        for index, name in enumerate(machine.gpus):
             yield Finding("torch.gpu", "ok", f"cuda:{index} is {name}")
-    elif found.cuda is None and driver.exists():
-        remedy = "Install a CUDA build of PyTorch, as its install page says."
+    elif machine.cuda is None and driver.exists():
+        remedy = "Install a CUDA build of PyTorch; see its install page."
         yield Finding("torch.gpu", "warn", "a GPU's driver, but no CUDA build", remedy)
-    elif found.cuda is not None and (driver.exists() or told):
-        words = " ".join(str(told[0].message).split()) if told else "none can be used"
+    elif machine.cuda is not None and (driver.exists() or caught):
+        words = (
+            " ".join(str(caught[0].message).split()) if caught else "none can be used"
+        )
         remedy = (
-            f"Update the driver to one for CUDA {found.cuda}, or install a PyTorch "
+            f"Update the driver to one for CUDA {machine.cuda}, or install a PyTorch "
             "that is built for the driver's CUDA."
         )
         yield Finding("torch.gpu", "warn", words, remedy)

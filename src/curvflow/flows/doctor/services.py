@@ -1,4 +1,4 @@
-"""The store, Dask and Prefect: whether they are there and answer."""
+"""Checks of the store, Dask and Prefect."""
 
 from __future__ import annotations
 
@@ -31,25 +31,17 @@ OTHER = "Name a store on another file system."
 def store_findings(
     opened: Callable[[], Store], *, disk: Disk | None = None
 ) -> Iterator[Finding]:
-    """Look at a store; what is written to it for that is removed again.
-
-    Args:
-        opened: opens it, without making one.
-        disk: through which all changes of a local one pass.
-
-    Yields:
-        What was found.
-    """
+    """Check a store, opened without making one; what is written is removed again."""
     try:
         store = opened()
         where, is_there = store.location, store.files.exists()
-        told = "is a store" if is_there else "can be made into a store by a run"
+        state = "is a store" if is_there else "can be made into a store by a run"
         if where.startswith("s3://"):
-            yield Finding("store", "ok", f"{where} {told}")
+            yield Finding("store", "ok", f"{where} {state}")
             yield _bucket(where)
         elif where != "memory:":
             folder = Path(where).resolve()
-            yield Finding("store", "ok", f"{folder} {told}")
+            yield Finding("store", "ok", f"{folder} {state}")
             yield _folder(folder, disk or Disk())
             yield _room(_existing(folder))
     except CurvflowError as error:
@@ -57,14 +49,14 @@ def store_findings(
 
 
 def _refused(check: str, error: CurvflowError) -> Finding:
-    found, _, remedy = str(error).partition(". ")
-    return Finding(check, "FAIL", found, remedy)
+    text, _, remedy = str(error).partition(". ")
+    return Finding(check, "FAIL", text, remedy)
 
 
 def _folder(folder: Path, disk: Disk) -> Finding:
     """Commit the same number twice, below the store or where it would be made."""
     tmp = folder / "tmp"
-    # A store clears its own tmp of such names, should this be killed meanwhile.
+    # A store clears such names from its tmp, in case this process is killed.
     probe = (tmp if tmp.is_dir() else _existing(folder)) / f"doctor-{uuid4().hex}"
     commits = LocalCommits(disk, probe, probe, prepare=lambda: disk.make_folder(probe))
     try:
@@ -73,29 +65,29 @@ def _folder(folder: Path, disk: Disk) -> Finding:
     except CurvflowError as error:
         return _refused("store.write", error)
     except OSError as error:
-        told = f"cannot be written: {error.strerror or error}"
-        return Finding("store.write", "FAIL", told, "Check your rights on it.")
+        text = f"cannot be written: {error.strerror or error}"
+        return Finding("store.write", "FAIL", text, "Check your rights on it.")
     finally:
         disk.remove(probe)
     if not first or second:
-        told = "a number was given twice, so commits could be lost"
-        return Finding("store.write", "FAIL", told, OTHER)
+        text = "a number was given twice, so commits could be lost"
+        return Finding("store.write", "FAIL", text, OTHER)
     way = "hard links" if is_linked else "renaming folders, as there are no hard links"
     return Finding("store.write", "ok", f"can be written; commits by {way}")
 
 
 def _room(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    told = f"{free / 2**30:.1f} GiB free"
+    text = f"{free / 2**30:.1f} GiB free"
     if free >= SCARCE:
-        return Finding("store.room", "ok", told)
+        return Finding("store.room", "ok", text)
     remedy = "Free some space; `curvflow gc` lists what may go."
-    return Finding("store.room", "FAIL" if free < TOO_LITTLE else "warn", told, remedy)
+    return Finding("store.room", "FAIL" if free < TOO_LITTLE else "warn", text, remedy)
 
 
 def _bucket(where: str) -> Finding:
     """Create the same object twice below the store's prefix."""
-    from curvflow.stores.bucket import Bucket  # only such addresses need what it needs
+    from curvflow.stores.bucket import Bucket  # needs the extra s3
 
     name, _, prefix = where.removeprefix("s3://").partition("/")
     bucket, probe = Bucket(name, prefix), f"tmp/doctor-{uuid4().hex}"
@@ -104,11 +96,11 @@ def _bucket(where: str) -> Finding:
     except CurvflowError as error:
         return _refused("store.write", error)
     finally:
-        with suppress(CurvflowError):  # what may not be written is not there
+        with suppress(CurvflowError):  # if it may not be written, it is not there
             bucket.remove([probe])
     if not first or second:
-        told = "the server overwrites what it was told to keep (If-None-Match)"
-        return Finding("store.write", "FAIL", told, "Update it, or name another store.")
+        text = "the server ignores If-None-Match, so commits could be lost"
+        return Finding("store.write", "FAIL", text, "Update it, or name another store.")
     return Finding("store.write", "ok", "can be written; conditional puts are honoured")
 
 
@@ -116,7 +108,7 @@ def _existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.parents) if path.is_dir())
 
 
-# Those without which a tile cannot be told to a worker, and those that move last bits.
+# Packages that must agree for a worker to read a tile, and those that move last bits.
 ESSENTIAL = ("python", "curvflow", "dask", "distributed")
 NUMERICAL = ("torch", "numpy")
 
@@ -124,19 +116,12 @@ NUMERICAL = ("torch", "numpy")
 def dask_findings(
     version_of: Callable[[str], str | None] = installed,
 ) -> Iterator[Finding]:
-    """Look whether Dask and its distributed half fit and can be imported.
-
-    Args:
-        version_of: tells the version of a package.
-
-    Yields:
-        What was found.
-    """
+    """Check that both packages of Dask agree and can be imported."""
     dask, distributed = version_of("dask"), version_of("distributed")
     remedy = "pip install --upgrade dask distributed"
     if dask != distributed or dask is None:
-        told = f"dask {dask or 'missing'} beside distributed {distributed or 'missing'}"
-        yield Finding("dask", "FAIL", told, f"Run `{remedy}`.")
+        text = f"dask {dask or 'missing'} with distributed {distributed or 'missing'}"
+        yield Finding("dask", "FAIL", text, f"Run `{remedy}`.")
         return
     import distributed as _  # noqa: F401  # an import that fails is the finding
 
@@ -144,28 +129,21 @@ def dask_findings(
 
 
 def scheduler_findings(address: str) -> Iterator[Finding]:
-    """Look at a scheduler and its workers; nothing is computed there.
-
-    Args:
-        address: as `dask scheduler` prints it.
-
-    Yields:
-        What was found.
-    """
-    # Loaded here because what else is looked at needs no Dask.
+    """Check a scheduler and its workers; nothing is computed there."""
+    # Loaded here because other checks need no Dask.
     from curvflow.flows.run.runners.client import UNUSABLE, connected
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # versions are told below, all of them
+        warnings.simplefilter("ignore")  # all versions are reported below
         try:
             with connected(address) as client:
                 workers = client.scheduler_info(n_workers=-1)["workers"]
                 versions: Any = client.get_versions(packages=["curvflow", *NUMERICAL])
         except (OSError, *UNUSABLE) as error:
             remedy = "Start one with `dask scheduler`, or check address and network."
-            told = f"{address}: {one_line(error)}"
-            yield Finding("scheduler", "FAIL", told, remedy)
+            text = f"{address}: {one_line(error)}"
+            yield Finding("scheduler", "FAIL", text, remedy)
             return
     yield Finding("scheduler", "ok", f"{address} answers")
     yield from worker_findings(address, workers)
@@ -173,28 +151,20 @@ def scheduler_findings(address: str) -> Iterator[Finding]:
 
 
 def worker_findings(address: str, workers: Mapping[str, Any]) -> Iterator[Finding]:
-    """Look at what the workers offer.
-
-    Args:
-        address: of the scheduler.
-        workers: by address, as the scheduler describes them.
-
-    Yields:
-        What was found.
-    """
+    """Check threads and GPUs of workers, as the scheduler describes them."""
     start = f"dask worker {address} --nthreads 1"
     if not workers:
         yield Finding("workers", "FAIL", "none", f"Start some with `{start}`.")
         return
     threads = sorted({worker["nthreads"] for worker in workers.values()})
     plural = "" if threads == [1] else "s"
-    told = f"{len(workers)}, with {' or '.join(map(str, threads))} thread{plural} each"
+    text = f"{len(workers)}, with {' or '.join(map(str, threads))} thread{plural} each"
     if threads == [1]:
-        yield Finding("workers", "ok", told)
+        yield Finding("workers", "ok", text)
     else:
         remedy = f"Give each one thread, and start more: `{start}`."
-        yield Finding("workers", "FAIL", told, remedy)  # a run refuses them
-    gpus = sum("GPU" in (one.get("resources") or {}) for one in workers.values())
+        yield Finding("workers", "FAIL", text, remedy)  # a run refuses them
+    gpus = sum("GPU" in (worker.get("resources") or {}) for worker in workers.values())
     if gpus:
         yield Finding("workers.gpu", "ok", f"{gpus} of {len(workers)} offer a GPU")
     else:
@@ -203,37 +173,30 @@ def worker_findings(address: str, workers: Mapping[str, Any]) -> Iterator[Findin
 
 
 def version_findings(versions: Mapping[str, Any]) -> Iterator[Finding]:
-    """Compare what is installed here, with the scheduler and on the workers.
-
-    Args:
-        versions: as Dask's client tells them.
-
-    Yields:
-        One finding a package that differs, or one for all.
-    """
-    own = versions["client"]["packages"]
-    theirs = [one["packages"] for one in versions["workers"].values()]
+    """Compare the packages here with those of scheduler and workers."""
+    local = versions["client"]["packages"]
+    theirs = [version["packages"] for version in versions["workers"].values()]
     is_alike = True
     for name in (*ESSENTIAL, *NUMERICAL):
-        found = {packages.get(name) for packages in theirs}
+        remote = {packages.get(name) for packages in theirs}
         if name in ("dask", "distributed", "python"):
-            found.add(versions["scheduler"]["packages"].get(name))
-        here = _short(name, own.get(name))
-        if others := {_short(name, one) for one in found} - {here}:
+            remote.add(versions["scheduler"]["packages"].get(name))
+        expected = _short(name, local.get(name))
+        if others := {_short(name, version) for version in remote} - {expected}:
             is_alike = False
-            yield _differing(name, here, sorted(others))
+            yield _differing(name, expected, sorted(others))
     if is_alike and theirs:
         yield Finding("workers.versions", "ok", "the same as here")
 
 
-def _differing(name: str, own: str, others: list[str]) -> Finding:
-    told = f"{name} {' and '.join(others)} there, {own} here"
+def _differing(name: str, here: str, others: list[str]) -> Finding:
+    text = f"{name} {' and '.join(others)} there, {here} here"
     if name == "python":
-        remedy = f"Start scheduler and workers with Python {own}."
+        remedy = f"Start scheduler and workers with Python {here}."
     else:
-        remedy = f"There, run `pip install {name}=={own}`."
+        remedy = f"There, run `pip install {name}=={here}`."
     state: State = "FAIL" if name in ESSENTIAL else "warn"
-    return Finding("workers.versions", state, told, remedy)
+    return Finding("workers.versions", state, text, remedy)
 
 
 def _short(name: str, version: str | None) -> str:
@@ -242,7 +205,7 @@ def _short(name: str, version: str | None) -> str:
     return ".".join(version.split(".")[:2]) if name == "python" else version
 
 
-# Package, the version it must be below, and what happens if it is not.
+# Package, the version it must be below, and the symptom otherwise.
 BOUNDS = (
     ("fastapi", "0.151", "the server of Prefect 3.8 cannot start with it"),
     ("sqlalchemy", "2.1", "with it Prefect 3.8 never creates a scheduled run"),
@@ -254,14 +217,7 @@ POINT = "export PREFECT_API_URL=http://127.0.0.1:4200/api"
 def prefect_findings(
     version_of: Callable[[str], str | None] = installed,
 ) -> Iterator[Finding]:
-    """Look at the versions of Prefect and of what breaks it.
-
-    Args:
-        version_of: tells the version of a package.
-
-    Yields:
-        What was found.
-    """
+    """Check the versions of Prefect and of packages that break it."""
     prefect = version_of("prefect")
     if prefect is None:
         remedy = "Run `pip install 'prefect>=3.8,<4'`."
@@ -275,41 +231,33 @@ def prefect_findings(
         elif is_below(version, bound):
             yield Finding(f"prefect.{package}", "ok", f"{version}, below {bound}")
         else:
-            told = f"{version}; {symptom}"
-            yield Finding(f"prefect.{package}", "FAIL", told, remedy)
+            text = f"{version}; {symptom}"
+            yield Finding(f"prefect.{package}", "FAIL", text, remedy)
 
 
 def import_findings() -> Iterator[Finding]:
-    """Import Prefect, quietly; what is wrong is raised.
-
-    Yields:
-        Nothing.
-    """
+    """Import Prefect without its output; an error is raised."""
     import_module("curvflow.flows.deployed")  # which hushes Prefect
     import_module("prefect.client.orchestration")
     yield from ()
 
 
 def server_findings() -> Iterator[Finding]:
-    """Look whether Prefect's server answers, and whether somebody works for it.
-
-    Yields:
-        What was found.
-    """
+    """Check that Prefect's server answers and that its pools have workers."""
     from curvflow.flows.deployed.server import prefect_api  # slow to import
 
     try:
         with prefect_api() as client:
-            told = f"{client.api_url} answers, version {client.api_version()}"
-            yield Finding("prefect.server", "ok", told)
+            text = f"{client.api_url} answers, version {client.api_version()}"
+            yield Finding("prefect.server", "ok", text)
             yield from _pools(client)
     except RequestError:
-        told = "none configured; runs are not observed"
+        text = "none configured; runs are not observed"
         remedy = f"For schedules: `{SERVER}`, then `{POINT}`."
-        yield Finding("prefect.server", "ok", told, remedy)
+        yield Finding("prefect.server", "ok", text, remedy)
     except CurvflowError as error:
-        found, _, remedy = str(error).partition(". ")
-        yield Finding("prefect.server", "FAIL", found, remedy)
+        text, _, remedy = str(error).partition(". ")
+        yield Finding("prefect.server", "FAIL", text, remedy)
 
 
 def _pools(client: SyncPrefectClient) -> Iterator[Finding]:
@@ -317,18 +265,18 @@ def _pools(client: SyncPrefectClient) -> Iterator[Finding]:
     if not pools:
         remedy = "For deployments: `prefect work-pool create curvflow --type process`."
         yield Finding("prefect.pool", "warn", "no work pool", remedy)
-    for pool in sorted(pools, key=lambda one: one.name):
+    for pool in sorted(pools, key=lambda pool: pool.name):
         yield _pool(client, pool)
 
 
 def _pool(client: SyncPrefectClient, pool: WorkPool) -> Finding:
     workers = client.read_workers_for_work_pool(pool.name)
     online = sum(worker.status == "ONLINE" for worker in workers)
-    told = f"{pool.name} has {online} online workers"
+    text = f"{pool.name} has {online} online workers"
     if pool.is_paused:
         remedy = f"Run `prefect work-pool resume {pool.name}`."
         return Finding("prefect.pool", "warn", f"{pool.name} is paused", remedy)
     if not online:
         remedy = f"Run `prefect worker start --pool {pool.name}`."
-        return Finding("prefect.pool", "warn", told, remedy)
-    return Finding("prefect.pool", "ok", told.removesuffix("s" * (online == 1)))
+        return Finding("prefect.pool", "warn", text, remedy)
+    return Finding("prefect.pool", "ok", text.removesuffix("s" * (online == 1)))

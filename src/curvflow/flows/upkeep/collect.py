@@ -1,4 +1,4 @@
-"""Make room in a store: move what nobody needs to the trash, and empty the trash.
+"""Collect unneeded payloads: move them to the trash, and empty the trash.
 
 Two passes part a payload from the disk: the first moves it to the trash, where it stays
 readable, the second removes it. The entry of the log comes before the first move, so
@@ -19,8 +19,8 @@ ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What a collection has done.
+class CollectionOutcome:
+    """The outcome of a collection.
 
     Attributes:
         proposal: what it set out to do.
@@ -37,27 +37,27 @@ def collect(
     keep_runs: int = KEEP_RUNS,
     drop: Collection[str] = (),
     grace: float = GRACE,
-) -> Collected:
-    """Move what nobody needs to the trash, and remove what was moved there before.
+) -> CollectionOutcome:
+    """Move unneeded payloads to the trash; remove those moved there before.
 
     Args:
         store: all studies in it.
         keep_runs: number of finished runs to keep per study.
         drop: kinds whose payloads go although kept runs name them.
-        grace: seconds, by the store's clock, that unfinished files are given.
+        grace: seconds, by the store's clock, before unfinished files go.
 
     Returns:
         What was done; nothing if the proposal is blocked.
 
     Raises:
-        UnknownNameError: the store holds no results of a kind to be dropped.
+        UnknownNameError: the store holds no results of a kind in `drop`.
         StoreError: the store cannot be written, or changes all the time.
     """
     for _ in range(ATTEMPTS):
         proposal = propose(store, keep_runs=keep_runs, drop=drop, grace=grace)
         if proposal.blocked:
-            return Collected(proposal, None)
-        names = [one.item.payload for one in proposal.doomed]
+            return CollectionOutcome(proposal, None)
+        names = [removal.item.payload for removal in proposal.removals]
         number = (
             store.evict(names, "collected", unless=_outdated(proposal))
             if names
@@ -65,17 +65,17 @@ def collect(
         )
         if number is not None or not names:
             _carry_out(store, proposal, number)
-            return Collected(proposal, number)
+            return CollectionOutcome(proposal, number)
     raise StoreError(
-        f"{store.location}: expected no run to begin or end for a moment, got "
-        f"{ATTEMPTS} times a change. Collect when fewer runs are at work."
+        f"{store.location}: expected a moment in which no run begins or ends, got "
+        f"{ATTEMPTS} changes. Collect when fewer runs are active."
     )
 
 
 def _outdated(proposal: Proposal) -> Callable[[Index], bool]:
-    """Return whether the log has moved on in a way that matters to a proposal."""
+    """Return a test whether later entries of the log invalidate a proposal."""
     before = proposal.index
-    doomed = {one.item.payload for one in proposal.doomed}
+    payloads = {removal.item.payload for removal in proposal.removals}
     runs = [(run.begun, run.ended) for run in before.runs]
 
     def outdated(now: Index) -> bool:
@@ -84,9 +84,9 @@ def _outdated(proposal: Proposal) -> Callable[[Index], bool]:
         return (
             [(run.begun, run.ended) for run in now.runs] != runs
             or now.pins != before.pins
-            or not doomed.isdisjoint(now.evicted - before.evicted)
+            or not payloads.isdisjoint(now.evicted - before.evicted)
             or any(
-                number > before.number and receipt.payload in doomed
+                number > before.number and receipt.payload in payloads
                 for (number, _), receipt in now.rows.items()
             )
         )
@@ -95,7 +95,7 @@ def _outdated(proposal: Proposal) -> Callable[[Index], bool]:
 
 
 def _move_aside(store: Store, items: Sequence[Item], number: int) -> None:
-    """Move payloads to the trash, and home again what has been committed meanwhile."""
+    """Move payloads to the trash, and back if they were committed meanwhile."""
     trash = trash_folder("trash", number)
     for item in items:
         store.files.move(item, trash)
@@ -107,13 +107,13 @@ def _move_aside(store: Store, items: Sequence[Item], number: int) -> None:
 
 
 def _carry_out(store: Store, proposal: Proposal, number: int | None) -> None:
-    room = store.files
-    for item in proposal.wanted:
-        room.move(item, payload_folder(item))
+    files = store.files
+    for item in proposal.restored:
+        files.move(item, payload_folder(item))
     if number is not None:
-        _move_aside(store, [one.item for one in proposal.doomed], number)
+        _move_aside(store, [removal.item for removal in proposal.removals], number)
     for items in proposal.leftovers.values():
-        room.remove(items)
-    live = {run.begun for run in proposal.roots.live}
+        files.remove(items)
+    live = {run.begun for run in proposal.kept.live}
     gone = {run.begun for run in proposal.index.runs} - live
     store.claims.sweep(lambda begun: begun in gone)

@@ -1,4 +1,4 @@
-"""Pins: runs whose results collection leaves alone."""
+"""Pins: runs whose results collection keeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pin_run(
 
     Args:
         store: holds the run.
-        study: name of the study.
+        study: its name.
         name: of the pin, letters, digits, `_`, `-` and `.`.
         number: of the run; the latest that has finished by default.
         reason: why it is kept.
@@ -29,8 +29,8 @@ def pin_run(
         The run.
 
     Raises:
-        RequestError: the name is none, or is that of a pin of another run, or the
-            reason is not one line of text.
+        RequestError: the name is no name or another run's, or the reason is not one
+            line of text.
         UnknownNameError: there is no such run, or it was interrupted.
         StoreError: the store cannot be written.
     """
@@ -48,24 +48,15 @@ def pin_run(
     earlier = store.index().pins.get(name)
     if earlier is not None and earlier.begun != run.begun:
         raise RequestError(
-            f"--name: expected a name that is free, got '{name}', which another run "
-            f"has. `curvflow unpin STUDY {name}` frees it."
+            f"--name: expected a free name, got '{name}', the pin of another run. "
+            f"`curvflow unpin STUDY {name}` frees it."
         )
     store.pin(Pin(name, run.begun, reason))
     return run
 
 
 def unpin_run(store: Store, name: str) -> None:
-    """Let collection have a run's results again.
-
-    Args:
-        store: holds the pin.
-        name: of the pin.
-
-    Raises:
-        UnknownNameError: there is no such pin.
-        StoreError: the store cannot be written.
-    """
+    """Remove a pin; collection may have its run's results again."""
     pins = store.index().pins
     if name not in pins:
         raise UnknownNameError(

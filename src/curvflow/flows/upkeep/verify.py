@@ -1,4 +1,4 @@
-"""Read everything a store holds and compare it with what was written."""
+"""Verification: read everything a store holds and compare it with its digests."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
 from curvflow.stores.trash import Item, trash_folder
 
-Tell = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A payload that is not what it should be.
+    """A payload that fails verification.
 
     Attributes:
         payload: its id.
-        problem: what is wrong with it.
-        item: where it is; None if it is gone.
+        problem: for people.
+        item: its files; None if missing.
         lost: the live results in it, which have to be computed again.
     """
 
@@ -34,18 +34,18 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What verification has found.
+class Verification:
+    """The outcome of a verification.
 
     Attributes:
-        faults: payloads that are not what they should be.
+        faults: payloads that failed.
         torn: numbers of entries of the log that are torn or lost.
         payloads: number of payloads read.
         results: number of live results compared.
         evicted: number of live results whose payloads collection has removed.
         bytes: read from the disk.
-        seconds: that it took.
-        mended: whether what was found has been struck off and moved away.
+        seconds: spent.
+        mended: whether faulty results were struck off and moved away.
     """
 
     faults: Sequence[Fault]
@@ -59,12 +59,12 @@ class Verdict:
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether nothing is wrong."""
         return not self.faults and not self.torn
 
     @property
     def lost(self) -> list[Receipt]:
-        """Results that have to be computed again."""
+        """Return the results that have to be computed again."""
         return [receipt for fault in self.faults for receipt in fault.lost]
 
     def as_json(self) -> dict[str, Any]:
@@ -93,34 +93,38 @@ class Verdict:
         }
 
 
-def verify(store: Store, *, mend: bool = True, tell: Tell | None = None) -> Verdict:
+def verify(
+    store: Store, *, mend: bool = True, progress: Progress | None = None
+) -> Verification:
     """Read every payload of a store once, one at a time, and compare all digests.
 
     Args:
         store: all studies in it.
         mend: strike off the results of payloads that are unsound and move these to
-            quarantine, and put word in the place of torn entries of the log.
-        tell: told how many bytes have been read, of how many.
+            quarantine, and replace torn entries of the log with tombstones.
+        progress: called with the bytes read so far and in all.
 
     Returns:
-        What was found.
+        The faults, and counts of what was read.
 
     Raises:
-        StoreError: the store cannot be read, or not be written though it should be.
+        StoreError: the store cannot be read, or not be written with `mend`.
     """
     started = time.perf_counter()
     torn = store.torn_entries()
-    # In this order: a result committed meanwhile is not looked for.
+    # In this order: a result committed meanwhile is not checked.
     index = store.index()
     by_payload = _by_payload(index)
     items = {item.payload: item for item in store.files.items("payloads")}
     named = [item for name, item in items.items() if name in by_payload]
     suspects = _missing(store, index, by_payload, items)
-    suspects += _unsound(store, index, by_payload, named, tell)
-    faults = [fault for one in suspects if (fault := _settled(store, one, mend=mend))]
+    suspects += _unsound(store, index, by_payload, named, progress)
+    faults = [
+        fault for suspect in suspects if (fault := _settled(store, suspect, mend=mend))
+    ]
     if mend:
         store.write_tombstones(torn)
-    return Verdict(
+    return Verification(
         faults,
         torn,
         len(named),
@@ -137,28 +141,28 @@ def _unsound(
     index: Index,
     by_payload: Mapping[str, Sequence[Receipt]],
     items: Sequence[Item],
-    tell: Tell | None,
+    progress: Progress | None,
 ) -> list[Fault]:
     faults, read, total = [], 0, sum(item.bytes for item in items)
     for item in items:
         name = item.payload
         problem = _problem(store, name, by_payload[name])
-        if problem and store.present([name]):  # else collection was quicker
+        if problem and store.present([name]):  # else it was collected meanwhile
             # Results whose payloads collection has removed stand without them.
             lost = [] if name in index.evicted else by_payload[name]
             faults.append(Fault(name, problem, item, lost))
         read += item.bytes
-        if tell is not None:
-            tell(read, total)
+        if progress is not None:
+            progress(read, total)
     return faults
 
 
 def _by_payload(index: Index) -> dict[str, list[Receipt]]:
-    found: defaultdict[str, list[Receipt]] = defaultdict(list)
+    receipts: defaultdict[str, list[Receipt]] = defaultdict(list)
     for receipt in index.receipts.values():
         if receipt.payload:
-            found[receipt.payload].append(receipt)
-    return dict(found)
+            receipts[receipt.payload].append(receipt)
+    return dict(receipts)
 
 
 def _missing(
@@ -170,7 +174,7 @@ def _missing(
     elsewhere = by_payload.keys() - items.keys() - index.evicted
     gone = elsewhere - store.present(elsewhere)
     return [
-        Fault(name, f"payload {name[:12]}: it is missing", None, receipts)
+        Fault(name, f"payload {name[:12]}: missing", None, receipts)
         for name, receipts in by_payload.items()
         if name in gone
     ]
@@ -190,9 +194,11 @@ def _count_evicted(index: Index, items: dict[str, Item]) -> int:
 
 
 def _settled(store: Store, suspect: Fault, *, mend: bool) -> Fault | None:
-    """Look at a fault again, for a run may have healed it while the rest was read."""
+    """Check a fault again, as a run may have repaired it meanwhile."""
     index, name = store.index(), suspect.payload
-    receipts = [one for one in index.receipts.values() if one.payload == name]
+    receipts = [
+        receipt for receipt in index.receipts.values() if receipt.payload == name
+    ]
     problem = _problem(store, name, receipts)
     is_evicted = name in index.evicted
     if not problem or (is_evicted and not store.present([name])):

@@ -1,4 +1,4 @@
-"""What collection leaves alone: the payloads that runs at work, pins and runs need."""
+"""The payloads that collection keeps: those of live runs, pins and last runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from curvflow.stores.base import Index, Store
 
 
 @dataclass(frozen=True)
-class Roots:
-    """Payloads by who needs them.
+class KeptPayloads:
+    """Payloads that stay, by the reason.
 
     Attributes:
-        live: runs that are at work, or may be.
-        working: payloads that these take or have made.
+        live: runs that are or may be alive.
+        working: payloads that these read or have made.
         pins: payloads of pinned runs, by the name of the pin.
         kept: payloads of the latest runs of each study.
-        since: when the first of the live runs began, by the store's clock.
-        unknown: a live run that has not said yet what it takes.
+        since: the time when the first live run began, by the store's clock.
+        unknown: a live run that has not recorded its plan yet.
     """
 
     live: Sequence[RunRecord]
@@ -38,25 +38,17 @@ class Roots:
         return frozenset[str]().union(*self.pins.values())
 
 
-def find_roots(store: Store, index: Index, *, keep_runs: int, grace: float) -> Roots:
-    """Find what a collection may not touch.
-
-    Args:
-        store: tells which runs are at work and what they take.
-        index: its log.
-        keep_runs: number of finished runs to keep per study.
-        grace: seconds that a run without a sign of life is given.
-
-    Returns:
-        The roots.
-    """
+def find_kept_payloads(
+    store: Store, index: Index, *, keep_runs: int, grace: float
+) -> KeptPayloads:
+    """Return the payloads that a collection keeps, and why."""
     live = live_runs(store, index, grace=grace)
     plans = {run.begun: _planned(store, run) for run in live}
     first = min((run.begun for run in live), default=index.number + 1)
     made = [r for (number, _), r in index.rows.items() if number > first]
     kept = list(_kept(index, {run.begun for run in live}, keep_runs))
     unfinished = [run for run in kept if run.ended is None]
-    return Roots(
+    return KeptPayloads(
         live,
         _payloads(index, made).union(*(plan or () for plan in plans.values())),
         {pin.name: _pinned(index, pin) for pin in index.pins.values()},
@@ -74,40 +66,34 @@ def _pinned(index: Index, pin: Pin) -> frozenset[str]:
 
 
 def live_runs(store: Store, index: Index, *, grace: float) -> list[RunRecord]:
-    """Return the runs that are at work, or may be.
-
-    Args:
-        store: holds the signs of life.
-        index: its log.
-        grace: seconds, by the store's clock, after which a run without a sign of life
-            is taken for gone, and one elsewhere whose sign has not moved.
-
-    Returns:
-        In the order in which they began.
-    """
+    """Return the runs that are or may be alive, in order; `grace` is in seconds."""
     watch, room = Watch(store), store.files
-    now, signs = room.clock(), store.heartbeats()
+    now, heartbeats = room.clock(), store.heartbeats()
     times = {int(item.payload): item.time for item in room.items("runs")}
 
     def is_live(run: RunRecord) -> bool:
-        sign = signs.get(run.begun)
-        if sign is None:  # it may have begun a moment ago
+        heartbeat = heartbeats.get(run.begun)
+        if heartbeat is None:  # it may have begun a moment ago
             return now - room.entry_time(run.begun) < grace
         if watch.is_gone(run.begun):
             return False
         silent = now - times.get(run.begun, now)
-        return process(sign) != "elsewhere" or silent < max(grace, SILENCE)
+        return process(heartbeat) != "elsewhere" or silent < max(grace, SILENCE)
 
     return [run for run in index.runs if run.ended is None and is_live(run)]
 
 
 def _planned(store: Store, run: RunRecord) -> Sequence[str] | None:
-    plans = [n["payloads"] for n in store.journal(run) if n.get("event") == "plan"]
-    return [payload for some in plans for payload in some] if plans else None
+    plans = [
+        notice["payloads"]
+        for notice in store.journal(run)
+        if notice.get("event") == "plan"
+    ]
+    return [payload for payloads in plans for payload in payloads] if plans else None
 
 
 def _kept(index: Index, live: set[int], keep_runs: int) -> Iterator[RunRecord]:
-    """Yield the last finished runs per study, and later ones that were cut short."""
+    """Yield the last finished runs per study, and later interrupted ones."""
     by_study: defaultdict[str, list[RunRecord]] = defaultdict(list)
     for run in index.runs:
         by_study[run.study].append(run)
@@ -115,7 +101,7 @@ def _kept(index: Index, live: set[int], keep_runs: int) -> Iterator[RunRecord]:
         finished = [run for run in runs if run.ended is not None]
         yield from finished[max(0, len(finished) - keep_runs) :]
         last = finished[-1].begun if finished else 0
-        # The next run goes on from what they have made.
+        # The next run resumes from their results.
         yield from (run for run in runs if run.begun > last and run.begun not in live)
 
 
@@ -125,7 +111,7 @@ def _results(index: Index, runs: Sequence[RunRecord]) -> Iterator[Receipt]:
     for run in runs:
         for name, table in run.tables.items():
             origin = by_end.get(table.get("same_as", run.ended))
-            # The run that said the same may be torn out of the log.
+            # The run with the same table may be torn out of the log.
             nodes = origin.tables[name]["nodes"] if origin else ()
             places.update(tuple(place) for _, place, _ in nodes if place)
     yield from (index.rows[place] for place in places if place in index.rows)
@@ -137,15 +123,15 @@ def _results(index: Index, runs: Sequence[RunRecord]) -> Iterator[Receipt]:
 
 
 def _is_of(receipt: Receipt, number: int, runs: Sequence[int]) -> bool:
-    """Whether one of these runs has made a result; old ones do not say which did."""
+    """Return whether one of these runs made a result; old receipts do not name it."""
     return receipt.run in runs if receipt.run else number > min(runs)
 
 
 def _payloads(index: Index, receipts: Iterable[Receipt]) -> frozenset[str]:
-    found: set[str | None] = set()
+    payloads: set[str | None] = set()
     for receipt in receipts:
-        found.add(receipt.payload)
+        payloads.add(receipt.payload)
         live = index.receipts.get(receipt.key)
         if live is not None and live.digest == receipt.digest:
-            found.add(live.payload)  # computed again, and the same
-    return frozenset(payload for payload in found if payload)
+            payloads.add(live.payload)  # computed again, and the same
+    return frozenset(payload for payload in payloads if payload)
