@@ -48,7 +48,7 @@ def test_a_gpu_that_a_cpu_build_leaves_idle_is_warned_of(monkeypatch, driver):
         "torch.gpu",
         "warn",
         "a GPU's driver, but no CUDA build",
-        "Install a CUDA build of PyTorch, as its install page says.",
+        "Install a CUDA build of PyTorch; see its install page.",
     )
 
 
