@@ -92,9 +92,11 @@ def test_every_file_is_smaller_than_100_kb():
 FOLDERS = ("data", "probes", "aggregate", "figures", "models", "rules")
 
 
-@pytest.mark.parametrize(
-    "path", source_files(*(f"tasks/{f}" for f in FOLDERS)), ids=lambda path: path.stem
-)
-def test_every_kind_model_and_rule_has_a_test_of_its_name(path):
-    inner = path.relative_to(ROOT / "src" / "curvflow")
-    assert (ROOT / "tests" / inner.parent / f"test_{inner.name}").is_file()
+def test_every_kind_model_and_rule_has_a_test_of_its_name():
+    lacking = []
+    for path in source_files(*(f"tasks/{folder}" for folder in FOLDERS)):
+        inner = path.relative_to(ROOT / "src" / "curvflow")
+        test = ROOT / "tests" / inner.parent / f"test_{inner.name}"
+        if inner.parent.name != "shared" and not test.is_file():
+            lacking.append(str(inner))
+    assert lacking == []

@@ -118,7 +118,7 @@ def how_to_compute(
             "Lower it."
         )
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.run.runners.remote import read_cluster
+    from curvflow.flows.run.runners.cluster_file import read_cluster
     from curvflow.schemas.options import run_options
 
     read = None if cluster is None else read_cluster(cluster)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from curvflow.errors import RequestError
-from curvflow.flows.run.runners.remote import START, read_cluster
+from curvflow.flows.run.runners.cluster_file import START, read_cluster
 
 FACTORY = "factory: dask_jobqueue:SLURMCluster"
 FORM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.flows.run.runners.local import Processes, how_many
+from curvflow.flows.run.runners.open import Processes, how_many
 
 
 @pytest.mark.parametrize(
