@@ -27,15 +27,15 @@ from curvflow.tasks.networks.problems import (
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
-from curvflow.tasks.training.batches import Batches, set_apart
+from curvflow.tasks.training.batches import Batches, split_validation
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
-from curvflow.tasks.training.endings import Arrivals, Divergence
 from curvflow.tasks.training.fit import Fit
-from curvflow.tasks.training.resumption import Kept, end_of, go_on
+from curvflow.tasks.training.resumption import GroupSnapshots, resumable_epoch, resume
 from curvflow.tasks.training.state import Checkpoints
 from curvflow.tasks.training.step_context import StepNorms
-from curvflow.tasks.training.updates import Updates, kinship
+from curvflow.tasks.training.stopping_criteria import Divergence, EarlyStopping
+from curvflow.tasks.training.updates import Updates, group_key
 
 
 def _params(member: Member) -> TrainParams:
@@ -105,24 +105,28 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     def alike(member: Member) -> object:
         problem = _problem(member)
         shapes = data_shapes(member.one("data"))
-        return problem.text, shapes, end_of(member, problem)
+        return problem.text, shapes, resumable_epoch(member, problem)
 
-    kept = Kept(machine.partial)
-    return grouped(members, alike, partial(_train_together, machine, kept))
+    snapshots = GroupSnapshots(machine.partial)
+    return grouped(members, alike, partial(_train_together, machine, snapshots))
 
 
 def _train_together(
-    machine: Machine, kept: Kept, members: Sequence[Member]
+    machine: Machine, snapshots: GroupSnapshots, members: Sequence[Member]
 ) -> list[Outcome]:
     # Those that are trained alike side by side, so that no step needs to gather them.
-    order = sorted(range(len(members)), key=lambda n: kinship(_params(members[n]).rule))
+    order = sorted(
+        range(len(members)), key=lambda n: group_key(_params(members[n]).rule)
+    )
     members = [members[number] for number in order]
     fit = _fit(members, machine)
-    for line in fit.updates.told:
+    for line in fit.updates.notes:
         machine.partial.tell(line)
-    if not kept.follow(_name(members), fit) and end_of(members[0], fit.problem):
-        go_on(fit, members)
-    fit.run(kept.after_step)
+    if not snapshots.begin_group(_name(members), fit) and resumable_epoch(
+        members[0], fit.problem
+    ):
+        resume(fit, members)
+    fit.run(snapshots.after_step)
     states = fit.states()
     outcomes = {
         number: _outcome(fit, row, _params(members[row]), states[row])
@@ -151,7 +155,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
     weights_MW = _initial(problem, members).to(device, dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     seeds = [_params(m).seed for m in members]
-    training, validation = set_apart(
+    training, validation = split_validation(
         load_samples(data, "", device, dtype), seeds, params.validation_fraction
     )
     testing = load_samples(data, "test_", device, dtype)
@@ -179,7 +183,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         Checkpoints(kept_epochs(params), weights_MW),
         Divergence(len(members), weights_MD.device, params.diverged_above),
         None if scales is None else Checkpoints(kept_epochs(params), scales),
-        _arrivals(params, weights_MW, updates.vectors(weights_MD), scales),
+        _early_stopping(params, weights_MW, updates.vectors(weights_MD), scales),
         StepNorms(weights_MD) if params.record_step_norms else None,
         machine.compiler,
     )
@@ -193,16 +197,16 @@ def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:
     return weights_MD.new_empty(len(weights_MD), weights_MD.shape[1] + 2)
 
 
-def _arrivals(
+def _early_stopping(
     params: TrainParams,
     weights_MW: Tensor,
     states: Sequence[Tensor],
     scales: Tensor | None,
-) -> Arrivals | None:
+) -> EarlyStopping | None:
     if params.until is None:
         return None
     values = torch.empty(len(RECORDED), len(weights_MW), dtype=torch.float64)
-    return Arrivals(params.until.train_loss, values, weights_MW, states, scales)
+    return EarlyStopping(params.until.train_loss, values, weights_MW, states, scales)
 
 
 def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
@@ -243,7 +247,9 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     measured = fit.curves.of(number)
     final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}
     network = fit.problem.network
-    reached = -1 if fit.arrivals is None else int(fit.arrivals.epoch_M[number])
+    reached = (
+        -1 if fit.early_stopping is None else int(fit.early_stopping.epoch_M[number])
+    )
     trained = max(diverged, reached)
     trained = trained if trained >= 0 else params.epochs
     arrays: dict[str, Array] = {
@@ -263,7 +269,7 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
         del arrays["chosen_momentum"]
     if not params.record_step_norms:
         del arrays["step_norm"]
-    if fit.arrivals is not None:
+    if fit.early_stopping is not None:
         arrays["reached"] = np.array(reached >= 0)
         arrays["reached_epoch"] = np.array(float(reached) if reached >= 0 else np.nan)
     if fit.scales is not None:

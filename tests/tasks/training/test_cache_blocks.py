@@ -50,6 +50,8 @@ def test_no_pass_is_of_a_single_model(monkeypatch, fit):
         cache_blocks, "CPU_PASS_BYTES", fit * 30 * 8 * problem.network.width
     )
     weights = torch.ones(5, problem.network.num_parameters, dtype=torch.float64)
-    whole, _ = cache_blocks.in_passes(counted, problem, slice(0, 5), samples, weights)
+    whole, _ = cache_blocks.apply_in_blocks(
+        counted, problem, slice(0, 5), samples, weights
+    )
     assert len(whole) == sum(seen) == 5
     assert min(seen) >= 2

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.tasks.training.state import as_arrays, leaves, restored, with_leaves
+from curvflow.tasks.training.state import (
+    leaves,
+    restore_if_fits,
+    state_arrays,
+    with_leaves,
+)
 
 
 class Inner(NamedTuple):
@@ -53,10 +58,10 @@ class Weights:
 def test_a_part_goes_back_to_copies_of_what_fits():
     part = Weights()
     arrays = {"w": np.ones((2, 3), np.float32), "n": np.zeros(0, np.uint8)}
-    assert restored(part, arrays)
+    assert restore_if_fits(part, arrays)
     arrays["w"] += 1
     assert part.held["w"].eq(1).all()
-    assert as_arrays(part).keys() == arrays.keys()
+    assert state_arrays(part).keys() == arrays.keys()
 
 
 @pytest.mark.parametrize(
@@ -74,5 +79,5 @@ def test_a_part_goes_back_to_copies_of_what_fits():
 def test_what_does_not_fit_changes_nothing(arrays):
     part = Weights()
     before = part.tensors()
-    assert not restored(part, arrays)
+    assert not restore_if_fits(part, arrays)
     assert all(part.held[name] is tensor for name, tensor in before.items())

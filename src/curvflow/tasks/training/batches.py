@@ -1,4 +1,4 @@
-"""Mini-batches in order, and samples set apart to validate with."""
+"""Mini-batches, shuffled by each model's seed, and the split of a validation set."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from curvflow.tasks.numerics.streams import stream
 
 @dataclass(frozen=True)
 class Subset:
-    """Some of the samples, others for each model; they are gathered when asked for.
+    """A subset of the samples for each model, gathered when it is read.
 
     Attributes:
-        samples: all of them.
-        chosen: numbers of those chosen, (M, N).
+        samples: all samples.
+        chosen: numbers of the samples in the subset, (M, N).
     """
 
     samples: Samples
@@ -32,7 +32,7 @@ class Subset:
 
     @property
     def device(self) -> torch.device:
-        """Where the samples are."""
+        """Device that holds the samples."""
         return self.samples.device
 
     @property
@@ -41,7 +41,7 @@ class Subset:
         return self.samples.num_targets
 
     def rows(self, chosen: slice) -> Samples:
-        """Return some of the samples of each model."""
+        """Return the samples of a slice of each model's subset."""
         return self.samples.taken(self.chosen[:, chosen])
 
     def taken(self, rows_MB: Tensor) -> Samples:
@@ -49,48 +49,52 @@ class Subset:
         return self.samples.taken(self.chosen.gather(1, rows_MB))
 
 
-def set_apart(
+def split_validation(
     samples: Samples, seeds: Sequence[int], fraction: float
 ) -> tuple[Samples | Subset, Samples | Subset]:
-    """Part samples by each model's seed.
+    """Split samples into a training and a validation set by each model's seed.
 
     Args:
-        samples: of all models, shared or not.
+        samples: samples of all models, shared or not.
         seeds: one per model.
-        fraction: share that is set apart.
+        fraction: fraction of the samples in the validation set.
 
     Returns:
-        The samples to train on, and those to validate with, which are none where the
-        fraction is 0.
+        The training and the validation set; the latter is empty where the fraction is
+        0.
 
     Raises:
-        InputError: the fraction leaves nothing on one of the sides.
+        InputError: the fraction leaves one of the sets empty.
     """
     if fraction == 0:
         return samples, samples.rows(slice(0, 0))
-    apart = round(fraction * samples.count)
-    if apart in (0, samples.count):
-        none, change = ("set apart", "Raise") if apart == 0 else ("left", "Lower")
+    num_validation = round(fraction * samples.count)
+    if num_validation in (0, samples.count):
+        empty, change = (
+            ("validation", "Raise") if num_validation == 0 else ("training", "Lower")
+        )
         raise InputError(
-            f"validation_fraction: expected some of the {samples.count} training "
-            f"samples to be {none}, got {fraction:g}. {change} it."
+            f"validation_fraction: expected at least one {empty} sample of the "
+            f"{samples.count} samples, got {fraction:g}. {change} it."
         )
     orders = {
         seed: torch.randperm(samples.count, generator=stream(seed, "validation"))
         for seed in set(seeds)
     }
     order_MN = torch.stack([orders[seed] for seed in seeds]).to(samples.device)
-    return Subset(samples, order_MN[:, apart:]), Subset(samples, order_MN[:, :apart])
+    return Subset(samples, order_MN[:, num_validation:]), Subset(
+        samples, order_MN[:, :num_validation]
+    )
 
 
 class Batches:
     """Batches of training samples, shuffled anew each epoch by each model's seed.
 
-    The last batch of an epoch may be smaller, or is left out. Models of equal seeds,
-    whatever their rules, see the same batches.
+    The last batch of an epoch may be smaller, or is dropped. Models with equal seeds
+    see the same batches, whatever their rules.
 
     Attributes:
-        used: samples of each epoch that are used.
+        used: samples used in each epoch.
     """
 
     def __init__(
@@ -129,7 +133,7 @@ class Batches:
         """Yield the batches of an epoch.
 
         Args:
-            done: how many of the epoch under way are left out; 0 begins the next epoch.
+            done: batches of the current epoch to skip; 0 begins the next epoch.
         """
         if not self._streams:
             yield from self._whole[done:]
@@ -143,24 +147,24 @@ class Batches:
             )
 
     def in_order(self) -> Iterator[Samples]:
-        """Yield batches in the order of the data, of the sizes trained on."""
+        """Yield batches in the order of the data, of the sizes used in training."""
         for start in range(0, self.used, self._size):
             yield self._samples.rows(slice(start, min(start + self._size, self.used)))
 
     def skip(self, epochs: int) -> None:
-        """Shuffle as often as so many epochs do."""
+        """Advance the shuffling by a number of epochs."""
         for generator, order_N in zip(self._streams, self._orders_SN, strict=True):
             for _ in range(epochs):
                 torch.randperm(self.count, generator=generator, out=order_N)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the order of the epoch under way, and what draws the next."""
+        """Return the order of the current epoch and the states of the generators."""
         states = [generator.get_state() for generator in self._streams]
         drawn = torch.stack(states) if states else torch.zeros(0, dtype=torch.uint8)
         return {"order": self._orders_SN, "streams": drawn}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to the order of another epoch."""
+        """Restore the order and the generators of another epoch."""
         self._orders_SN = tensors["order"]
         for generator, state in zip(self._streams, tensors["streams"], strict=True):
             # A copy: given a view into other memory, set_state reads beyond its end.

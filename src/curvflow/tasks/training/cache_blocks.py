@@ -1,4 +1,4 @@
-"""Passes over models that fit into the processor's caches."""
+"""Blocks of models whose activations fit into the processor's caches."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from curvflow.tasks.numerics.derivatives.passes import spans
 # mapped memory, 32 MB, page faults make a pass up to three times slower.
 CPU_PASS_BYTES = 1 << 24
 
-# The same on a GPU, only to bound its memory.
+# The same on a GPU, where it only bounds the memory.
 GPU_PASS_BYTES = 1 << 30
 
 
-def in_passes(
+def apply_in_blocks(
     function: Callable[[slice], tuple[Tensor, ...]],
     problem: Problem,
     models: slice,
     samples: Samples,
     like: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Apply a function to some models at a time and join what it returns.
+    """Apply a function to blocks of models and concatenate the results.
 
     Args:
-        function: from some models to tensors whose leading dimension is the model.
-        problem: tells the activations per sample.
-        models: all to be gone through, by first and last.
-        samples: of all models.
-        like: a tensor of the dtype and device computed with.
+        function: from a slice of models to tensors whose leading dimension is the
+            model.
+        problem: network and loss, which set the activations per sample.
+        models: slice of all models to compute.
+        samples: samples of all models.
+        like: a tensor of the dtype and device of the computation.
 
     Returns:
-        The tensors for all those models.
+        The tensors for all these models.
     """
     each = samples.count * problem.network.width * like.element_size()
     most = CPU_PASS_BYTES if like.device.type == "cpu" else GPU_PASS_BYTES

@@ -1,4 +1,4 @@
-"""Losses, accuracies and norms of a batch of models along training."""
+"""Training curves: losses, accuracies, norms and step lengths of a batch of models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from curvflow.schemas.nodes import Array
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.training.batches import Subset
-from curvflow.tasks.training.cache_blocks import in_passes
+from curvflow.tasks.training.cache_blocks import apply_in_blocks
 
 
 @torch.no_grad()
@@ -65,7 +65,7 @@ class Evaluation:
         num_classes: int,
         accuracy: Literal["auto", "nearest"] = "auto",
     ) -> None:
-        """Take the problem, the samples, their number of classes, what is right."""
+        """Take the problem, the samples, the number of classes, and the accuracy."""
         self._problem, self._samples = problem, samples
         self._has_labels = problem.loss == "cross_entropy"
         values = 0 if self._has_labels else samples.num_targets
@@ -75,7 +75,7 @@ class Evaluation:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no samples."""
+        """True if there are no samples."""
         return self._samples.count == 0
 
     @torch.no_grad()
@@ -94,18 +94,18 @@ class Evaluation:
         return self._problem.reduced(losses_MN), right_MN.mean(1)
 
     def _evaluate_rows(self, weights_MW: Tensor, rows: slice) -> tuple[Tensor, ...]:
-        some = self._samples.rows(rows)
+        chunk = self._samples.rows(rows)
 
         def one_pass(models: slice) -> tuple[Tensor, ...]:
-            return self._one_pass(weights_MW[models], some.models(models))
+            return self._one_pass(weights_MW[models], chunk.models(models))
 
         whole = slice(0, len(weights_MW))
-        return in_passes(one_pass, self._problem, whole, some, weights_MW)
+        return apply_in_blocks(one_pass, self._problem, whole, chunk, weights_MW)
 
-    def _one_pass(self, weights_MW: Tensor, some: Samples) -> tuple[Tensor, Tensor]:
-        outputs_MNC = self._problem.network.outputs(weights_MW, some.inputs)
-        losses_MN = sample_losses(self._problem.loss)(outputs_MNC, some.targets)
-        right_MN = self._right(outputs_MNC, some.targets)
+    def _one_pass(self, weights_MW: Tensor, chunk: Samples) -> tuple[Tensor, Tensor]:
+        outputs_MNC = self._problem.network.outputs(weights_MW, chunk.inputs)
+        losses_MN = sample_losses(self._problem.loss)(outputs_MNC, chunk.targets)
+        right_MN = self._right(outputs_MNC, chunk.targets)
         if right_MN is None:
             return losses_MN, torch.full_like(losses_MN, torch.nan)
         return losses_MN, right_MN.to(losses_MN.dtype)
@@ -132,10 +132,10 @@ class Curves:
         sets: Mapping[str, Evaluation],
         models: int,
     ) -> None:
-        """Take what to record, what is trained, how to evaluate, and how many.
+        """Allocate the curves.
 
         Args:
-            epochs: that are recorded.
+            epochs: recorded epochs.
             problem: network and loss.
             sets: an evaluation for `train`, `validation` and `test`.
             models: M.
@@ -162,24 +162,26 @@ class Curves:
         """Evaluate the models.
 
         Args:
-            weights_MW: parameters and statistics of the result so far.
+            weights_MW: parameters and statistics of the present result.
             update_MD: change of the weights over the last epoch.
             rates: learning rates and momenta of that epoch, (M,) each.
-            step_norm_M: mean length of its steps, if that is recorded.
+            step_norm_M: mean length of the epoch's steps, if it is recorded.
 
         Returns:
             The values of `RECORDED`, (len(RECORDED), M), float64.
         """
-        found = norms(self._problem, weights_MW)
+        values = norms(self._problem, weights_MW)
         for name, evaluation in self._sets.items():
-            found[f"{name}_loss"], found[f"{name}_accuracy"] = evaluation(weights_MW)
-        found |= {"update_norm": update_MD.norm(dim=1)}
+            values[f"{name}_loss"], values[f"{name}_accuracy"] = evaluation(weights_MW)
+        values |= {"update_norm": update_MD.norm(dim=1)}
         if step_norm_M is None:
-            step_norm_M = torch.full_like(found["update_norm"], torch.nan)
-        found["step_norm"] = step_norm_M
-        found |= dict(zip(("lr", "chosen_momentum"), rates, strict=True))
+            step_norm_M = torch.full_like(values["update_norm"], torch.nan)
+        values["step_norm"] = step_norm_M
+        values |= dict(zip(("lr", "chosen_momentum"), rates, strict=True))
         device = weights_MW.device
-        return torch.stack([found[name].to(device, torch.float64) for name in RECORDED])
+        return torch.stack(
+            [values[name].to(device, torch.float64) for name in RECORDED]
+        )
 
     def training_loss(self, weights_MW: Tensor) -> Tensor:
         """Return the training loss, (M,)."""
@@ -190,7 +192,7 @@ class Curves:
         return self._sets["validation"](weights_MW)[0]
 
     def record(self, epoch: int, measured: Tensor, alive_M: Tensor) -> None:
-        """Keep what was measured of the models that have not diverged."""
+        """Record measured values of the models that have not diverged."""
         shown = measured.masked_fill(~alive_M, torch.nan)
         self._values[:, self._row[epoch]] = shown.cpu()
 
@@ -199,16 +201,16 @@ class Curves:
         values = self._values[:, :, model].numpy()
         return {name: row.copy() for name, row in zip(RECORDED, values, strict=True)}
 
-    def hold(self, model: int, epoch: int, measured: Tensor) -> None:
-        """Give one model's values at an epoch, (V,), to it and all after it."""
-        later = [row for row, one in enumerate(self.epochs) if one >= epoch]
+    def fill_from(self, model: int, first: int, measured: Tensor) -> None:
+        """Set one model's values, (V,), at all recorded epochs from the first on."""
+        later = [row for row, epoch in enumerate(self.epochs) if epoch >= first]
         self._values[:, later, model] = measured.double().unsqueeze(1)
 
     def take(self, model: int, arrays: Mapping[str, Array]) -> None:
-        """Take one model's values at those epochs that are recorded here.
+        """Copy one model's values at the epochs that are recorded here.
 
         Args:
-            model: its number.
+            model: number of the model.
             arrays: the curves by name, and their `epoch`.
         """
         nothing = np.full(len(arrays["epoch"]), np.nan)
@@ -219,9 +221,9 @@ class Curves:
                 self._values[:, self._row[epoch], model] = values[:, column]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what has been recorded so far."""
+        """Return the values recorded so far."""
         return {"values": self._values}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to what had been recorded."""
+        """Restore recorded values."""
         self._values = tensors["values"]

@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop of a batch of models: steps, recording, checkpoints, stopping."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from curvflow.tasks.networks.layers import MOMENTUM
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.curves import Curves
-from curvflow.tasks.training.endings import Arrivals, Divergence
 from curvflow.tasks.training.gradients import Gradients, Noise, gradients
-from curvflow.tasks.training.state import Checkpoints, Part
+from curvflow.tasks.training.state import Checkpoints, Stateful
 from curvflow.tasks.training.step_context import Step, StepNorms
+from curvflow.tasks.training.stopping_criteria import Divergence, EarlyStopping
 from curvflow.tasks.training.updates import Updates
 
-# Epochs between looks at whether any model is left: each look waits for the device.
-LOOK_EVERY = 16
+# Epochs between checks for remaining models: each check waits for the device.
+CHECK_EVERY = 16
 
 
 @dataclass
 class Fit:
-    """M models in training: all that its further course depends on, and its results.
+    """State and results of the training of M models.
 
     A model diverges in the first epoch in which a batch loss or a weight is not finite,
     or the mean of its batch losses exceeds the bound. At epoch 0 and the last, which
-    are always recorded, the recorded losses are held to the same, so that nothing
-    depends on how often is recorded. A model that has diverged stays in the batch,
-    where its numbers touch no sibling.
+    are always recorded, the same holds for the recorded losses, so that divergence does
+    not depend on how often training is recorded. A diverged model stays in the batch,
+    where its numbers do not affect other models.
 
     Attributes:
         problem: network and loss.
         weights: present parameters, (M, D).
-        statistics: those that the networks keep of their data, (M, S).
-        seeds: of the models.
+        statistics: statistics that the networks keep of their data, (M, S).
+        seeds: seeds of the models.
         updates: the learning rules.
-        batches: the data order.
-        curves: what is recorded.
-        checkpoints: the weights kept; the last of their epochs ends training.
-        divergence: which models diverged, when and why.
-        scales: the preconditioners kept, with rate and bound behind; None for none.
-        arrivals: which models have come to the loss that stops them; None trains all to
-            the end.
+        batches: the mini-batches in their order.
+        curves: the recorded curves.
+        checkpoints: the stored weights; the last of their epochs ends training.
+        divergence: the diverged models, with epoch and cause.
+        scales: the stored preconditioners, followed by rate and bound; None for none.
+        early_stopping: the models that have reached their target loss; None trains all
+            models to the end.
         step_norms: mean lengths of steps; None if they are not recorded.
         compiler: mode of torch.compile; `none` computes call by call.
-        epoch: the one under way; 0 has no steps.
+        epoch: the current epoch; 0 has no steps.
         step: batches of this epoch already used.
     """
 
@@ -62,14 +62,14 @@ class Fit:
     checkpoints: Checkpoints
     divergence: Divergence
     scales: Checkpoints | None = None
-    arrivals: Arrivals | None = None
+    early_stopping: EarlyStopping | None = None
     step_norms: StepNorms | None = None
     compiler: str = "none"
     epoch: int = 0
     step: int = 0
 
     def __post_init__(self) -> None:
-        """Begin at the beginning."""
+        """Begin at epoch 0."""
         self.begin(0, self.weights)
 
     @property
@@ -78,7 +78,7 @@ class Fit:
         return self.checkpoints.epochs[-1]
 
     def begin(self, epoch: int, weights_MD: Tensor) -> None:
-        """Turn to an epoch.
+        """Begin an epoch.
 
         Args:
             epoch: its number.
@@ -86,7 +86,7 @@ class Fit:
         """
         self.epoch, self.step = epoch, 0
         self.weights = self._before_MD = weights_MD
-        # Of the losses of this epoch's batches.
+        # Sum of the losses of this epoch's batches.
         self._total_M = weights_MD.new_zeros(len(weights_MD))
         if self.step_norms is not None:
             self.step_norms.begin()
@@ -95,7 +95,8 @@ class Fit:
         """Train to the end.
 
         Args:
-            after_step: called after each step; what it raises leaves a whole state.
+            after_step: called after each step, with a consistent state, so that it may
+                raise.
         """
         while self.epoch <= self.last:
             if self.epoch:
@@ -104,38 +105,41 @@ class Fit:
             if self._is_over():
                 break
             self.begin(self.epoch + 1, self.weights)
-        self._hold()
+        self._freeze_stopped()
 
     def _is_over(self) -> bool:
-        """Whether no model is left to train."""
-        if self.arrivals is not None:
-            return not (self.divergence.alive.cpu() & ~self.arrivals.arrived).any()
-        return self.epoch % LOOK_EVERY == 0 and not self.divergence.alive.any()
+        """Return True if no model is left to train."""
+        if self.early_stopping is not None:
+            return not (
+                self.divergence.alive.cpu() & ~self.early_stopping.stopped
+            ).any()
+        return self.epoch % CHECK_EVERY == 0 and not self.divergence.alive.any()
 
-    def _hold(self) -> None:
-        """Let what is recorded and kept of models that arrived be that of then."""
-        if self.arrivals is None:
+    def _freeze_stopped(self) -> None:
+        """Set later curves and checkpoints of stopped models to the state they had."""
+        if self.early_stopping is None:
             return
-        for model in self.arrivals.arrived.nonzero().flatten().tolist():
-            epoch, found = int(self.arrivals.epoch_M[model]), self.arrivals.of(model)
-            self.curves.hold(model, epoch, found.measured)
-            self.checkpoints.hold(model, epoch, found.weights)
-            if self.scales is not None and found.scales is not None:
-                self.scales.hold(model, epoch, found.scales)
+        for model in self.early_stopping.stopped.nonzero().flatten().tolist():
+            epoch = int(self.early_stopping.epoch_M[model])
+            stopped = self.early_stopping.of(model)
+            self.curves.fill_from(model, epoch, stopped.measured)
+            self.checkpoints.fill_from(model, epoch, stopped.weights)
+            if self.scales is not None and stopped.scales is not None:
+                self.scales.fill_from(model, epoch, stopped.scales)
 
     def states(self) -> list[Tensor]:
-        """Return what each model's rule keeps at the end of its training."""
-        found = self.updates.vectors(self.weights)
-        if self.arrivals is not None:
-            for model in self.arrivals.arrived.nonzero().flatten().tolist():
-                found[model] = self.arrivals.of(model).state
-        return found
+        """Return the state of each model's rule at the end of its training."""
+        vectors = self.updates.vectors(self.weights)
+        if self.early_stopping is not None:
+            for model in self.early_stopping.stopped.nonzero().flatten().tolist():
+                vectors[model] = self.early_stopping.of(model).state
+        return vectors
 
     def result(self) -> Tensor:
-        """Return what training has come to, parameters and statistics, (M, D + S).
+        """Return the resulting parameters and statistics, (M, D + S).
 
-        Where a rule gives an average for its result, a batch norm's statistics are
-        those of the average over the training data.
+        If a rule averages weights for its result, a batch norm's statistics are those
+        of the averaged weights over the training data.
         """
         weights_MD = self.updates.evaluated(self.weights)
         statistics_MS = self.statistics
@@ -147,15 +151,15 @@ class Fit:
         return torch.cat([weights_MD, statistics_MS], dim=1)
 
     def _train(self, after_step: Callable[[], None]) -> None:
-        """Do what is left of the epoch under way."""
+        """Take the remaining steps of the current epoch."""
         self.updates.begin_epoch(self.epoch - 1, self.last)
         wants = self.updates.wants_product(self.epoch - 1)
         without = wants.index(True) if True in wants else len(wants)
-        # Sums over batches add up to the loss over the data, means by their shares.
+        # Batch sums add up to the loss over the data, batch means by their shares.
         is_sum = self.problem.loss == "sse"
         for batch in self.batches.epoch(self.step):
             noise = self._noise("dropout")
-            found = gradients(
+            result = gradients(
                 self.problem,
                 self.weights,
                 self.statistics,
@@ -165,8 +169,8 @@ class Fit:
                 compiler=self.compiler,
             )
             share = 1 if is_sum else batch.count / self.batches.used
-            self._total_M = self._total_M + share * found.losses
-            self._step(batch, found, wants)
+            self._total_M = self._total_M + share * result.losses
+            self._step(batch, result, wants)
             after_step()
         if self.updates.watches:
             self.updates.watch(self.weights, self.curves.validate(self.result()))
@@ -174,35 +178,35 @@ class Fit:
         self._judge(self._total_M, finite_M)
 
     def _judge(self, loss_M: Tensor, finite_M: Tensor) -> None:
-        if self.arrivals is not None:  # whose numbers go on without meaning
-            arrived_M = self.arrivals.arrived.to(loss_M.device)
-            loss_M = loss_M.masked_fill(arrived_M, 0)
-            finite_M = finite_M | arrived_M
+        if self.early_stopping is not None:  # numbers after stopping are ignored
+            stopped_M = self.early_stopping.stopped.to(loss_M.device)
+            loss_M = loss_M.masked_fill(stopped_M, 0)
+            finite_M = finite_M | stopped_M
         self.divergence.judge(self.epoch, loss_M, finite_M)
 
-    def _step(self, batch: Samples, found: Gradients, wants: Sequence[bool]) -> None:
-        def now(models: slice | Tensor) -> Step:
+    def _step(self, batch: Samples, gradient: Gradients, wants: Sequence[bool]) -> None:
+        def step_of(models: slice | Tensor) -> Step:
             first = models.start if isinstance(models, slice) else int(models[0])
-            own = self._noise("rule").of(models)
+            noise = self._noise("rule").of(models)
             dropout = self._noise("dropout").of(models)
             return Step(
                 epoch=self.epoch - 1,
-                count=own.step,
+                count=noise.step,
                 begins_epoch=self.step == 0,
                 ends_epoch=self.step + 1 == self.batches.steps,
                 problem=self.problem,
                 batch=batch.models(models),
-                product=found.product_of(models) if wants[first] else None,
-                draw=own.uniform(),
-                dropout=lambda some: dropout.of(some).uniform(),
+                product=gradient.product_of(models) if wants[first] else None,
+                draw=noise.uniform(),
+                dropout=lambda chosen: dropout.of(chosen).uniform(),
             )
 
         before_MD = self.weights
-        self.weights = self.updates.step(found.gradient, before_MD, now)
+        self.weights = self.updates.step(gradient.gradient, before_MD, step_of)
         if self.step_norms is not None:
             rates_M, _ = self.updates.rates(self.epoch - 1, self.last)
             self.step_norms.add(self.weights - before_MD, rates_M)
-        self.statistics = found.statistics
+        self.statistics = gradient.statistics
         self.step += 1
 
     def _noise(self, purpose: str) -> Noise:
@@ -211,7 +215,7 @@ class Fit:
 
     @torch.no_grad()
     def _statistics_of(self, weights_MD: Tensor) -> Tensor:
-        """Return a batch norm's statistics of other weights, over the training data."""
+        """Return a batch norm's statistics for given weights over the training data."""
         total_MS = torch.zeros_like(self.statistics)
         for count, batch in enumerate(self.batches.in_order(), start=1):
             noise = self._noise("dropout")
@@ -222,10 +226,10 @@ class Fit:
         return total_MS
 
     def _record(self, *, is_end: bool) -> None:
-        """Record and keep what is wanted of the epoch just completed."""
+        """Record curves and checkpoints of the epoch just completed."""
         is_kept = self.epoch in self.checkpoints.epochs
         wants = self.curves.wants(self.epoch)
-        if not (is_kept or wants or self.arrivals is not None):
+        if not (is_kept or wants or self.early_stopping is not None):
             return
         result_MW = self.result()
         measured = self._measured(result_MW) if wants else None
@@ -236,8 +240,8 @@ class Fit:
         self.checkpoints.keep(self.epoch, result_MW, self.divergence.alive)
         if self.scales is not None and is_kept:
             self.scales.keep(self.epoch, self._scales(), self.divergence.alive)
-        if self.arrivals is not None:
-            self._arrive(self.arrivals, result_MW, measured)
+        if self.early_stopping is not None:
+            self._stop_early(self.early_stopping, result_MW, measured)
 
     def _measured(self, result_MW: Tensor) -> Tensor:
         return self.curves.measure(
@@ -250,18 +254,18 @@ class Fit:
     def _scales(self) -> Tensor:
         return torch.cat(self.updates.preconditioners(self.weights), dim=1)
 
-    def _arrive(
-        self, arrivals: Arrivals, result_MW: Tensor, measured: Tensor | None
+    def _stop_early(
+        self, early_stopping: EarlyStopping, result_MW: Tensor, measured: Tensor | None
     ) -> None:
-        """Keep the models whose training loss is low enough now."""
+        """Store the models whose training loss has reached its target."""
         if measured is None:
             loss_M = self.curves.training_loss(result_MW)
         else:
             loss_M = measured[RECORDED.index("train_loss")]
-        due_M = arrivals.due(loss_M, self.divergence.alive)
-        if due_M.any():
-            arrivals.keep(
-                due_M,
+        stopping_M = early_stopping.stopping_now(loss_M, self.divergence.alive)
+        if stopping_M.any():
+            early_stopping.keep(
+                stopping_M,
                 self.epoch,
                 self._measured(result_MW) if measured is None else measured,
                 result_MW,
@@ -270,17 +274,17 @@ class Fit:
             )
 
     def _judge_end(self, measured: Tensor) -> None:
-        # NaN is the test loss where there are no test data.
+        # Without test data the test loss is NaN.
         finite_M = ~torch.isinf(measured[RECORDED.index("test_loss")])
         train_M = measured[RECORDED.index("train_loss")]
         self._judge(train_M, finite_M)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all that changes, by name."""
+        """Return all tensors that change in training, by name."""
         parts = {
-            f"{part}.{name}": tensor
-            for part, one in self._parts().items()
-            for name, tensor in one.tensors().items()
+            f"{name}.{key}": tensor
+            for name, part in self._parts().items()
+            for key, tensor in part.tensors().items()
         }
         return parts | {
             "position": torch.tensor([self.epoch, self.step]),
@@ -291,10 +295,10 @@ class Fit:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to where `tensors` returned these."""
-        for part, one in self._parts().items():
+        """Restore the state that `tensors` returned."""
+        for part, stateful in self._parts().items():
             prefix = f"{part}."
-            one.restore(
+            stateful.restore(
                 {
                     name.removeprefix(prefix): tensor
                     for name, tensor in tensors.items()
@@ -306,13 +310,13 @@ class Fit:
         self._total_M = tensors["total"]
         self.statistics = tensors["statistics"]
 
-    def _parts(self) -> dict[str, Part]:
-        some: dict[str, Part | None] = {
+    def _parts(self) -> dict[str, Stateful]:
+        optional: dict[str, Stateful | None] = {
             "scales": self.scales,
-            "arrivals": self.arrivals,
+            "arrivals": self.early_stopping,
             "step_norms": self.step_norms,
         }
-        return {name: part for name, part in some.items() if part is not None} | {
+        return {name: part for name, part in optional.items() if part is not None} | {
             "updates": self.updates,
             "batches": self.batches,
             "curves": self.curves,

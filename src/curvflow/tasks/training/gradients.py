@@ -1,4 +1,4 @@
-"""Losses and gradients of a batch of models, compiled, with the noise they draw."""
+"""Losses, gradients and Hessian products of a batch of models, with their dropout."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Problem, Samples, read
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.training.cache_blocks import in_passes
+from curvflow.tasks.training.cache_blocks import apply_in_blocks
 
 # From parameters, statistics, inputs and targets to losses, gradient, statistics, and
-# the product H w where it is derived.
+# the product H w where it is computed.
 Compiled = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
 
@@ -26,21 +26,21 @@ def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
     """Compile the derivatives of a problem's batch losses.
 
     torch.compile has no second derivatives by autograd, so they are taken by
-    torch.func, which it looks through.
+    torch.func, which it traces.
 
     Args:
-        text: describes the problem.
-        mode: of torch.compile; `reduce-overhead` replays CUDA graphs on a GPU.
-        has_product: whether H w is derived too.
+        text: the problem as text.
+        mode: mode of torch.compile; `reduce-overhead` replays CUDA graphs on a GPU.
+        has_product: compute H w too.
 
     Returns:
-        The function; its first call, and the first of other shapes, takes long.
+        The function; its first call, and the first with other shapes, takes long.
 
     Raises:
         InputError: the network draws random numbers in training.
     """
     problem = read(text)
-    _try(problem)
+    _check_no_draws(problem)
 
     def losses_of(
         weights_MD: Tensor, statistics_MS: Tensor, inputs: Tensor, targets: Tensor
@@ -52,39 +52,41 @@ def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
         losses_M = problem.reduced(losses_MN)
         return losses_M.sum(), (losses_M, after_MS)
 
-    def first(weights_MD: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    def gradient_of(weights_MD: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         gradient_MD, (losses_M, after_MS) = grad(losses_of, has_aux=True)(
             weights_MD, *rest
         )
         return losses_M, gradient_MD, after_MS
 
-    def second(weights_MD: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    def product_of(weights_MD: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         def along(moving_MD: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-            found = first(moving_MD, *rest)
-            return (found[1] * weights_MD).sum(), found
+            values = gradient_of(moving_MD, *rest)
+            return (values[1] * weights_MD).sum(), values
 
-        product_MD, found = grad(along, has_aux=True)(weights_MD)
-        return *found, product_MD
+        product_MD, values = grad(along, has_aux=True)(weights_MD)
+        return *values, product_MD
 
-    made: Compiled = torch.compile(second if has_product else first, mode=mode)
-    return _copied(made) if mode == "reduce-overhead" else made
+    function: Compiled = torch.compile(
+        product_of if has_product else gradient_of, mode=mode
+    )
+    return _copied(function) if mode == "reduce-overhead" else function
 
 
-def _copied(made: Compiled) -> Compiled:
+def _copied(function: Compiled) -> Compiled:
     """Return a function whose results outlive its next call.
 
-    A CUDA graph writes to the same memory whenever it is replayed, while those of
-    several passes are joined, and statistics go into the next step.
+    A CUDA graph writes to the same memory whenever it is replayed, while results of
+    several passes are joined, and statistics enter the next step.
     """
 
     def copied(*tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(found.clone() for found in made(*tensors))
+        return tuple(result.clone() for result in function(*tensors))
 
     return copied
 
 
-def _try(problem: Problem) -> None:
-    """Let a network say that it draws, before its compilation fails in a riddle."""
+def _check_no_draws(problem: Problem) -> None:
+    """Refuse a network with dropout, whose compilation would fail obscurely."""
     network = problem.network
     weights_MD = torch.zeros(1, network.num_parameters)
     statistics_MS = network.first_statistics().float().unsqueeze(0)
@@ -95,23 +97,23 @@ def _try(problem: Problem) -> None:
 
 def _refuse(shape: tuple[int, ...]) -> Tensor:
     raise InputError(
-        "--compile: expected a network that draws nothing in training, got one with "
-        "dropout. Run without --compile."
+        "--compile: compilation cannot be combined with dropout, which draws random "
+        "numbers. Run without --compile."
     )
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What the models of a batch draw in one step, told apart by purpose.
+    """Random numbers of a batch of models in one step, for one purpose.
 
-    Streams begin anew at each step, so that nothing needs to be kept to go on. Models
-    of equal seeds draw the same, whatever their rules.
+    Streams begin anew at each step, so that resuming needs no generator state. Models
+    with equal seeds draw the same numbers, whatever their rules.
 
     Attributes:
         seeds: one per model.
         step: steps taken before this one.
-        purpose: what is drawn, such as `dropout`.
-        like: a tensor of the dtype and device wanted.
+        purpose: use of the numbers, such as `dropout`.
+        like: a tensor of the dtype and device of the numbers.
     """
 
     seeds: Sequence[int]
@@ -124,7 +126,7 @@ class Noise:
         return Uniform(self)
 
     def of(self, models: slice | Tensor) -> Noise:
-        """Return the noise of some of the models."""
+        """Return the noise of the chosen models."""
         if isinstance(models, slice):
             chosen = self.seeds[models]
         else:
@@ -136,7 +138,7 @@ class Uniform:
     """Draws uniform numbers, one shape after another."""
 
     def __init__(self, noise: Noise) -> None:
-        """Take the noise it belongs to; streams are opened at the first draw."""
+        """Take the seeds and step; streams are opened at the first draw."""
         self._noise = noise
         self._streams: dict[int, torch.Generator] = {}
 
@@ -155,13 +157,13 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Gradients:
-    """What one step needs of M models.
+    """Losses, gradients and products of M models for one step.
 
     Attributes:
-        losses: of the batch, (M,).
-        gradient: by the parameters, (M, D).
-        statistics: after the batch, (M, S).
-        product: H w for the last m of the models, (m, D); those before have none.
+        losses: batch losses, (M,).
+        gradient: gradients of the losses, (M, D).
+        statistics: statistics after the batch, (M, S).
+        product: H w of the last m models, (m, D); the others have none.
     """
 
     losses: Tensor
@@ -170,7 +172,7 @@ class Gradients:
     product: Tensor
 
     def product_of(self, models: slice | Tensor) -> Tensor:
-        """Return H w of some of the models; they must have it."""
+        """Return H w of the chosen models, which must have it."""
         without = len(self.losses) - len(self.product)
         if isinstance(models, slice):
             return self.product[models.start - without : models.stop - without]
@@ -187,17 +189,18 @@ def gradients(
     without: int,
     compiler: str = "none",
 ) -> Gradients:
-    """Derive the batch losses of models by their parameters.
+    """Compute the batch losses of models and their derivatives by the parameters.
 
-    Models do not interact, so the gradient of the sum of their losses holds each one's.
+    Models do not interact, so the gradient of the sum of their losses holds the
+    gradient of each.
 
     Args:
         problem: network and loss.
         weights_MD: parameters.
         statistics_MS: statistics before the step.
-        samples: their batches.
-        noise: for dropout.
-        without: how many models, the first ones, go without the product H w.
+        samples: batches of the models.
+        noise: random numbers for dropout.
+        without: number of leading models without the product H w.
         compiler: mode of torch.compile; `none` computes call by call.
 
     Returns:
@@ -205,21 +208,21 @@ def gradients(
 
     Reference:
         Pearlmutter (1994), Neural Computation 6(1), for H w as the gradient of g'w with
-        w held.
+        w fixed.
     """
     models = len(weights_MD)
     if 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
     def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
-        own = weights_MD[span], statistics_MS[span], samples.models(span)
+        arguments = weights_MD[span], statistics_MS[span], samples.models(span)
         if compiler != "none":
             derive = compiled(problem.text, compiler, has_product=has_product)
-            return derive(*own[:2], own[2].inputs, own[2].targets)
-        return _one_pass(problem, *own, noise.of(span), has_product=has_product)
+            return derive(*arguments[:2], arguments[2].inputs, arguments[2].targets)
+        return _one_pass(problem, *arguments, noise.of(span), has_product=has_product)
 
     parts = [
-        in_passes(run, problem, span, samples, weights_MD)
+        apply_in_blocks(run, problem, span, samples, weights_MD)
         for run, span in (
             (partial(one_pass, has_product=False), slice(0, without)),
             (partial(one_pass, has_product=True), slice(without, models)),
@@ -252,9 +255,9 @@ def _one_pass(
     (gradient_MD,) = torch.autograd.grad(
         losses_M.sum(), weights_MD, create_graph=has_product
     )
-    found = losses_M.detach(), gradient_MD.detach(), after_MS
+    values = losses_M.detach(), gradient_MD.detach(), after_MS
     if not has_product:
-        return found
+        return values
     along = (gradient_MD * weights_MD.detach()).sum()
     (product_MD,) = torch.autograd.grad(along, weights_MD)
-    return *found, product_MD
+    return *values, product_MD

@@ -1,4 +1,4 @@
-"""Training resumed: from a kept state, or from the end of a shorter one."""
+"""Resumption of training, from a snapshot or from the end of a shorter training."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from curvflow.schemas.kinds.train import KIND, TrainParams
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.registry import Partial
-from curvflow.tasks.training.endings import Arrived
 from curvflow.tasks.training.fit import Fit
-from curvflow.tasks.training.state import Part, as_arrays, restored
+from curvflow.tasks.training.state import Stateful, restore_if_fits, state_arrays
+from curvflow.tasks.training.stopping_criteria import StoppedModel
 
 
-def end_of(member: Member, problem: Problem) -> int:
-    """Return the epoch that a member's training can go on from.
+def resumable_epoch(member: Member, problem: Problem) -> int:
+    """Return the epoch from which a member's training can resume.
 
     Args:
-        member: may hold the result of shorter training.
-        problem: what it is to be trained on.
+        member: member that may hold the result of shorter training.
+        problem: network and loss of the member.
 
     Returns:
-        The last epoch of the shorter training; 0 if there is none to go on from, it
-        diverged, lacks a variable, trained another network or is not shorter.
+        The last epoch of the shorter training; 0 if there is none, it diverged, lacks a
+        variable, trained another network or is not shorter.
     """
-    earlier, how = member.earlier, KIND.continues
-    if earlier is None or how is None or earlier.status != "ok":
+    earlier, continuation = member.earlier, KIND.continues
+    if earlier is None or continuation is None or earlier.status != "ok":
         return 0
     optional = {variable.name for variable in KIND.outputs if variable.optional}
-    if not set(how.parts or ()) - optional <= earlier.arrays.keys():
+    if not set(continuation.parts or ()) - optional <= earlier.arrays.keys():
         return 0
     if str(earlier["network"]) != problem.text:
         return 0
@@ -41,43 +41,45 @@ def end_of(member: Member, problem: Problem) -> int:
     return end if end < cast("TrainParams", member.params).epochs else 0
 
 
-def go_on(fit: Fit, members: Sequence[Member]) -> None:
-    """Bring a training that has not begun to the end of its members' shorter ones.
+def resume(fit: Fit, members: Sequence[Member]) -> None:
+    """Resume a training that has not begun at the end of its members' shorter ones.
 
-    Where the rules' states do not fit, it is left at its beginning.
+    If the states of the rules do not fit, it stays at its beginning.
 
     Args:
         fit: the training.
-        members: one per model, all of one `end_of`, not 0.
+        members: one per model, all with the same `resumable_epoch`, not 0.
     """
     results = [member.earlier for member in members if member.earlier is not None]
-    stored_MW = torch.stack([torch.tensor(one["weights"][-1]) for one in results])
+    stored_MW = torch.stack([torch.tensor(result["weights"][-1]) for result in results])
     stored_MD, statistics_MS = fit.problem.network.split(stored_MW.to(fit.weights))
-    states = [torch.tensor(one["rule_state"]) for one in results]
+    states = [torch.tensor(result["rule_state"]) for result in results]
     weights_MD = fit.updates.take(states, stored_MD)
     if weights_MD is None:
         return
     fit.statistics = statistics_MS
-    first = [float(one["train_loss"][0]) for one in results]
+    first = [float(result["train_loss"][0]) for result in results]
     first_M = torch.tensor(first, dtype=torch.float64, device=weights_MD.device)
     fit.divergence.judge(0, first_M, torch.isfinite(first_M))
-    for model, one in enumerate(results):
-        fit.curves.take(model, one.arrays)
-        kept = one["checkpoint"].tolist()
-        fit.checkpoints.take(model, kept, torch.tensor(one["weights"]))
+    for model, result in enumerate(results):
+        fit.curves.take(model, result.arrays)
+        kept = result["checkpoint"].tolist()
+        fit.checkpoints.take(model, kept, torch.tensor(result["weights"]))
         if fit.scales is not None:
-            fit.scales.take(model, kept, _scales(one))
-        if fit.arrivals is not None and float(one["reached_epoch"]) >= 0:
-            fit.arrivals.take(model, int(one["reached_epoch"]), _arrived(one))
+            fit.scales.take(model, kept, _scales(result))
+        if fit.early_stopping is not None and float(result["reached_epoch"]) >= 0:
+            fit.early_stopping.take(
+                model, int(result["reached_epoch"]), _stopped_model(result)
+            )
     end = int(results[0]["epoch"][-1])
     fit.batches.skip(end)
     fit.begin(end + 1, weights_MD)
 
 
-def _arrived(earlier: NodeData) -> Arrived:
-    # From its arrival on a model's curves and weights stay as they were then.
+def _stopped_model(earlier: NodeData) -> StoppedModel:
+    # The curves and weights of a stopped model stay as they were when it stopped.
     last = [float(earlier[n][-1]) if n in earlier else torch.nan for n in RECORDED]
-    return Arrived(
+    return StoppedModel(
         torch.tensor(last, dtype=torch.float64),
         torch.tensor(earlier["weights"][-1]),
         torch.tensor(earlier["rule_state"]),
@@ -90,44 +92,44 @@ def _scales(earlier: NodeData) -> Tensor:
     return torch.cat([diagonal_CD, torch.stack(numbers, dim=1)], dim=1)
 
 
-class Kept:
-    """The states of a tile's groups, which are trained one after another.
+class GroupSnapshots:
+    """Snapshots of a tile's groups, which are trained one after another.
 
-    Each is kept under a name of its own, so that no group takes another's for its own.
+    Each is stored under the name of its group, so that none is mistaken for another's.
     """
 
     def __init__(self, partial: Partial) -> None:
-        """Look up what an earlier attempt at the same tile kept."""
+        """Load the snapshot of an earlier attempt at the same tile."""
         self._partial = partial
-        self._found = partial.load() or {}
+        self._loaded = partial.load() or {}
         self._ended: dict[str, Array] = {}
         self._prefix = ""
-        self._part: Part | None = None
+        self._part: Stateful | None = None
 
-    def follow(self, name: str, part: Part) -> bool:
-        """Turn to the next group, and bring it to where it was kept.
+    def begin_group(self, name: str, part: Stateful) -> bool:
+        """Begin the next group, and restore it from its snapshot.
 
         Args:
-            name: of the group; equal only for equal trainings.
-            part: all of its training.
+            name: name of the group; equal only for equal trainings.
+            part: state of its training.
 
         Returns:
-            Whether its state was found and fits.
+            True if a snapshot exists and fits.
         """
         self._ended |= self._present()
         self._prefix, self._part = f"{name}.", part
-        found = {
+        arrays = {
             key.removeprefix(self._prefix): array
-            for key, array in self._found.items()
+            for key, array in self._loaded.items()
             if key.startswith(self._prefix)
         }
-        return bool(found) and restored(part, found)
+        return bool(arrays) and restore_if_fits(part, arrays)
 
     def after_step(self) -> None:
-        """Keep the groups' states if it is time.
+        """Store a snapshot of the groups if it is due.
 
         Raises:
-            Stopped: the run was asked to end.
+            Stopped: the run was asked to stop.
         """
         if self._partial.is_due():
             self._partial.keep(self._ended | self._present())
@@ -135,5 +137,5 @@ class Kept:
     def _present(self) -> dict[str, Array]:
         if self._part is None:
             return {}
-        arrays = as_arrays(self._part)
+        arrays = state_arrays(self._part)
         return {self._prefix + name: array for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""States as named arrays, and weights kept along training."""
+"""Training state as named arrays, and checkpoints of the weights."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from torch import Tensor
 
 from curvflow.schemas.nodes import Array
 
-# What a learning rule keeps between steps; tuples may be named.
+# State of a learning rule between steps; tuples may be named.
 RuleState = Tensor | tuple["RuleState", ...] | None
 
 
-class Part(Protocol):
-    """Something that changes as training goes on."""
+class Stateful(Protocol):
+    """An object whose state can be stored and restored."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name all that changes, as it is now."""
+        """Return the present state by name."""
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to where `tensors` returned these."""
+        """Restore the state that `tensors` returned."""
 
 
 def leaves(state: RuleState) -> list[Tensor | None]:
-    """List the quantities of a rule's state in order; None where there is none."""
+    """List the tensors of a rule's state in order; None where there is none."""
     if isinstance(state, tuple):
         return [leaf for part in state for leaf in leaves(part)]
     return [state]
 
 
 def with_leaves(state: RuleState, new: Iterator[Tensor | None]) -> RuleState:
-    """Return a state of the same form with other quantities.
+    """Return a state of the same form with other tensors.
 
     Args:
-        state: gives the form.
-        new: as many as `leaves` lists, in that order.
+        state: state of that form.
+        new: as many tensors as `leaves` lists, in that order.
 
     Returns:
         The new state.
@@ -49,31 +49,31 @@ def with_leaves(state: RuleState, new: Iterator[Tensor | None]) -> RuleState:
     return made
 
 
-def as_arrays(part: Part) -> dict[str, Array]:
-    """Return a part's tensors as arrays, which may change when training goes on."""
+def state_arrays(part: Stateful) -> dict[str, Array]:
+    """Return the state as arrays, which may change in place in further training."""
     return {name: tensor.cpu().numpy() for name, tensor in part.tensors().items()}
 
 
-def restored(part: Part, arrays: Mapping[str, Array]) -> bool:
-    """Bring a part to the state that arrays hold, if they are of its form.
+def restore_if_fits(part: Stateful, arrays: Mapping[str, Array]) -> bool:
+    """Restore a state from arrays if their names, shapes and types fit.
 
     Args:
-        part: left as it is if the arrays differ from its own in names, shapes or types.
-        arrays: what `as_arrays` returned.
+        part: object to restore; unchanged if the arrays do not fit.
+        arrays: arrays that `state_arrays` returned.
 
     Returns:
-        Whether they fit.
+        True if they fit.
     """
 
     def form(array: Array) -> object:
         return array.shape, array.dtype
 
-    present = {name: form(array) for name, array in as_arrays(part).items()}
+    present = {name: form(array) for name, array in state_arrays(part).items()}
     if present != {name: form(array) for name, array in arrays.items()}:
         return False
     part.restore(
         {
-            # Copies: products of matrices may depend on where in memory they begin.
+            # Copies: matrix products may depend on the alignment of their memory.
             name: torch.tensor(arrays[name]).to(tensor.device)
             for name, tensor in part.tensors().items()
         }
@@ -82,40 +82,40 @@ def restored(part: Part, arrays: Mapping[str, Array]) -> bool:
 
 
 class Checkpoints:
-    """Weights at some epochs, on the CPU; NaN where not reached or diverged.
+    """Weights at chosen epochs, on the CPU; NaN where not reached or diverged.
 
     Attributes:
-        epochs: whose weights are kept.
+        epochs: the chosen epochs.
     """
 
     def __init__(self, epochs: Sequence[int], like_MD: Tensor) -> None:
-        """Take the epochs, and weights of the shape and precision to keep."""
+        """Take the epochs, and weights of the shape and precision to store."""
         self.epochs = tuple(epochs)
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
         shape = (len(self.epochs), *like_MD.shape)
         self._weights_CMD = torch.full(shape, torch.nan, dtype=like_MD.dtype)
 
     def keep(self, epoch: int, weights_MD: Tensor, alive_M: Tensor) -> None:
-        """Keep the weights of the models that have not diverged, if it is their epoch.
+        """Store the weights of the models that have not diverged, at a chosen epoch.
 
         Args:
             epoch: epochs completed.
             weights_MD: present weights.
-            alive_M: which models have not diverged.
+            alive_M: mask of the models that have not diverged.
         """
         if epoch in self._row:
             shown = weights_MD.masked_fill(~alive_M.unsqueeze(1), torch.nan)
             self._weights_CMD[self._row[epoch]] = shown.cpu()
 
     def take(self, model: int, epochs: Sequence[int], weights_CD: Tensor) -> None:
-        """Take one model's weights at those of some epochs that are kept here."""
+        """Copy one model's weights at the epochs that are stored here."""
         for epoch, weights_D in zip(epochs, weights_CD, strict=True):
             if epoch in self._row:
                 self._weights_CMD[self._row[epoch], model] = weights_D
 
-    def hold(self, model: int, epoch: int, weights_D: Tensor) -> None:
-        """Give one model's weights at an epoch to it and all after it."""
-        later = [row for row, one in enumerate(self.epochs) if one >= epoch]
+    def fill_from(self, model: int, first: int, weights_D: Tensor) -> None:
+        """Set one model's weights at all stored epochs from the first on."""
+        later = [row for row, epoch in enumerate(self.epochs) if epoch >= first]
         self._weights_CMD[later, model] = weights_D.to(self._weights_CMD)
 
     def of(self, model: int) -> Tensor:
@@ -123,9 +123,9 @@ class Checkpoints:
         return self._weights_CMD[:, model].to(torch.float64, copy=True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what has been kept so far."""
+        """Return the weights stored so far."""
         return {"weights": self._weights_CMD}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to what had been kept."""
+        """Restore stored weights."""
         self._weights_CMD = tensors["weights"]

@@ -1,4 +1,7 @@
-"""What a learning rule is given at each step, and how long its steps are."""
+"""Arguments of a learning rule at each step: hyper-parameters, batch, random numbers.
+
+Also the mean length of its steps, and the preconditioner that a rule reports.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch import Tensor
 from curvflow.schemas.rules import Rule
 from curvflow.tasks.networks.problems import Problem, Samples
 
-# From a shape to uniform numbers (M, *shape), each model's of its own.
+# From a shape to uniform numbers (M, *shape), each model's from its own stream.
 Draw = Callable[[tuple[int, ...]], Tensor]
 
 
@@ -20,7 +23,7 @@ class Hyper(Mapping[str, Tensor]):
     """Hyper-parameters of the models of one group, (M, 1) each, by name.
 
     Attributes:
-        rule: the specification of the first; its choices are those of all.
+        rule: specification of the first model's rule; all make the same choices.
         like: a tensor of the dtype and device of the values.
     """
 
@@ -31,14 +34,14 @@ class Hyper(Mapping[str, Tensor]):
 
         Args:
             rules: one per model, M of them.
-            like: a tensor of the dtype and device wanted.
-            scale_M1: what `lr` is multiplied by, here and in rules within the rule.
+            like: a tensor of the dtype and device of the values.
+            scale_M1: factor of `lr`, here and in rules within the rule.
         """
         self.rule: Any = rules[0]
         self.like = like
         self._rules, self._scale_M1 = rules, scale_M1
-        found = [rule.hyper() for rule in rules]
-        self._values = {n: like.new_tensor([[v[n]] for v in found]) for n in found[0]}
+        values = [rule.hyper() for rule in rules]
+        self._values = {n: like.new_tensor([[v[n]] for v in values]) for n in values[0]}
         if scale_M1 is not None and "lr" in self._values:
             self._values["lr"] = scale_M1 * self._values["lr"]
         self._within: dict[str, Hyper] = {}
@@ -52,19 +55,19 @@ class Hyper(Mapping[str, Tensor]):
         return iter(self._values)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of hyper-parameters."""
         return len(self._values)
 
     def scaled(self, scale_M1: Tensor) -> Hyper:
-        """Return the same with `lr` multiplied."""
+        """Return the hyper-parameters with `lr` multiplied."""
         return Hyper(self._rules, self.like, scale_M1)
 
     def only(self, row: int) -> Hyper:
-        """Return those of one model."""
+        """Return the hyper-parameters of one model."""
         return Hyper([self._rules[row]], self.like)
 
     def within(self, name: str) -> Hyper:
-        """Return those of a rule within the rule, by the name of its field."""
+        """Return the hyper-parameters of an inner rule, by the name of its field."""
         if name not in self._within:
             inner = [getattr(rule, name) for rule in self._rules]
             self._within[name] = Hyper(inner, self.like, self._scale_M1)
@@ -72,13 +75,13 @@ class Hyper(Mapping[str, Tensor]):
 
 
 class Preconditioner(NamedTuple):
-    """How a rule scales its steps, which are -rate P^-1 times a mean of gradients.
+    """Diagonal preconditioner P of a rule: steps are -rate P^-1 times mean gradients.
 
     Attributes:
-        diagonal: of P, (M, D); NaN as long as no step has told it.
+        diagonal: diagonal of P, (M, D); NaN before a step has determined it.
         rate: learning rate, (M, 1).
-        bound: of rate times the largest eigenvalue of P^-1/2 H P^-1/2, (M, 1): above
-            it steps grow on a quadratic whose Hessian is H.
+        bound: stability bound of rate times the largest eigenvalue of
+            P^-1/2 H P^-1/2, (M, 1): above it steps grow on a quadratic with Hessian H.
     """
 
     diagonal: Tensor
@@ -88,20 +91,20 @@ class Preconditioner(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """Where training is, and what it steps on.
+    """Position in training, batch, Hessian product and random numbers of one step.
 
     Attributes:
-        epoch: the one under way, from 0.
+        epoch: the current epoch, from 0.
         count: steps taken before this one.
-        begins_epoch: whether the epoch begins with this step.
-        ends_epoch: whether the epoch ends with this step.
+        begins_epoch: this is the first step of the epoch.
+        ends_epoch: this is the last step of the epoch.
         problem: network and loss; parameters are in the order of its layout.
         batch: the samples of this step, with a leading dimension M or 1.
         product: H w of the batch loss for the present weights w, (M, D), if the rule
-            asked for it by `product_from`; else None.
+            requests it by `product_from`; else None.
         draw: uniform numbers for the rule.
-        dropout: from some of the models to the uniform numbers that their gradients
-            were derived with, begun anew at each call.
+        dropout: from a slice of models to the uniform numbers of their dropout in this
+            step's gradients, begun anew at each call.
     """
 
     epoch: int
@@ -133,19 +136,19 @@ class Step:
 
 
 class StepNorms:
-    """The mean over an epoch's steps of ||w' - w|| / lr, of M models.
+    """Mean over an epoch's steps of ||w' - w|| / lr, for M models.
 
-    For sgd without momentum it is the mean norm of the batches' gradients, for ngd
-    that of the preconditioned ones.
+    For sgd without momentum it is the mean norm of the batch gradients, for ngd the
+    mean norm of the preconditioned gradients.
     """
 
     def __init__(self, like_MD: Tensor) -> None:
-        """Begin an epoch; take weights of the number and device of the models'."""
+        """Begin an epoch; take weights of the shape and device of the models'."""
         self._sum_M = like_MD.new_zeros(len(like_MD), dtype=torch.float64)
         self._count = torch.zeros((), dtype=torch.int64)
 
     def begin(self) -> None:
-        """Turn to the next epoch."""
+        """Begin the next epoch."""
         self._sum_M = torch.zeros_like(self._sum_M)
         self._count = torch.zeros_like(self._count)
 
@@ -165,5 +168,5 @@ class StepNorms:
         return {"sum": self._sum_M, "count": self._count}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to an earlier sum."""
+        """Restore an earlier sum and number."""
         self._sum_M, self._count = tensors["sum"], tensors["count"]

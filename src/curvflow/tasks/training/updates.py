@@ -1,4 +1,4 @@
-"""Apply to each model of a batch its own learning rule."""
+"""Learning rules of a batch of models: their steps, schedules and states."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.training.state import RuleState, leaves, with_leaves
 from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
-# From the models of a group, as an index, to what their step is told.
+# From the models of a group, as an index, to the context of their step.
 StepOf = Callable[[Any], Step]
 
 
-def kinship(rule: Rule) -> tuple[float, str, str]:
-    """Return what sorts models so that those trained alike lie side by side.
+def group_key(rule: Rule) -> tuple[float, str, str]:
+    """Return a sorting key that is equal for rules that share a step.
 
-    Rules that need products with the Hessian come last, the later they need them the
-    earlier, so that in every epoch those that do are the last of the batch.
+    Rules that need products with the Hessian come last, and those that need them first
+    come very last, so that in every epoch the last models of the batch are those that
+    need them.
 
     Args:
-        rule: of one model.
+        rule: rule of one model.
 
     Returns:
-        A key for sorting, equal for rules that share a step.
+        The key.
     """
     since = rule.product_from()
     return -float("inf" if since is None else since), rule.rule, _choices(rule)
@@ -45,7 +46,7 @@ def _choices(rule: Rule) -> str:
 
 
 class _Group:
-    """The models that one kind of rule trains, and its state."""
+    """The models of one kind of rule, and the state of the rule."""
 
     def __init__(
         self, rules: Mapping[int, Rule], weights_MD: Tensor, problem: Problem
@@ -54,7 +55,7 @@ class _Group:
         self.rules = list(rules.values())
         self.models = _index(self.numbers, weights_MD.device)
         self.functions = import_module(f"curvflow.tasks.rules.{self.rules[0].rule}")
-        self.hyper = self.now = Hyper(self.rules, weights_MD)
+        self.hyper = self.scaled_hyper = Hyper(self.rules, weights_MD)
         self.has_schedule = any(rule.schedule for rule in self.rules)
         self.problem = problem
         self.state: RuleState = self.init(weights_MD)
@@ -68,15 +69,15 @@ class _Group:
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         if self.has_schedule:
             scale_M = _scales(self.rules, epoch, epochs).to(self.hyper.like)
-            self.now = self.hyper.scaled(scale_M.unsqueeze(1))
+            self.scaled_hyper = self.hyper.scaled(scale_M.unsqueeze(1))
 
-    def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: Step) -> Tensor:
+    def step(self, gradient_MD: Tensor, weights_MD: Tensor, step: Step) -> Tensor:
         new, self.state = self.functions.step(
             gradient_MD[self.models],
             self.state,
             weights_MD[self.models],
-            self.now,
-            now,
+            self.scaled_hyper,
+            step,
         )
         stepped: Tensor = new
         return stepped
@@ -86,25 +87,25 @@ class _Group:
         return hasattr(self.functions, "evaluated")
 
     def evaluated(self, weights_MD: Tensor) -> Tensor:
-        own: Tensor = weights_MD[self.models]
+        averaged_MD: Tensor = weights_MD[self.models]
         if self.is_averaged:
-            own = self.functions.evaluated(own, self.state, self.hyper)
-        return own
+            averaged_MD = self.functions.evaluated(averaged_MD, self.state, self.hyper)
+        return averaged_MD
 
     def chosen(self) -> tuple[Tensor, Tensor] | None:
-        """Return learning rates and momenta, if the rule chooses them itself."""
+        """Return learning rates and momenta if the rule chooses them itself."""
         if not hasattr(self.functions, "rates"):
             return None
-        rate_M1, momentum_M1 = self.functions.rates(self.state, self.now)
+        rate_M1, momentum_M1 = self.functions.rates(self.state, self.scaled_hyper)
         return rate_M1.squeeze(1), momentum_M1.squeeze(1)
 
     def preconditioner(self, weights_MD: Tensor) -> Preconditioner:
         own_MD = weights_MD[self.models]
         if hasattr(self.functions, "preconditioner"):
-            found: Preconditioner = self.functions.preconditioner(
-                self.state, own_MD, self.now
+            preconditioner: Preconditioner = self.functions.preconditioner(
+                self.state, own_MD, self.scaled_hyper
             )
-            return found
+            return preconditioner
         nothing_M1 = own_MD.new_full((len(own_MD), 1), torch.nan)
         return Preconditioner(nothing_M1.expand_as(own_MD), nothing_M1, nothing_M1)
 
@@ -114,10 +115,12 @@ class _Group:
                 weights_MD[self.models], self.state, loss_M[self.models], self.hyper
             )
 
-    def own(self, weights_MD: Tensor) -> Iterator[tuple[int, list[Tensor | None]]]:
-        """Yield each model, and what its rule begins with when it trains alone.
+    def initial_leaves(
+        self, weights_MD: Tensor
+    ) -> Iterator[tuple[int, list[Tensor | None]]]:
+        """Yield each model and the initial state of its rule when it trains alone.
 
-        In a group a rule may keep for all what only some of its models need.
+        In a group, a rule may keep for all models a state that only a few need.
         """
         for row, model in enumerate(self.numbers):
             own_MD = weights_MD[model : model + 1]
@@ -125,10 +128,12 @@ class _Group:
             yield model, leaves(alone)
 
     def vectors(self, weights_MD: Tensor) -> Iterator[tuple[int, Tensor]]:
-        now = [None if leaf is None else leaf.cpu() for leaf in leaves(self.state)]
-        for row, (model, own) in enumerate(self.own(weights_MD)):
+        leaves_now = [
+            None if leaf is None else leaf.cpu() for leaf in leaves(self.state)
+        ]
+        for row, (model, initial) in enumerate(self.initial_leaves(weights_MD)):
             parts = [torch.zeros(0, dtype=torch.float64)]
-            for leaf, needed in zip(now, own, strict=True):
+            for leaf, needed in zip(leaves_now, initial, strict=True):
                 if leaf is not None and needed is not None:
                     parts.append(leaf[row].double().flatten())
             if self.is_averaged:
@@ -139,17 +144,17 @@ class _Group:
         iterate = weights_MD.shape[1] if self.is_averaged else 0
         return all(
             len(vectors[model])
-            == iterate + sum(0 if one is None else one.numel() for one in own)
-            for model, own in self.own(weights_MD)
+            == iterate + sum(0 if leaf is None else leaf.numel() for leaf in initial)
+            for model, initial in self.initial_leaves(weights_MD)
         )
 
     def take(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> Tensor:
         begun = self.init(weights_MD)
         new = [None if leaf is None else leaf.clone() for leaf in leaves(begun)]
         weights_MD = weights_MD.clone()
-        for row, (model, own) in enumerate(self.own(weights_MD)):
+        for row, (model, initial) in enumerate(self.initial_leaves(weights_MD)):
             start = 0
-            for leaf, needed in zip(new, own, strict=True):
+            for leaf, needed in zip(new, initial, strict=True):
                 if leaf is not None and needed is not None:
                     end = start + needed.numel()
                     leaf[row] = vectors[model][start:end].view(needed.shape[1:])
@@ -161,7 +166,7 @@ class _Group:
 
 
 def _scales(rules: Sequence[Rule], epoch: int, epochs: int) -> Tensor:
-    """Return what the schedules multiply the rates by, (M,), float64 on the CPU."""
+    """Return the schedules' factors of the rates, (M,), float64 on the CPU."""
     scales = [
         rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0 for rule in rules
     ]
@@ -169,7 +174,7 @@ def _scales(rules: Sequence[Rule], epoch: int, epochs: int) -> Tensor:
 
 
 def _index(numbers: Sequence[int], device: torch.device) -> Any:
-    """Return an index of models: a slice where they lie side by side."""
+    """Return an index of models, a slice if they are consecutive."""
     first, last = numbers[0], numbers[-1]
     if list(numbers) == list(range(first, last + 1)):
         return slice(first, last + 1)
@@ -181,13 +186,13 @@ class Updates:
     """The learning rules of a batch of models with their states.
 
     Attributes:
-        watches: whether any rule wants to be told the validation loss of each epoch.
+        watches: a rule reads the validation loss of each epoch.
     """
 
     def __init__(
         self, rules: Sequence[Rule], weights_MD: Tensor, problem: Problem
     ) -> None:
-        """Take the rule of each model, initial parameters, and what is trained."""
+        """Take the rule of each model, the initial parameters, and the problem."""
         self._rules = rules
         self._since = [rule.product_from() for rule in rules]
         self._rates_M = torch.tensor(
@@ -196,32 +201,32 @@ class Updates:
         self.watches = any(rule.watches for rule in rules)
         kinds: dict[tuple[float, str, str], dict[int, Rule]] = {}
         for number, rule in enumerate(rules):
-            kinds.setdefault(kinship(rule), {})[number] = rule
-        self._groups = [_Group(some, weights_MD, problem) for some in kinds.values()]
+            kinds.setdefault(group_key(rule), {})[number] = rule
+        self._groups = [_Group(group, weights_MD, problem) for group in kinds.values()]
 
     @property
     def averaged(self) -> list[bool]:
-        """Return of each model whether its result is not the present weights."""
-        found = {n for g in self._groups if g.is_averaged for n in g.numbers}
-        return [model in found for model in range(len(self._rules))]
+        """Return for each model True if its result is not the present weights."""
+        averaged = {n for g in self._groups if g.is_averaged for n in g.numbers}
+        return [model in averaged for model in range(len(self._rules))]
 
     @property
-    def told(self) -> list[str]:
-        """Return what the rules have to say to whoever waits for them, line by line."""
-        says = [g for g in self._groups if hasattr(g.functions, "told")]
-        lines = [group.functions.told(group.hyper, group.problem) for group in says]
+    def notes(self) -> list[str]:
+        """Return the lines that rules show before training begins."""
+        groups = [g for g in self._groups if hasattr(g.functions, "told")]
+        lines = [group.functions.told(group.hyper, group.problem) for group in groups]
         return list(dict.fromkeys(filter(None, lines)))
 
     def wants_product(self, epoch: int) -> list[bool]:
-        """Return of each model whether its rule needs H w in an epoch."""
+        """Return for each model True if its rule needs H w in an epoch."""
         return [first is not None and epoch >= first for first in self._since]
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rates by their schedules.
 
         Args:
-            epoch: the one that begins, from 0.
-            epochs: of the whole training.
+            epoch: the epoch that begins, from 0.
+            epochs: number of epochs of the training.
         """
         for group in self._groups:
             group.begin_epoch(epoch, epochs)
@@ -230,11 +235,11 @@ class Updates:
         """Return the learning rates and momenta of an epoch, (M,) each, on the CPU.
 
         Args:
-            epoch: the one under way, from 0.
-            epochs: of the whole training.
+            epoch: the current epoch, from 0.
+            epochs: number of epochs of the training.
 
         Returns:
-            Both; the momentum is NaN of rules that do not choose it.
+            Both; the momentum is NaN for rules that do not choose it.
         """
         rates_M = self._rates_M * _scales(self._rules, epoch, epochs)
         momenta_M = torch.full_like(rates_M, torch.nan)
@@ -245,40 +250,40 @@ class Updates:
         return rates_M, momenta_M
 
     def preconditioners(self, weights_MD: Tensor) -> Preconditioner:
-        """Return how each model's steps are scaled; NaN where the rule cannot say."""
-        found = [group.preconditioner(weights_MD) for group in self._groups]
-        diagonals, rates, bounds = zip(*found, strict=True)
+        """Return each model's preconditioner; NaN where the rule does not report it."""
+        parts = [group.preconditioner(weights_MD) for group in self._groups]
+        diagonals, rates, bounds = zip(*parts, strict=True)
         return Preconditioner(
             self._joined(diagonals, weights_MD),
             self._joined(rates, weights_MD[:, :1]),
             self._joined(bounds, weights_MD[:, :1]),
         )
 
-    def step(self, gradient_MD: Tensor, weights_MD: Tensor, now: StepOf) -> Tensor:
+    def step(self, gradient_MD: Tensor, weights_MD: Tensor, step_of: StepOf) -> Tensor:
         """Return the weights after one step of every model's rule.
 
         Args:
-            gradient_MD: of the batch loss.
+            gradient_MD: gradients of the batch loss.
             weights_MD: present weights.
-            now: tells the models of a group what they step on.
+            step_of: from the models of a group to the context of their step.
 
         Returns:
             The new weights.
         """
         steps = [
-            group.step(gradient_MD, weights_MD, now(group.models))
+            group.step(gradient_MD, weights_MD, step_of(group.models))
             for group in self._groups
         ]
         return self._joined(steps, weights_MD)
 
     def evaluated(self, weights_MD: Tensor) -> Tensor:
-        """Return the weights that a rule gives for its result, such as an average."""
+        """Return the weights of the result, which a rule may average."""
         if not any(group.is_averaged for group in self._groups):
             return weights_MD
         return self._joined([g.evaluated(weights_MD) for g in self._groups], weights_MD)
 
     def watch(self, weights_MD: Tensor, loss_M: Tensor) -> None:
-        """Tell the rules the validation loss of the epoch just completed."""
+        """Give the rules the validation loss of the epoch just completed."""
         for group in self._groups:
             group.watch(weights_MD, loss_M)
 
@@ -294,29 +299,28 @@ class Updates:
         return whole_MD
 
     def vectors(self, weights_MD: Tensor) -> list[Tensor]:
-        """Return what each model's rule keeps for it, flattened, float64 on the CPU.
+        """Return the state of each model's rule, flattened, float64 on the CPU.
 
-        Empty for a model whose rule would keep nothing, were it alone. Where a rule
-        gives other weights for its result, the present ones come last.
+        Empty for a model whose rule would have no state if it trained alone. If a rule
+        averages weights for its result, the present weights come last.
 
         Args:
             weights_MD: present weights.
         """
-        found = dict(
+        vectors = dict(
             pair for group in self._groups for pair in group.vectors(weights_MD)
         )
-        return [found[model] for model in range(len(weights_MD))]
+        return [vectors[model] for model in range(len(weights_MD))]
 
     def take(self, vectors: Sequence[Tensor], weights_MD: Tensor) -> Tensor | None:
-        """Go on from the state that vectors hold, if they are as long as they must be.
+        """Restore the states of the rules from vectors if their lengths fit.
 
         Args:
-            vectors: as `vectors` returns them.
+            vectors: states as `vectors` returns them.
             weights_MD: weights stored with them.
 
         Returns:
-            Weights to go on from; None if the vectors do not fit, and then nothing is
-            changed.
+            Weights to resume from; None, and no change, if the vectors do not fit.
         """
         if not all(group.fits(vectors, weights_MD) for group in self._groups):
             return None
@@ -325,12 +329,12 @@ class Updates:
         return weights_MD
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return every quantity of every rule's state."""
-        found = self._leaves()
-        return {name: leaf for name, leaf in found.items() if leaf is not None}
+        """Return all tensors of the rules' states."""
+        tensors = self._leaves()
+        return {name: leaf for name, leaf in tensors.items() if leaf is not None}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to other states of the rules."""
+        """Restore the states of the rules."""
         new = (tensors.get(name) for name in self._leaves())
         for group in self._groups:
             group.state = with_leaves(group.state, new)

@@ -1,4 +1,4 @@
-"""Models that diverge, or reach the loss at which their training stops."""
+"""Stopping criteria of single models: a target training loss, and divergence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 
-class Arrived(NamedTuple):
-    """One model at its arrival.
+class StoppedModel(NamedTuple):
+    """State of one model at the epoch where it stopped.
 
     Attributes:
-        measured: values of its curves, (V,).
+        measured: values of the curves, (V,).
         weights: parameters and statistics, (W,).
-        state: what its rule keeps, flattened.
-        scales: how its steps are scaled, if that is kept.
+        state: state of the learning rule, flattened.
+        scales: preconditioner of the steps, if it is stored.
     """
 
     measured: Tensor
@@ -25,14 +25,15 @@ class Arrived(NamedTuple):
     scales: Tensor | None = None
 
 
-class Arrivals:
-    """What each model was at the first epoch whose training loss is low enough.
+class EarlyStopping:
+    """Early stopping at a training loss: the state of each model where it reached it.
 
-    What becomes of it later in the batch is of no meaning and touches no sibling.
+    A model that has stopped stays in the batch; its later numbers are ignored and do
+    not affect other models.
 
     Attributes:
-        below: the loss.
-        epoch_M: of arrival; -1 as long as a model has not arrived.
+        below: the target loss.
+        epoch_M: epoch at which a model stopped; -1 while it has not.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class Arrivals:
         states: Sequence[Tensor],
         scales_MS: Tensor | None = None,
     ) -> None:
-        """Take the loss, and what has the shapes of what is to be kept.
+        """Allocate storage like the given tensors.
 
         Args:
-            below: training loss at which a model has arrived.
-            measured: values of a model's curves at one epoch, (V, M).
+            below: training loss at which a model stops.
+            measured: values of the curves at one epoch, (V, M).
             weights_MW: parameters and statistics.
-            states: what each model's rule keeps, flattened.
-            scales_MS: how each model's steps are scaled, if that is kept.
+            states: state of each model's rule, flattened.
+            scales_MS: preconditioner of each model's steps, if it is stored.
         """
         self.below = below
         self.epoch_M = torch.full((len(weights_MW),), -1)
@@ -62,49 +63,49 @@ class Arrivals:
             self._scales_MS = torch.full_like(scales_MS, torch.nan, device="cpu")
 
     @property
-    def arrived(self) -> Tensor:
-        """Which models have arrived, (M,)."""
+    def stopped(self) -> Tensor:
+        """Mask of the models that have stopped, (M,)."""
         return self.epoch_M >= 0
 
-    def due(self, loss_M: Tensor, alive_M: Tensor) -> Tensor:
-        """Return which models arrive now.
+    def stopping_now(self, loss_M: Tensor, alive_M: Tensor) -> Tensor:
+        """Return a mask of the models that stop now.
 
         Args:
             loss_M: training losses.
-            alive_M: which models have not diverged.
+            alive_M: mask of the models that have not diverged.
         """
-        return (loss_M.double() <= self.below).cpu() & alive_M.cpu() & ~self.arrived
+        return (loss_M.double() <= self.below).cpu() & alive_M.cpu() & ~self.stopped
 
     def keep(
         self,
-        due_M: Tensor,
+        stopping_M: Tensor,
         epoch: int,
         measured: Tensor,
         weights_MW: Tensor,
         states: Sequence[Tensor],
         scales_MS: Tensor | None = None,
     ) -> None:
-        """Keep the models that arrive as they are.
+        """Store the present state of the models that stop.
 
         Args:
-            due_M: which do.
+            stopping_M: mask of these models.
             epoch: epochs completed.
             measured: values of the curves, (V, M).
-            weights_MW: their parameters and statistics.
-            states: what each model's rule keeps, flattened.
-            scales_MS: how each model's steps are scaled, if that is kept.
+            weights_MW: parameters and statistics.
+            states: state of each model's rule, flattened.
+            scales_MS: preconditioner of each model's steps, if it is stored.
         """
-        self.epoch_M = torch.where(due_M, epoch, self.epoch_M)
-        self._measured = torch.where(due_M, measured.cpu(), self._measured)
-        due_M1 = due_M.unsqueeze(1)
-        self._weights_MW = torch.where(due_M1, weights_MW.cpu(), self._weights_MW)
-        for model in due_M.nonzero().flatten().tolist():
+        self.epoch_M = torch.where(stopping_M, epoch, self.epoch_M)
+        self._measured = torch.where(stopping_M, measured.cpu(), self._measured)
+        stopping_M1 = stopping_M.unsqueeze(1)
+        self._weights_MW = torch.where(stopping_M1, weights_MW.cpu(), self._weights_MW)
+        for model in stopping_M.nonzero().flatten().tolist():
             self._states[model] = states[model].clone()
         if self._scales_MS is not None and scales_MS is not None:
-            self._scales_MS = torch.where(due_M1, scales_MS.cpu(), self._scales_MS)
+            self._scales_MS = torch.where(stopping_M1, scales_MS.cpu(), self._scales_MS)
 
-    def take(self, model: int, epoch: int, parts: Arrived) -> None:
-        """Take one model that had arrived in shorter training."""
+    def take(self, model: int, epoch: int, parts: StoppedModel) -> None:
+        """Take over one model that had stopped in shorter training."""
         self.epoch_M[model] = epoch
         self._measured[:, model] = parts.measured.to(self._measured)
         self._weights_MW[model] = parts.weights.to(self._weights_MW)
@@ -112,9 +113,9 @@ class Arrivals:
         if self._scales_MS is not None and parts.scales is not None:
             self._scales_MS[model] = parts.scales.to(self._scales_MS)
 
-    def of(self, model: int) -> Arrived:
-        """Return one model as it was."""
-        return Arrived(
+    def of(self, model: int) -> StoppedModel:
+        """Return the state of one model where it stopped."""
+        return StoppedModel(
             self._measured[:, model],
             self._weights_MW[model],
             self._states[model],
@@ -122,7 +123,7 @@ class Arrivals:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return who has arrived so far, and as what."""
+        """Return the epochs and states of the models stopped so far."""
         scales = {} if self._scales_MS is None else {"scales": self._scales_MS}
         states = {f"state.{n}": state for n, state in enumerate(self._states)}
         return {
@@ -134,7 +135,7 @@ class Arrivals:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to who had arrived."""
+        """Restore the epochs and states of stopped models."""
         self.epoch_M, self._measured = tensors["epoch"], tensors["measured"]
         self._weights_MW = tensors["weights"]
         self._states = [tensors[f"state.{n}"] for n in range(len(self._states))]
@@ -145,17 +146,17 @@ class Arrivals:
 class Divergence:
     """The first epoch in which each model's loss is not finite or out of bounds.
 
-    All of it stays on the device, so that training need not wait to ask.
+    All tensors stay on the device, so that training need not wait for it.
     """
 
     def __init__(self, models: int, device: torch.device, above: float | None) -> None:
-        """Take the number of models.
+        """Allocate the masks.
 
         Args:
             models: M.
-            device: of the losses.
-            above: multiple of the loss at epoch 0 that is out of bounds; None for no
-                such bound.
+            device: device of the losses.
+            above: multiple of the loss at epoch 0 that counts as diverged; None for no
+                bound.
         """
         self._above = above
         self._bound_M = torch.full(
@@ -166,7 +167,7 @@ class Divergence:
 
     @property
     def alive(self) -> Tensor:
-        """Which models have not diverged."""
+        """Mask of the models that have not diverged, (M,)."""
         return self.epoch_M < 0
 
     def judge(self, epoch: int, loss_M: Tensor, finite_M: Tensor) -> None:
@@ -175,11 +176,11 @@ class Divergence:
         Args:
             epoch: epochs completed; the losses of epoch 0 set the bounds.
             loss_M: training losses.
-            finite_M: whether all else is finite.
+            finite_M: mask of the models whose other numbers are finite.
         """
         loss_M = loss_M.double()
         if epoch == 0 and self._above is not None:
-            # A start without loss offers no scale to judge by.
+            # A start without loss gives no scale for the bound.
             bound_M = self._above * loss_M
             self._bound_M = torch.where(bound_M > 0, bound_M, torch.inf)
         finite_M = finite_M & torch.isfinite(loss_M)
@@ -189,16 +190,16 @@ class Divergence:
         self.epoch_M = self.epoch_M.masked_fill(lost_M, epoch)
 
     def cause(self, model: int) -> str:
-        """Say in words why a model that diverged did so."""
+        """Return in words why a model diverged."""
         if self._blown_M[model]:
             return f"loss above {self._above:g} times the initial one"
         return "non-finite loss or weights"
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the bounds, and what has diverged so far."""
+        """Return the bounds and the models diverged so far."""
         return {"bound": self._bound_M, "blown": self._blown_M, "epoch": self.epoch_M}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to other bounds and models diverged."""
+        """Restore the bounds and the diverged models."""
         self._bound_M, self._blown_M = tensors["bound"], tensors["blown"]
         self.epoch_M = tensors["epoch"]
