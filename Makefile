@@ -3,23 +3,28 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test test-all browser data check docs bench
+.PHONY: study test test-all durations browser data check docs bench
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
 
-# Many small programs, one to a core.
-test test-all: export OMP_NUM_THREADS = 1
+# Many small programs, one to a core; a file's tests stay together, the slow ones first.
+PYTEST := $(BIN)/python -m pytest --dist loadgroup
+test test-all durations: export OMP_NUM_THREADS = 1
 test: .venv/.test # run the tests that need no cluster and no Prefect server
-	$(BIN)/python -m pytest --numprocesses auto -m "not cluster and not prefect"
+	$(PYTEST) --numprocesses auto -m "not cluster and not prefect"
 
 # One set of real images must be there, and a browser for the pages; other images are
-# read where they are found.
-test-all: export CURVFLOW_TEST_IMAGES = mnist
-test-all: export CURVFLOW_TEST_BROWSER = 1
+# read where they are found. Clusters and servers mostly wait, so two processes more
+# than cores keep them off the way of the other tests.
+test-all durations: export CURVFLOW_TEST_IMAGES = mnist
+test-all durations: export CURVFLOW_TEST_BROWSER = 1
 test-all: .venv/.test .venv/.data browser # run all tests; they start what they need on loopback
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(PYTEST) --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+
+durations: .venv/.test .venv/.data browser # run all tests and note the seconds of each file
+	$(PYTEST) --numprocesses auto --record-durations
 
 browser: # install Debian's Chromium where there is none; that takes root
 	command -v chromium >/dev/null || { apt-get update -qq && \

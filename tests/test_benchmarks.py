@@ -175,7 +175,6 @@ def test_epochs_on_images_are_timed_by_hand_and_as_a_tile(monkeypatch, capsys):
 
 
 @pytest.mark.cluster
-@pytest.mark.xdist_group("cluster")
 def test_two_workers_are_set_beside_plain_processes(tmp_path):
     head, *rows = QUICK["two"](tmp_path)
     assert head.startswith("4 tiles of 0.1 s")
@@ -183,7 +182,6 @@ def test_two_workers_are_set_beside_plain_processes(tmp_path):
 
 
 @pytest.mark.prefect
-@pytest.mark.xdist_group("prefect")
 def test_requests_are_counted_for_each_number_of_nodes(tmp_path):
     _, few, more, _ = QUICK["prefect"](tmp_path)
     assert [row.split()[0] for row in (few, more)] == ["10", "20"]

@@ -7,7 +7,7 @@ import pytest
 import curvflow
 from curvflow.stores.open import open_store
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 STUDY = """\
 study: tiny

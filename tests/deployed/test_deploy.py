@@ -6,7 +6,7 @@ import pytest
 
 from tests.deployed.server import free_port, until
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 STUDY = """\
 study: {name}

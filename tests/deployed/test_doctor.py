@@ -6,7 +6,7 @@ import pytest
 
 from tests.deployed.server import free_port
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 
 def examined(server, folder, **environment):

@@ -8,7 +8,7 @@ from tests.deployed.server import RefusedError, until
 from tests.deployed.studies import BROKEN, STAGES, WILD, Page, write
 from tests.faults.long import Long
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 # As anybody does who knows Prefect, and not curvflow.
 DEPLOY = """

@@ -18,7 +18,7 @@ from tests.deployed.studies import (
 )
 from tests.faults.long import Long
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 LOST = "curvflow: Prefect's server is lost ("
 

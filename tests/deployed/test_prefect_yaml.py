@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from curvflow.flows.deployed.quiet import SETTINGS
 from tests.deployed.server import started
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "prefect.yaml").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 from curvflow.flows.deployed.quiet import SETTINGS
 from tests.deployed.studies import write
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 LOOK = """
 import json, sys

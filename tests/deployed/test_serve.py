@@ -11,7 +11,7 @@ import pytest
 
 from tests.deployed.server import BIN, PATIENCE, end, until
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.prefect
 
 STUDY = """\
 study: {name}

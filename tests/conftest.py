@@ -1,0 +1,95 @@
+"""The order of test files, the group of each, and where temporary files lie.
+
+A file's tests run in one process, so that what they share is made once; tests that need
+a cluster or a Prefect server run in one process for each kind of server. Groups start
+in the order of `durations.json`, the longest first, so that none is left over at the
+end. `make durations` renews that file.
+"""
+
+import json
+import os
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+DURATIONS = TESTS / "durations.json"
+MEMORY = Path("/dev/shm")
+ENOUGH = 4 * 2**30  # bytes in memory for what tests write
+UNKNOWN = 5.0  # seconds of a file that was not measured
+SERVERS = ("prefect", "cluster")  # markers whose tests share servers
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help=f"write the seconds of each test file that runs to tests/{DURATIONS.name}",
+    )
+
+
+def pytest_configure(config):
+    # Folders of tests in memory: thousands of stores are flushed to the medium, and the
+    # medium is no subject of these tests.
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    config.option.loadscopereorder = False  # else xdist starts with the most tests
+    if config.getoption("record_durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(), "durations")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    has_groups = config.pluginmanager.hasplugin("xdist")
+    measured = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    known = {name: entry["seconds"] for name, entry in measured.items()}
+    groups = defaultdict(list)
+    for item in items:
+        groups[group(item)].append(item)
+    seconds = {
+        name: sum(known.get(file, UNKNOWN) for file in {file_of(i.nodeid) for i in own})
+        for name, own in groups.items()
+    }
+    items.clear()
+    for name in sorted(groups, key=lambda name: -seconds[name]):
+        for item in groups[name]:
+            if has_groups:
+                item.add_marker(pytest.mark.xdist_group(name))
+            items.append(item)
+
+
+def group(item):
+    """Name the tests of one process: those of a server's folder, or of a file."""
+    file = file_of(item.nodeid)
+    for server in SERVERS:
+        if item.get_closest_marker(server):
+            return f"{server}:{file.rpartition('/')[0]}"
+    return file
+
+
+def file_of(nodeid):
+    return nodeid.partition("::")[0]
+
+
+class Recorder:
+    """The seconds and the number of tests of each file of this run."""
+
+    def __init__(self):
+        self.seconds, self.tests = defaultdict(float), defaultdict(int)
+
+    def pytest_runtest_logreport(self, report):
+        file = file_of(report.nodeid)
+        self.seconds[file] += report.duration
+        self.tests[file] += report.when == "call"
+
+    def pytest_sessionfinish(self):
+        found = json.loads(DURATIONS.read_text(encoding="utf-8"))
+        found = {name: v for name, v in found.items() if (TESTS.parent / name).exists()}
+        for file, seconds in self.seconds.items():
+            found[file] = {"seconds": round(seconds, 1), "tests": self.tests[file]}
+        longest = sorted(found.items(), key=lambda entry: -entry[1]["seconds"])
+        lines = [f"  {json.dumps(file)}: {json.dumps(v)}" for file, v in longest]
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        DURATIONS.write_text(text, encoding="utf-8")
