@@ -13,7 +13,7 @@ from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.study.draft import takes_weights
-from curvflow.schemas.study.edges import fits
+from curvflow.schemas.study.edges import is_compatible
 from curvflow.schemas.study.jsonschema import AT
 from docs.generator.markdown import code, papers, prose, table, terms, units
 
@@ -128,7 +128,9 @@ def _inputs(kind: Kind) -> Iterator[tuple[str, str, str]]:
 def _producers(taken: Input) -> str:
     if taken.edge is Numbers:
         return "any stage that returns numbers"
-    names = [kind.name for kind in all_kinds().values() if fits(taken.edge, kind)]
+    names = [
+        kind.name for kind in all_kinds().values() if is_compatible(taken.edge, kind)
+    ]
     names = [name for name in names if not all_kinds()[name].home]
     if len(names) > 8:
         beginnings = {name.partition(".")[0] for name in names}

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from curvflow.errors import NotEncodableError
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.params import Neutral, SourceFile, Whereabouts
+from curvflow.schemas.params import Neutral, NotInKey, SourceFile
 
 SCHEME = "curvflow/1"
 
@@ -125,7 +125,7 @@ def form(
     plain: dict[str, object] = {}
     for name, info in type(params).model_fields.items():
         value = getattr(params, name)
-        if any(isinstance(mark, Whereabouts) for mark in info.metadata):
+        if any(isinstance(mark, NotInKey) for mark in info.metadata):
             continue
         neutral = [m for m in info.metadata if isinstance(m, Neutral)]
         if neutral and canonical(_plain(neutral[0].value)) == canonical(_plain(value)):

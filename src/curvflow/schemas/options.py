@@ -15,8 +15,8 @@ from pydantic import (
 
 from curvflow.errors import RequestError
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.validation_messages import Complaint, complaints
-from curvflow.schemas.study.yaml_source import Path, dotted
+from curvflow.schemas.study.validation_messages import Problem, find_problems
+from curvflow.schemas.study.yaml_source import Path, dotted_path
 
 
 class Adapt(BaseModel):
@@ -131,25 +131,25 @@ def run_options(**given: Any) -> RunOptions:
     try:
         return RunOptions(**given)
     except ValidationError as error:
-        first = complaints(error, RunOptions, given)[0]
-    raise RequestError(_worded(first))
+        first = find_problems(error, RunOptions, given)[0]
+    raise RequestError(_option_message(first))
 
 
-def _worded(complaint: Complaint) -> str:
+def _option_message(complaint: Problem) -> str:
     words = complaint.wording
     if complaint.path == ("scheduler",):
         return (
             f"--scheduler: expected an address such as tcp://127.0.0.1:8786, got "
             f"{words.got}. `dask scheduler` prints the one it has."
         )
-    where = f"--{dotted(complaint.path)}: " if complaint.path else ""
+    where = f"--{dotted_path(complaint.path)}: " if complaint.path else ""
     return f"{where}{words.message}. {words.hint or 'Choose one.'}"
 
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def configured(model: type[M], document: Document, path: Path) -> M:
+def read_model(model: type[M], document: Document, path: Path) -> M:
     """Read one part of a file as a model.
 
     Args:
@@ -170,11 +170,9 @@ def configured(model: type[M], document: Document, path: Path) -> M:
         return model.model_validate(value, strict=True)
     except ValidationError as error:
         # A misspelt key explains a missing one.
-        first = min(complaints(error, model, value), key=lambda found: found.missing)
+        first = min(find_problems(error, model, value), key=lambda found: found.missing)
         words, full = first.wording, (*path, *first.path)
-        raise document.complain(
-            full, words.message, words.hint, key=first.key
-        ) from None
+        raise document.error(full, words.message, words.hint, key=first.key) from None
 
 
 Count = Annotated[int, Field(ge=1)]

@@ -26,7 +26,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class NotInKey:
     """Mark of a field that says where to look for what is known by its checksum.
 
     It enters no key: whatever is found there is the same.

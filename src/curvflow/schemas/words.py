@@ -70,7 +70,7 @@ TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "min": 60, "s": 1}
 PART = r"(\d+)\s*(d|h|min|m|s)"
 
 
-def interval(text: str, *, of: str = "--every") -> int:
+def parse_interval(text: str, *, of: str = "--every") -> int:
     """Read a span of time such as `6h`, `90min` or `1h30m`.
 
     Args:
@@ -93,7 +93,7 @@ def interval(text: str, *, of: str = "--every") -> int:
     return seconds
 
 
-def shown_interval(seconds: int) -> str:
+def format_interval(seconds: int) -> str:
     """Write a span of time so that `interval` reads it back.
 
     Args:

@@ -6,7 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvflow.schemas.records.compare import apart, compare_arrays, compare_rows
+from curvflow.schemas.records.compare import (
+    compare_arrays,
+    compare_rows,
+    elementwise_differences,
+)
 from curvflow.schemas.words import duration
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -14,7 +18,10 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 @given(NUMBERS, NUMBERS)
 def test_distances_are_symmetric_and_zero_for_equals_alone(one, two):
-    there, back = apart(np.array(one), np.array(two)), apart(np.array(two), one)
+    there, back = (
+        elementwise_differences(np.array(one), np.array(two)),
+        elementwise_differences(np.array(two), one),
+    )
     assert [float(x) for x in there] == [float(x) for x in back]
     is_equal = one == two or (math.isnan(one) and math.isnan(two))
     assert (float(there[1]) == 0) == is_equal

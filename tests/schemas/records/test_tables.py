@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import pytest
 
-from curvflow.schemas.records.tables import WIDTH, alike, cell, render
+from curvflow.schemas.records.tables import WIDTH, cell, group_by_fields, render
 
 UNITS = {"trace": "loss / parameter^2", "trace_sem": "loss / parameter^2", "n": "1"}
 
@@ -152,16 +152,16 @@ def test_counts_of_work_come_behind_what_was_measured():
     work = {"seed": 0, "status": "ok", "iterations": 7, "seconds": 0.5}
     ranks = [{"seed": 0, "status": "ok", "rank": n, "value": 0.5} for n in (1, 2)]
     units = dict.fromkeys(("iterations", "rank", "value", "loss"), "1")
-    assert alike([work, *ranks], units) == [ranks, [work]]
+    assert group_by_fields([work, *ranks], units) == [ranks, [work]]
     loss = {"seed": 0, "status": "ok", "loss": 0.25}
-    assert alike([loss, *ranks], units) == [[loss], ranks]
+    assert group_by_fields([loss, *ranks], units) == [[loss], ranks]
 
 
 def test_a_label_with_a_fraction_is_no_measurement():
     work = {"rate": 0.1, "status": "ok", "iterations": 7}
     value = {"rate": 0.1, "status": "ok", "value": 0.5}
     units = {"iterations": "1", "value": "1"}
-    assert alike([work, value], units) == [[value], [work]]
+    assert group_by_fields([work, value], units) == [[value], [work]]
 
 
 def test_an_error_of_rounding_alone_leaves_no_digits_of_its_own():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from curvflow.errors import Place, StudyError
 from curvflow.schemas.study.document import read_document
-from curvflow.schemas.study.yaml_source import dotted, shown
+from curvflow.schemas.study.yaml_source import dotted_path, shown
 
 TEXT = """\
 study: toys
@@ -90,10 +90,10 @@ def test_every_json_document_is_read_as_itself(data):
 
 def test_an_error_points_at_the_value_or_at_its_key():
     document = read_document(TEXT, "s.yaml")
-    error = document.complain(("stages", "fit"), "expected x, got y", "Do z.")
+    error = document.error(("stages", "fit"), "expected x, got y", "Do z.")
     assert isinstance(error, StudyError)
     assert str(error) == "s.yaml:3:8: stages.fit: expected x, got y. Do z."
-    at_key = document.complain(("stages", "fit"), "expected x, got y", key=True)
+    at_key = document.error(("stages", "fit"), "expected x, got y", key=True)
     assert str(at_key) == "s.yaml:3:3: stages.fit: expected x, got y."
 
 
@@ -102,4 +102,4 @@ def test_values_are_shown_as_yaml_on_one_line_and_cut():
     assert shown("two\nlines") == r"'two\nlines'"
     assert shown(list(range(99))).endswith("...")
     assert len(shown(list(range(99)))) == 60
-    assert "\n" not in dotted(("stages", "a\nb", 3))
+    assert "\n" not in dotted_path(("stages", "a\nb", 3))

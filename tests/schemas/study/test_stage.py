@@ -104,11 +104,11 @@ def test_steps_that_meet_no_checkpoint_are_refused():
 
 def test_a_stage_complains_at_the_parameter_as_written():
     data = load().stages["data"]
-    error = data.complain(("path",), "expected a file, got digits.npz", "Make it.")
+    error = data.error(("path",), "expected a file, got digits.npz", "Make it.")
     assert str(error) == (
         "study.yaml:8:32: stages.data.path: expected a file, got digits.npz. Make it."
     )
-    assert str(data.complain((), "expected x, got y.")).startswith("study.yaml:8:3: ")
+    assert str(data.error((), "expected x, got y.")).startswith("study.yaml:8:3: ")
 
 
 def test_a_stage_complains_at_the_axis_that_brought_the_value():
@@ -117,7 +117,7 @@ def test_a_stage_complains_at_the_axis_that_brought_the_value():
         ("path: digits.npz", 'path: "${set}"'),
     )
     data = study.stages["data"]
-    error = data.complain(("path",), "expected a file, got b.npz", labels={"set": "b"})
+    error = data.error(("path",), "expected a file, got b.npz", labels={"set": "b"})
     assert str(error) == (
         "study.yaml:4:22: axes.set.b: expected a file, got b.npz. "
         "It is stages.data.path at set='b'."

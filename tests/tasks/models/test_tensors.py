@@ -2,7 +2,7 @@
 
 import pytest
 
-from curvflow.schemas.checks.problem_checks import sees, tensor_sizes
+from curvflow.schemas.checks.model_data_checks import input_form, tensor_sizes
 from curvflow.schemas.models import parse_model
 from tests.tasks.models.examples import EXAMPLES, build
 
@@ -46,12 +46,12 @@ def test_sizes_of_tensors_are_those_of_the_network(spec, shape):
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_models_that_see_images_are_built_for_images_alone(example):
     model = parse_model(example.spec)
-    assert (sees(model) == "image") == (len(example.shape) == 3)
-    if sees(model) == "image":
+    assert (input_form(model) == "image") == (len(example.shape) == 3)
+    if input_form(model) == "image":
         assert tensor_sizes(model, 12, 3) == {}
 
 
 def test_only_a_users_module_tells_what_it_sees():
     module = parse_model({"factory": "nets:make"})
-    assert sees(module) == "unknown"
+    assert input_form(module) == "unknown"
     assert tensor_sizes(module, 5, 3) == {}

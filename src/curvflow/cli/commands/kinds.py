@@ -41,14 +41,14 @@ def command(
     from curvflow.cli.text.kind_page import kind_page, parameter_page
     from curvflow.schemas.explanations import explanations
     from curvflow.schemas.kinds import all_kinds
-    from curvflow.schemas.study.draft import named_kind
+    from curvflow.schemas.study.draft import find_kind
 
     if name is None:
         kinds = list(all_kinds().values())
     else:
         # As a study beside which the user stands would find it.
         sys.path.insert(0, str(Path.cwd()))
-        kinds = [named_kind(name, place="kinds")]
+        kinds = [find_kind(name, place="kinds")]
     if as_json:
         told = explanations()
         print_json(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from curvflow.schemas.records.tables import Rows, alike, render
+from curvflow.schemas.records.tables import Rows, group_by_fields, render
 from curvflow.schemas.words import counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def shortened(records: Rows, units: Mapping[str, str]) -> str:
 
 def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
     kept, names = _measured(records)
-    for rows in alike(kept, units):
+    for rows in group_by_fields(kept, units):
         shown = _first(rows)
         text = render(shown, units)
         if more := len(rows) - len(shown):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import available_timezones
 
 from curvflow.errors import RequestError, nearest
-from curvflow.schemas.words import interval, shown_interval
+from curvflow.schemas.words import format_interval, parse_interval
 
 if TYPE_CHECKING:
     from prefect.client.schemas.schedules import SCHEDULE_TYPES
@@ -82,7 +82,7 @@ def read_when(cron: str | None, every: str | None, timezone: str) -> When | None
     if cron is not None and every is not None:
         raise RequestError("expected --cron or --every, got both. Choose one.")
     if every is not None:
-        return When(seconds=interval(every))
+        return When(seconds=parse_interval(every))
     if cron is None:
         return None
     return When(_five_fields(cron), timezone)
@@ -131,7 +131,7 @@ def shown_schedule(schedule: SCHEDULE_TYPES) -> str:
         days = "" if schedule.day_or else ", days and weekdays both"
         return f'cron "{schedule.cron}" {zone}{days}'
     if isinstance(schedule, IntervalSchedule):
-        every = f"every {shown_interval(round(schedule.interval.total_seconds()))}"
+        every = f"every {format_interval(round(schedule.interval.total_seconds()))}"
         since = schedule.anchor_date
         return every if since == ANCHOR else f"{every} from {since:%Y-%m-%d %H:%M:%S}"
     if isinstance(schedule, RRuleSchedule):

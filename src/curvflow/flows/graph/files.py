@@ -15,7 +15,7 @@ import numpy as np
 from curvflow.errors import InputError
 from curvflow.flows.graph.graph import Graph
 from curvflow.flows.published_images.arrays import published_arrays
-from curvflow.schemas.checks.problem_checks import check_problems
+from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.samples import Samples, known_samples
 from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
 from curvflow.schemas.kinds.shared.images import ImageParams
@@ -116,7 +116,7 @@ class SourceFiles:
         except OSError as error:
             reason = f"expected a readable file, got {path} ({error.strerror})"
             hint = "Paths are relative to the study file's folder."
-            raise stage.complain((name,), reason, hint) from error
+            raise stage.error((name,), reason, hint) from error
 
 
 @cache
@@ -186,4 +186,4 @@ def check_arrays(graph: Graph, files: SourceFiles) -> None:
 
     for name, nodes in graph.nodes.items() if forms else ():
         if any(node.state != "cached" for node in nodes):
-            check_problems(stages[name], stages, tell)
+            check_model_and_data(stages[name], stages, tell)

@@ -210,7 +210,7 @@ def check_files(graph: Graph, files: SourceFiles, codes: Fingerprints) -> None:
         try:
             check(node.params, files.read(node.params, node.form))
         except InputError as error:
-            raise stage.complain((), str(error)) from error
+            raise stage.error((), str(error)) from error
 
 
 def is_analysis(plan: Plan) -> bool:

@@ -115,9 +115,9 @@ class PublishedArrays(Mapping[str, Array]):
             return
         if not self.may_download:
             path = () if self.folder is None else ("folder",)
-            raise stage.complain(path, self._missing(), self._remedy())
+            raise stage.error(path, self._missing(), self._remedy())
         if not can_download():
-            raise stage.complain(
+            raise stage.error(
                 ("download",),
                 "expected the package pooch, which fetches files, got none",
                 "Install curvflow[datasets].",

@@ -13,7 +13,7 @@ from curvflow import __version__
 from curvflow.flows.report.basis import Basis
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.study.yaml_source import Written, parse, to_yaml
+from curvflow.schemas.study.yaml_source import SourceNode, parse, to_yaml
 
 TITLE = "curvflow: curvature studies of neural networks from one declarative file"
 FUNCTION = re.compile(r"[\w.]{1,200}:[\w.]+")  # such as nets:make_net
@@ -107,7 +107,7 @@ def _named(text: str, folder: Path) -> list[Path]:
     return sorted(p for p in places if p.is_file() and p.is_relative_to(folder))
 
 
-def _words(written: Written) -> Iterator[str]:
+def _words(written: SourceNode) -> Iterator[str]:
     if isinstance(written.value, str):
         yield written.value
     for _, child in written.children():

@@ -10,7 +10,11 @@ from typing import Any
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
 from curvflow.flows.results.node_results import View, run_views, told
 from curvflow.schemas.nodes import Array, Table
-from curvflow.schemas.records.compare import compare_arrays, compare_rows, largest
+from curvflow.schemas.records.compare import (
+    compare_arrays,
+    compare_rows,
+    largest_differences,
+)
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.schemas.records.records import records
 from curvflow.stores.base import Index, Store
@@ -151,7 +155,7 @@ class _Comparison:
         listed = [one for one in apart if one.relative > self._rtol]
         found.below_rtol = len(apart) - len(listed)
         units = {variable.name: variable.units for variable in kind.outputs}
-        found.variables = largest(listed, units)
+        found.variables = largest_differences(listed, units)
 
     def _both(
         self, before: Receipt, after: Receipt, names: Sequence[str]

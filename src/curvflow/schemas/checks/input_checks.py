@@ -10,7 +10,7 @@ from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import shown
 
 
-def check_agreement(stage: Stage, producers: Sequence[Stage]) -> None:
+def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
     """Check parameters against inputs, and inputs against their producers' parameters.
 
     Args:
@@ -39,7 +39,7 @@ def _check_epochs(stage: Stage, named: Mapping[str, Stage]) -> None:
     inputs = stage.kind.inputs
     if stage.at.adds_epoch and stage.kind.checkpoints is not None:
         message = "expected 'final' or one epoch to begin training with, got several"
-        raise stage.complain(("at",), message, "Write one epoch, without brackets.")
+        raise stage.error(("at",), message, "Write one epoch, without brackets.")
     if stage.at.choice == "final":
         return
     weights = [
@@ -54,7 +54,7 @@ def _check_epochs(stage: Stage, named: Mapping[str, Stage]) -> None:
     if weights:
         given = f"'{weights[0].name}' of {weights[0].kind.name}, which has none"
     message = f"expected weights to choose the epochs of, got {given}"
-    raise stage.complain(("at",), message, "Remove 'at'.", key=True)
+    raise stage.error(("at",), message, "Remove 'at'.", key=True)
 
 
 def _check_wanted(stage: Stage) -> None:
@@ -66,11 +66,11 @@ def _check_wanted(stage: Stage) -> None:
         edge, given = declared.edge.__name__, stage.inputs.get(name, ())
         if is_wanted and not given:
             message = f"expected a stage that returns {edge}, got none"
-            raise stage.complain((name,), message, "The parameters ask for it.")
+            raise stage.error((name,), message, "The parameters ask for it.")
         if given and not is_wanted:
             message = f"expected no stage that returns {edge}, got '{given[0]}'"
             hint = "Remove it, or set the parameters that need it."
-            raise stage.complain((name,), message, hint)
+            raise stage.error((name,), message, hint)
 
 
 def _check_settled(stage: Stage, name: str, producer: Stage) -> None:
@@ -86,7 +86,7 @@ def _check_settled(stage: Stage, name: str, producer: Stage) -> None:
             hint = "Remove it."
             if one in parameter_names(producer.kind):
                 hint = f"Remove it, or give it to '{producer.name}'."
-            raise stage.complain((one,), message, hint, labels=labels)
+            raise stage.error((one,), message, hint, labels=labels)
 
 
 def _check_kept(stage: Stage, name: str, producer: Stage) -> None:
@@ -98,7 +98,7 @@ def _check_kept(stage: Stage, name: str, producer: Stage) -> None:
     if not all(getattr(producer.params(labels), keeps) for labels in points):
         message = f"expected a stage with {keeps}: true, got '{producer.name}' without"
         hint = f"Give '{producer.name}' {keeps}: true."
-        raise stage.complain((name,), message, hint)
+        raise stage.error((name,), message, hint)
 
 
 def _check_checkpoints(stage: Stage, name: str, producer: Stage) -> None:
@@ -109,7 +109,7 @@ def _check_checkpoints(stage: Stage, name: str, producer: Stage) -> None:
     if any(len(kept(producer.params(labels))) < 2 for labels in points):
         message = f"expected a stage with checkpoints, got '{producer.name}' without"
         hint = f"Give '{producer.name}' checkpoints: {{every: n}}."
-        raise stage.complain((name,), message, hint)
+        raise stage.error((name,), message, hint)
 
 
 def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
@@ -133,7 +133,7 @@ def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
                     f"got {got}"
                 )
                 hint = "Train it from there with the same model."
-                raise stage.complain((path,), message, hint, labels=labels)
+                raise stage.error((path,), message, hint, labels=labels)
 
 
 def _together(
@@ -153,7 +153,7 @@ def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
     for labels, other in _together(stage, producer):
         taken = producer.name, producer.params(other)
         for path, message, hint in lacking(stage.params(labels), *taken):
-            raise stage.complain(path, message, hint, labels=labels)
+            raise stage.error(path, message, hint, labels=labels)
 
 
 def _check_shared(stage: Stage, name: str, named: Mapping[str, Stage]) -> None:
@@ -169,13 +169,11 @@ def _check_shared(stage: Stage, name: str, named: Mapping[str, Stage]) -> None:
             what = f"the {one} '{expected[0]}' that '{other}' is of"
             got = f"'{own}' of '{of[0]}'" if of else f"'{own}' of none"
             message = f"expected a stage of {what}, got {got}"
-            raise stage.complain(
-                (name,), message, f"Give '{own}' {one}: {expected[0]}."
-            )
+            raise stage.error((name,), message, f"Give '{own}' {one}: {expected[0]}.")
     # What adds the epochs as a dimension is taken together epoch by epoch.
     if mine.at != theirs.at and not (mine.at.adds_epoch and theirs.at.adds_epoch):
         message = f"expected a stage at the epochs of '{other}', got '{own}' at others"
-        raise stage.complain((name,), message, "Give both the same 'at'.")
+        raise stage.error((name,), message, "Give both the same 'at'.")
     for labels, there in _together(mine, theirs):
         for param in shares.params:
             given, wanted = (
@@ -187,4 +185,4 @@ def _check_shared(stage: Stage, name: str, named: Mapping[str, Stage]) -> None:
                     f"expected a stage with the {param} of '{other}', {shown(wanted)}, "
                     f"got '{own}' with {shown(given)}"
                 )
-                raise stage.complain((name,), message, f"Give both the same {param}.")
+                raise stage.error((name,), message, f"Give both the same {param}.")

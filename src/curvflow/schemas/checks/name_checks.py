@@ -14,7 +14,7 @@ from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import Path, shown
 
 
-def check_named(stage: Stage, producers: Sequence[Stage]) -> None:
+def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
     """Check the names that parameters hold against the stages taken.
 
     Args:
@@ -33,7 +33,7 @@ def check_named(stage: Stage, producers: Sequence[Stage]) -> None:
     }
     for labels in stage.template.samples():
         for path, message, hint in stage.kind.misnamed(stage.params(labels), taken):
-            raise stage.complain(path, message, hint, labels=labels)
+            raise stage.error(path, message, hint, labels=labels)
 
 
 def check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
@@ -87,7 +87,7 @@ def _check_label(
     if axis is not None and label not in axis.labels:
         message = f"expected a label of axis '{axis.name}', got {shown(label)}"
         hint = nearest_label(label, axis.labels)
-        raise stage.complain(path, message, hint, labels=labels)
+        raise stage.error(path, message, hint, labels=labels)
 
 
 def _check_several(
@@ -97,7 +97,7 @@ def _check_several(
     if axis in axes and len(axes[axis].labels) < 2:
         message = f"expected an axis of two labels or more, got '{axis}' of one"
         hint = f"Give '{axis}' another, or remove the stage."
-        raise stage.complain((name,), message, hint, labels=labels)
+        raise stage.error((name,), message, hint, labels=labels)
 
 
 def _check_parts(
@@ -114,7 +114,7 @@ def _check_parts(
     if parts > most:
         message = f"expected at most {most}, the labels of {', '.join(dealt)}"
         hint = "Lower it, or add labels."
-        raise stage.complain((name,), f"{message}, got {parts}", hint, labels=labels)
+        raise stage.error((name,), f"{message}, got {parts}", hint, labels=labels)
 
 
 def _check_numeric(
@@ -130,7 +130,7 @@ def _check_numeric(
                 f"{shown(label)}"
             )
             hint = "List the numbers, or name another."
-            raise stage.complain((name,), message, hint, labels=labels)
+            raise stage.error((name,), message, hint, labels=labels)
 
 
 def not_single(

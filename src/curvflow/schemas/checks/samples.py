@@ -48,7 +48,7 @@ def known_samples(params: Params, taken: Samples) -> Samples:
     return Samples()
 
 
-def inputs_told(shape: tuple[int, ...]) -> str:
+def describe_inputs(shape: tuple[int, ...]) -> str:
     """Return the shape of a sample in words, as `2 inputs` or `1x28x28 inputs`.
 
     Args:
@@ -59,7 +59,7 @@ def inputs_told(shape: tuple[int, ...]) -> str:
     return f"{'x'.join(map(str, shape))} inputs"
 
 
-def outputs_told(
+def describe_outputs(
     targets: Literal["labels", "values"], outputs: int, before: str = ""
 ) -> str:
     """Return the size of targets, as `labels of 3 classes` or `1 value per target`.

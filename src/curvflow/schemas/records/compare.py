@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Apart:
+class Difference:
     """How far one variable of one node is from what it was.
 
     Attributes:
@@ -35,7 +35,7 @@ class Apart:
 
 def compare_arrays(
     at: Mapping[str, Label], before: Mapping[str, Array], after: Mapping[str, Array]
-) -> Iterator[Apart]:
+) -> Iterator[Difference]:
     """Compare one node's arrays by name.
 
     Args:
@@ -49,15 +49,15 @@ def compare_arrays(
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
         if old is None or new is None or old.shape != new.shape:
-            yield Apart(name, at, math.inf, math.inf)
+            yield Difference(name, at, math.inf, math.inf)
         elif old.dtype.kind in "biuf" and new.dtype.kind in "biuf":
-            difference, relative = apart(old, new)
+            difference, relative = elementwise_differences(old, new)
             if difference.size and difference.max() > 0:
                 absolute = float(difference.max())
-                yield Apart(name, at, absolute, float(relative.max()))
+                yield Difference(name, at, absolute, float(relative.max()))
 
 
-def apart(old: Array, new: Array) -> tuple[Array, Array]:
+def elementwise_differences(old: Array, new: Array) -> tuple[Array, Array]:
     """Return absolute and relative differences, element by element.
 
     Args:
@@ -83,7 +83,9 @@ def apart(old: Array, new: Array) -> tuple[Array, Array]:
     return absolute, relative
 
 
-def largest(found: Sequence[Apart], units: Mapping[str, str]) -> list[dict[str, Any]]:
+def largest_differences(
+    found: Sequence[Difference], units: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Sum up what differs by variable.
 
     Args:
@@ -94,7 +96,7 @@ def largest(found: Sequence[Apart], units: Mapping[str, str]) -> list[dict[str, 
         `variable`, `units`, `nodes`, `absolute`, `relative` and `at`, the variable that
         differs most first.
     """
-    by_name: dict[str, list[Apart]] = defaultdict(list)
+    by_name: dict[str, list[Difference]] = defaultdict(list)
     for one in found:
         by_name[one.variable].append(one)
     rows = []
@@ -160,7 +162,7 @@ def _cells(labels: Row, old: Row, new: Row) -> Iterator[dict[str, Any]]:
         if before is None or after is None:
             yield cell | {"difference": None, "relative": math.inf}
             continue
-        _, relative = apart(np.array(before), np.array(after))
+        _, relative = elementwise_differences(np.array(before), np.array(after))
         errors = _in_errors(name, old, new)
         told = {} if errors is None else {"standard_errors": errors}
         difference = after - before

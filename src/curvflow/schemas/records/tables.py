@@ -78,11 +78,12 @@ def render(records: Rows, units: Mapping[str, str]) -> str:
         Several lines; nothing without records.
     """
     return "\n\n".join(
-        "\n".join(_table(list(rows[0]), rows, units)) for rows in alike(records, units)
+        "\n".join(_table(list(rows[0]), rows, units))
+        for rows in group_by_fields(records, units)
     )
 
 
-def alike(records: Rows, units: Mapping[str, str]) -> list[Rows]:
+def group_by_fields(records: Rows, units: Mapping[str, str]) -> list[Rows]:
     """Part records into those of equal fields.
 
     Args:
@@ -115,7 +116,7 @@ def _table(
     columns = columns_of(fields, rows, units)
     if len(rows) == 1:
         width = max(len(one.field) for one in columns)
-        yield from (line for one in columns for line in _beside(one, width))
+        yield from (line for one in columns for line in _field_lines(one, width))
         return
     same = [one for one in columns if len(set(one.cells)) == 1]
     varying = [one for one in columns if one not in same]
@@ -130,7 +131,7 @@ def _table(
         yield from _lines(block)
 
 
-def _beside(column: Column, width: int) -> Iterator[str]:
+def _field_lines(column: Column, width: int) -> Iterator[str]:
     yield from textwrap.wrap(
         column.with_units(),
         WIDTH,

@@ -10,14 +10,14 @@ from typing import Any, Literal
 from curvflow.errors import nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, Written, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
 
 # Dimensions and columns that curvflow itself gives to results.
 RESERVED = (
     *("epoch", "node", "quantity", "reason", "slot", "stage", "status"),
     *("seconds", "seconds_per_epoch"),
 )
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -101,32 +101,32 @@ def _check_name(document: Document, name: Label) -> None:
         what = "a name that curvflow does not use itself"
     if what:
         message = f"expected {what}, got {shown(name)}"
-        raise document.complain(("axes", name), message, "Rename the axis.", key=True)
+        raise document.error(("axes", name), message, "Rename the axis.", key=True)
 
 
-def _axis(document: Document, name: str, item: Written) -> Axis:
+def _axis(document: Document, name: str, item: SourceNode) -> Axis:
     path = ("axes", name)
     _refuse_references(document, path, item)
     if isinstance(item.value, dict | list) and not item.value:
         message = f"expected at least one value, got {shown(item.plain())}"
-        raise document.complain(path, message, "Add one, or remove the axis.")
+        raise document.error(path, message, "Add one, or remove the axis.")
     if isinstance(item.value, dict):
         for label in item.value:
             _check_printable(document, (*path, label), label, key=True)
         values = tuple(value.plain() for value in item.value.values())
         return Axis(name, tuple(item.value), values, "mapping")
     if isinstance(item.value, list):
-        return _listed(document, path, item)
-    if type(item.value) is int and 1 <= item.value <= MOST_VALUES:
+        return _list_axis(document, path, item)
+    if type(item.value) is int and 1 <= item.value <= MAX_VALUES:
         numbers = tuple(range(item.value))
         return Axis(name, numbers, numbers, "count")
     what = "a list, a mapping of labels to values, or a count"
     if type(item.value) is int:
-        what = f"a count from 1 to {MOST_VALUES}"
-    raise document.complain(path, f"expected {what}, got {shown(item.value)}")
+        what = f"a count from 1 to {MAX_VALUES}"
+    raise document.error(path, f"expected {what}, got {shown(item.value)}")
 
 
-def _listed(document: Document, path: tuple[str, str], item: Written) -> Axis:
+def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> Axis:
     labels: list[Label] = []
     seen: set[Label] = set()
     for index, written in enumerate(item.value):
@@ -134,12 +134,12 @@ def _listed(document: Document, path: tuple[str, str], item: Written) -> Axis:
         if label is None or isinstance(label, dict | list):
             message = f"expected text, a number or a truth value, got {shown(label)}"
             hint = f"Use a mapping with labels, {path[1]}: {{a: ..., b: ...}}."
-            raise document.complain((*path, index), message, hint)
+            raise document.error((*path, index), message, hint)
         _check_printable(document, (*path, index), label)
         # 1, 1.0 and true are one label in Python, 1 and "1" one in a table.
         if label in seen or str(label) in seen:
             message = f"expected each label once, got {shown(label)} a second time"
-            raise document.complain((*path, index), message, "Remove one of them.")
+            raise document.error((*path, index), message, "Remove one of them.")
         labels.append(label)
         seen |= {label, str(label)}
     return Axis(path[1], tuple(labels), tuple(labels), "list")
@@ -151,12 +151,12 @@ def _check_printable(
     # Labels become names of files and lines on a terminal.
     if not str(label).isprintable():
         message = f"expected a label of printable characters, got {shown(label)}"
-        raise document.complain(path, message, "Rename it.", key=key)
+        raise document.error(path, message, "Rename it.", key=key)
 
 
-def _refuse_references(document: Document, path: Path, item: Written) -> None:
+def _refuse_references(document: Document, path: Path, item: SourceNode) -> None:
     if isinstance(item.value, str) and "${" in item.value:
         message = f"expected a plain value, got {shown(item.value)}"
-        raise document.complain(path, message, "An axis cannot name another axis.")
+        raise document.error(path, message, "An axis cannot name another axis.")
     for key, child in item.children():
         _refuse_references(document, (*path, key), child)

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.checks.input_checks import check_agreement
-from curvflow.schemas.checks.name_checks import check_labels, check_named
-from curvflow.schemas.checks.problem_checks import check_problems
+from curvflow.schemas.checks.input_checks import check_inputs
+from curvflow.schemas.checks.model_data_checks import check_model_and_data
+from curvflow.schemas.checks.name_checks import check_labels, check_names
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
@@ -60,8 +60,8 @@ def connect(
             template=draft.template,
             document=document,
         )
-        stages[draft.name] = _with_dims(stage, producers, axes)
-        check_problems(stage, stages)
+        stages[draft.name] = _infer_dims(stage, producers, axes)
+        check_model_and_data(stage, stages)
     return stages
 
 
@@ -69,17 +69,19 @@ def _in_order(axes: Mapping[str, Axis], names: set[str]) -> tuple[str, ...]:
     return tuple(name for name in (*axes, EPOCH) if name in names)
 
 
-def _with_dims(stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]) -> Stage:
+def _infer_dims(
+    stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]
+) -> Stage:
     _refuse_references(stage)
     for labels in stage.template.samples():
         stage.params(labels)
     taken = {dim for producer in producers for dim in producer.dims}
-    check_agreement(stage, producers)
+    check_inputs(stage, producers)
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)
     check_labels(stage, axes)
-    check_named(stage, producers)
+    check_names(stage, producers)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
     _check_collisions(stage, dims)
@@ -95,10 +97,10 @@ def _check_collisions(stage: Stage, dims: tuple[str, ...]) -> None:
                 f"'{stage.name}' has, got '{axis}'"
             )
             path = ("axes", axis)
-            raise stage.document.complain(path, message, "Rename the axis.", key=True)
+            raise stage.document.error(path, message, "Rename the axis.", key=True)
 
 
-def _values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
+def _named_values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
     # Every name that a parameter holds at some label, with where it is written.
     changes = any(r.path[0] == name for r in stage.template.references)
     for labels in islice(stage.template.samples(), None if changes else 1):
@@ -119,29 +121,29 @@ def _refuse_references(stage: Stage) -> None:
     for reference in stage.template.references:
         if reference.path[0] in stage.kind.reduces:
             message = f"expected the name of an axis, got ${{{reference.axis.name}}}"
-            raise stage.complain(reference.path, message, "Write the name itself.")
+            raise stage.error(reference.path, message, "Write the name itself.")
 
 
 def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
     seen: set[str] = set()
     for name in stage.kind.reduces:
-        for path, axis in _values(stage, name):
+        for path, axis in _named_values(stage, name):
             if axis in seen:
                 message = f"expected each axis once, got '{axis}' a second time"
-                raise stage.complain(path, message, "Remove one of them.")
+                raise stage.error(path, message, "Remove one of them.")
             seen.add(axis)
             if axis in stage.own_axes:
                 message = f"expected an axis that no parameter names, got '{axis}'"
                 hint = f"Remove ${{{axis}}} from this stage."
-                raise stage.complain(path, message, hint)
+                raise stage.error(path, message, hint)
             if name in _OF_ALL:
-                _check_everywhere(stage, producers, path, axis)
+                _check_dim_of_all(stage, producers, path, axis)
             else:
-                _check_somewhere(stage, producers, path, axis)
+                _check_dim_of_any(stage, producers, path, axis)
             yield axis
 
 
-def _check_everywhere(
+def _check_dim_of_all(
     stage: Stage, producers: list[Stage], path: Path, axis: str
 ) -> None:
     for producer in producers:
@@ -149,10 +151,10 @@ def _check_everywhere(
         if axis not in known:
             message = f"expected a dimension of '{producer.name}', got {shown(axis)}"
             hint = nearest(axis, known) or "It has none."
-            raise stage.complain(path, message, hint)
+            raise stage.error(path, message, hint)
 
 
-def _check_somewhere(
+def _check_dim_of_any(
     stage: Stage, producers: list[Stage], path: Path, axis: str
 ) -> None:
     known = {dim for p in producers for dim in p.dims}
@@ -164,7 +166,7 @@ def _check_somewhere(
         known.add(STAGE)
     if axis not in known:
         message = f"expected a dimension of the stages taken, got {shown(axis)}"
-        raise stage.complain(path, message, nearest(axis, known) or "They have none.")
+        raise stage.error(path, message, nearest(axis, known) or "They have none.")
 
 
 def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
@@ -178,15 +180,15 @@ def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
                 is_key = isinstance(value, Mapping)
                 path = (name, given if is_key else index)
                 message = f"expected a stage taken, got {shown(given)}"
-                raise stage.complain(path, message, nearest(given, known), key=is_key)
+                raise stage.error(path, message, nearest(given, known), key=is_key)
         if isinstance(value, Mapping) and (left := known - set(value)):
             message = f"expected each stage taken, got none of {min(left)}"
-            raise stage.complain((name,), message, "Name it, or leave it out of `of`.")
+            raise stage.error((name,), message, "Name it, or leave it out of `of`.")
 
 
 def _check_selected(stage: Stage, producers: list[Stage]) -> None:
     for name in stage.kind.selects:
-        for path, variable in _values(stage, name):
+        for path, variable in _named_values(stage, name):
             # A mapping has a variable for each stage.
             of = [p for p in producers if p.name == path[-1]] or producers
             outputs = [v for producer in of for v in producer.kind.outputs]
@@ -195,4 +197,4 @@ def _check_selected(stage: Stage, producers: list[Stage]) -> None:
                 is_there = any(v.name == variable for v in outputs)
                 what = "number" if is_there else "variable"
                 message = f"expected a {what} of the stages taken, got '{variable}'"
-                raise stage.complain(path, message, nearest(variable, known))
+                raise stage.error(path, message, nearest(variable, known))

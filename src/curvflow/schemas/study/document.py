@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from curvflow.errors import Place, StudyError, nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.yaml_source import (
+    Location,
     Path,
-    Spot,
-    Written,
-    dotted,
-    has_part,
+    SourceNode,
+    dotted_path,
+    has_child,
     parse,
     shown,
 )
@@ -22,18 +22,18 @@ from curvflow.schemas.study.yaml_source import (
 class Document:
     """A study file's content, and the errors that point into it."""
 
-    root: Written
+    root: SourceNode
 
-    def at(self, path: Path) -> Written | None:
+    def at(self, path: Path) -> SourceNode | None:
         """Return what is written at a path, if anything is."""
         item = self.root
         for part in path:
-            if not has_part(item, part):
+            if not has_child(item, part):
                 return None
             item = item.value[part]
         return item
 
-    def place(self, path: Path, *, key: bool = False) -> Spot:
+    def place(self, path: Path, *, key: bool = False) -> Location:
         """Return where a value is written.
 
         Args:
@@ -45,13 +45,13 @@ class Document:
         """
         item, spot, whole = self.root, self.root.place, True
         for part in path:
-            if not has_part(item, part):
+            if not has_child(item, part):
                 whole = False
                 break
             item, spot = item.value[part], item.keys.get(part, item.value[part].place)
         return item.place if whole and not key else spot
 
-    def complain(
+    def error(
         self, path: Path, message: str, hint: str = "", *, key: bool = False
     ) -> StudyError:
         """Make the error for a value of the document.
@@ -66,7 +66,7 @@ class Document:
             The error, to be raised.
         """
         spot = self.place(path, key=key)
-        return StudyError(dotted(path), message, place=spot, hint=hint)
+        return StudyError(dotted_path(path), message, place=spot, hint=hint)
 
     def refuse_unknown(self, path: Path, known: Iterable[str], what: str) -> None:
         """Check that the keys of a mapping are known.
@@ -84,9 +84,9 @@ class Document:
             if name not in names:
                 message = f"expected {what}, got {shown(name)}"
                 hint = nearest(str(name), names)
-                raise self.complain((*path, name), message, hint, key=True)
+                raise self.error((*path, name), message, hint, key=True)
 
-    def mapping(self, path: Path, what: str = "a mapping") -> dict[Label, Written]:
+    def mapping(self, path: Path, what: str = "a mapping") -> dict[Label, SourceNode]:
         """Return a mapping of the document, empty if nothing is written there.
 
         Args:
@@ -104,7 +104,7 @@ class Document:
             return {}
         if not isinstance(item.value, dict):
             message = f"expected {what}, got {shown(item.plain())}"
-            raise self.complain(path, message)
+            raise self.error(path, message)
         return item.value
 
 
@@ -123,7 +123,7 @@ def read_document(text: str, file: str) -> Document:
             holds NaN, an infinity or a value beyond plain data.
     """
 
-    def locate(line: int, column: int) -> Spot:
+    def locate(line: int, column: int) -> Location:
         return Place(file, line + 1, column + 1)
 
     root = parse(text, locate)

@@ -14,10 +14,10 @@ from curvflow.schemas.study.axes import Axis, is_identifier
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
 from curvflow.schemas.study.template import Template, compile_template
-from curvflow.schemas.study.yaml_source import Path, Written, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
 
 
-def named_kind(name: str, *, place: str) -> Kind:
+def find_kind(name: str, *, place: str) -> Kind:
     """Find the kind that a study would find under this name.
 
     Args:
@@ -30,7 +30,7 @@ def named_kind(name: str, *, place: str) -> Kind:
     Raises:
         StudyError: as `read_kind`.
     """
-    return read_kind(Document(Written(name, place)), ())
+    return read_kind(Document(SourceNode(name, place)), ())
 
 
 def read_kind(document: Document, path: Path) -> Kind:
@@ -50,7 +50,7 @@ def read_kind(document: Document, path: Path) -> Kind:
     item = document.at(path)
     value = item.plain() if item else None
     if isinstance(value, str) and ":" in value:
-        return _imported(document, path, value)
+        return _import_kind(document, path, value)
     kinds = all_kinds()
     if isinstance(value, str) and value in kinds:
         return kinds[value]
@@ -61,24 +61,24 @@ def read_kind(document: Document, path: Path) -> Kind:
         # Of `spectrum` the kind that ends in it is meant.
         ends = [name for name in kinds if name.endswith(f".{value}")]
         hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {own}"
-    raise document.complain(path, f"expected the name of a kind, got {got}", hint)
+    raise document.error(path, f"expected the name of a kind, got {got}", hint)
 
 
-def _imported(document: Document, path: Path, text: str) -> Kind:
+def _import_kind(document: Document, path: Path, text: str) -> Kind:
     module_name, _, attribute = text.partition(":")
     try:
         module = import_module(module_name)
     except (ImportError, SyntaxError, ValueError, TypeError) as error:
         message = f"expected a module that can be imported, got '{module_name}'"
         hint = f"Python says: {' '.join(str(error).split())}."
-        raise document.complain(path, message, hint) from error
+        raise document.error(path, message, hint) from error
     kind = getattr(getattr(module, attribute, None), "kind", None)
     if isinstance(kind, Kind):
         return kind
     known = [name for name, item in vars(module).items() if hasattr(item, "kind")]
     message = f"expected a function decorated with @curvflow.stage, got '{text}'"
     hint = nearest(attribute, known) or f"'{module_name}' has none."
-    raise document.complain(path, message, hint)
+    raise document.error(path, message, hint)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Dra
     path = ("stages", name)
     if not is_identifier(name):
         message = f"expected a name of letters, digits and _, got {shown(name)}"
-        raise document.complain(path, message, "Rename the stage.", key=True)
+        raise document.error(path, message, "Rename the stage.", key=True)
     entry = document.mapping(path, "a mapping with the key 'use'")
     kind = read_kind(document, (*path, "use"))
     _check_keys(document, path, kind)
@@ -167,7 +167,7 @@ def _check_keys(document: Document, path: Path, kind: Kind) -> None:
         known.append("at")
     elif document.at((*path, "at")) and "at" not in known:
         message = f"expected a kind that takes weights, got {kind.name}"
-        raise document.complain((*path, "at"), message, "Remove 'at'.", key=True)
+        raise document.error((*path, "at"), message, "Remove 'at'.", key=True)
     document.refuse_unknown(path, known, f"a key of {kind.name}")
 
 
@@ -182,11 +182,11 @@ def _stage_names(
     many = kind.inputs[name].many
     if not (many and isinstance(value, list) and value):
         what = "the name of a stage" + (", or a list of such names" if many else "")
-        raise document.complain(full, f"expected {what}, got {shown(value)}")
+        raise document.error(full, f"expected {what}, got {shown(value)}")
     for index, stage in enumerate(value):
         repeated = stage in value[:index]
         if repeated or not isinstance(stage, str):
             what = "each stage once" if repeated else "the name of a stage"
             message = f"expected {what}, got {shown(stage)}"
-            raise document.complain((*full, index), message)
+            raise document.error((*full, index), message)
     return tuple(value)

@@ -32,13 +32,13 @@ def read_drafts(document: Document, axes: Mapping[str, Axis]) -> dict[str, Draft
     entries = document.mapping(("stages",))
     if not entries:
         message = "expected at least one stage, got none"
-        raise document.complain(("stages",), message, "Add one under 'stages:'.")
+        raise document.error(("stages",), message, "Add one under 'stages:'.")
     drafts = {str(name): read_draft(document, name, axes) for name in entries}
     for draft in drafts.values():
         _check_stages(document, draft, drafts)
     ordered: dict[str, Draft] = {}
     for name in drafts:
-        _place(document, name, drafts, ordered, ())
+        _visit(document, name, drafts, ordered, ())
     return ordered
 
 
@@ -51,7 +51,7 @@ def _check_stages(
                 path = input_path(document, draft.name, name, index)
                 others = [other for other in drafts if other != draft.name]
                 message = f"expected a stage of the study, got {shown(stage)}"
-                raise document.complain(path, message, nearest(stage, others))
+                raise document.error(path, message, nearest(stage, others))
 
 
 def input_path(document: Document, stage: str, name: str, index: int) -> Path:
@@ -71,7 +71,7 @@ def input_path(document: Document, stage: str, name: str, index: int) -> Path:
     return (*path, index) if item and isinstance(item.value, list) else path
 
 
-def _place(
+def _visit(
     document: Document,
     name: str,
     drafts: Mapping[str, Draft],
@@ -84,10 +84,10 @@ def _place(
         circle = " -> ".join((*above[above.index(name) :], name))
         message = f"expected stages that do not need their own results, got {circle}"
         hint = "An arrow leads to what a stage takes."
-        raise document.complain(("stages", name), message, hint, key=True)
+        raise document.error(("stages", name), message, hint, key=True)
     for stages in drafts[name].given.values():
         for producer in stages:
-            _place(document, producer, drafts, ordered, (*above, name))
+            _visit(document, producer, drafts, ordered, (*above, name))
     ordered[name] = drafts[name]
 
 
@@ -97,7 +97,7 @@ Inputs = Mapping[str, tuple[str, ...]]
 FEW = 3
 
 
-def numbers(kind: Kind) -> list[Variable]:
+def numeric_variables(kind: Kind) -> list[Variable]:
     """List the variables of a kind that are numbers of a size to be looked at.
 
     Args:
@@ -109,7 +109,7 @@ def numbers(kind: Kind) -> list[Variable]:
     return [v for v in kind.outputs if v.dtype != "str" and not (v.bulk or v.file)]
 
 
-def fits(edge: type[NodeData], producer: Kind) -> bool:
+def is_compatible(edge: type[NodeData], producer: Kind) -> bool:
     """Tell whether a kind's result may be taken as an edge type.
 
     Args:
@@ -126,7 +126,7 @@ def fits(edge: type[NodeData], producer: Kind) -> bool:
         return producer.checkpoints is not None
     if edge is Eigenvectors:
         return all(producer.output(name) for name in Eigenvectors.takes or ())
-    return edge is Numbers and bool(numbers(producer))
+    return edge is Numbers and bool(numeric_variables(producer))
 
 
 def resolve_inputs(
@@ -152,11 +152,11 @@ def resolve_inputs(
     inputs = {}
     for name, declared in draft.kind.inputs.items():
         if name in draft.given:
-            _check_alone(document, draft, name)
+            _check_exclusive(document, draft, name)
             inputs[name] = draft.given[name]
         elif declared.follows in draft.given:
-            inputs[name] = _followed(document, draft, name, done)
-        elif declared.optional or _replaced(draft, name):
+            inputs[name] = _followed_input(document, draft, name, done)
+        elif declared.optional or _alternative(draft, name):
             continue
         else:
             _refuse_missing(document, draft, name, drafts)
@@ -164,14 +164,14 @@ def resolve_inputs(
     return inputs
 
 
-def _replaced(draft: Draft, name: str) -> str | None:
+def _alternative(draft: Draft, name: str) -> str | None:
     """Return the input given in place of one, or of what that one follows."""
     declared = draft.kind.inputs[name]
     for other in declared.unless:
         if other in draft.given:
             return other
     if declared.follows and declared.follows not in draft.given:
-        return _replaced(draft, declared.follows)
+        return _alternative(draft, declared.follows)
     return None
 
 
@@ -183,24 +183,24 @@ def _refuse_missing(
         edge = draft.kind.inputs[name].edge.__name__
         message = f"expected a stage that returns {edge}, got none"
         hint = _candidates(draft, name, drafts)
-        raise document.complain(("stages", draft.name, name), message, hint)
+        raise document.error(("stages", draft.name, name), message, hint)
     found = [(one, _producers(draft, one, drafts)) for one in names]
     listed = [f"'{one}: {stages[0]}'" for one, stages in found if stages]
     message = f"expected one of {', '.join(map(repr, names))}, got none"
     hint = f"Add {' or '.join(listed)}." if listed else "No stage returns what fits."
-    raise document.complain(("stages", draft.name), message, hint, key=True)
+    raise document.error(("stages", draft.name), message, hint, key=True)
 
 
-def _check_alone(document: Document, draft: Draft, name: str) -> None:
-    if other := _replaced(draft, name):
+def _check_exclusive(document: Document, draft: Draft, name: str) -> None:
+    if other := _alternative(draft, name):
         message = f"expected no '{name}' beside '{other}', got both"
         path = ("stages", draft.name, name)
         follows = draft.kind.inputs[name].follows
         hint = f"Remove '{name}'." if follows else "Remove one of them."
-        raise document.complain(path, message, hint, key=True)
+        raise document.error(path, message, hint, key=True)
 
 
-def _followed(
+def _followed_input(
     document: Document, draft: Draft, name: str, done: Mapping[str, Inputs]
 ) -> tuple[str, ...]:
     declared = draft.kind.inputs[name]
@@ -212,7 +212,7 @@ def _followed(
     got = ", ".join(names) or "none"
     message = f"expected the one '{name}' of {', '.join(sources)}, got {got}"
     path = ("stages", draft.name, name)
-    raise document.complain(path, message, f"Give '{name}' here.")
+    raise document.error(path, message, f"Give '{name}' here.")
 
 
 def _check_edge(
@@ -225,14 +225,14 @@ def _check_edge(
     edge = draft.kind.inputs[name].edge
     for index, producer in enumerate(producers):
         kind = drafts[producer].kind
-        if not fits(edge, kind):
+        if not is_compatible(edge, kind):
             path = input_path(document, draft.name, name, index)
             message = (
                 f"expected a stage that returns {edge.__name__}, got '{producer}', "
                 f"whose kind {kind.name} returns {kind.returns.__name__}"
             )
             hint = _candidates(draft, name, drafts)
-            raise document.complain(path, message, hint)
+            raise document.error(path, message, hint)
 
 
 def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
@@ -240,7 +240,7 @@ def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
     if found:
         return f"Of these there are: {', '.join(found)}."
     edge = draft.kind.inputs[name].edge
-    kinds = [kind.name for kind in all_kinds().values() if fits(edge, kind)]
+    kinds = [kind.name for kind in all_kinds().values() if is_compatible(edge, kind)]
     if not kinds:
         return "There is none."
     few = kinds if len(kinds) <= FEW else [kinds[0], "the like"]
@@ -250,4 +250,4 @@ def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
 def _producers(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> list[str]:
     edge = draft.kind.inputs[name].edge
     others = [other for other in drafts.values() if other.name != draft.name]
-    return [other.name for other in others if fits(edge, other.kind)]
+    return [other.name for other in others if is_compatible(edge, other.kind)]

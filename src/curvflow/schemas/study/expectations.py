@@ -15,9 +15,9 @@ from curvflow.schemas.params import Params
 from curvflow.schemas.study.axes import Axis, nearest_label
 from curvflow.schemas.study.connect import EPOCH
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.edges import numbers
+from curvflow.schemas.study.edges import numeric_variables
 from curvflow.schemas.study.stage import Stage
-from curvflow.schemas.study.validation_messages import complaints
+from curvflow.schemas.study.validation_messages import find_problems
 from curvflow.schemas.study.yaml_source import Path, shown
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
@@ -92,7 +92,7 @@ def read_expectations(
         return ()
     if not isinstance(item.value, list):
         message = f"expected a list, got {shown(item.plain())}"
-        raise document.complain(("expect",), message)
+        raise document.error(("expect",), message)
     return tuple(
         _read(document, index, stages, axes) for index in range(len(item.value))
     )
@@ -110,16 +110,16 @@ def _read(
     try:
         found = Expectation.model_validate(entry)
     except ValidationError as error:
-        first = complaints(error, Expectation, entry)[0]
+        first = find_problems(error, Expectation, entry)[0]
         wording = first.wording
         full = (*path, *first.path)
-        raise document.complain(
+        raise document.error(
             full, wording.message, wording.hint, key=first.key
         ) from None
     if found.stage not in stages:
         message = f"expected a stage of the study, got {shown(found.stage)}"
         hint = nearest(found.stage, stages)
-        raise document.complain((*path, "stage"), message, hint)
+        raise document.error((*path, "stage"), message, hint)
     _check_where(document, path, found, stages[found.stage], axes)
     _check_quantity(document, path, found, stages)
     _check_row(document, path, found, stages, axes)
@@ -138,18 +138,18 @@ def _check_where(
         if axis not in stage.dims:
             message = f"expected a dimension of '{stage.name}', got {shown(axis)}"
             hint = nearest(axis, stage.dims) or "It has none."
-            raise document.complain(full, message, hint, key=True)
+            raise document.error(full, message, hint, key=True)
         if axis != EPOCH and label not in axes[axis].labels:
             message = f"expected a label of axis '{axis}', got {shown(label)}"
             hint = nearest_label(label, axes[axis].labels)
-            raise document.complain(full, message, hint)
+            raise document.error(full, message, hint)
 
 
 def _check_quantity(
     document: Document, path: Path, found: Expectation, stages: Mapping[str, Stage]
 ) -> None:
     stage = stages[found.stage]
-    known = {variable.name for variable in numbers(stage.kind)}
+    known = {variable.name for variable in numeric_variables(stage.kind)}
     if issubclass(stage.kind.returns, Table):
         producers = [name for names in stage.inputs.values() for name in names]
         points = stage.template.samples()
@@ -157,13 +157,13 @@ def _check_quantity(
             n for point in points for n in stage.kind.selected(stage.params(point))
         }
         known |= chosen or {
-            v.name for name in producers for v in numbers(stages[name].kind)
+            v.name for name in producers for v in numeric_variables(stages[name].kind)
         }
     # A table adds the stage or the element where a variable alone is not unique.
     if known.isdisjoint(re.findall(r"\w+", found.quantity)):
         message = f"expected a quantity of '{stage.name}', got '{found.quantity}'"
         hint = nearest(found.quantity, known)
-        raise document.complain((*path, "quantity"), message, hint)
+        raise document.error((*path, "quantity"), message, hint)
     # A table has its errors in a column.
     has_error = error_of(stage.kind, found.quantity) or stage.kind.output("sem")
     if found.within_sems is not None and not has_error:
@@ -171,7 +171,7 @@ def _check_quantity(
         column = "sem" if issubclass(stage.kind.returns, Table) else ""
         lacking = column or f"{found.quantity}_sem"
         hint = f"Remove 'within_sems': {stage.kind.name} has no {lacking}."
-        raise document.complain((*path, "within_sems"), message, hint)
+        raise document.error((*path, "within_sems"), message, hint)
 
 
 def _check_row(
@@ -199,4 +199,4 @@ def _check_row(
         name = found.quantity.partition(": ")[0]
         known = [name + row for row in rows]
         hint = nearest(found.quantity, known, f"One is '{known[0]}'.")
-        raise document.complain((*path, "quantity"), message, hint)
+        raise document.error((*path, "quantity"), message, hint)

@@ -9,7 +9,13 @@ from typing import NoReturn
 from curvflow.errors import StudyError, nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Spot, Written, has_part, parse, shown
+from curvflow.schemas.study.yaml_source import (
+    Location,
+    SourceNode,
+    has_child,
+    parse,
+    shown,
+)
 
 STUDY = "the study"
 
@@ -41,7 +47,7 @@ def resolve(
         )
     entries = dict(document.root.value)
     entries.pop("profiles", None)
-    root = deepcopy(Written(entries, document.root.place, document.root.keys))
+    root = deepcopy(SourceNode(entries, document.root.place, document.root.keys))
     if profile is not None:
         _apply_profile(document, names[profile], root)
     for override in overrides:
@@ -85,19 +91,19 @@ def blame_profile(document: Document, name: Label, error: StudyError) -> StudyEr
     return StudyError(error.path, error.message, place=spot, hint=hint)
 
 
-def _places(item: Written) -> set[Spot]:
+def _places(item: SourceNode) -> set[Location]:
     inner = [_places(child) for _, child in item.children()]
     return {item.place, *item.keys.values()}.union(*inner)
 
 
-def _apply_profile(document: Document, name: Label, root: Written) -> None:
+def _apply_profile(document: Document, name: Label, root: SourceNode) -> None:
     path = ("profiles", name)
     for target, value in document.mapping(path).items():
         spot = document.place((*path, target), key=True)
-        _put(root, str(target), deepcopy(value), spot)
+        _set_value(root, str(target), deepcopy(value), spot)
 
 
-def _override(root: Written, override: str) -> None:
+def _override(root: SourceNode, override: str) -> None:
     target, equals, text = (part.strip() for part in override.partition("="))
     path = tuple(target.split("."))
     spot = f"--set {' '.join(override.split())}"
@@ -109,37 +115,39 @@ def _override(root: Written, override: str) -> None:
             place="--set",
             hint="Write it as axes.seed=3; null stands for no value.",
         )
-    _put(root, target, value, spot)
+    _set_value(root, target, value, spot)
 
 
-def _put(root: Written, target: str, value: Written, spot: Spot) -> None:
+def _set_value(
+    root: SourceNode, target: str, value: SourceNode, spot: Location
+) -> None:
     """Set a value; all but the last part of its path must be there already."""
     *parents, last = target.split(".")
     item, where = root, STUDY
     for depth, name in enumerate(parents):
         key = _key(item, name)
         if key is None:
-            _refuse(target, item, name, where, spot)
+            _raise_unknown_path(target, item, name, where, spot)
         item, where = item.value[key], ".".join(parents[: depth + 1])
     found = _key(item, last)
     is_taken = isinstance(item.value, dict) and last
-    if found is None and (not is_taken or (item is root and _deeper(root, last))):
-        _refuse(target, item, last, where, spot)
+    if found is None and (not is_taken or (item is root and _nested_paths(root, last))):
+        _raise_unknown_path(target, item, last, where, spot)
     key = last if found is None else found
     item.value[key] = value
     if isinstance(item.value, dict):
         item.keys[key] = spot
 
 
-def _key(item: Written, name: str) -> Label | None:
+def _key(item: SourceNode, name: str) -> Label | None:
     if isinstance(item.value, dict):
         return next((key for key in item.value if str(key) == name), None)
-    if name.isdecimal() and has_part(item, int(name)):
+    if name.isdecimal() and has_child(item, int(name)):
         return int(name)
     return None
 
 
-def _deeper(root: Written, name: str) -> list[str]:
+def _nested_paths(root: SourceNode, name: str) -> list[str]:
     """Return where in the study's own mappings there is something of this name."""
     return [
         f"{key}.{name}"
@@ -148,11 +156,13 @@ def _deeper(root: Written, name: str) -> list[str]:
     ]
 
 
-def _refuse(target: str, item: Written, name: str, where: str, spot: Spot) -> NoReturn:
+def _raise_unknown_path(
+    target: str, item: SourceNode, name: str, where: str, spot: Location
+) -> NoReturn:
     message = f"expected a key of {where}, got '{name}'"
     if isinstance(item.value, dict):
         hint = nearest(name, map(str, item.value))
-        if found := _deeper(item, name) if where == STUDY else []:
+        if found := _nested_paths(item, name) if where == STUDY else []:
             rest = target.removeprefix(name)
             hint = f"Did you mean {' or '.join(one + rest for one in found)}?"
     elif isinstance(item.value, list):

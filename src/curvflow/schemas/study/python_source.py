@@ -9,7 +9,7 @@ from typing import Any
 from curvflow.errors import StudyError
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, Written, dotted, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, dotted_path, shown
 
 PLAIN = "expected text, a number, a list or a mapping"
 
@@ -43,12 +43,12 @@ class _Reader:
         return f"{self.name}, profile {path[1]}" if in_profile else self.name
 
     def error(self, path: Path, message: str, hint: str) -> StudyError:
-        return StudyError(dotted(path), message, place=self.place(path), hint=hint)
+        return StudyError(dotted_path(path), message, place=self.place(path), hint=hint)
 
-    def read(self, value: object, path: Path) -> Written:
-        value = _of_python(value)
+    def read(self, value: object, path: Path) -> SourceNode:
+        value = _from_numpy(value)
         if not isinstance(value, Mapping | list | tuple | range):
-            return Written(self.scalar(value, path), self.place(path))
+            return SourceNode(self.scalar(value, path), self.place(path))
         if any(value is one for one in self.open):
             message = f"expected plain data, got a {type(value).__name__} in itself"
             raise self.error(path, message, "Write the value out.")
@@ -57,12 +57,12 @@ class _Reader:
             if isinstance(value, Mapping):
                 return self.mapping(value, path)
             items = [self.read(one, (*path, n)) for n, one in enumerate(value)]
-            return Written(items, self.place(path))
+            return SourceNode(items, self.place(path))
         finally:
             self.open.pop()
 
-    def mapping(self, value: Mapping[Any, object], path: Path) -> Written:
-        result = Written({}, self.place(path))
+    def mapping(self, value: Mapping[Any, object], path: Path) -> SourceNode:
+        result = SourceNode({}, self.place(path))
         for key, item in self.keys(value, path):
             result.keys[key] = self.place((*path, key))
             result.value[key] = self.read(item, (*path, key))
@@ -73,9 +73,9 @@ class _Reader:
     ) -> Iterator[tuple[Label, object]]:
         seen = set()
         for given, item in value.items():
-            key = _of_python(given)
+            key = _from_numpy(given)
             if not isinstance(key, str | int | float):
-                message = f"expected text or a number as a key, got {_told(given)}"
+                message = f"expected text or a number as a key, got {_typed(given)}"
                 raise self.error(path, message, "Write the key as text.")
             inside = (*path, key)
             self.scalar(key, inside)
@@ -96,15 +96,15 @@ class _Reader:
                 return value
         if value is None:
             return None
-        raise self.error(path, f"{PLAIN}, got {_told(value)}", _remedy(value))
+        raise self.error(path, f"{PLAIN}, got {_typed(value)}", _remedy(value))
 
 
-def _of_python(value: object) -> object:
+def _from_numpy(value: object) -> object:
     tolist = getattr(value, "tolist", None)  # of NumPy's arrays and scalars
     return tolist() if callable(tolist) else value
 
 
-def _told(value: object) -> str:
+def _typed(value: object) -> str:
     return f"{shown(value)} of type {type(value).__qualname__}"
 
 

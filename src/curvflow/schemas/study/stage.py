@@ -14,8 +14,8 @@ from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.template import Template
-from curvflow.schemas.study.validation_messages import Complaint, complaints
-from curvflow.schemas.study.yaml_source import Path, dotted, shown
+from curvflow.schemas.study.validation_messages import Problem, find_problems
+from curvflow.schemas.study.yaml_source import Path, dotted_path, shown
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ def read_at(document: Document, path: Path) -> At:
         for index, epoch in enumerate(epochs):
             if epoch in epochs[:index]:
                 message = f"expected each epoch once, got {epoch} a second time"
-                raise document.complain(steps[index], message, "Remove one of them.")
+                raise document.error(steps[index], message, "Remove one of them.")
         return At("listed", epochs=epochs)
     what = "'final', 'all', an epoch, {every: n} or a list of epochs"
-    raise document.complain(path, f"expected {what}, got {shown(value)}")
+    raise document.error(path, f"expected {what}, got {shown(value)}")
 
 
 def _integer(document: Document, path: Path, least: int) -> int:
@@ -88,10 +88,10 @@ def _integer(document: Document, path: Path, least: int) -> int:
     if type(value) is int and value >= least:
         return value
     message = f"expected an integer of at least {least}, got {shown(value)}"
-    raise document.complain(path, message)
+    raise document.error(path, message)
 
 
-_MOST_LISTED = 12
+_MAX_LISTED = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +147,10 @@ class Stage:
         try:
             return self.kind.params.model_validate(filled)
         except ValidationError as error:
-            self._refuse(complaints(error, self.kind.params, filled), labels)
+            self._refuse(find_problems(error, self.kind.params, filled), labels)
 
-    def _refuse(self, found: list[Complaint], labels: Mapping[str, Label]) -> NoReturn:
-        def position(complaint: Complaint) -> tuple[bool, int, int]:
+    def _refuse(self, found: list[Problem], labels: Mapping[str, Label]) -> NoReturn:
+        def position(complaint: Problem) -> tuple[bool, int, int]:
             path, _ = self._origin(complaint.path, labels)
             place = self.document.place(path, key=complaint.key)
             line = (place.line, place.column) if isinstance(place, Place) else (0, 0)
@@ -158,7 +158,7 @@ class Stage:
 
         first = min(found, key=position)
         wording = first.wording
-        raise self.complain(
+        raise self.error(
             first.path, wording.message, wording.hint, labels=labels, key=first.key
         ) from None
 
@@ -189,12 +189,12 @@ class Stage:
         self, path: Path, what: str, got: object, checkpoints: Sequence[int]
     ) -> NoReturn:
         listed = [str(epoch) for epoch in checkpoints]
-        if len(listed) > _MOST_LISTED:
-            listed = [*listed[: _MOST_LISTED - 2], "...", listed[-1]]
+        if len(listed) > _MAX_LISTED:
+            listed = [*listed[: _MAX_LISTED - 2], "...", listed[-1]]
         message = f"expected {what} epochs {', '.join(listed)}, got {got}"
-        raise self.complain(path, message, "Only these have their weights kept.")
+        raise self.error(path, message, "Only these have their weights kept.")
 
-    def complain(
+    def error(
         self,
         path: Path,
         message: str,
@@ -219,7 +219,7 @@ class Stage:
         full, note = self._origin(path, labels)
         hints = " ".join(part for part in (hint, note) if part)
         at_key = key or not path
-        return self.document.complain(full, message.rstrip("."), hints, key=at_key)
+        return self.document.error(full, message.rstrip("."), hints, key=at_key)
 
     def _origin(
         self, path: Path, labels: Mapping[str, Label] | None
@@ -232,5 +232,5 @@ class Stage:
         axis = reference.axis
         label = labels[axis.name]
         rest = path[len(reference.path) :]
-        note = f"It is {dotted(full)} at {axis.name}={shown(label)}."
+        note = f"It is {dotted_path(full)} at {axis.name}={shown(label)}."
         return (*axis.path(label), *reference.fields, *rest), note

@@ -113,14 +113,14 @@ def _read_name(document: Document) -> str:
     item = document.at(("study",))
     if item is None:
         message = "expected the study's name, got none"
-        raise document.complain(("study",), message, "Add 'study: <name>'.")
+        raise document.error(("study",), message, "Add 'study: <name>'.")
     if isinstance(item.value, str) and re.fullmatch(STUDY_NAME, item.value):
         return item.value
     message = (
         "expected a name of at most 100 letters, digits, _, - and ., got "
         f"{shown(item.plain())}"
     )
-    raise document.complain(("study",), message)
+    raise document.error(("study",), message)
 
 
 def _refuse_unused(
@@ -133,4 +133,4 @@ def _refuse_unused(
             if not hint.startswith("Did"):
                 hint = f'Write "${{{name}}}" for a parameter, or remove the axis.'
             message = "expected a stage that uses it, got none"
-            raise document.complain(("axes", name), message, hint, key=True)
+            raise document.error(("axes", name), message, hint, key=True)

@@ -11,7 +11,7 @@ from curvflow.errors import StudyError, nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, Written, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)((?:\.\w+)*)\}")
 _MISSING = object()
@@ -134,7 +134,11 @@ def compile_template(
 
 
 def _references(
-    document: Document, stage: str, path: Path, item: Written, axes: Mapping[str, Axis]
+    document: Document,
+    stage: str,
+    path: Path,
+    item: SourceNode,
+    axes: Mapping[str, Axis],
 ) -> Iterator[Reference]:
     for key, child in item.children():
         yield from _references(document, stage, (*path, key), child, axes)
@@ -152,12 +156,12 @@ def _reference(
             f"expected ${{axis}} or ${{axis.field}} and nothing else, got {text!r}"
         )
         hint = "Put the whole value into a mapping axis and name its field."
-        raise document.complain(full, message, hint)
+        raise document.error(full, message, hint)
     name, fields = match[1], tuple(match[2].split(".")[1:])
     if name not in axes:
         message = f"expected an axis of the study, got {shown(text)}"
         hint = nearest(name, axes) or "The study has no axes."
-        raise document.complain(full, message, hint)
+        raise document.error(full, message, hint)
     axis = axes[name]
     values = {
         label: _field(value, fields)
@@ -184,8 +188,8 @@ def _no_field(
     if len(lacking) < len(axis.labels):
         message = f"expected the field '{written}', got none"
         hint = f"{'.'.join(map(str, full))} takes it."
-        return document.complain(axis.path(lacking[0]), message, hint)
+        return document.error(axis.path(lacking[0]), message, hint)
     message = f"expected a field of axis '{axis.name}', got {shown(text)}"
     known = {str(k) for v in axis.values if isinstance(v, dict) for k in v}
     hint = nearest(written.partition(".")[0], known)
-    return document.complain(full, message, hint or "Its values are no mappings.")
+    return document.error(full, message, hint or "Its values are no mappings.")

@@ -17,7 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from curvflow.errors import nearest
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.study.forms import description, field_names, tags
+from curvflow.schemas.study.model_fields import (
+    branch_names,
+    field_description,
+    field_names,
+)
 from curvflow.schemas.study.yaml_source import Path, shown
 
 _PLAIN = {
@@ -114,7 +118,7 @@ class Wording:
         return replace(self, expected=" or ".join(every), hint="".join(hints[:1]))
 
 
-def worded(detail: Any, meaning: str = "") -> Wording:
+def wording_of(detail: Any, meaning: str = "") -> Wording:
     """Put one of pydantic's errors into words.
 
     Args:
@@ -126,7 +130,7 @@ def worded(detail: Any, meaning: str = "") -> Wording:
     """
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if kind in ("value_error", "assertion_error"):
-        return _own_words(str(context["error"]), value)
+        return _validator_wording(str(context["error"]), value)
     if kind == "missing":
         name = detail["loc"][-1]
         what = f" ({meaning})" if meaning else ""
@@ -143,7 +147,7 @@ def worded(detail: Any, meaning: str = "") -> Wording:
     return Wording(expected, shown(value), hint)
 
 
-def _own_words(text: str, value: object) -> Wording:
+def _validator_wording(text: str, value: object) -> Wording:
     # Validators of our own say `expected <what>, got <value>. <What to do.>` already.
     message, _, hint = text.rstrip(".").partition(". ")
     if not message.startswith("expected"):
@@ -199,7 +203,7 @@ _Steps = tuple[Path, tuple[tuple[int, str], ...]]
 
 
 @dataclass(frozen=True)
-class Complaint:
+class Problem:
     """One thing wrong with a value.
 
     Attributes:
@@ -217,9 +221,9 @@ class Complaint:
     branches: tuple[tuple[int, str], ...] = ()
 
 
-def complaints(
+def find_problems(
     error: ValidationError, model: type[BaseModel], value: object
-) -> list[Complaint]:
+) -> list[Problem]:
     """List what is wrong with a value.
 
     Args:
@@ -231,24 +235,24 @@ def complaints(
         At least one complaint.
     """
     details: Sequence[Any] = error.errors(include_url=False)
-    found = [_complaint(model, value, d) for d in details if not _echoes(d)]
-    return _likeliest(found, 0)
+    found = [_problem(model, value, d) for d in details if not _is_consequence(d)]
+    return _most_likely(found, 0)
 
 
-def _echoes(detail: Any) -> bool:
+def _is_consequence(detail: Any) -> bool:
     # A list is too short for pydantic once its bad items are left out.
     if detail["type"] != "too_short":
         return False
     return bool(len(detail["input"]) >= detail["ctx"]["min_length"])
 
 
-def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
+def _problem(model: type[BaseModel], value: object, detail: Any) -> Problem:
     kind, loc = detail["type"], tuple(p for p in detail["loc"] if p != "[key]")
     missing = kind == "missing"
     tail = loc[-1:] if missing else ()
     path, branches = _steps(value, loc[: len(loc) - len(tail)])
-    words = worded(detail, description(model, loc))
-    found = Complaint((*path, *tail), words, missing, branches=branches)
+    words = wording_of(detail, field_description(model, loc))
+    found = Problem((*path, *tail), words, missing, branches=branches)
     if kind == "extra_forbidden" or "[key]" in detail["loc"]:
         names = field_names(model, loc) if kind == "extra_forbidden" else []
         return replace(found, key=True, wording=found.wording.of_key(loc[-1], names))
@@ -256,7 +260,7 @@ def _complaint(model: type[BaseModel], value: object, detail: Any) -> Complaint:
         step, key = _tag_step(detail)
         return replace(found, path=(*found.path, *step), key=key)
     if kind == "union_tag_not_found" and isinstance(detail["input"], dict):
-        names = tags(model, loc)
+        names = branch_names(model, loc)
         wording = found.wording.of_forms(names, detail["ctx"]["discriminator"])
         return replace(found, wording=wording)
     return found
@@ -268,7 +272,7 @@ def _steps(value: Any, loc: Path) -> _Steps:
     # that finds the last key, `factory` being the name of a branch and its first field.
     if not loc:
         return (), ()
-    if not _leads(value, loc[0]):
+    if not _has_step(value, loc[0]):
         return _skipping(value, loc)
     path, branches = max(
         _skipping(value[loc[0]], loc[1:]),
@@ -285,7 +289,7 @@ def _skipping(value: Any, loc: Path) -> _Steps:
     return path, ((0, str(loc[0])), *branches)
 
 
-def _leads(value: Any, part: Label) -> bool:
+def _has_step(value: Any, part: Label) -> bool:
     if isinstance(value, list):
         return isinstance(part, int) and part < len(value)
     return isinstance(value, dict) and part in value
@@ -302,9 +306,9 @@ def _tag_step(detail: Any) -> tuple[Path, bool]:
     return (), False
 
 
-def _likeliest(found: list[Complaint], level: int) -> list[Complaint]:
+def _most_likely(found: list[Problem], level: int) -> list[Problem]:
     settled = [c for c in found if len(c.branches) <= level]
-    unions: dict[Path, dict[str, list[Complaint]]] = defaultdict(dict)
+    unions: dict[Path, dict[str, list[Problem]]] = defaultdict(dict)
     for complaint in found:
         if len(complaint.branches) > level:
             depth, name = complaint.branches[level]
@@ -315,16 +319,14 @@ def _likeliest(found: list[Complaint], level: int) -> list[Complaint]:
     return settled
 
 
-def _of_union(
-    root: Path, branches: list[list[Complaint]], level: int
-) -> list[Complaint]:
+def _of_union(root: Path, branches: list[list[Problem]], level: int) -> list[Problem]:
     # A branch that complains about the value itself is not what was meant.
     near = [b for b in branches if all(c.path != root for c in b)]
     if near or len(branches) == 1:
         best = min(
             near or branches, key=lambda b: (sum(c.key or c.missing for c in b), len(b))
         )
-        return _likeliest(best, level + 1)
+        return _most_likely(best, level + 1)
     first = branches[0][0]
     others = [complaint.wording for branch in branches[1:] for complaint in branch]
     return [replace(first, wording=first.wording.joined(others))]

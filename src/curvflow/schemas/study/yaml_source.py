@@ -19,11 +19,11 @@ from curvflow.errors import Place, StudyError
 from curvflow.schemas.nodes import Label
 
 Path = tuple[Label, ...]
-Spot = Place | str
+Location = Place | str
 
 # From ruamel's line and column, which count from 0, to what the user reads.
-Locate = Callable[[int, int], Spot]
-_LONGEST_SHOWN = 60
+Locate = Callable[[int, int], Location]
+_MAX_SHOWN = 60
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _CONSTANTS = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool")
 
@@ -33,7 +33,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass
-class Written:
+class SourceNode:
     """One value of a study file.
 
     Attributes:
@@ -43,10 +43,10 @@ class Written:
     """
 
     value: Any
-    place: Spot
-    keys: dict[Label, Spot] = field(default_factory=dict)
+    place: Location
+    keys: dict[Label, Location] = field(default_factory=dict)
 
-    def children(self) -> list[tuple[Label, Written]]:
+    def children(self) -> list[tuple[Label, SourceNode]]:
         """Return keys or indices with what is written there."""
         if isinstance(self.value, dict):
             return list(self.value.items())
@@ -61,7 +61,7 @@ class Written:
         return self.value
 
 
-def has_part(item: Written, part: Label) -> bool:
+def has_child(item: SourceNode, part: Label) -> bool:
     """Tell whether a mapping has this key, or a list this index.
 
     Args:
@@ -78,7 +78,7 @@ def has_part(item: Written, part: Label) -> bool:
     return False
 
 
-def dotted(path: Iterable[Label]) -> str:
+def dotted_path(path: Iterable[Label]) -> str:
     """Write a path as the user does, `stages.fit.model.hidden.0`.
 
     Args:
@@ -99,11 +99,11 @@ def shown(value: object) -> str:
     Returns:
         At most 60 characters.
     """
-    text = flow(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+    text = one_line_yaml(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
-def flow(value: object) -> str:
+def one_line_yaml(value: object) -> str:
     """Write a value about as YAML would, on one line.
 
     Args:
@@ -115,14 +115,14 @@ def flow(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        items = (f"{key}: {flow(item)}" for key, item in value.items())
+        items = (f"{key}: {one_line_yaml(item)}" for key, item in value.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow, value)) + "]"
+        return "[" + ", ".join(map(one_line_yaml, value)) + "]"
     return repr(value)
 
 
-def parse(text: str, locate: Locate, path: Path = ()) -> Written | None:
+def parse(text: str, locate: Locate, path: Path = ()) -> SourceNode | None:
     """Read YAML text into values with places.
 
     Args:
@@ -151,11 +151,11 @@ def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
     written = text.splitlines()[line] if line < len(text.splitlines()) else ""
     problem = " ".join(problem.split()).removeprefix("but ")
     message = f"expected YAML, got a syntax error ({problem})"
-    hint = _way_out(problem, written)
+    hint = _syntax_hint(problem, written)
     return StudyError("", message, place=locate(line, column), hint=hint)
 
 
-def _way_out(problem: str, written: str) -> str:
+def _syntax_hint(problem: str, written: str) -> str:
     """Return what to do about a syntax error in a line."""
     if re.search(r"(?<![\"'])\$\{", written):
         return 'Put references in quotes: "${axis}".'
@@ -176,13 +176,13 @@ class _Reader:
         self.constructor = YAML(typ="safe", pure=True).constructor
         self.open: list[Node] = []
 
-    def place(self, node: Node) -> Spot:
+    def place(self, node: Node) -> Location:
         return self.locate(node.start_mark.line, node.start_mark.column)
 
     def error(self, node: Node, path: Path, message: str, hint: str) -> StudyError:
-        return StudyError(dotted(path), message, place=self.place(node), hint=hint)
+        return StudyError(dotted_path(path), message, place=self.place(node), hint=hint)
 
-    def read(self, node: Node, path: Path) -> Written:
+    def read(self, node: Node, path: Path) -> SourceNode:
         if any(node is parent for parent in self.open):
             message = f"expected plain data, got the anchor '{node.anchor}' in itself"
             raise self.error(node, path, message, "Write the value out.")
@@ -192,13 +192,13 @@ class _Reader:
                 return self.mapping(node, path)
             if isinstance(node, SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
                 items = [self.read(n, (*path, i)) for i, n in enumerate(node.value)]
-                return Written(items, self.place(node))
-            return Written(self.scalar(node, path), self.place(node))
+                return SourceNode(items, self.place(node))
+            return SourceNode(self.scalar(node, path), self.place(node))
         finally:
             self.open.pop()
 
-    def mapping(self, node: MappingNode, path: Path) -> Written:
-        result = Written({}, self.place(node))
+    def mapping(self, node: MappingNode, path: Path) -> SourceNode:
+        result = SourceNode({}, self.place(node))
         seen: set[Label] = set()
         for key_node, value_node in node.value:
             key = self.key(key_node, path)
@@ -264,11 +264,11 @@ def to_yaml(document: dict[str, Any]) -> str:
     yaml.width = 1 << 20  # lines are broken here, not within a value
     yaml.indent(mapping=INDENT, sequence=2 * INDENT, offset=INDENT)
     stream = io.StringIO()
-    yaml.dump(_laid_out(document, 0, 0), stream)
+    yaml.dump(_with_style(document, 0, 0), stream)
     return stream.getvalue()
 
 
-def _laid_out(value: Any, depth: int, used: int) -> Any:
+def _with_style(value: Any, depth: int, used: int) -> Any:
     """Choose for each value whether it goes on one line.
 
     Args:
@@ -288,10 +288,10 @@ def _laid_out(value: Any, depth: int, used: int) -> Any:
         result = CommentedMap()
         for key, item in value.items():
             before = 0 if on_one_line else inner + _length(key) + 2
-            result[_quoted(key)] = _laid_out(item, depth + 1, before)
+            result[_quoted(key)] = _with_style(item, depth + 1, before)
     else:
         result = CommentedSeq()
-        result += [_laid_out(one, depth + 1, inner) for one in value]
+        result += [_with_style(one, depth + 1, inner) for one in value]
     if on_one_line or not value:
         result.fa.set_flow_style()
     else:
@@ -312,6 +312,6 @@ def _quoted(value: Any) -> Any:
 
 def _length(value: Any) -> int:
     """Return about how many characters a value takes on one line."""
-    text = flow(value)
+    text = one_line_yaml(value)
     # Of texts, only references are sure to stand in quotes.
     return len(text) - text.count("'") + 2 * text.count("${")

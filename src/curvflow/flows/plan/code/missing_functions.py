@@ -55,7 +55,7 @@ class NamedCode:
             if name not in self._faults:
                 self._faults[name] = self._fault(*name.split(":"))
             if fault := self._faults[name]:
-                raise stage.complain(path, *fault, labels=labels)
+                raise stage.error(path, *fault, labels=labels)
 
     def _fault(self, module: str, function: str) -> tuple[str, str] | None:
         """Return what was expected and what to do; None if nothing is wrong."""

@@ -13,7 +13,7 @@ from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.lookup import input_digests
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt
-from curvflow.schemas.study.yaml_source import flow
+from curvflow.schemas.study.yaml_source import one_line_yaml
 from curvflow.stores.base import Index
 
 CONTENT = ".sha256"  # how a key names what a file holds
@@ -114,7 +114,7 @@ def _is_digest(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is _ABSENT else flow(value)
+    return "nothing" if value is _ABSENT else one_line_yaml(value)
 
 
 def _plain(value: object) -> object:

@@ -15,9 +15,9 @@ from types import ModuleType
 
 from curvflow.errors import Place, StudyError, nearest
 from curvflow.flows.graph.open_study import read_text
-from curvflow.schemas.options import Cluster, configured
+from curvflow.schemas.options import Cluster, read_model
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Spot, parse, shown
+from curvflow.schemas.study.yaml_source import Location, parse, shown
 
 PART = ("cluster",)
 FACTORY = (*PART, "factory")
@@ -43,7 +43,7 @@ def read_cluster(path: str | Path) -> Cluster:
     what = "a file that describes a cluster"
     text = read_text(file, what=what, remedy="Check --cluster.")
     document = _document(text, str(path))
-    cluster = configured(Cluster, document, PART)
+    cluster = read_model(Cluster, document, PART)
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -52,7 +52,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def _document(text: str, file: str) -> Document:
-    def locate(line: int, column: int) -> Spot:
+    def locate(line: int, column: int) -> Location:
         return Place(file, line + 1, column + 1)
 
     root = parse(text, locate)
@@ -79,7 +79,7 @@ def _check_factory(factory: str, document: Document) -> None:
     if not callable(getattr(module, name, None)):
         message = f"expected a class or function of '{path}', got {shown(name)}"
         hint = nearest(name, _callables(module))
-        raise document.complain(FACTORY, message, hint)
+        raise document.error(FACTORY, message, hint)
 
 
 def _not_imported(path: str, error: Exception, document: Document) -> StudyError:
@@ -88,13 +88,13 @@ def _not_imported(path: str, error: Exception, document: Document) -> StudyError
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is None:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return document.complain(FACTORY, f"{message} ({reason})", "Mend its import.")
+        return document.error(FACTORY, f"{message} ({reason})", "Mend its import.")
     if not f"{path}.".startswith(f"{missing}."):
         message += f", which needs '{missing}'"
     hint = "Install it, or put it beside this file."
     if missing == top and top.startswith("dask_"):
         hint = f"Run `pip install {top.replace('_', '-')}`."
-    return document.complain(FACTORY, message, hint)
+    return document.error(FACTORY, message, hint)
 
 
 def _callables(module: ModuleType) -> list[str]:

@@ -16,7 +16,7 @@ from curvflow.schemas.kinds.shared.modifications import (
     known_samples as modified_samples,
 )
 from curvflow.schemas.nodes import Data
-from curvflow.schemas.params import Whereabouts
+from curvflow.schemas.params import NotInKey
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ class ImageParams(Modifications):
 
     original: ClassVar[Original]
 
-    folder: Annotated[str | None, Whereabouts()] = Field(
+    folder: Annotated[str | None, NotInKey()] = Field(
         None, description="folder of the files, relative to the study's folder"
     )
-    download: Annotated[bool, Whereabouts()] = Field(
+    download: Annotated[bool, NotInKey()] = Field(
         False, description="fetch the files if they are not found; needs pooch"
     )
     normalise: Literal["unit", "standard", "none"] = Field(

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from curvflow.schemas.checks.samples import (
     Samples,
-    inputs_told,
+    describe_inputs,
+    describe_outputs,
     known_samples,
-    outputs_told,
 )
 from curvflow.schemas.kind import Misnomer
 from curvflow.schemas.models import AnyModel, model_name
@@ -27,10 +27,10 @@ from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.template import samples
 from curvflow.schemas.study.yaml_source import shown
 
-Sees = Literal["row", "image", "unknown"]
+InputForm = Literal["row", "image", "unknown"]
 
 
-def sees(model: AnyModel) -> Sees:
+def input_form(model: AnyModel) -> InputForm:
     """Return what a network takes of a sample.
 
     Args:
@@ -40,7 +40,7 @@ def sees(model: AnyModel) -> Sees:
         A row of numbers, whatever their shape; an image of channels, height and width;
         or what only the module of the user's own tells.
     """
-    found: Sees = getattr(_file(model), "SEES", "row")
+    found: InputForm = getattr(_file(model), "SEES", "row")
     return found
 
 
@@ -68,12 +68,12 @@ Stages = Mapping[str, Stage]
 Labels = Mapping[str, Label]
 
 # From parameters, and the samples they are applied to, to those returned.
-Tell = Callable[[Params, Samples], Samples]
+SamplesOf = Callable[[Params, Samples], Samples]
 DATA = "data"
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Dataset:
     """A data set as a stage takes it: which, and what tells the form of its samples."""
 
     name: str
@@ -86,7 +86,7 @@ class _Given:
 
 
 @dataclass(frozen=True)
-class _Trained:
+class _Network:
     """A network as a stage takes it: whose, of which model, and what it was fitted to.
 
     Attributes:
@@ -97,10 +97,12 @@ class _Trained:
 
     name: str
     model: AnyModel
-    data: _Given
+    data: _Dataset
 
 
-def check_problems(stage: Stage, stages: Stages, tell: Tell = known_samples) -> None:
+def check_model_and_data(
+    stage: Stage, stages: Stages, tell: SamplesOf = known_samples
+) -> None:
     """Check that a stage's data fit its model, its loss, and the weights it takes.
 
     Args:
@@ -121,8 +123,8 @@ def check_problems(stage: Stage, stages: Stages, tell: Tell = known_samples) -> 
     sources = [stages[name] for name in stage.inputs.get(declared.follows or "", ())]
     involved = [one for root in (stage, *sources) for one in _chain(root, stages)]
     for labels in samples(r for one in involved for r in one.template.references):
-        for path, message, hint in _misfits(stage, sources, stages, labels, tell):
-            raise stage.complain(path, message, hint, labels=labels)
+        for path, message, hint in _problems(stage, sources, stages, labels, tell):
+            raise stage.error(path, message, hint, labels=labels)
 
 
 def _chain(stage: Stage, stages: Stages) -> Iterator[Stage]:
@@ -132,31 +134,31 @@ def _chain(stage: Stage, stages: Stages) -> Iterator[Stage]:
         yield from _chain(stages[name], stages)
 
 
-def _misfits(
-    stage: Stage, sources: list[Stage], stages: Stages, labels: Labels, tell: Tell
+def _problems(
+    stage: Stage, sources: list[Stage], stages: Stages, labels: Labels, tell: SamplesOf
 ) -> Iterator[Misnomer]:
-    params, given = stage.params(labels), _given(stage, stages, labels, tell)
+    params, given = stage.params(labels), _dataset(stage, stages, labels, tell)
     poses = "model" in stage.kind.carries
     if poses:
-        yield from _misposed(params, given)
+        yield from _model_problems(params, given)
     for source in sources:
-        trained = _trained(source, stages, labels, tell)
+        trained = _network(source, stages, labels, tell)
         if trained is None:
             continue
         if trained.data.name != given.name:
-            yield from _unlike(given, trained, is_same_size=poses)
-        yield from _more_than_parameters(params, trained)
+            yield from _data_mismatches(given, trained, is_same_size=poses)
+        yield from _too_many_eigenvalues(params, trained)
 
 
-def _given(stage: Stage, stages: Stages, labels: Labels, tell: Tell) -> _Given:
+def _dataset(stage: Stage, stages: Stages, labels: Labels, tell: SamplesOf) -> _Dataset:
     data = stages[stage.inputs[DATA][0]]
     own = dict.fromkeys(r.axis.name for r in data.template.references)
     at = ", ".join(f"{axis}={shown(labels[axis])}" for axis in own)
     told = f"'{data.name}' at {at}" if at else f"'{data.name}'"
-    return _Given(told, lambda: _samples(data, stages, labels, tell))
+    return _Dataset(told, lambda: _samples(data, stages, labels, tell))
 
 
-def _samples(data: Stage, stages: Stages, labels: Labels, tell: Tell) -> Samples:
+def _samples(data: Stage, stages: Stages, labels: Labels, tell: SamplesOf) -> Samples:
     if data.kind.home:
         return Samples()
     sources = data.inputs.get(DATA)
@@ -166,26 +168,26 @@ def _samples(data: Stage, stages: Stages, labels: Labels, tell: Tell) -> Samples
     return tell(data.params(labels), taken)
 
 
-def _trained(
-    source: Stage, stages: Stages, labels: Labels, tell: Tell
-) -> _Trained | None:
+def _network(
+    source: Stage, stages: Stages, labels: Labels, tell: SamplesOf
+) -> _Network | None:
     model = getattr(source.params(labels), "model", None)
     if "model" not in source.kind.carries or DATA not in source.inputs:
         return None
     assert isinstance(model, AnyModel)
-    return _Trained(f"'{source.name}'", model, _given(source, stages, labels, tell))
+    return _Network(f"'{source.name}'", model, _dataset(source, stages, labels, tell))
 
 
-def _misposed(params: Any, data: _Given) -> Iterator[Misnomer]:
+def _model_problems(params: Any, data: _Dataset) -> Iterator[Misnomer]:
     """Yield that a model or a loss is not for data such as these."""
     model, loss = params.model, getattr(params, "loss", "auto")
-    if loss == "auto" and model.fits_values and sees(model) != "image":
+    if loss == "auto" and model.fits_values and input_form(model) != "image":
         return  # as any data are
     targets, shape = data.samples.targets, data.samples.shape
-    if sees(model) == "image" and shape is not None and len(shape) != 3:
+    if input_form(model) == "image" and shape is not None and len(shape) != 3:
         message = (
             f"expected images (channels, height, width) for {model_name(model)}, got "
-            f"{inputs_told(shape)} of {data.name}"
+            f"{describe_inputs(shape)} of {data.name}"
         )
         hint = "Take images that are not flattened, or a dense model."
         yield ("model",), message, hint
@@ -204,8 +206,8 @@ def _misposed(params: Any, data: _Given) -> Iterator[Misnomer]:
         yield ("loss",), message, "Take mse, sse or auto, or data with labels."
 
 
-def _unlike(
-    given: _Given, trained: _Trained, *, is_same_size: bool
+def _data_mismatches(
+    given: _Dataset, trained: _Network, *, is_same_size: bool
 ) -> Iterator[Misnomer]:
     """Yield that a network cannot be measured, or trained on, with other data."""
     own, theirs = given.samples, trained.data.samples
@@ -217,10 +219,10 @@ def _unlike(
         return (DATA,), message, hint
 
     if own.shape is not None and theirs.shape is not None:
-        seen = "image" if is_same_size else sees(trained.model)
+        seen = "image" if is_same_size else input_form(trained.model)
         other_row = seen == "row" and prod(own.shape) != prod(theirs.shape)
         if other_row or (seen == "image" and own.shape != theirs.shape):
-            yield other(inputs_told(theirs.shape), inputs_told(own.shape))
+            yield other(describe_inputs(theirs.shape), describe_inputs(own.shape))
     if own.targets is None or theirs.targets is None:
         return
     if own.targets != theirs.targets and not is_same_size:
@@ -231,11 +233,11 @@ def _unlike(
     is_exact = is_same_size or theirs.targets == "values"
     if own.outputs > theirs.outputs or (is_exact and own.outputs < theirs.outputs):
         least = "" if is_exact else "at most "
-        expected = outputs_told(theirs.targets, theirs.outputs, least)
-        yield other(expected, outputs_told(own.targets, own.outputs))
+        expected = describe_outputs(theirs.targets, theirs.outputs, least)
+        yield other(expected, describe_outputs(own.targets, own.outputs))
 
 
-def _more_than_parameters(params: Any, trained: _Trained) -> Iterator[Misnomer]:
+def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[Misnomer]:
     """Yield that more eigenvalues are wanted than a network has parameters."""
     wanted, layers = getattr(params, "k", None), getattr(params, "layers", None)
     if wanted is None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Tag
 
 
 @dataclass(frozen=True)
-class Form:
+class Branch:
     """One model that a value may take the form of.
 
     Attributes:
@@ -44,11 +44,11 @@ def field_names(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     Returns:
         Names, sorted.
     """
-    forms = _forms_at(model, loc[:-1])
+    forms = _branches_at(model, loc[:-1])
     return sorted({info for f in forms for info in _keys(f.model)})
 
 
-def tags(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+def branch_names(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     """List the forms among which a value had to choose.
 
     Args:
@@ -58,10 +58,10 @@ def tags(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     Returns:
         The names of the forms, in the order declared.
     """
-    return [form.names()[0] for form in _forms_at(model, loc)]
+    return [form.names()[0] for form in _branches_at(model, loc)]
 
 
-def description(model: type[BaseModel], loc: tuple[Any, ...]) -> str:
+def field_description(model: type[BaseModel], loc: tuple[Any, ...]) -> str:
     """Return what a field says that it is.
 
     Args:
@@ -71,7 +71,7 @@ def description(model: type[BaseModel], loc: tuple[Any, ...]) -> str:
     Returns:
         Its description, empty if it has none.
     """
-    for form in _forms_at(model, loc[:-1]):
+    for form in _branches_at(model, loc[:-1]):
         info = form.model.model_fields.get(loc[-1]) if loc else None
         if info is not None:
             return info.description or ""
@@ -82,8 +82,8 @@ def _keys(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _forms_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[Form]:
-    forms = [Form(model)]
+def _branches_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[Branch]:
+    forms = [Branch(model)]
     for part in loc:
         # A branch of a union comes before the field of that name within it.
         branch = [f for f in forms if len(forms) > 1 and part in f.names()]
@@ -92,19 +92,19 @@ def _forms_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[Form]:
             for form in forms
             for name, info in form.model.model_fields.items()
             if part in (name, info.alias)
-            for inside in _forms(info.annotation)
+            for inside in _branches(info.annotation)
         ]
         forms = branch or inner or forms
     return forms
 
 
-def _forms(annotation: Any, tag: str | None = None) -> Iterator[Form]:
+def _branches(annotation: Any, tag: str | None = None) -> Iterator[Branch]:
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         named = [mark.tag for mark in inside[1:] if isinstance(mark, Tag)]
-        yield from _forms(inside[0], named[0] if named else tag)
+        yield from _branches(inside[0], named[0] if named else tag)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield Form(annotation, tag)
+        yield Branch(annotation, tag)
     elif origin in (typing.Union, types.UnionType, list, tuple, dict):
         for part in inside:
-            yield from _forms(part)
+            yield from _branches(part)
