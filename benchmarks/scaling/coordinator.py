@@ -21,9 +21,9 @@ from curvflow.flows.graph.open_study import Opened, open_study
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run import run as engine
 from curvflow.flows.run.publish import Publisher
+from curvflow.flows.run.queue import TileJobs
 from curvflow.flows.run.runners.base import Needs, Returned
 from curvflow.flows.run.runners.inline import carried_out
-from curvflow.flows.run.schedule import Orders
 from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
@@ -150,9 +150,9 @@ def _run(opened: Opened, clock: Clock, lasting: Lasting, apart: Apart) -> None:
     options = RunOptions(tile_bytes=WIDE << 20)  # a megabyte a node: 64 to a tile
     with ExitStack() as stack:
         for owner, name, label in (
-            (Orders, "width", "widths"),
+            (TileJobs, "width", "widths"),
             (store.claims, "take", "claims"),
-            (Orders, "job", "jobs, pickled"),
+            (TileJobs, "job", "jobs, pickled"),
             (apart, "pickled", "jobs, pickled"),
             (Publisher, "receipt", "receipts"),
             (store, "commit", "commits"),

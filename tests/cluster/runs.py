@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import curvflow.flows.graph.tiles as tiles
+import curvflow.flows.run.queue as queue
 import curvflow.flows.run.runners.open as runners
 import curvflow.flows.run.runners.preflight as preflight
-import curvflow.flows.run.schedule as schedule
 import curvflow.flows.run.tile.snapshots as snapshots
 from curvflow.cli.app import main
 from tests.flows.run.runners.acts import PATIENCE
@@ -131,7 +131,7 @@ def _set(*, width, every=3600.0, patience=30.0, answer=60.0):
         patience: seconds without a worker after which there is no hope.
         answer: seconds that workers have to answer before the first tile.
     """
-    tiles.MAX_WIDTH = schedule.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
+    tiles.MAX_WIDTH = queue.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
     snapshots.Partials.__init__.__kwdefaults__["every"] = every
     runners.PATIENCE = patience
     preflight.ANSWER_WITHIN = answer

@@ -10,7 +10,7 @@ import pytest
 
 import curvflow.flows.graph.heartbeats as heartbeats
 import curvflow.stores.log_store as log_store
-from curvflow.flows.graph.heartbeats import Watch, at_work, beating
+from curvflow.flows.graph.heartbeats import HeartbeatMonitor, at_work, beating
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
 from curvflow.stores.local import LocalStore
@@ -46,7 +46,7 @@ def test_a_run_elsewhere_is_gone_once_its_counter_stood_still_for_too_long(
     store, clock
 ):
     record = begin(store)
-    watch = Watch(store, silence=60.0, clock=clock)
+    watch = HeartbeatMonitor(store, silence=60.0, clock=clock)
     store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     assert not watch.is_gone(record.begun)
     clock.now += 60
@@ -58,7 +58,7 @@ def test_a_run_elsewhere_is_gone_once_its_counter_stood_still_for_too_long(
 @pytest.mark.parametrize("count", [8, 3, 0], ids=["on", "back", "anew"])
 def test_a_counter_that_moved_either_way_is_a_sign_of_life(store, clock, count):
     record = begin(store)
-    watch = Watch(store, silence=60.0, clock=clock)
+    watch = HeartbeatMonitor(store, silence=60.0, clock=clock)
     store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     assert not watch.is_gone(record.begun)
     clock.now += 1e6
@@ -72,12 +72,12 @@ def test_an_observer_who_has_only_just_come_takes_nothing_over(store, clock):
     record = begin(store)
     store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     clock.now += 1e9
-    assert not Watch(store, silence=60.0, clock=clock).is_gone(record.begun)
+    assert not HeartbeatMonitor(store, silence=60.0, clock=clock).is_gone(record.begun)
 
 
 def test_a_clock_that_jumps_back_takes_nothing_over(store, clock):
     record = begin(store)
-    watch = Watch(store, silence=60.0, clock=clock)
+    watch = HeartbeatMonitor(store, silence=60.0, clock=clock)
     store.write_heartbeat(record, {"count": 7, **ELSEWHERE})
     watch.is_gone(record.begun)
     clock.now -= 86400
@@ -87,10 +87,10 @@ def test_a_clock_that_jumps_back_takes_nothing_over(store, clock):
 def test_a_run_that_has_ended_shows_no_sign_and_is_gone(store):
     record = begin(store)
     with beating(store, record, Stopping(), silence=60.0):
-        assert not Watch(store).is_gone(record.begun)
+        assert not HeartbeatMonitor(store).is_gone(record.begun)
         (row,) = at_work(store)
         assert (row["state"], row["pid"], row["run"]) == ("running", os.getpid(), 1)
-    assert Watch(store).is_gone(record.begun)
+    assert HeartbeatMonitor(store).is_gone(record.begun)
     assert at_work(store) == []
 
 
@@ -103,15 +103,15 @@ def test_a_dead_process_of_this_machine_is_known_at_once(store):
             "count": 0,
         }
         store.write_heartbeat(record, sign)
-        assert not Watch(store).is_gone(record.begun)
+        assert not HeartbeatMonitor(store).is_gone(record.begun)
         process.kill()
-    assert Watch(store).is_gone(record.begun)
+    assert HeartbeatMonitor(store).is_gone(record.begun)
 
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_another(store):
     record = begin(store)
     store.write_heartbeat(record, heartbeats._identity() | {"started": "0", "count": 0})
-    assert Watch(store).is_gone(record.begun)
+    assert HeartbeatMonitor(store).is_gone(record.begun)
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]"], ids=["empty", "torn", "list"])
@@ -120,7 +120,7 @@ def test_a_sign_of_life_that_cannot_be_read_is_none(tmp_path, line):
     record = begin(store)
     store.write_heartbeat(record, {"count": 0, **ELSEWHERE})
     (tmp_path / "runs" / "0000000001.beat").write_text(line)
-    assert Watch(store).is_gone(record.begun)
+    assert HeartbeatMonitor(store).is_gone(record.begun)
 
 
 class Wild(real_datetime):
@@ -167,10 +167,10 @@ def test_what_another_machine_claimed_is_waited_for_until_it_is_silent(
         clock.now += 25
         return is_gone(self, begun)
 
-    is_gone = Watch.is_gone
-    monkeypatch.setattr(Watch, "is_gone", look)
+    is_gone = HeartbeatMonitor.is_gone
+    monkeypatch.setattr(HeartbeatMonitor, "is_gone", look)
     monkeypatch.setattr(
-        Watch.__init__, "__kwdefaults__", {"silence": 60, "clock": clock}
+        HeartbeatMonitor.__init__, "__kwdefaults__", {"silence": 60, "clock": clock}
     )
     report = run(o.store)
     assert report.record.status == "done"

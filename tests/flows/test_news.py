@@ -14,7 +14,7 @@ from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.observer import Unwatched
 from curvflow.flows.run.run import run_study
-from curvflow.flows.run.shared_work import Waiting
+from curvflow.flows.run.shared_work import WaitNotice
 from curvflow.flows.run.tile.snapshots import Partials
 from tests.flows import toys
 from tests.flows.lab import Watcher
@@ -128,15 +128,15 @@ def test_a_state_that_could_not_be_kept_is_not_said_to_be(store):
 
 def test_the_runs_waited_for_are_named_once_until_they_change(store, claimed):
     told = []
-    waiting = Waiting(store, told.append)
+    waiting = WaitNotice(store, told.append)
     busy = claimed("data", 1)
-    waiting.on(busy)
-    waiting.on(busy)
+    waiting.show(busy)
+    waiting.show(busy)
     assert told == ["waiting for run 1 of long (process 7 on far): 1 data node"]
     other = begin(store, "other")
     store.claims.take(other.begun, ["k1", "k2"], lambda _: False)
-    waiting.on(busy | {"k1": "fit", "k2": "fit"})
-    waiting.on({"given up": "fit"})
+    waiting.show(busy | {"k1": "fit", "k2": "fit"})
+    waiting.show({"given up": "fit"})
     assert told[1:] == [
         "waiting for run 1 of long (process 7 on far): 1 data node; "
         "run 1 of other: 2 fit nodes"

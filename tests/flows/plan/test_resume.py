@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.plan.resume import Earlier
+from curvflow.flows.plan.resume import ShorterResults
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks import registry
 from tests.flows.plan.code.project import write
@@ -147,10 +147,10 @@ def test_a_training_whose_code_cannot_be_compared_is_not_gone_on_from(store, unk
     o = opened(store, epochs(9), text=STUDY)
     plan = make_plan(o.study, o.store, o.files)
     nodes = plan.graph.nodes["fit"]
-    assert all(node.earlier for node in nodes)
+    assert all(node.shorter for node in nodes)
     index = replace(plan.index, codes=unknown(plan.index.codes))
-    Earlier(index, plan.codes, store).find(nodes)
-    assert not any(node.earlier for node in nodes)
+    ShorterResults(index, plan.codes, store).assign(nodes)
+    assert not any(node.shorter for node in nodes)
 
 
 def test_a_training_of_a_model_without_source_is_not_gone_on_from(

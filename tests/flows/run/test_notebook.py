@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 import curvflow
-from curvflow.flows.run.notebook import InNotebook, notebook_observer
+from curvflow.flows.run.observer import InNotebook, notebook_observer
 from tests.flows.toys import STUDY
 
 

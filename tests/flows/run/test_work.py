@@ -8,7 +8,8 @@ from curvflow.errors import Stopped, StoreError
 from curvflow.flows.graph import tiles
 from curvflow.flows.run import run as run_module
 from curvflow.flows.run.runners.base import Died, Interrupted
-from curvflow.flows.run.runners.inline import Here, carried_out
+from curvflow.flows.run.runners.inline import ThisProcess, carried_out
+from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
@@ -24,8 +25,8 @@ class Many:
 
     fates = ()
 
-    def __init__(self, store, here, partials):
-        self.store, self.here, self.partials = store, here, partials
+    def __init__(self, store, process, partials):
+        self.store, self.process, self.partials = store, process, partials
         self.jobs, self.count = {}, 0
         self.left = list(self.fates)
 
@@ -49,7 +50,7 @@ class Many:
     def fate(self, job):
         if self.left and job.kind == "toy.fit":
             return self.left.pop(0)
-        machine = self.here.machine(job.kind)
+        machine = self.process.machine(job.kind)
         return carried_out(self.store, job, machine, self.partials)
 
 
@@ -60,9 +61,10 @@ def several(monkeypatch):
     monkeypatch.setattr(Many, "fates", ())
 
     @contextmanager
-    def opening(plan, store, options, folder, partials, count, tell):
-        with Here(options) as here:
-            yield lambda _: Many(store, here, partials)
+    def opening(context):
+        partials = Partials(context.store, context.stop, tell=context.observer.tell)
+        with ThisProcess(context.options) as process:
+            yield lambda _: Many(context.store, process, partials)
 
     monkeypatch.setattr(run_module, "open_runner", opening)
     return Many
@@ -168,7 +170,7 @@ def test_a_tile_whose_worker_took_the_run_for_gone_costs_no_failure(several):
 
 def test_workers_that_never_see_the_run_end_it_on_one_line(several):
     several.fates = [Interrupted(15)] * 1000
-    with pytest.raises(StoreError, match="expected workers to see this run's signs of"):
+    with pytest.raises(StoreError, match="heartbeat"):
         run(MemoryStore())
 
 

@@ -1,4 +1,4 @@
-"""The nodes of a study, what each takes of others, and how they are named."""
+"""Nodes of a study, their inputs, and their names."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Node:
         key: action key, once all inputs are known.
         receipt: of the result, if there is one.
         revive: the result's arrays were removed by collection, and are needed again.
-        earlier: of a shorter computation that this one can go on from.
-        once: share of its time that going on does not take again, such as of burn-in.
+        shorter: receipt of a shorter computation that this one resumes.
+        once: share of its time that resuming does not spend again, such as burn-in.
     """
 
     stage: str
@@ -50,7 +50,7 @@ class Node:
     key: str | None = None
     receipt: Receipt | None = None
     revive: bool = False
-    earlier: Receipt | None = None
+    shorter: Receipt | None = None
     once: float = 0.0
 
     @property
@@ -84,8 +84,15 @@ class Graph:
             yield from nodes
 
 
+def producers(node: Node) -> Iterator[Node]:
+    """Yield the nodes whose results a node takes."""
+    for several in node.inputs.values():
+        for taken in several:
+            yield taken.node
+
+
 class Named(Protocol):
-    """What has a stage and labels: a node, a receipt, an answer."""
+    """Anything with a stage and labels: a node, a receipt, an answer."""
 
     @property
     def stage(self) -> str:

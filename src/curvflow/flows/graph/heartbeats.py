@@ -29,7 +29,7 @@ LOOK_EVERY = 0.5  # seconds after which a request to end is told of, at most
 Process = Literal["running", "paused", "ended", "elsewhere"]
 
 
-class Watch:
+class HeartbeatMonitor:
     """Tells whether a run that claimed something is gone."""
 
     def __init__(

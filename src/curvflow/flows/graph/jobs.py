@@ -39,14 +39,14 @@ class MemberJob:
         params: validated parameters.
         inputs: what it takes.
         files: content of the files that parameters name.
-        earlier: a shorter computation's result to go on from.
+        shorter: a shorter computation's result to resume.
     """
 
     key: str
     params: Params
     inputs: Mapping[str, Sequence[TakenResult]]
     files: Mapping[str, Mapping[str, Array]]
-    earlier: TakenResult | None = None
+    shorter: TakenResult | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TileJob:
         name = continues.param
         counts = {
             getattr(one.params, name)
-            - (one.earlier.receipt.params[name] if one.earlier else 0)
+            - (one.shorter.receipt.params[name] if one.shorter else 0)
             for one in self.members
         }
         return counts.pop() if len(counts) == 1 else None
@@ -125,20 +125,20 @@ def tile_job(
                 for name, taken in node.inputs.items()
             },
             files=files.get(id(node.form), {}),
-            earlier=_earlier(node),
+            shorter=_shorter(node),
         )
         for node in nodes
     ]
     return TileJob(nodes[0].kind.name, members, code, nodes[0].stage)
 
 
-def _earlier(node: Node) -> TakenResult | None:
-    if node.earlier is None or node.kind.continues is None:
+def _shorter(node: Node) -> TakenResult | None:
+    if node.shorter is None or node.kind.continues is None:
         return None
     parts = node.kind.continues.parts
     if parts is None:
         parts = tuple(variable.name for variable in node.kind.outputs)
-    return TakenResult(node.coords, node.earlier, parts, node.stage)
+    return TakenResult(node.coords, node.shorter, parts, node.stage)
 
 
 def _taken(graph: Graph, taken: Taken) -> TakenResult:

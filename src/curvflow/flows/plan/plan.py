@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.expand import expand
 from curvflow.flows.graph.files import SourceFiles, check_arrays
-from curvflow.flows.graph.graph import Graph, Node, State
+from curvflow.flows.graph.graph import Graph, Node, State, producers
 from curvflow.flows.graph.heartbeats import in_work
 from curvflow.flows.graph.lookup import compare
 from curvflow.flows.plan.code.drift import Drift, find_drifts
 from curvflow.flows.plan.code.fingerprints import Fingerprints
+from curvflow.flows.plan.code.imported import import_code
 from curvflow.flows.plan.code.missing_functions import NamedCode
-from curvflow.flows.plan.resume import Earlier, continues
+from curvflow.flows.plan.resume import ShorterResults, continues
 from curvflow.flows.plan.why.causes import Causes
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.plan.why.root_causes import forecast
@@ -51,9 +52,9 @@ class Plan:
     def counts(self, stage: str | None = None) -> dict[str, int]:
         """Count nodes by state, of one stage or of all."""
         nodes = self.graph.nodes[stage] if stage else list(self.graph)
-        found = Counter(node.state for node in nodes)
+        by_state = Counter(node.state for node in nodes)
         states: tuple[State, ...] = ("cached", "stale", "waiting")
-        return {"total": len(nodes), **{state: found[state] for state in states}}
+        return {"total": len(nodes), **{state: by_state[state] for state in states}}
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan in the form of `curvflow plan --json`."""
@@ -80,7 +81,7 @@ class Plan:
         return node.state == "stale" and node.key in self.in_work
 
     def _is_removed(self, node: Node) -> bool:
-        """Whether a node is done, but its arrays would be computed again if needed."""
+        """Return whether a done node's arrays would be computed again if needed."""
         payload = node.receipt.payload if node.receipt else None
         return node.state == "cached" and payload in self.removed
 
@@ -90,15 +91,9 @@ def make_plan(
 ) -> Plan:
     """Plan a study against a store; nothing is written.
 
-    Args:
-        study: the resolved study.
-        store: where results are looked up.
-        files: the files that parameters name.
-        revive: stages whose results must be there, though collection removed them.
-
-    Returns:
-        Every node with its state; a waiting node's key depends on results that are
-        not there yet.
+    Every node has its state; a waiting node's key depends on results that are not
+    there yet. `revive` names stages whose results must be there, though collection
+    removed them.
 
     Raises:
         StudyError: the study asks for something that cannot be done, or a file that
@@ -111,97 +106,95 @@ def make_plan(
             f"{nearest(unknown[0], study.stages)}"
         )
     with paused_gc():
-        return _plan(study, store, files, revive)
-
-
-def _plan(
-    study: Study, store: Store, files: SourceFiles, revive: Collection[str]
-) -> Plan:
-    graph = expand(study, files)
-    index = store.index()
-    plan = Plan(graph, index, Causes(graph, index), Fingerprints(files.folder))
-    for nodes in graph.nodes.values():
-        compare(nodes, index)
-    plan.removed = strike_lost(graph, index, store)
-    for node in graph:
-        shown = node.stage in revive or issubclass(node.kind.returns, Table | Figure)
-        if shown and node.receipt and node.receipt.payload in plan.removed:
-            node.revive, node.state = True, "stale"
-    demand(graph, plan.removed)
-    earlier = Earlier(index, plan.codes, store)
-    for nodes in graph.nodes.values():
-        earlier.find(nodes)
-    plan.drifts = find_drifts(graph, index, plan.codes, Costs(graph, index))
-    check_files(graph, files, plan.codes)
-    check_arrays(graph, files)
-    if any(node.state == "stale" for node in graph):
-        plan.in_work = in_work(store)
+        graph, index = expand(study, files), store.index()
+        plan = Plan(graph, index, Causes(graph, index), Fingerprints(files.folder))
+        for plan_pass in PASSES:
+            plan_pass(plan, PlanSources(store, files, frozenset(revive)))
     return plan
 
 
-def strike_lost(graph: Graph, index: Index, store: Store) -> set[str]:
-    """Mark nodes whose payload is lost as stale; what they gave is still known.
+@dataclass(frozen=True)
+class PlanSources:
+    """The store, the files and the request that a plan is made from."""
 
-    Args:
-        graph: the nodes, compared with the log.
-        index: what the log says.
-        store: tells which payloads are there.
+    store: Store
+    files: SourceFiles
+    revive: frozenset[str]
 
-    Returns:
-        Payloads that are gone since collection removed them; their nodes stay done.
+
+def compare_with_log(plan: Plan, _: PlanSources) -> None:
+    """Set key, receipt and state of every node."""
+    for nodes in plan.graph.nodes.values():
+        compare(nodes, plan.index)
+
+
+def mark_lost(plan: Plan, sources: PlanSources) -> None:
+    """Mark nodes whose payload is lost as stale; their results are still known.
+
+    Payloads that collection removed are noted instead; their nodes stay done.
     """
+    graph, store = plan.graph, sources.store
     named = {node.receipt.payload for node in graph if node.receipt}
-    wanted = {payload for payload in named if payload}
-    gone = wanted - store.present(wanted)
-    evicted = index.evicted
+    payloads = {payload for payload in named if payload}
+    gone = payloads - store.present(payloads)
+    evicted = plan.index.evicted
     if not gone <= evicted:  # a collection may have gone on since the log was read
         evicted = evicted | store.index().evicted
         for node in graph:
             payload = node.receipt.payload if node.receipt else None
             if payload in gone and payload not in evicted:
                 node.state = "stale"
-    return gone & evicted
+    plan.removed = gone & evicted
 
 
-def demand(graph: Graph, removed: Collection[str]) -> bool:
-    """Mark results that collection removed, and nodes that must run take, as stale.
+def mark_revived(plan: Plan, sources: PlanSources) -> None:
+    """Mark removed results as stale that are shown, or that the request names."""
+    for node in plan.graph:
+        shown = issubclass(node.kind.returns, Table | Figure)
+        payload = node.receipt.payload if node.receipt else None
+        if payload in plan.removed and (shown or node.stage in sources.revive):
+            node.revive, node.state = True, "stale"
 
-    Args:
-        graph: the nodes, compared with the log.
-        removed: payloads that are not there any more.
 
-    Returns:
-        Whether any was marked.
-    """
-    found = False
-    if not removed:
-        return found
-    for nodes in reversed(graph.nodes.values()):
+def mark_removed_inputs(plan: Plan, _: PlanSources | None = None) -> None:
+    """Mark removed results as stale that nodes which must run take."""
+    for nodes in reversed(plan.graph.nodes.values()) if plan.removed else ():
         stale = [node for node in nodes if node.state == "stale"]
-        for taken in (t for n in stale for some in n.inputs.values() for t in some):
-            one = taken.node
-            if one.state == "cached" and one.receipt and one.receipt.payload in removed:
-                one.revive, one.state, found = True, "stale", True
-    return found
+        taken = [producer for node in stale for producer in producers(node)]
+        for node in taken:
+            payload = node.receipt.payload if node.receipt else None
+            if node.state == "cached" and payload in plan.removed:
+                node.revive, node.state = True, "stale"
 
 
-def check_files(graph: Graph, files: SourceFiles, codes: Fingerprints) -> None:
-    """Look for the files and the code that nodes which must run name.
+def find_shorter_results(plan: Plan, sources: PlanSources) -> None:
+    """Give nodes that must run the results of shorter computations to resume."""
+    shorter = ShorterResults(plan.index, plan.codes, sources.store)
+    for nodes in plan.graph.nodes.values():
+        shorter.assign(nodes)
 
-    Kinds look at their files.
+
+def compare_code(plan: Plan, _: PlanSources | None = None) -> None:
+    """Find results whose code has changed under an unchanged version."""
+    costs = Costs(plan.graph, plan.index)
+    plan.drifts = find_drifts(plan.graph, plan.index, plan.codes, costs)
+
+
+def check_files(plan: Plan, sources: PlanSources) -> None:
+    """Check the files and the functions that the parameters of stale nodes name.
 
     Raises:
         StudyError: a file or a function is nowhere, or a file holds what the kind
             cannot use.
     """
-    seen: set[int] = set()
+    files, seen = sources.files, set[int]()
     named = NamedCode(files.folder)
-    for node in graph:
+    for node in plan.graph:
         if node.state == "cached" or id(node.form) in seen:
             continue
         seen.add(id(node.form))
-        stage = graph.study.stages[node.stage]
-        if codes.functions(node):
+        stage = plan.graph.study.stages[node.stage]
+        if plan.codes.functions(node):
             named.seek(stage, node.params, node.coords)
         files.seek(stage, node.params)
         check = node.kind.check
@@ -211,23 +204,39 @@ def check_files(graph: Graph, files: SourceFiles, codes: Fingerprints) -> None:
             check(node.params, files.read(node.params, node.form))
         except InputError as error:
             raise stage.error((), str(error)) from error
+    check_arrays(plan.graph, files)
+
+
+def find_claimed(plan: Plan, sources: PlanSources) -> None:
+    """Note the nodes to run that a run at work has claimed."""
+    if any(node.state == "stale" for node in plan.graph):
+        plan.in_work = in_work(sources.store)
+
+
+PASSES: tuple[Callable[[Plan, PlanSources], None], ...] = (
+    compare_with_log,
+    mark_lost,
+    mark_revived,
+    mark_removed_inputs,
+    find_shorter_results,
+    compare_code,
+    check_files,
+    find_claimed,
+)
 
 
 def is_analysis(plan: Plan) -> bool:
     """Return whether a plan makes tables and figures, and computes nothing else."""
-    return not _others(plan)
+    return not _computations(plan)
 
 
 def refuse_computing(plan: Plan) -> None:
     """Refuse a plan that does more than make tables and figures.
 
-    Args:
-        plan: the nodes against the store.
-
     Raises:
         RequestError: anything else would have to run, or might.
     """
-    if missing := _others(plan):
+    if missing := _computations(plan):
         listed = ", ".join(f"{count} of {stage}" for stage, count in missing.items())
         raise RequestError(
             "--reanalyse: expected all results but tables and figures to be there, got "
@@ -236,8 +245,26 @@ def refuse_computing(plan: Plan) -> None:
         )
 
 
-def _others(plan: Plan) -> Counter[str]:
-    """Count the open nodes of other stages."""
+def check_code(plan: Plan) -> None:
+    """Import the code that the nodes reach; from here on files may be edited.
+
+    Raises:
+        RequestError: a file has changed since its module was imported.
+    """
+    plan.codes.read(plan.graph)
+    open_nodes = [node for node in plan.graph if node.state != "cached"]
+    compared = [node for drift in plan.drifts for node in drift.nodes]
+    import_code(plan.codes, [*open_nodes, *compared])
+
+
+def check_analysis(plan: Plan) -> None:
+    """Refuse to compute more than tables and figures, and import their code."""
+    refuse_computing(plan)
+    check_code(plan)
+
+
+def _computations(plan: Plan) -> Counter[str]:
+    """Count the open nodes that are neither tables nor figures."""
     return Counter(
         node.stage
         for node in plan.graph

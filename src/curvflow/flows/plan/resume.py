@@ -1,4 +1,4 @@
-"""Shorter computations that longer ones can go on from: more epochs, say."""
+"""Results of shorter computations, which longer ones resume: more epochs, say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from curvflow.schemas.kind import Continues, Kind
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
 
-# What tells it of chains: work in gradients over all data, and where it went.
-TOLD = (
+# Work of chains in gradients over all data, and the parts of it that are spent once.
+WORK = (
     "gradient_equivalents",
     "calibration_equivalents",
     "num_burnin_steps",
@@ -31,26 +31,20 @@ TOLD = (
 def share_spent_once(kind: Kind, receipt: Receipt, store: Store) -> float:
     """Return the share of calibration and burn-in in the work of drawing chains.
 
-    Args:
-        kind: of the result.
-        receipt: of the result.
-        store: holds it.
-
-    Returns:
-        From 0 to 1; 0 of what was itself gone on to, of kinds that tell nothing of it,
-        and of a result that cannot be read.
+    It is 0 for a result that was itself resumed, for kinds that do not record it, and
+    for a result that cannot be read.
     """
     begins = kind.continues and receipt.covered == receipt.params[kind.continues.param]
-    if not begins or not set(TOLD) <= receipt.parts.keys():
+    if not begins or not set(WORK) <= receipt.parts.keys():
         return 0.0
     try:
-        told = store.read(receipt, TOLD)
-    except StoreError:  # a plan says so elsewhere
+        work = store.read(receipt, WORK)
+    except StoreError:  # a plan reports it elsewhere
         return 0.0
-    whole = float(told["gradient_equivalents"])
-    steps = float(told["num_burnin_steps"]) * len(told["failed_at"])
-    warming = steps * float(told["batch_size"]) / float(told["num_samples"])
-    once = float(told["calibration_equivalents"]) + warming
+    whole = float(work["gradient_equivalents"])
+    steps = float(work["num_burnin_steps"]) * len(work["failed_at"])
+    burnin = steps * float(work["batch_size"]) / float(work["num_samples"])
+    once = float(work["calibration_equivalents"]) + burnin
     return min(once / whole, 1.0) if whole > 0 else 0.0
 
 
@@ -58,90 +52,69 @@ Shape = tuple[int, str, str]
 
 
 def continues(nodes: Iterable[Node]) -> list[dict[str, Any]]:
-    """Count the nodes that go on from a shorter computation, by where they begin.
+    """Count the nodes that resume a shorter computation, by where they begin.
 
-    Args:
-        nodes: of a plan.
-
-    Returns:
-        `param`, its value `from` which and `to` which they go, and how many `nodes`.
+    An entry has `param`, its values `from` and `to`, and the number of `nodes`.
     """
-    found = Counter(
+    spans = Counter(
         (
             node.kind.continues.param,
-            node.earlier.params[node.kind.continues.param],
+            node.shorter.params[node.kind.continues.param],
             getattr(node.params, node.kind.continues.param),
         )
         for node in nodes
-        if node.earlier and node.kind.continues
+        if node.shorter and node.kind.continues
     )
     return [
         {"param": param, "from": start, "to": end, "nodes": count}
-        for (param, start, end), count in found.items()
+        for (param, start, end), count in spans.items()
     ]
 
 
-def continued(one: Mapping[str, Any]) -> str:
-    """Say in words where nodes go on from.
+def continued(span: Mapping[str, Any]) -> str:
+    """Word an entry of `continues`: `4 nodes continue from epoch 10 to 20`."""
+    count = span["nodes"]
+    nodes = "1 node continues" if count == 1 else f"{count} nodes continue"
+    unit = span["param"].removeprefix("num_").removesuffix("s")
+    return f"{nodes} from {unit} {span['from']} to {span['to']}"
 
-    Args:
-        one: of `continues`.
 
-    Returns:
-        Such as `4 nodes continue from epoch 10 to 20`.
+class ShorterResults:
+    """Shorter results of a log that longer computations can resume.
+
+    Their code must be known, and equal to that of today or accepted.
     """
-    nodes = (
-        "1 node continues" if one["nodes"] == 1 else f"{one['nodes']} nodes continue"
-    )
-    unit = one["param"].removeprefix("num_").removesuffix("s")
-    return f"{nodes} from {unit} {one['from']} to {one['to']}"
-
-
-class Earlier:
-    """The results that a log had when it was read, to be gone on from."""
 
     def __init__(self, index: Index, codes: Fingerprints, store: Store) -> None:
-        """Look through nothing yet.
-
-        Args:
-            index: what the log says; gone on from are results whose code is known, and
-                equal or accepted.
-            codes: the code as it is.
-            store: tells which payloads are there.
-        """
         self._index, self._store = index, store
         self._accepted = Accepted(index, codes)
         self._by_kind: dict[str, Mapping[Shape, Sequence[Receipt]]] = {}
         self._shares: dict[tuple[str, str], float] = {}
 
-    def find(self, nodes: Iterable[Node]) -> None:
-        """Give nodes that must run the longest shorter result they can go on from.
-
-        Args:
-            nodes: compared with the log.
-        """
+    def assign(self, nodes: Iterable[Node]) -> None:
+        """Give nodes that must run the longest shorter result they can resume."""
         stale = [node for node in nodes if node.state == "stale" and not node.revive]
-        found = {
-            id(node): earlier
+        longest = {
+            id(node): receipt
             for node in stale
             if node.kind.continues is not None
-            and (earlier := self._longest(node, node.kind.continues))
+            and (receipt := self._longest(node, node.kind.continues))
         }
-        present = self._store.present(str(one.payload) for one in found.values())
+        present = self._store.present(str(r.payload) for r in longest.values())
         for node in stale:
-            earlier = found.get(id(node))
-            node.earlier = earlier if earlier and earlier.payload in present else None
-            node.once = self._share_of(node) if node.earlier else 0.0
+            receipt = longest.get(id(node))
+            node.shorter = receipt if receipt and receipt.payload in present else None
+            node.once = self._share_of(node) if node.shorter else 0.0
 
     def _share_of(self, node: Node) -> float:
-        """Return the share of what a node goes on from that is not spent again."""
-        assert node.earlier is not None
+        """Return the share of the resumed result's time that is not spent again."""
+        assert node.shorter is not None
         # Siblings differ little, and a stage may have thousands.
-        alike = without(node.earlier.params, node.kind.varying)
+        alike = without(node.shorter.params, node.kind.varying)
         place = node.stage, json.dumps(alike, sort_keys=True)
         if place not in self._shares:
-            found = share_spent_once(node.kind, node.earlier, self._store)
-            self._shares[place] = found
+            share = share_spent_once(node.kind, node.shorter, self._store)
+            self._shares[place] = share
         return self._shares[place]
 
     def _longest(self, node: Node, continues: Continues) -> Receipt | None:
@@ -150,8 +123,7 @@ class Earlier:
             kept = (
                 receipt
                 for receipt in self._index.receipts.values()
-                # What collection has removed may still lie in the trash; nobody
-                # vouches for it.
+                # A payload that collection removed may lie in the trash, unchecked.
                 if receipt.payload not in self._index.evicted
             )
             self._by_kind[kind.name] = _by_shape(kind, continues, kept)
@@ -161,8 +133,8 @@ class Earlier:
 def _by_shape(
     kind: Kind, continues: Continues, receipts: Iterable[Receipt]
 ) -> Mapping[Shape, Sequence[Receipt]]:
-    """Sort results that could be gone on from by what must be equal at least."""
-    found = defaultdict(list)
+    """Group results that could be resumed by what must be equal at least."""
+    by_shape = defaultdict(list)
     for receipt in receipts:
         if (
             receipt.kind == kind.name
@@ -171,8 +143,8 @@ def _by_shape(
             and _has_parts(receipt, kind, continues)
         ):
             shape = _shape(receipt.version, receipt.params, receipt.inputs, continues)
-            found[shape].append(receipt)
-    return found
+            by_shape[shape].append(receipt)
+    return by_shape
 
 
 def _has_parts(receipt: Receipt, kind: Kind, continues: Continues) -> bool:
@@ -199,11 +171,11 @@ def _longest(
 ) -> Receipt | None:
     inputs = input_digests(node) or {}
     shape = _shape(node.kind.version, node.form, inputs, continues)
-    asked = getattr(node.params, continues.param)
+    length = getattr(node.params, continues.param)
     shorter = [
         receipt
         for receipt in candidates.get(shape, ())
-        if receipt.params[continues.param] < asked
+        if receipt.params[continues.param] < length
         and _allowed(node, receipt, continues)
         and accepted.is_known(receipt, node)
     ]

@@ -1,14 +1,12 @@
-"""Observers of a run, and the counts of what it has done so far."""
+"""Observers of a run: none, or a line per stage under a cell of a notebook."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterable
+import sys
+import time
+from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
-
-from curvflow.flows.graph.graph import Graph, Node
-from curvflow.flows.graph.jobs import Failed
 
 if TYPE_CHECKING:
     from curvflow.flows.plan.plan import Plan
@@ -59,62 +57,96 @@ class Unwatched:
         """Ignore the end."""
 
 
-class Tally:
-    """Counts of one run.
+EVERY = 0.2  # seconds between drawings
 
-    Attributes:
-        executed: nodes computed, per stage.
-        revived: of these, results that collection had removed, the same again.
-        done: nodes with a result, per stage.
-        failures: error and traceback by action key.
+
+def notebook_observer() -> Observer | None:
+    """Return an observer that draws under the current cell; None outside of notebooks.
+
+    It needs no widgets, so the last drawing stays in the notebook's file.
     """
+    ipython = sys.modules.get("IPython")  # it is loaded where there is a notebook
+    shell: Any = ipython.get_ipython() if ipython else None
+    # At the prompt of a terminal IPython has no kernel, and nothing shows HTML.
+    return InNotebook() if getattr(shell, "kernel", None) is not None else None
 
-    def __init__(self, graph: Graph) -> None:
-        """Begin with what is done already.
 
-        Args:
-            graph: the nodes, compared with the store.
-        """
-        self._graph = graph
-        self.executed: Counter[str] = Counter()
-        self.revived: Counter[str] = Counter()
-        self.done: Counter[str] = Counter()
-        self.failures: dict[str, Failed] = {}
-        self._failed: Counter[str] = Counter()
-        self.recount()
+class InNotebook(Unwatched):
+    """Draws a bar per stage: done of total, cached, failed; and lines below."""
 
-    def recount(self) -> None:
-        """Count again what is done, and what has failed."""
-        nodes = (node for node in self._graph if node.state == "cached")
-        self.done = Counter(node.stage for node in nodes)
-        nodes = (node for node in self._graph if self._has_failed(node))
-        self._failed = Counter(node.stage for node in nodes)
+    def __init__(self) -> None:
+        """Wait for the plan."""
+        self._stages: dict[str, dict[str, int]] = {}
+        self._lines: list[str] = []
+        self._handle: Any = None
+        self._drawn = float("-inf")
 
-    def fail(self, nodes: Iterable[Node], report: Failed) -> None:
-        """Take note that nodes of one key have failed."""
-        for node in nodes:
-            assert node.key is not None
-            self.failures[node.key] = report
-            self._failed[node.stage] += self._has_failed(node)
+    def begin(self, plan: Plan) -> None:
+        """Draw all stages, unless there is nothing to do."""
+        for stage in plan.graph.nodes:
+            counts = plan.counts(stage)
+            total, cached = counts["total"], counts["cached"]
+            self._stages[stage] = {"total": total, "cached": cached, "done": cached}
+        if plan.counts()["cached"] < plan.counts()["total"]:
+            self._draw(at_once=True)
 
-    def failed(self, stage: str) -> int:
-        """Return how many nodes of a stage failed."""
-        return self._failed[stage]
+    def stage_at(self, stage: str, *, done: int, failed: int) -> None:
+        """Move a stage's bar on."""
+        self._stages[stage] |= {"done": done, "failed": failed}
+        self._draw()
 
-    def _has_failed(self, node: Node) -> bool:
-        return node.state == "stale" and node.key in self.failures
+    def tell(self, message: str) -> None:
+        """Write a line below."""
+        self._lines.append(message)
+        self._draw(at_once=True)
 
-    def failure_records(self) -> list[dict[str, Any]]:
-        """Return key, stage, coords, error and traceback of each failed node."""
-        if not self.failures:
-            return []
-        return [
-            {
-                "key": node.key,
-                "stage": node.stage,
-                "coords": node.coords,
-                **vars(self.failures[node.key]),
-            }
-            for node in self._graph
-            if node.key is not None and self._has_failed(node)
-        ]
+    def warn(self, message: str) -> None:
+        """Write a line below."""
+        self.tell(message)
+
+    def end(self) -> None:
+        """Leave the bars as they stand."""
+        if self._handle is not None:
+            self._draw(at_once=True)
+
+    def _draw(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if not at_once and now - self._drawn < EVERY:
+            return
+        self._drawn = now
+        drawing = {"text/html": self.as_html(), "text/plain": self.as_text()}
+        if self._handle is None:
+            display: Any = sys.modules["IPython"].display.display
+            self._handle = display(drawing, raw=True, display_id=True)
+        else:
+            self._handle.update(drawing, raw=True)
+
+    def as_html(self) -> str:
+        """Return the bars and the lines below, as HTML."""
+        rows = "".join(_row(stage, counts) for stage, counts in self._stages.items())
+        table = f"<table>{rows}</table>" if rows else ""
+        lines = "".join(f"<div>curvflow: {escape(line)}</div>" for line in self._lines)
+        return table + lines
+
+    def as_text(self) -> str:
+        """Return the same as text, for what shows no HTML."""
+        stages = self._stages.items()
+        lines = [f"{s} {c['done']}/{c['total']}, {_progress(c)}" for s, c in stages]
+        return "\n".join([*lines, *(f"curvflow: {line}" for line in self._lines)])
+
+
+def _progress(counts: dict[str, int]) -> str:
+    failed = counts.get("failed", 0)
+    return f"{counts['cached']} cached" + (f", {failed} failed" if failed else "")
+
+
+def _row(stage: str, counts: dict[str, int]) -> str:
+    done, total = counts["done"], counts["total"]
+    cells = (
+        escape(stage),
+        f'<progress value="{done}" max="{total}"></progress>',
+        f"{done}/{total}",
+        _progress(counts),
+    )
+    inner = (f'<td style="text-align: left">{cell}</td>' for cell in cells)
+    return f"<tr>{''.join(inner)}</tr>"

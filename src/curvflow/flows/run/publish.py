@@ -3,92 +3,102 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.jobs import Computed
+from curvflow.flows.graph.jobs import Computed, Failed
 from curvflow.flows.graph.lookup import diverged_inputs, input_digests
-from curvflow.flows.plan.code.fingerprints import Fingerprints
-from curvflow.flows.run.observer import Tally
+from curvflow.flows.run.context import RunContext
 from curvflow.schemas.records.receipts import Receipt, RunRecord, result_digest
-from curvflow.stores.base import Store
-
-Twins = Mapping[str, list[Node]]
 
 
 class Publisher:
-    """Commits the results of one run."""
+    """Commits the results of one run, and marks their nodes as done."""
 
-    def __init__(
-        self, store: Store, run: RunRecord, *, tally: Tally, codes: Fingerprints
-    ) -> None:
-        """Bind a run to its store.
+    def __init__(self, context: RunContext, record: RunRecord) -> None:
+        self._store, self._run = context.store, record
+        self._plan, self._counts = context.plan, context.counts
+        self._recorded: set[str] = set()  # fingerprints
+        self._executed: set[str] = set()  # action keys
+        # Equal parameters make several nodes one result.
+        self._nodes: dict[str, list[Node]] = defaultdict(list)
 
-        Args:
-            store: where results go.
-            run: the run's record, already begun.
-            tally: counts what is done.
-            codes: the code that computes nodes.
+    def restart(self) -> None:
+        """Begin with the nodes that are done by the log as it is now."""
+        self._nodes = defaultdict(list)
+        for node in self._plan.graph:
+            if node.state == "cached" and node.key:
+                self._nodes[node.key].append(node)
+
+    def settle(self, due: Sequence[Node]) -> list[Node]:
+        """Return those of the nodes just looked up that are done without computing.
+
+        What stands on diverged results is recorded as diverged.
         """
-        self._store, self._run, self._tally = store, run, tally
-        self._codes, self._recorded = codes, set[str]()
-        self._executed: set[str] = set()
+        for node in due:
+            self._nodes[node.key or ""].append(node)
+        cached = [node for node in due if node.state == "cached"]
+        names = {node.receipt.payload for node in cached if node.receipt}
+        # Payloads that the plan did not name, for collection to leave alone.
+        if payloads := sorted(name for name in names if name):
+            self._store.append_event(self._run, {"event": "plan", "payloads": payloads})
+        passed_on = self._pass_on(due)
+        for node in cached:
+            self._counts.done[node.stage] += 1
+        return [*cached, *passed_on]
 
-    def publish(
-        self, stage: str, receipts: Sequence[Receipt], twins: Twins
-    ) -> list[Node]:
-        """Commit receipts, and mark their nodes as done.
-
-        Args:
-            stage: of all of them.
-            receipts: of nodes whose payloads have been written.
-            twins: nodes by key; equal parameters make several nodes one result.
-
-        Returns:
-            The nodes that are done by this.
-        """
-        if not receipts:
-            return []
-        live = self._store.commit(receipts)
-        self.note("committed", stage, [receipt.key for receipt in live])
-        for one in live:
-            if one.key not in self._executed:  # what others' company needed is repeated
-                self._executed.add(one.key)
-                before = twins[one.key][0].receipt
-                self._tally.executed[stage] += 1
-                same = before is not None and before.digest == one.digest
-                self._tally.revived[stage] += same
-        return self.adopt(live, twins)
-
-    def pass_on(self, nodes: Iterable[Node], twins: Twins) -> list[Node]:
-        """Record what stands on diverged results as diverged; nothing is computed.
-
-        Args:
-            nodes: all of whose inputs are there.
-            twins: nodes by key.
-
-        Returns:
-            The nodes that are done by this.
-        """
-        found: dict[str, dict[str, Receipt]] = defaultdict(dict)
+    def _pass_on(self, nodes: Iterable[Node]) -> list[Node]:
+        by_stage: dict[str, dict[str, Receipt]] = defaultdict(dict)
         for node in nodes:
             if node.state == "stale" and (diverged := diverged_inputs(node)):
                 cause = diverged[0].node.receipt
                 assert cause is not None
-                receipt = self.receipt(node, passed_on(cause))
-                found[node.stage].setdefault(receipt.key, receipt)
+                receipt = self.receipt(node, _passed_on(cause))
+                by_stage[node.stage].setdefault(receipt.key, receipt)
         return [
             node
-            for stage, receipts in found.items()
-            for node in self.publish(stage, list(receipts.values()), twins)
+            for stage, receipts in by_stage.items()
+            for node in self._commit(stage, list(receipts.values()))
         ]
 
-    def adopt(self, live: Iterable[Receipt], twins: Twins) -> list[Node]:
-        """Mark the nodes of live receipts as done, whoever computed them."""
+    def publish(
+        self, tile: Sequence[Node], reports: Sequence[Computed | Failed]
+    ) -> tuple[list[Node], list[Node]]:
+        """Commit what a tile computed; return the nodes that are done, and failed."""
+        stage, receipts, failed = tile[0].stage, [], []
+        for node, report in zip(tile, reports, strict=True):
+            assert node.key is not None
+            if isinstance(report, Computed):
+                receipts.append(self.receipt(node, report))
+            else:
+                self._counts.fail(self._nodes[node.key], report)
+                failed.append(node.key)
+        done = self._commit(stage, receipts)
+        if failed:
+            self.note("failed", stage, failed)
+        return done, [node for key in failed for node in self._nodes[key]]
+
+    def _commit(self, stage: str, receipts: Sequence[Receipt]) -> list[Node]:
+        """Commit receipts whose payloads are written, and adopt the live ones."""
+        if not receipts:
+            return []
+        live = self._store.commit(receipts)
+        self.note("committed", stage, [receipt.key for receipt in live])
+        for receipt in live:
+            if receipt.key not in self._executed:  # a repeated tile counts once
+                self._executed.add(receipt.key)
+                before = self._nodes[receipt.key][0].receipt
+                self._counts.executed[stage] += 1
+                same = before is not None and before.digest == receipt.digest
+                self._counts.revived[stage] += same
+        return self.adopt(live)
+
+    def adopt(self, live: Iterable[Receipt]) -> list[Node]:
+        """Mark the nodes of live receipts as done, whichever run computed them."""
         done = []
         for receipt in live:
-            for node in twins[receipt.key]:
-                self._tally.done[node.stage] += node.state != "cached"
+            for node in self._nodes[receipt.key]:
+                self._counts.done[node.stage] += node.state != "cached"
                 node.receipt, node.state = receipt, "cached"
                 done.append(node)
         return done
@@ -110,18 +120,13 @@ class Publisher:
         )
 
     def _code(self, node: Node) -> str:
-        """Return the fingerprint of a node's code, having said what it stands for."""
-        code = self._codes.of(node)
-        if code.fingerprint and code.fingerprint not in self._recorded:
-            self._recorded.add(code.fingerprint)
-            self._store.record_codes({code.fingerprint: self._codes.record(node)})
-        return code.fingerprint
-
-    def rely_on(self, nodes: Sequence[Node]) -> None:
-        """Write down payloads that the plan did not name, for collection to leave."""
-        names = {node.receipt.payload for node in nodes if node.receipt}
-        if payloads := sorted(name for name in names if name):
-            self._store.append_event(self._run, {"event": "plan", "payloads": payloads})
+        """Return the fingerprint of a node's code, recorded with its definitions."""
+        codes = self._plan.codes
+        fingerprint = codes.of(node).fingerprint
+        if fingerprint and fingerprint not in self._recorded:
+            self._recorded.add(fingerprint)
+            self._store.record_codes({fingerprint: codes.record(node)})
+        return fingerprint
 
     def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
         """Write a line in the run's journal."""
@@ -130,8 +135,8 @@ class Publisher:
         )
 
 
-def passed_on(cause: Receipt) -> Computed:
-    """Return the result of what stands on a diverged result: diverged, uncomputed."""
+def _passed_on(cause: Receipt) -> Computed:
+    """Return the result of a node with a diverged input: diverged, not computed."""
     reason = cause.reason
     if not reason.startswith("input "):
         reason = f"input {cause.kind} diverged: {reason}"

@@ -1,7 +1,7 @@
-"""Recompute lost results, and check what was recomputed.
+"""Repair: lost results are computed again, and recomputed ones are compared.
 
-The last bits may depend on who else was computed in the same call, so a result that
-differs is tried once more in its old company.
+The last bits may depend on the nodes that were computed in the same call, so a result
+that differs is computed once more in a tile of the original nodes.
 """
 
 from __future__ import annotations
@@ -10,147 +10,145 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from curvflow.errors import StoreError
-from curvflow.flows.graph.graph import Graph, Node
+from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.jobs import Computed, Failed
 from curvflow.flows.graph.lookup import compare
-from curvflow.flows.plan.plan import Plan, demand
-from curvflow.flows.run.observer import Observer, Tally
+from curvflow.flows.plan.plan import mark_removed_inputs
+from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.runners.base import LostInput
-from curvflow.stores.base import Store
+
+Report = Computed | Failed
 
 
-class Healing:
-    """Keeps a plan true to what the store really holds."""
+class Repair:
+    """Keeps a plan true to what the store really holds.
 
-    def __init__(
-        self, plan: Plan, store: Store, tally: Tally, observer: Observer
-    ) -> None:
-        """Prepare to heal.
+    Attributes:
+        is_due: results turned out to be lost or changed; nothing is sent until the
+            plan is brought up to date.
+    """
 
-        Args:
-            plan: to be kept true.
-            store: what it was compared with.
-            tally: counts what is done.
-            observer: told of what is struck off.
-        """
-        self._plan, self._store = plan, store
-        self._tally, self._observer = tally, observer
-        self._struck: set[str] = set()
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._plan, self._store = context.plan, context.store
+        self._retired: set[str] = set()  # action keys
+        self._lost: dict[str, LostInput] = {}  # by payload
+        self._repeated: set[str | None] = set()  # payloads
+        self._has_changed = False
 
-    def strike_lost(self) -> None:
-        """Strike off results whose payloads were found to be lost while planning."""
+    @property
+    def is_due(self) -> bool:
+        """Return whether the plan is out of date."""
+        return bool(self._lost) or self._has_changed
+
+    def retire_lost(self) -> None:
+        """Retire results whose payloads planning has seen to be lost."""
         lost: dict[str | None, list[str]] = defaultdict(list)
         for node in self._plan.graph:
             if node.state == "stale" and node.receipt is not None and not node.revive:
                 lost[node.receipt.payload].append(node.receipt.key)
         if lost:
-            self._strike(lost, "payload lost")
+            self._retire(lost, "payload lost")
 
-    def lost(self, found: LostInput) -> None:
-        """Have a result that could not be read computed again.
+    def lost(self, loss: LostInput) -> None:
+        """Note a result that a tile could not read."""
+        self._lost.setdefault(loss.receipt.payload or loss.receipt.key, loss)
 
-        Args:
-            found: the result and what is wrong with it.
+    def apply(self) -> None:
+        """Bring the plan up to date with what was lost and what has changed.
 
         Raises:
-            StoreError: it was computed again already, and cannot be read either.
+            StoreError: a result was computed again already, and is lost once more.
         """
-        payload = found.receipt.payload
+        for loss in self._lost.values():
+            self._recompute(loss)
+        if self._has_changed:
+            self._compare_all()
+        self._lost.clear()
+        self._repeated.clear()
+        self._has_changed = False
+
+    def _recompute(self, loss: LostInput) -> None:
+        payload = loss.receipt.payload
         if payload is None or payload not in self._store.index().evicted:
-            keys = self._store.payload_keys(found.receipt)
-            return self._strike({payload: keys}, found.reason)
+            keys = self._store.payload_keys(loss.receipt)
+            return self._retire({payload: keys}, loss.reason)
         is_new = payload not in self._plan.removed
         self._plan.removed.add(payload)
-        demand(self._plan.graph, self._plan.removed)
-        self._tally.recount()
+        mark_removed_inputs(self._plan)
+        self._context.counts.recount()
         # It is computed again by this run, or by the one that has claimed it.
         if not is_new and not any(
             node.state == "stale" and node.receipt and node.receipt.payload == payload
             for node in self._plan.graph
         ):
-            raise StoreError(f"{self._store.location}: {found.reason}")
+            raise StoreError(f"{self._store.location}: {loss.reason}")
         return None
 
-    def compare_all(self) -> None:
+    def _retire(self, lost: Mapping[str | None, Sequence[str]], reason: str) -> None:
+        """Retire results from the log, payload by payload, to compute them again."""
+        retired = {key for keys in lost.values() for key in keys}
+        if again := self._retired & retired:
+            raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
+        self._retired |= retired
+        for payload, keys in lost.items():
+            self._store.retire(list(dict.fromkeys(keys)), reason, payload=payload)
+        self._context.observer.warn(
+            f"{reason.rstrip('.')}; computing {len(retired)} results again"
+        )
+        self._compare_all()
+
+    def _compare_all(self) -> None:
         """Compare all nodes with the log again."""
         index = self._store.index()
         for nodes in self._plan.graph.nodes.values():
             compare(nodes, index)
-        demand(self._plan.graph, self._plan.removed)
-        self._tally.recount()
+        mark_removed_inputs(self._plan)
+        self._context.counts.recount()
 
-    def _strike(self, lost: Mapping[str | None, Sequence[str]], reason: str) -> None:
-        """Strike results off the log, payload by payload, to compute them again."""
-        keys = {key for some in lost.values() for key in some}
-        if again := self._struck & keys:
-            raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
-        self._struck |= keys
-        for payload, some in lost.items():
-            self._store.retire(list(dict.fromkeys(some)), reason, payload=payload)
-        self._observer.warn(
-            f"{reason.rstrip('.')}; computing {len(keys)} results again"
-        )
-        self.compare_all()
+    def original_tile(
+        self, tile: Sequence[Node], reports: Sequence[Report]
+    ) -> list[Node]:
+        """Return the original tile's nodes when a recomputed digest differs.
 
+        Empty if they are no more than the tile.
+        """
+        if not any(map(_differs, tile, reports)):
+            return []
+        payloads = {node.receipt.payload for node in tile if node.receipt}
+        original = {
+            node.key: node
+            for node in self._plan.graph.nodes[tile[0].stage]
+            if node.receipt is not None and node.receipt.payload in payloads
+        }
+        return list(original.values()) if len(original) > len(tile) else []
 
-Report = Computed | Failed
+    def is_first(self, original: Sequence[Node]) -> bool:
+        """Return whether an original tile was not repeated yet, and note it."""
+        payloads = {node.receipt.payload for node in original if node.receipt}
+        is_first = not payloads <= self._repeated
+        self._repeated |= payloads
+        return is_first
 
-
-def old_company(
-    graph: Graph, tile: Sequence[Node], reports: Sequence[Report]
-) -> list[Node]:
-    """Return the nodes to be computed together, for a result came out different.
-
-    Args:
-        graph: all nodes.
-        tile: what was computed.
-        reports: what became of it.
-
-    Returns:
-        All nodes of the payloads that were removed, if they are more than the tile;
-        else none.
-    """
-    if not any(map(_differs, tile, reports)):
-        return []
-    wanted = {node.receipt.payload for node in tile if node.receipt}
-    together = {
-        node.key: node
-        for node in graph.nodes[tile[0].stage]
-        if node.receipt is not None and node.receipt.payload in wanted
-    }
-    return list(together.values()) if len(together) > len(tile) else []
-
-
-def retire_changed(
-    store: Store, observer: Observer, tile: Sequence[Node], reports: Sequence[Report]
-) -> bool:
-    """Strike off what results were that did not come out the same again.
-
-    Args:
-        store: whose log says what they were.
-        observer: told of them.
-        tile: what was computed.
-        reports: what became of it.
-
-    Returns:
-        Whether there are any.
-    """
-    found = defaultdict(list)
-    for node, report in zip(tile, reports, strict=True):
-        if node.receipt is not None and node.key and _differs(node, report):
-            found[node.receipt.payload].append(node.key)
-    reason = "computed again after collection, it came out different"
-    for payload, keys in found.items():
-        store.retire(keys, reason, payload=payload)
-        observer.warn(f"{reason}: {len(keys)} results of {tile[0].stage}")
-    return bool(found)
+    def compare(self, tile: Sequence[Node], reports: Sequence[Report]) -> None:
+        """Retire results that were recomputed and came out different."""
+        changed = defaultdict(list)
+        for node, report in zip(tile, reports, strict=True):
+            if node.receipt is not None and node.key and _differs(node, report):
+                changed[node.receipt.payload].append(node.key)
+        reason = "computed again after collection, it came out different"
+        for payload, keys in changed.items():
+            self._store.retire(keys, reason, payload=payload)
+            self._context.observer.warn(
+                f"{reason}: {len(keys)} results of {tile[0].stage}"
+            )
+        self._has_changed = self._has_changed or bool(changed)
 
 
 def _differs(node: Node, report: Report) -> bool:
-    """Whether a result that was removed is not the same again."""
-    earlier = node.receipt
+    """Return whether a result that was removed is not the same again."""
     return (
-        earlier is not None
+        node.receipt is not None
         and isinstance(report, Computed)
-        and earlier.digest != report.digest
+        and node.receipt.digest != report.digest
     )

@@ -1,4 +1,4 @@
-"""Which tiles can be computed, which go first, and the jobs made of them.
+"""The schedule of a run: tiles that can be computed, and the order they go in.
 
 A tile can be computed once each of its nodes is done, can be computed, or never will
 be; one that is computed node by node, as soon as any of them can. The one furthest down
@@ -13,15 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.graph import Graph, Node
-from curvflow.flows.graph.jobs import TileJob, tile_job
-from curvflow.flows.graph.tiles import NODE_BY_NODE_WIDTH, groups, width_for
-from curvflow.flows.plan.plan import Plan
+from curvflow.flows.graph.graph import Graph, Node, producers
+from curvflow.flows.graph.tiles import groups
 from curvflow.flows.run.runners.base import Needs
-from curvflow.flows.run.tile.compute import estimated, load
-from curvflow.schemas.options import RunOptions
-from curvflow.stores.base import Store
 
 Rank = tuple[float, int]  # lowest first; no two tiles have the same
 
@@ -48,7 +42,7 @@ class _Tile:
     Attributes:
         group: that it was cut from.
         place: in the study.
-        unsettled: nodes of which it is open whether they are going to be computed.
+        unsettled: number of nodes that may still turn out to be done or to fail.
         ready: nodes to be computed.
         is_queued: whether it waits to be taken.
     """
@@ -72,11 +66,8 @@ class Schedule:
     ) -> None:
         """Begin with what a plan left open.
 
-        Args:
-            graph: the nodes, compared with the store.
-            width: from a node that can be computed and all nodes that are alike to how
-                many fit in one call.
-            seconds: how long a node is going to take; 0 if nobody knows.
+        `width` gives the number of nodes that fit in one call, from a node that can be
+        computed and all like it; `seconds` the predicted time of a node, 0 if unknown.
         """
         self._width, self._seconds = width, seconds
         self._depths = _depths(graph)
@@ -100,10 +91,9 @@ class Schedule:
                 self._groups[node], self._places[node] = whole, len(self._places)
         for node in nodes:
             if node in self._unsettled:
-                taken = {t.node for some in node.inputs.values() for t in some}
-                lacking = taken & self._unsettled
-                for one in lacking:
-                    self._takers[one].append(node)
+                lacking = set(producers(node)) & self._unsettled
+                for producer in lacking:
+                    self._takers[producer].append(node)
                 self._lacks[node] = len(lacking)
                 if not lacking:
                     self._due.append(node)
@@ -118,7 +108,7 @@ class Schedule:
         return bool(self._due)
 
     def done(self, nodes: Iterable[Node]) -> None:
-        """Take note that nodes have results, whoever computed them."""
+        """Note that nodes have results, whichever run computed them."""
         for node in nodes:
             if self._lacks.pop(node, None) is None:
                 continue  # it had one before
@@ -129,13 +119,13 @@ class Schedule:
                     self._due.append(taker)
 
     def failed(self, nodes: Iterable[Node]) -> None:
-        """Take note that nodes, and with them all that take them, get no result."""
+        """Note that nodes, and with them all that take them, get no result."""
         for node in nodes:
             self._settle(node)
             self.failed(self._takers.pop(node, ()))
 
     def ready(self, nodes: Iterable[Node]) -> None:
-        """Put nodes in their tiles: they can be computed, or be tried again."""
+        """Put nodes in their tiles: they can be computed, or tried again."""
         for node in nodes:
             if node not in self._tiles:
                 self._cut(node)
@@ -143,14 +133,7 @@ class Schedule:
             self._settle(node)
 
     def take(self, allowed: Iterable[Needs]) -> list[Node]:
-        """Return the nodes of the tile that goes first, no more than fit in one call.
-
-        Args:
-            allowed: what there is room for.
-
-        Returns:
-            The nodes, in order; empty if there is no tile.
-        """
+        """Return the nodes of the tile that goes first, of those there is room for."""
         while queues := [q for needs in allowed if (q := self._queues[needs])]:
             queue = min(queues)
             _, tile = queue[0]
@@ -179,14 +162,7 @@ class Schedule:
         group.fits = min(group.fits, fits)
 
     def release(self) -> bool:
-        """Let tiles go that wait for some of their nodes.
-
-        To be asked for when nothing else is to be done: others are at work on what
-        those nodes need.
-
-        Returns:
-            Whether there are any.
-        """
+        """Queue tiles that wait for some of their nodes; False if there are none."""
         waiting = {t for t in self._tiles.values() if t.ready and not t.is_queued}
         for tile in waiting:
             self._queue(tile)
@@ -199,7 +175,7 @@ class Schedule:
                 self._tiles[node].unsettled -= 1
         if node in self._tiles:
             tile = self._tiles[node]
-            # What is computed node by node has no company to wait for.
+            # What is computed node by node has no siblings to wait for.
             if tile.ready and not (tile.unsettled and node.kind.vectorised):
                 self._queue(tile)
 
@@ -229,81 +205,13 @@ class Schedule:
 
 
 def needs_of(node: Node) -> Needs:
-    """Return what a node is to be computed on."""
+    """Return the type of device that a node is to be computed on."""
     return "gpu" if node.kind.accelerated else "cpu"
 
 
 def _depths(graph: Graph) -> Mapping[str, int]:
     depths: dict[str, int] = {}
     for stage, nodes in graph.nodes.items():
-        taken = {t.node.stage for n in nodes[:1] for s in n.inputs.values() for t in s}
-        depths[stage] = 1 + max((depths[one] for one in taken), default=0)
+        before = {producer.stage for node in nodes[:1] for producer in producers(node)}
+        depths[stage] = 1 + max((depths[name] for name in before), default=0)
     return depths
-
-
-class Orders:
-    """Makes the tiles of one run."""
-
-    def __init__(
-        self, plan: Plan, store: Store, files: SourceFiles, options: RunOptions
-    ) -> None:
-        """Prepare to make tiles.
-
-        Args:
-            plan: the nodes, and the code that computes them.
-            store: holds what they take.
-            files: files that parameters name.
-            options: how much memory a tile may use.
-        """
-        self._plan, self._store = plan, store
-        self._files, self._options = files, options
-
-    def job(self, nodes: Sequence[Node]) -> TileJob:
-        """Return a tile as it travels.
-
-        Args:
-            nodes: all of whose inputs are there.
-
-        Returns:
-            The tile.
-
-        Raises:
-            InputError: a file that parameters name is not what it was.
-        """
-        # Nodes with equal parameters share one form, and so one reading of the files.
-        first = {id(node.form): node for node in nodes}
-        files = {
-            form: self._files.read(node.params, node.form)
-            for form, node in first.items()
-        }
-        code = [self._plan.codes.of(node).fingerprint for node in nodes]
-        return tile_job(self._plan.graph, nodes, files, code)
-
-    def width(self, node: Node, alike: Sequence[Node]) -> int:
-        """Return how many nodes fit into the memory that a tile may use.
-
-        Args:
-            node: one that can be computed.
-            alike: all of its signature.
-
-        Returns:
-            The width; data that all of them take are counted once.
-        """
-        if not node.kind.vectorised:
-            return NODE_BY_NODE_WIDTH
-        try:
-            (member,) = load(self._store, node.kind, self.job([node]).members)
-            whole, data = estimated(node.kind, member)
-        # Whatever is wrong with a member, or a model of the user's own, its tile will
-        # run into it as well, and tell.
-        except Exception:
-            return NODE_BY_NODE_WIDTH
-        if not _have_one(alike, "data"):
-            return width_for(whole, self._options.tile_bytes)
-        return width_for(whole - data, self._options.tile_bytes - data)
-
-
-def _have_one(nodes: Sequence[Node], name: str) -> bool:
-    """Return whether nodes take one and the same result as an input."""
-    taken = {id(one.node) for node in nodes for one in node.inputs.get(name, ())}
-    return len(taken) == 1

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.files import SourceFiles
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.plan.code.drift import Drift
-from curvflow.flows.plan.plan import Plan
+from curvflow.flows.plan.code.drift import Drift, find_drifts
+from curvflow.flows.plan.plan import Plan, check_code, make_plan
+from curvflow.flows.plan.why.cost import Costs
+from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.recheck import Evidence, Recheck, sample
+from curvflow.flows.run.runners.inline import main_memory
+from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import CodeRecord, Settlement
+from curvflow.schemas.study.study import Study
 from curvflow.schemas.words import counted, duration
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
@@ -41,6 +47,60 @@ class Answer:
     rerun: Collection[str] = ()
     reason: str = ""
     verify: float | None = None
+
+
+def settled_plan(
+    study: Study,
+    store: Store,
+    files: SourceFiles,
+    revive: Collection[str],
+    answer: Answer | None,
+    *,
+    options: RunOptions,
+    tell: Callable[[str], None],
+) -> Plan:
+    """Plan a study, with changed code settled as the answer says.
+
+    Raises:
+        RequestError: the study or the answer asks for something that cannot be done.
+        ChangedCodeError: code has changed, and the answer does not cover it.
+    """
+    plan = make_plan(study, store, files, revive=revive)
+    if plan.drifts or answer is not None:
+        machine = partial(_this_process, plan, options)
+        settle_now = partial(settle, store=store, files=files, machine=machine)
+        if settle_now(plan, answer or Answer(), tell=tell):
+            plan = make_plan(study, store, files, revive=revive)
+            refuse(plan.drifts)
+    return plan
+
+
+def _this_process(
+    plan: Plan, options: RunOptions
+) -> tuple[Machine, AbstractContextManager[None]]:
+    """Return the machine that results are computed again on, and its setting."""
+    # Loaded here because a run without drifts saves the second that torch takes.
+    from curvflow.tasks.machine import machine_for, threads
+
+    machine = machine_for(
+        options.device, options.num_threads, options.compiler, main_memory()
+    )
+    check_code(plan)
+    return machine, threads(options.num_threads)
+
+
+def warn_of_drifts(context: RunContext) -> None:
+    """Warn of results that turned out to be there already, but of other code.
+
+    Nodes that waited when the plan was made could not be compared then.
+    """
+    plan, index = context.plan, context.store.index()
+    plan.drifts = find_drifts(plan.graph, index, plan.codes, Costs(plan.graph, index))
+    for drift in plan.drifts:
+        context.observer.warn(
+            f"{drift.kind}: {len(drift.nodes)} nodes had results of other code under "
+            f"version {drift.version}; the next run asks what that means"
+        )
 
 
 def settle(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from curvflow.flows.graph.heartbeats import SILENCE, Watch, process
+from curvflow.flows.graph.heartbeats import SILENCE, HeartbeatMonitor, process
 from curvflow.schemas.records.receipts import Pin, Receipt, RunRecord
 from curvflow.stores.base import Index, Store
 
@@ -67,7 +67,7 @@ def _pinned(index: Index, pin: Pin) -> frozenset[str]:
 
 def live_runs(store: Store, index: Index, *, grace: float) -> list[RunRecord]:
     """Return the runs that are or may be alive, in order; `grace` is in seconds."""
-    watch, room = Watch(store), store.files
+    watch, room = HeartbeatMonitor(store), store.files
     now, heartbeats = room.clock(), store.heartbeats()
     times = {int(item.payload): item.time for item in room.items("runs")}
 

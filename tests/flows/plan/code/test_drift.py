@@ -247,11 +247,11 @@ def test_training_goes_on_from_no_result_whose_code_has_moved(store, package, la
     change_adam(package)
     plan = lab.plan(LONGER, text=RULES)
     assert plan.drifts == []
-    going_on = {n.coords["rule"] for n in plan.graph.nodes["fit"] if n.earlier}
+    going_on = {n.coords["rule"] for n in plan.graph.nodes["fit"] if n.shorter}
     assert going_on == {"sgd"}
     lab.run(text=RULES, answer=accept("train"))
     plan = lab.plan(LONGER, text=RULES)
-    assert all(node.earlier for node in plan.graph.nodes["fit"])
+    assert all(node.shorter for node in plan.graph.nodes["fit"])
 
 
 def test_training_again_with_changed_code_begins_at_the_beginning(store, package, lab):

@@ -10,7 +10,7 @@ import pytest
 from curvflow.flows.graph.heartbeats import beating
 from curvflow.flows.graph.jobs import MemberJob, TileJob
 from curvflow.flows.graph.stopping import Stopping
-from curvflow.flows.run.runners.job_context import Order, sealed
+from curvflow.flows.run.runners.job_context import JobContext, sealed
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.local import LocalStore
 from tests.flows.run.runners.acts import PATIENCE, ActParams
@@ -26,7 +26,7 @@ class Running:
 
     store: LocalStore
     run: RunRecord
-    order: Order
+    jobs: JobContext
     stop: Stopping
     store_folder: Path
     told: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Running:
 
         return DaskRunner(
             client,
-            sealed(replace(self.order, **changes)),
+            sealed(replace(self.jobs, **changes)),
             device=device,
             patience=patience,
             tell=self.told.append,
@@ -50,7 +50,7 @@ def running(tmp_path):
     run = store.begin_run("toys", document={}, environment={}, options={})
     token = f"shared{uuid4().hex}"
     store.save_snapshot(token, {"token": np.zeros(1)})
-    order = Order(
+    jobs = JobContext(
         store=str(tmp_path / "store"),
         token=token,
         begun=run.begun,
@@ -64,7 +64,7 @@ def running(tmp_path):
     )
     stop = Stopping()
     with beating(store, run, stop, silence=60.0):
-        yield Running(store, run, order, stop, tmp_path / "store")
+        yield Running(store, run, jobs, stop, tmp_path / "store")
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +97,7 @@ def act(what="return", path="", seconds=0.0, kind="test.act"):
 
 
 def came_back(runner, *numbers):
-    """Wait for some tiles, in any order, and return their fates in that of asking."""
+    """Wait for some tiles, in any jobs, and return their fates in that of asking."""
     found = {}
     while len(found) < len(numbers):
         returned = dict(runner.wait(PATIENCE))

@@ -15,10 +15,12 @@ from curvflow.flows.graph.jobs import tile_job
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.plan.why.cost import Costs
+from curvflow.flows.run.context import Counts, RunContext
+from curvflow.flows.run.runners import open as runners
 from curvflow.flows.run.runners.base import Broken, Finished
 from curvflow.flows.run.runners.inline import Inline
 from curvflow.flows.run.runners.open import open_runner
-from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster, RunOptions
 from tests.flows.run.runners.conftest import came_back
@@ -48,26 +50,29 @@ class Opening:
         self.module.write_text(MODULE)
         (folder / "study.yaml").write_text(STUDY.replace("NAME", name))
         opened = open_study(folder / "study.yaml", store=store, create=True)
-        self.store, self.folder = opened.store, folder
+        self.store, self.folder, self.files = opened.store, folder, opened.files
         self.plan = make_plan(opened.study, opened.store, opened.files)
         self.plan.codes.read(self.plan.graph)
         self.told = []
 
+    def tell(self, message):
+        self.told.append(message)
+
     @contextmanager
-    def runner(self, tiles=1, **options):
-        stop = Stopping()
-        asked = RunOptions(device="cpu", **options)
-        with open_runner(
+    def runner(self, **options):
+        context = RunContext(
             self.plan,
             self.store,
-            asked,
-            self.folder,
-            Partials(self.store, stop),
-            tiles,
-            self.told.append,
-        ) as runner_of:
+            self.files,
+            RunOptions(device="cpu", **options),
+            observer=self,
+            stop=Stopping(),
+            counts=Counts(self.plan.graph),
+            costs=Costs(self.plan.graph, self.plan.index),
+        )
+        with open_runner(context) as runner_of:
             run = self.store.begin_run("where", document={}, environment={}, options={})
-            with beating(self.store, run, stop, silence=60.0):
+            with beating(self.store, run, context.stop, silence=60.0):
                 yield runner_of(run)
 
     def job(self):
@@ -205,14 +210,15 @@ def test_a_scheduler_that_does_not_answer_is_named(opening):
         pass
 
 
-def test_a_store_in_memory_is_for_this_process_alone(tmp_path, opening):
+def test_a_store_in_memory_is_for_this_process_alone(opening, monkeypatch):
     opening.store.location = "memory:"
     with (
         pytest.raises(RequestError, match="workers can reach, got memory:"),
         opening.runner(workers=2),
     ):
         pass
-    with opening.runner(tiles=10_000) as runner:
+    monkeypatch.setattr(runners, "_num_tiles", lambda _: 10_000)
+    with opening.runner() as runner:
         assert isinstance(runner, Inline)
 
 

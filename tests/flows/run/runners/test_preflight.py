@@ -29,7 +29,7 @@ def refused(running, client, *, device="auto", **changes):
     from curvflow.flows.run.runners.preflight import preflight
 
     with pytest.raises(RequestError) as caught:
-        preflight(client, sealed(replace(running.order, **changes)), device=device)
+        preflight(client, sealed(replace(running.jobs, **changes)), device=device)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -104,7 +104,7 @@ def test_modules_of_other_code_are_refused_until_the_worker_is_restarted(
         }
 
     with worker(site), joined(site, 1) as client:
-        order = replace(running.order, **changes("A = 1"))
+        order = replace(running.jobs, **changes("A = 1"))
         preflight(client, sealed(order), device="cpu")
         said = refused(running, client, **changes("A = 2"))
         assert "beside: expected the code that the run was planned with" in said
@@ -117,7 +117,7 @@ def test_a_worker_that_leaves_while_it_is_asked_is_not_missed(running, site, tmp
     left = tmp_path / "left"
     leaves = f"import os, pathlib\npathlib.Path({str(left)!r}).touch()\nos._exit(0)\n"
     (tmp_path / "leaves.py").write_text(leaves)
-    order = replace(running.order, folder=str(tmp_path), modules=("leaves",))
+    order = replace(running.jobs, folder=str(tmp_path), modules=("leaves",))
     with worker(site), joined(site, 1) as client:
         preflight(client, sealed(order), device="cpu")
     assert left.exists()

@@ -51,31 +51,27 @@ class _Seen:
 _seen: dict[str, _Seen] = {}  # an import lasts as long as the process
 
 
-def bring_in(codes: Fingerprints, nodes: Iterable[Node]) -> None:
-    """Import the modules that nodes reach, and hold them against what is told of them.
-
-    Args:
-        codes: the code as it is told.
-        nodes: that are to be computed.
+def import_code(codes: Fingerprints, nodes: Iterable[Node]) -> None:
+    """Import the modules that nodes reach, and compare them with their fingerprints.
 
     Raises:
         RequestError: a file has changed since its module was imported.
     """
-    told: dict[str, set[tuple[str, str]]] = {}
+    read: dict[str, set[tuple[str, str]]] = {}
     for code in {id(code): code for code in map(codes.of, nodes)}.values():
         for name, digest in code.definitions.items():
-            told.setdefault(name.partition(":")[0], set()).add((name, digest))
-    for name in told:
+            read.setdefault(name.partition(":")[0], set()).add((name, digest))
+    for name in read:
         _import(name)
     # What was typed has no file, and was told from what it means now.
     theirs = {
         name: sys.modules[name]
-        for name in told
+        for name in read
         if name.partition(".")[0] != OWN and name in sys.modules and not is_typed(name)
     }
     files = codes.files()
     changed = [*_other_functions(theirs), *codes.changed()] or [
-        n for n, module in theirs.items() if not _as_seen(module, files[n], told[n])
+        n for n, module in theirs.items() if not _as_seen(module, files[n], read[n])
     ]
     if changed:
         raise RequestError(

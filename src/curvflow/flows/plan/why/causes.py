@@ -8,7 +8,12 @@ from typing import Any
 
 from curvflow.flows.graph.graph import Graph, Node, Taken
 from curvflow.flows.graph.lookup import taken_parts
-from curvflow.flows.plan.why.nearest import Change, Earlier, input_changes, own_changes
+from curvflow.flows.plan.why.nearest import (
+    Change,
+    NearestResults,
+    input_changes,
+    own_changes,
+)
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt
@@ -21,7 +26,7 @@ class Causes:
     """Compares nodes with earlier results, nearest first.
 
     Attributes:
-        earlier: those results.
+        results: the earlier results, by nearness.
     """
 
     def __init__(self, graph: Graph, index: Index) -> None:
@@ -32,7 +37,7 @@ class Causes:
             index: what the log says.
         """
         self._graph, self._index = graph, index
-        self.earlier = Earlier(index, graph.study.name)
+        self.results = NearestResults(index, graph.study.name)
         self._known: dict[int, tuple[object, Found]] = {}
         # A failure counts until the next run of the node, whatever became of that.
         self._failed = {
@@ -71,7 +76,7 @@ class Causes:
             run, failure = failed
             text = f"failed in run {run}: {' '.join(str(failure['error']).split())}"
             return (Change("failed", text, str(run)),)
-        earlier = self.earlier.nearest_at(node)
+        earlier = self.results.nearest_at(node)
         if earlier is None:
             return (Change("new", "new", self._new_labels(node)),)
         return (
@@ -105,7 +110,7 @@ class Causes:
 
     def _new_labels(self, node: Node) -> str:
         """Name the dimensions at which a node's label was never seen."""
-        seen = self.earlier.labels(node.stage)
+        seen = self.results.labels(node.stage)
         dims = [d for d, label in node.coords.items() if label not in seen.get(d, ())]
         return ", ".join(dims) if seen else ""
 
@@ -140,7 +145,7 @@ Member = tuple[str, frozenset[tuple[str, Label]]]
 
 
 def replaced(
-    node: Node, receipt: Receipt, name: str, earlier: Earlier
+    node: Node, receipt: Receipt, name: str, earlier: NearestResults
 ) -> Iterator[tuple[Node, Receipt]]:
     """Pair what a node takes now with what an earlier result of it took instead.
 
@@ -167,7 +172,7 @@ def replaced(
             yield one, found
 
 
-def takes_others(node: Node, earlier: Earlier) -> bool:
+def takes_others(node: Node, earlier: NearestResults) -> bool:
     """Whether a reduction takes other nodes than ever before, whatever their results.
 
     Args:

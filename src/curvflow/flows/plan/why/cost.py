@@ -187,7 +187,7 @@ def _rate(
     node: Node, medians: Mapping[Hashable, float], label: Hashable
 ) -> float | None:
     """Return seconds per unit; what goes on spends nothing on a beginning."""
-    if node.earlier is None:
+    if node.shorter is None:
         return medians.get(label)
     if (found := medians.get((GONE_ON, label))) is not None:
         return found
@@ -211,7 +211,7 @@ def _units(kind: Kind, params: Mapping[str, object]) -> float:
 
 def _done(node: Node) -> float:
     """Return the units that a shorter computation has done already."""
-    return _units(node.kind, node.earlier.params) if node.earlier else 0.0
+    return _units(node.kind, node.shorter.params) if node.shorter else 0.0
 
 
 def start_seconds(index: Index) -> float | None:

@@ -92,7 +92,7 @@ def _above(node: Node, before: Receipt | None, causes: Causes) -> Iterator[Step]
         return
     if before is None:
         changes = causes.changes(node)
-        before = causes.earlier.nearest_at(node)
+        before = causes.results.nearest_at(node)
     else:
         changes = causes.differences(node, before)
     if before is not None and all(change.what == "input" for change in changes):
@@ -103,7 +103,7 @@ def _changed(
     node: Node, before: Receipt, changes: tuple[Change, ...], causes: Causes
 ) -> Iterator[Step]:
     for change in changes:
-        yield from replaced(node, before, change.name, causes.earlier)
+        yield from replaced(node, before, change.name, causes.results)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def explain(plan: Plan, stage: str, where: Mapping[str, str]) -> list[Answer]:
 
 
 def _answer(plan: Plan, node: Node) -> Answer:
-    earlier = None if node.state == "cached" else plan.causes.earlier.nearest(node)
+    earlier = None if node.state == "cached" else plan.causes.results.nearest(node)
     return Answer(
         stage=node.stage,
         coords=node.coords,

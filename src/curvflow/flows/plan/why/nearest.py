@@ -126,7 +126,7 @@ Items = frozenset[tuple[str, str]]
 CANDIDATES = 16  # compared in full, of those that are about as near
 
 
-class Earlier:
+class NearestResults:
     """Every result that the log ever told of, live or not."""
 
     def __init__(self, index: Index, study: str) -> None:

@@ -103,7 +103,7 @@ class _Attribution:
         return list(self._roots.values())
 
     def _attribute(self, node: Node) -> None:
-        if not self._causes.earlier.at(node):
+        if not self._causes.results.at(node):
             self._new.add(id(node))
         if node.state == "stale":
             self._sure.add(id(node))
@@ -130,7 +130,7 @@ class _Attribution:
         own = tuple(change for change in changes if change.what != "input")
         if own:
             return self._own(node, own)
-        earlier = self._causes.earlier.nearest_at(node)
+        earlier = self._causes.results.nearest_at(node)
         assert earlier is not None
         return self._inputs(node, earlier, changes) or self._own(node, changes)
 
@@ -140,7 +140,7 @@ class _Attribution:
             self._source(one, receipt)
             for change in changes
             for one, receipt in replaced(
-                node, earlier, change.name, self._causes.earlier
+                node, earlier, change.name, self._causes.results
             )
         ]
         return NOTHING.union(*found)
@@ -161,12 +161,12 @@ class _Attribution:
     def _of_waiting(self, node: Node) -> Places:
         changes, above = self._causes.changes(node), self._above(node)
         if not changes:
-            if takes_others(node, self._causes.earlier):
+            if takes_others(node, self._causes.results):
                 self._sure.add(id(node))
             return above
         if changes[0].what == "new":
             return self._of_new(node, changes, above)
-        if self._causes.earlier.has_alike(node):
+        if self._causes.results.has_alike(node):
             return self._own(node, changes) | above
         self._sure.add(id(node))
         return self._own(node, changes)
@@ -175,7 +175,7 @@ class _Attribution:
         awaited = [taken.node for several in node.inputs.values() for taken in several]
         # Nothing was there that a new input could turn out to be equal to.
         new = [self._places[id(one)] for one in awaited if id(one) in self._new]
-        if new or not self._causes.earlier.has_alike(node):
+        if new or not self._causes.results.has_alike(node):
             self._sure.add(id(node))
         if new:
             return NOTHING.union(*new)

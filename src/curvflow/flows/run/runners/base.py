@@ -19,12 +19,12 @@ class Finished:
     Attributes:
         reports: per node what became of it, in order.
         kept: names of the states kept on the way, of no use once this is published.
-        told: lines worth telling.
+        lines: news for the observer.
     """
 
     reports: Sequence[Computed | Failed]
     kept: Sequence[str] = ()
-    told: Sequence[str] = ()
+    lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Interrupted:
     """The tile was asked to end; what it has so far is kept."""
 
     signal: int
-    told: Sequence[str] = ()
+    lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

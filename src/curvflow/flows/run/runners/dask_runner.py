@@ -89,7 +89,7 @@ class DaskRunner:
     def __init__(
         self,
         client: Client,
-        order: Sealed,
+        jobs: Sealed,
         *,
         device: str,
         patience: float,
@@ -99,14 +99,14 @@ class DaskRunner:
 
         Args:
             client: connected to its scheduler.
-            order: how to carry out tiles.
+            jobs: context of the run's tiles.
             device: `auto`, `cpu` or `cuda`.
             patience: seconds without any worker that could take a tile after which
                 there is no hope.
             tell: takes a line.
         """
         self._client: Any = client  # most of its methods have no types
-        self._order = order
+        self._jobs = jobs
         self._patience, self._tell = patience, tell
         self._pools = Pools(device)
         scheduler: Any = client.scheduler
@@ -183,7 +183,7 @@ class DaskRunner:
         attempt = tile.attempt = f"{tile.stage}-{uuid4().hex}"
         device = self._pools.device(tile.needs)
         call = as_bytes(
-            carry_out, self._order.build, self._order.order, tile.job, device, attempt
+            carry_out, self._jobs.build, self._jobs.context, tile.job, device, attempt
         )
         tile.future = self._client.submit(
             pickle.loads,

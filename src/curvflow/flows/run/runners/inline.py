@@ -110,7 +110,7 @@ def main_memory() -> int:
     return whole
 
 
-class Here:
+class ThisProcess:
     """The machine that tiles of this process run on.
 
     Tables and figures need neither PyTorch nor the GPU that a run asks for, so a run
@@ -126,7 +126,7 @@ class Here:
         self._options, self._stack = options, ExitStack()
         self._machine: Machine | None = None
 
-    def __enter__(self) -> Here:
+    def __enter__(self) -> ThisProcess:
         """Take care of what was set; `__exit__` sets it back."""
         return self
 

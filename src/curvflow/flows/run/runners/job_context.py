@@ -1,4 +1,4 @@
-"""What travels to a worker beside a tile, and the software it must have."""
+"""Job context: settings, code and software that workers need for a run's tiles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from pathlib import Path
 
 from curvflow.flows.plan.code.fingerprints import Code
 from curvflow.flows.plan.code.sources import OWN
-from curvflow.flows.plan.plan import Plan
-from curvflow.flows.run.tile.snapshots import Partials
-from curvflow.schemas.options import RunOptions
+from curvflow.flows.run.context import RunContext
 from curvflow.stores.base import Store
 
 # Another version of these may differ in the last bits, or in what is written.
@@ -25,31 +23,21 @@ SOURCE = "source of curvflow"
 
 @cache
 def this_build() -> Mapping[str, str]:
-    """Return what this process computes with, as it was when first asked.
+    """Return the versions of libraries and Python, and a digest of this package.
 
-    Returns:
-        Library to version, with `python` to its minor version, and a digest of this
-        package's files: two of one version need not be the same.
+    They are those of the first call; two packages of one version need not be equal.
     """
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    build = {"python": ".".join(platform.python_version_tuple()[:2])}
     for library in LIBRARIES:
         try:
-            found[library] = version(library)
+            build[library] = version(library)
         except PackageNotFoundError:
-            found[library] = "absent"
-    return {**found, SOURCE: _source()}
+            build[library] = "absent"
+    return {**build, SOURCE: _source()}
 
 
 def difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str | None:
-    """Say in what two builds differ.
-
-    Args:
-        theirs: of the worker.
-        ours: of the run.
-
-    Returns:
-        `expected torch 2.9.0, got 2.8.0`, of the first that differs; None if none does.
-    """
+    """Word the first difference of two builds: `expected torch 2.9.0, got 2.8.0`."""
     for name, wanted in ours.items():
         if (got := theirs.get(name, "nothing")) != wanted:
             return f"expected {name} {wanted}, got {got}"
@@ -57,7 +45,7 @@ def difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str | None
 
 
 def _source() -> str:
-    package, digest = Path(__file__).parents[2], sha256()
+    package, digest = Path(__file__).parents[3], sha256()
     for path in sorted(package.rglob("*.py")):
         if path.is_relative_to(package / "cli"):
             continue  # which computes nothing
@@ -67,8 +55,8 @@ def _source() -> str:
 
 
 @dataclass(frozen=True)
-class Order:
-    """How to carry out the tiles of a run.
+class JobContext:
+    """The settings and code that the tiles of a run are computed with.
 
     Attributes:
         store: its address.
@@ -77,11 +65,11 @@ class Order:
         begun: log number at which the run began; 0 before.
         folder: the study's; modules beside the study are imported from it.
         modules: to be imported before a tile is read.
-        files: digest of each file that the code of the nodes was told from.
+        files: digest of each file that the code of the nodes was read from.
         threads: of one tile's CPU operations.
         compiler: mode of torch.compile, or `none`.
         every: seconds between two states that a tile keeps.
-        silence: seconds without a sign of life after which the run is gone.
+        silence: seconds without a heartbeat after which the run is gone.
     """
 
     store: str
@@ -98,38 +86,20 @@ class Order:
 
 @dataclass(frozen=True)
 class Sealed:
-    """An order as bytes, for whatever carries it has no need to import a thing.
+    """A job context as bytes, so that the scheduler need not import its modules.
 
     Attributes:
         build: a mapping of plain text, which any version of this package can read.
-        order: the order.
+        context: the job context.
     """
 
     build: bytes
-    order: bytes
+    context: bytes
 
 
-def order_for(
-    plan: Plan,
-    store: Store,
-    options: RunOptions,
-    folder: Path,
-    partials: Partials,
-    token: str,
-) -> Order:
-    """Write the order for the tiles of a run.
-
-    Args:
-        plan: what is to be done; its code has been told.
-        store: holds the results.
-        options: how to compute.
-        folder: the study's.
-        partials: of the run.
-        token: see `Order`.
-
-    Returns:
-        The order.
-    """
+def job_context(context: RunContext, token: str, *, every: float) -> JobContext:
+    """Return the job context of a run whose code has been read."""
+    plan, options = context.plan, context.options
     codes: dict[int, Code] = {}
     homes: set[str] = set()
     for node in plan.graph:
@@ -137,19 +107,19 @@ def order_for(
         code = plan.codes.of(node)
         codes[id(code)] = code
         homes.add(node.kind.home.partition(":")[0])
-    told = {
+    reached = {
         name.partition(":")[0] for code in codes.values() for name in code.definitions
     }
-    return Order(
-        store=address_of(store),
+    return JobContext(
+        store=address_of(context.store),
         token=token,
         begun=0,
-        folder=str(folder.resolve()),
-        modules=tuple(sorted(filter(_is_theirs, homes | told))),
+        folder=str(context.files.folder.resolve()),
+        modules=tuple(sorted(filter(_is_theirs, homes | reached))),
         files={n: d for n, d in plan.codes.files().items() if _is_theirs(n)},
         threads=options.num_threads,
         compiler=options.compiler,
-        every=partials.every,
+        every=every,
         silence=options.silence,
     )
 
@@ -161,9 +131,9 @@ def address_of(store: Store) -> str:
     return str(Path(store.location).absolute())
 
 
-def sealed(order: Order) -> Sealed:
-    """Make an order ready to travel."""
-    return Sealed(pickle.dumps(dict(this_build())), pickle.dumps(order))
+def sealed(context: JobContext) -> Sealed:
+    """Return a job context ready to travel."""
+    return Sealed(pickle.dumps(dict(this_build())), pickle.dumps(context))
 
 
 def _is_theirs(module: str) -> bool:

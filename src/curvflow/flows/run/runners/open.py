@@ -7,17 +7,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
 
 from curvflow.errors import ClusterError, RequestError
+from curvflow.flows.graph.tiles import count_tiles
 from curvflow.flows.plan.plan import Plan, is_analysis
+from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.runners.base import Runner
-from curvflow.flows.run.runners.inline import Here, Inline
-from curvflow.flows.run.runners.job_context import order_for, sealed
+from curvflow.flows.run.runners.inline import Inline, ThisProcess
+from curvflow.flows.run.runners.job_context import job_context, sealed
 from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import RunRecord
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 # Seconds without a worker that could take a tile after which there is no hope; a queue
 # may need long to start one.
 PATIENCE, QUEUE_PATIENCE = 30.0, 1800.0
+
+QUICK = 20.0  # seconds of computing that workers would not shorten
 
 Tell = Callable[[str], None]
 
@@ -52,20 +55,10 @@ class Processes:
 def how_many(
     asked: int | None, *, gpus: int, cores: int, threads: int, tiles: int
 ) -> Processes:
-    """Choose how many processes compute; none but this one where it can do alone.
+    """Choose the numbers of processes; none where this one can do alone.
 
-    Each GPU has one process, up to the number asked for. Stages that use none run in
-    further ones: as many as were asked for, as far as there are cores for them.
-
-    Args:
-        asked: number of processes, per kind of device; None to choose.
-        gpus: that are to be used.
-        cores: that this process may use.
-        threads: of one tile.
-        tiles: to be computed.
-
-    Returns:
-        The processes to start.
+    Each GPU has one process, up to the number requested per type of device; stages
+    that use no GPU run in further ones, as many as requested and cores allow.
     """
     slots = max(1, cores // threads)
     if asked is None:
@@ -79,48 +72,28 @@ def how_many(
 
 
 @contextmanager
-def open_runner(
-    plan: Plan,
-    store: Store,
-    options: RunOptions,
-    folder: Path,
-    partials: Partials,
-    tiles: int,
-    tell: Tell,
-) -> Iterator[Callable[[RunRecord], Runner]]:
-    """Open what computes the tiles of a run, for as long as the block runs.
+def open_runner(context: RunContext) -> Iterator[Callable[[RunRecord], Runner]]:
+    """Open the runner of a run, in this process where that suffices.
 
-    The run itself begins within the block, when nothing can be refused any more.
-
-    Args:
-        plan: what is to be done; its code has been told.
-        store: holds the results.
-        options: how to compute.
-        folder: the study's.
-        partials: of this process; tells when the run is asked to end.
-        tiles: how many there are to be computed, about.
-        tell: takes a line.
-
-    Yields:
-        From the run's record to its runner, which computes in this process where that
-        suffices.
+    Yielded is a function from the run's record to the runner: the run itself begins
+    within the block, when nothing can be refused any more.
 
     Raises:
-        RequestError: what was asked for cannot be had, or workers are not fit for it.
+        RequestError: the runner cannot be had, or workers are not fit for it.
         ClusterError: the cluster does not come up.
     """
+    store, options, tell = context.store, context.options, context.observer.tell
+    partials = Partials(store, context.stop, tell=tell)
     with ExitStack() as stack:
-        client = _client(
-            stack, _cluster(plan, store, options, tiles, tell), options, tell
-        )
+        client = _client(stack, _cluster(context), options, tell)
         if client is None:
-            here = stack.enter_context(Here(options))
-            if not is_analysis(plan):
-                here.ready()
-            yield lambda _: Inline(store, here.machine, partials)
+            process = stack.enter_context(ThisProcess(options))
+            if not is_analysis(context.plan):
+                process.ready()
+            yield lambda _: Inline(store, process.machine, partials)
             return
         token = stack.enter_context(_token(store))
-        order = order_for(plan, store, options, folder, partials, token)
+        jobs = job_context(context, token, every=partials.every)
         if options.dashboard:
             tell(_page(client))
         # Loaded here because a run without workers saves the second it takes.
@@ -132,12 +105,11 @@ def open_runner(
             from curvflow.flows.run.runners.preflight import preflight
             from curvflow.flows.run.runners.remote import await_first
 
-            check = partials.stop.check
-            await_first(client, within=patience, tell=tell, check=check)
-            preflight(client, sealed(order), device=options.device)
+            await_first(client, within=patience, tell=tell, check=context.stop.check)
+            preflight(client, sealed(jobs), device=options.device)
         yield lambda run: DaskRunner(
             client,
-            sealed(replace(order, begun=run.begun)),
+            sealed(replace(jobs, begun=run.begun)),
             device=options.device,
             patience=patience,
             tell=tell,
@@ -150,7 +122,7 @@ def _client(
     options: RunOptions,
     tell: Tell,
 ) -> Client | None:
-    """Open a cluster; one that nobody asked for may fail to come up."""
+    """Open a cluster; without an option that names it, it may fail to come up."""
     if cluster is None:
         return None
     try:
@@ -158,19 +130,18 @@ def _client(
     except ClusterError as error:
         if _names_a_place(options):
             raise
-        tell(f"all is computed in this process, for others did not start: {error}")
+        tell(f"all is computed in this process, for workers did not start: {error}")
         return None
 
 
-def _cluster(
-    plan: Plan, store: Store, options: RunOptions, tiles: int, tell: Tell
-) -> AbstractContextManager[Client] | None:
+def _cluster(context: RunContext) -> AbstractContextManager[Client] | None:
     """Return the cluster that is to be opened, if any."""
-    alone = why_alone(plan, store)
+    plan, options = context.plan, context.options
+    alone = why_alone(plan, context.store)
     if is_analysis(plan) and not _names_a_place(options):
         return None
     if options.scheduler is None and options.cluster is None:
-        processes, masks = _processes(options, tiles)
+        processes, masks = _processes(options, _num_tiles(context))
         if processes == Processes() or (alone and options.workers is None):
             return None
     if alone:
@@ -182,12 +153,21 @@ def _cluster(
     if options.cluster is not None:
         from curvflow.flows.run.runners.remote import cluster_client
 
-        return cluster_client(options.cluster, tell)
+        return cluster_client(options.cluster, context.observer.tell)
     from curvflow.flows.run.runners.local import local_client
 
     return local_client(
         processes.cpu, masks[: processes.gpu], dashboard=options.dashboard
     )
+
+
+def _num_tiles(context: RunContext) -> int:
+    """Count the tiles that workers could share; 1 if all is done before they start."""
+    graph = context.plan.graph
+    cost = context.costs.predicted(node for node in graph if node.state != "cached")
+    if not cost.unknown and cost.seconds < QUICK:
+        return 1
+    return sum(count_tiles(nodes) for nodes in graph.nodes.values())
 
 
 def _names_a_place(options: RunOptions) -> bool:
@@ -196,7 +176,7 @@ def _names_a_place(options: RunOptions) -> bool:
 
 
 def why_alone(plan: Plan, store: Store) -> str | None:
-    """Say why no other process could compute a plan's tiles; None if one could."""
+    """Return the reason why no other process can compute a plan's tiles, if any."""
     if store.location == "memory:":
         return (
             "--store: expected a store that workers can reach, got memory:. Use a "

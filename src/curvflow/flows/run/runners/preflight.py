@@ -17,7 +17,7 @@ from curvflow.flows.run.runners.worker import prepared
 ANSWER_WITHIN = 60.0  # seconds; a worker may have to load much from a slow disk
 
 
-def preflight(client: Client, order: Sealed, *, device: str) -> None:
+def preflight(client: Client, context: Sealed, *, device: str) -> None:
     """Refuse a cluster that cannot do the tiles of a run, before it does any.
 
     Workers that come later are asked the same by their first tile. One that leaves
@@ -25,7 +25,7 @@ def preflight(client: Client, order: Sealed, *, device: str) -> None:
 
     Args:
         client: of the cluster.
-        order: how to carry out the tiles.
+        context: of the run's tiles.
         device: `auto`, `cpu` or `cuda`.
 
     Raises:
@@ -42,7 +42,7 @@ def preflight(client: Client, order: Sealed, *, device: str) -> None:
     except LOST:
         give_up(address)
     check_resources(address, identity, device)
-    answers = _answers(client, order, address)
+    answers = _answers(client, context, address)
     for worker, answer in sorted(answers.items()):
         if answer is not None:
             raise RequestError(f"worker {worker}: {answer}")
@@ -71,13 +71,13 @@ def check_resources(address: str, identity: Mapping[str, Any], device: str) -> N
         )
 
 
-def _answers(client: Any, order: Sealed, address: str) -> Mapping[str, str | None]:
+def _answers(client: Any, context: Sealed, address: str) -> Mapping[str, str | None]:
     try:
         found = client.sync(
             client._run,
             _unfit,
-            order.build,
-            order.order,
+            context.build,
+            context.context,
             on_error="return",
             callback_timeout=ANSWER_WITHIN,
         )
@@ -107,10 +107,10 @@ def _wording(worker: str, error: Exception) -> str:
     )
 
 
-def _unfit(build: bytes, order: bytes, dask_worker: Worker) -> str | None:
+def _unfit(build: bytes, context: bytes, dask_worker: Worker) -> str | None:
     """Say why this worker is not fit, if it is not."""
     try:
-        prepared(build, order)
+        prepared(build, context)
     except CurvflowError as error:
         return str(error)
     return None

@@ -24,7 +24,7 @@ import numpy as np
 from distributed import get_worker
 
 from curvflow.errors import RequestError, StoreError
-from curvflow.flows.graph.heartbeats import Watch
+from curvflow.flows.graph.heartbeats import HeartbeatMonitor
 from curvflow.flows.graph.jobs import TileJob
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.code.sources import Sources
@@ -37,8 +37,8 @@ from curvflow.flows.run.runners.base import (
     Returned,
 )
 from curvflow.flows.run.runners.client import MISSING, one_line
-from curvflow.flows.run.runners.inline import Here, carried_out
-from curvflow.flows.run.runners.job_context import Order, difference, this_build
+from curvflow.flows.run.runners.inline import ThisProcess, carried_out
+from curvflow.flows.run.runners.job_context import JobContext, difference, this_build
 from curvflow.flows.run.runners.pools import threads_fault
 from curvflow.flows.run.tile.snapshots import Partials
 from curvflow.schemas.options import RunOptions
@@ -48,7 +48,7 @@ from curvflow.stores.open import open_store
 LOOK_EVERY = 2.0
 
 
-class Lookout:
+class RunWatcher:
     """Watches one run from a process that computes its tiles.
 
     Attributes:
@@ -66,7 +66,7 @@ class Lookout:
         """
         self.stop, self.is_gone = Stopping(), False
         self._store, self._begun = store, begun
-        self._watch = Watch(store, silence=silence)
+        self._watch = HeartbeatMonitor(store, silence=silence)
         self._looked = float("-inf")
 
     @contextmanager
@@ -80,7 +80,7 @@ class Lookout:
             self.stop.signal, self.is_gone = None, False
         over = threading.Event()
         thread = threading.Thread(
-            target=self._look_on, args=(over,), name="curvflow-lookout", daemon=True
+            target=self._look_on, args=(over,), name="curvflow-watcher", daemon=True
         )
         thread.start()
         try:
@@ -112,23 +112,23 @@ class Prepared:
     """What the tiles of a run find in a worker's process.
 
     Attributes:
-        order: how to carry them out.
+        context: settings and code of the tiles.
         store: where results are.
-        lookout: tells when the run ends.
+        watcher: sees when the run ends.
     """
 
-    order: Order
+    context: JobContext
     store: Store
-    lookout: Lookout
+    watcher: RunWatcher
 
 
 @lru_cache(maxsize=4)
-def prepared(build: bytes, order: bytes) -> Prepared:
+def prepared(build: bytes, context: bytes) -> Prepared:
     """Check that tiles computed here are what the run planned, and prepare for them.
 
     Args:
         build: of the run, sealed.
-        order: of the run, sealed.
+        context: of the run, sealed.
 
     Returns:
         What its tiles need.
@@ -141,13 +141,14 @@ def prepared(build: bytes, order: bytes) -> Prepared:
             f"{found}. Install the same there as where the run is started, and restart "
             "the workers."
         )
-    asked: Order = pickle.loads(order)
-    if asked.folder not in sys.path:
-        sys.path.insert(0, asked.folder)
-    _bring_in(asked)
-    store = _opened(asked.store)
-    _check_shared(store, asked)
-    return Prepared(asked, store, Lookout(store, asked.begun, silence=asked.silence))
+    wanted: JobContext = pickle.loads(context)
+    if wanted.folder not in sys.path:
+        sys.path.insert(0, wanted.folder)
+    _import_modules(wanted)
+    store = _opened(wanted.store)
+    _check_shared(store, wanted)
+    watcher = RunWatcher(store, wanted.begun, silence=wanted.silence)
+    return Prepared(wanted, store, watcher)
 
 
 @cache
@@ -155,22 +156,22 @@ def _opened(address: str) -> Store:
     return open_store(address, create=False)
 
 
-def _bring_in(order: Order) -> None:
+def _import_modules(context: JobContext) -> None:
     """Import the modules of a run, and hold their files against those it was told of.
 
     Raises:
         RequestError: a module cannot be imported, or is of other code.
     """
-    before = _digests(order)
+    before = _digests(context)
     for name, digest in before.items():
         if name not in _imported or name not in sys.modules:
             _imported[name] = digest
-    if all(_imported[name] == wanted for name, wanted in order.files.items()):
-        for name in order.modules:
-            _import(name, order.folder)
-    after = _digests(order)
-    for name, wanted in order.files.items():
-        if not (_imported[name] == after[name] == wanted):
+    if all(_imported[name] == digest for name, digest in context.files.items()):
+        for name in context.modules:
+            _import(name, context.folder)
+    after = _digests(context)
+    for name, digest in context.files.items():
+        if not (_imported[name] == after[name] == digest):
             raise RequestError(
                 f"{name}: expected the code that the run was planned with, got other "
                 "code. Install the same there, or restart the workers if it changed."
@@ -190,40 +191,40 @@ def _import(name: str, folder: str) -> None:
         return
 
 
-def _digests(order: Order) -> dict[str, str]:
-    sources = Sources(Path(order.folder), Path(__file__).parents[3])
-    return {name: sources.digest(name) for name in order.files}
+def _digests(context: JobContext) -> dict[str, str]:
+    sources = Sources(Path(context.folder), Path(__file__).parents[3])
+    return {name: sources.digest(name) for name in context.files}
 
 
-def _check_shared(store: Store, order: Order) -> None:
+def _check_shared(store: Store, context: JobContext) -> None:
     """Find in the store what the run has put there, and write to it.
 
     Raises:
         RequestError: it is another store, or cannot be written.
     """
     try:
-        is_there = store.load_snapshot(order.token) is not None
+        is_there = store.load_snapshot(context.token) is not None
         if is_there:
-            mine = f"{order.token}{uuid4().hex}"
+            mine = f"{context.token}{uuid4().hex}"
             store.save_snapshot(mine, {"token": np.zeros(1)})
             store.drop_snapshot(mine)
     except StoreError as error:
         raise RequestError(f"{error} (on {socket.gethostname()})") from error
     if not is_there:
         raise RequestError(
-            f"{order.store}: expected the store of the run, got another one on "
+            f"{context.store}: expected the store of the run, got another one on "
             f"{socket.gethostname()}. Give --store a place that all workers share."
         )
 
 
 def carry_out(
-    build: bytes, order: bytes, job: bytes, device: str, attempt: str
+    build: bytes, context: bytes, job: bytes, device: str, attempt: str
 ) -> Returned:
     """Compute a tile in this process.
 
     Args:
         build: of the run, sealed.
-        order: of the run, sealed.
+        context: of the run, sealed.
         job: the tile, sealed.
         device: `auto`, `cpu` or `cuda`.
         attempt: unique name of this attempt at the tile.
@@ -242,7 +243,7 @@ def carry_out(
                     "the worker that had begun it died: it was killed, or took more "
                     "memory than it has"
                 )
-            return _computed(prepared(build, order), job, device)
+            return _computed(prepared(build, context), job, device)
     except RequestError as error:
         return Broken(f"worker {address}: {error}", is_request=True)
     # Above this there is only the scheduler, which would make a traceback of it.
@@ -251,24 +252,26 @@ def carry_out(
 
 
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
-    order, lookout, told = place.order, place.lookout, list[str]()
-    partials = Partials(place.store, lookout.stop, every=order.every, tell=told.append)
+    context, watcher, lines = place.context, place.watcher, list[str]()
+    partials = Partials(
+        place.store, watcher.stop, every=context.every, tell=lines.append
+    )
     options = RunOptions.model_validate(
         {
             "device": device,
-            "num_threads": order.threads,
-            "compiler": order.compiler,
+            "num_threads": context.threads,
+            "compiler": context.compiler,
         }
     )
-    with lookout.watching(), Here(options) as here:
+    with watcher.watching(), ThisProcess(options) as process:
         tile = _unsealed(job)
-        machine = here.machine(tile.kind)
-        if lookout.stop.signal is not None:
-            returned: Returned = Interrupted(lookout.stop.signal)
+        machine = process.machine(tile.kind)
+        if watcher.stop.signal is not None:
+            returned: Returned = Interrupted(watcher.stop.signal)
         else:
             returned = carried_out(place.store, tile, machine, partials)
     if isinstance(returned, Finished | Interrupted):
-        return replace(returned, told=told)
+        return replace(returned, lines=lines)
     return returned
 
 

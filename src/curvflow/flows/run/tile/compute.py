@@ -206,7 +206,7 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
     """
     loaded: Loaded = {}
     taken = [one for job in jobs for some in job.inputs.values() for one in some]
-    taken += [job.earlier for job in jobs if job.earlier]
+    taken += [job.shorter for job in jobs if job.shorter]
     for one in sorted(taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)):
         if one.memo not in loaded:  # in the order of payloads, each opened once
             loaded[one.memo] = _arrays(store, one.receipt, one.parts)
@@ -218,16 +218,16 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
                 for name, taken in job.inputs.items()
             },
             job.files,
-            _earlier(job, loaded),
+            _shorter(job, loaded),
         )
         for job in jobs
     ]
 
 
-def _earlier(job: MemberJob, loaded: Loaded) -> NodeData | None:
-    if job.earlier is None:
+def _shorter(job: MemberJob, loaded: Loaded) -> NodeData | None:
+    if job.shorter is None:
         return None
-    return _as_edge(NodeData, job.earlier, loaded[job.earlier.memo])
+    return _as_edge(NodeData, job.shorter, loaded[job.shorter.memo])
 
 
 def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> NodeData:

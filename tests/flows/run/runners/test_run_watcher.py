@@ -8,7 +8,7 @@ import pytest
 from curvflow.flows.graph.heartbeats import beating
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.runners import worker
-from curvflow.flows.run.runners.worker import Lookout
+from curvflow.flows.run.runners.worker import RunWatcher
 from tests.flows.run.runners.clusters import until
 
 
@@ -18,14 +18,14 @@ def run(store):
 
 
 def test_a_run_at_work_is_left_alone(store, run):
-    watch = Lookout(store, run.begun, silence=60.0)
+    watch = RunWatcher(store, run.begun, silence=60.0)
     with beating(store, run, Stopping(), silence=60.0):
         watch.look()
         assert watch.stop.signal is None
 
 
 def test_a_run_that_is_asked_to_end_passes_its_signal_on(store, run):
-    watch, stop = Lookout(store, run.begun, silence=60.0), Stopping()
+    watch, stop = RunWatcher(store, run.begun, silence=60.0), Stopping()
     stop.signal = signal.SIGINT
     with beating(store, run, stop, silence=60.0):
         watch.look()
@@ -34,14 +34,14 @@ def test_a_run_that_is_asked_to_end_passes_its_signal_on(store, run):
 
 
 def test_a_run_that_shows_no_sign_of_life_is_gone(store, run):
-    watch = Lookout(store, run.begun, silence=60.0)
+    watch = RunWatcher(store, run.begun, silence=60.0)
     watch.look()
     assert watch.is_gone
     assert watch.stop.signal is not None
 
 
 def test_a_run_that_was_only_paused_gets_its_next_tile(store, run):
-    watch = Lookout(store, run.begun, silence=60.0)
+    watch = RunWatcher(store, run.begun, silence=60.0)
     watch.look()
     with beating(store, run, Stopping(), silence=60.0), watch.watching():
         assert watch.stop.signal is None
@@ -49,7 +49,7 @@ def test_a_run_that_was_only_paused_gets_its_next_tile(store, run):
 
 def test_somebody_looks_while_a_tile_is_computed(store, run, monkeypatch):
     monkeypatch.setattr(worker, "LOOK_EVERY", 0.01)
-    watch, stop = Lookout(store, run.begun, silence=60.0), Stopping()
+    watch, stop = RunWatcher(store, run.begun, silence=60.0), Stopping()
     with beating(store, run, stop, silence=0.1), watch.watching():
         time.sleep(0.05)
         assert watch.stop.signal is None
