@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test test-all durations browser data check docs bench
+.PHONY: study test test-all durations golden browser data check docs bench
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -25,6 +25,9 @@ test-all: .venv/.test .venv/.data browser # run all tests; they start what they 
 
 durations: .venv/.test .venv/.data browser # run all tests and note the seconds of each file
 	$(PYTEST) --numprocesses auto --record-durations
+
+golden: .venv/.test # write the golden keys; review them as a diff
+	$(BIN)/python -m tests.golden
 
 browser: # install Debian's Chromium where there is none; that takes root
 	command -v chromium >/dev/null || { apt-get update -qq && \

@@ -8,9 +8,7 @@ import pytest
 
 from curvflow.flows.graph.expand import expand
 from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.code.fingerprints import Fingerprints
-from curvflow.flows.run.run import run_study
 from curvflow.schemas import explanations as explanation
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds import all_kinds, find_kind
@@ -26,8 +24,6 @@ def spirals(turns):
     half = np.stack([angle * np.cos(angle), angle * np.sin(angle)], axis=1)
     return np.concatenate([half, -half]), np.repeat([0, 1], len(half))
 """
-# Published images are not at hand everywhere; test_registry runs them on fakes.
-IMAGES = {"data.mnist", "data.fashion_mnist", "data.cifar10", "data.cifar100"}
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +47,6 @@ def test_the_example_of_a_kind_uses_it_and_can_be_planned(folder, name):
     nodes = list(expand(study, SourceFiles(folder)))
     assert name in {node.kind.name for node in nodes}
     assert len(nodes) >= len(study.stages)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(TOLD) - IMAGES))
-def test_the_example_of_a_kind_runs(folder, name):
-    path = folder / "study.yaml"
-    path.write_text(TOLD[name].example, encoding="utf-8")
-    opened = open_study(path, store="memory:")
-    report = run_study(opened.study, opened.store, opened.files)
-    assert report.record.failures == []
 
 
 def test_every_built_in_kind_is_explained():
