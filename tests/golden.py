@@ -37,7 +37,7 @@ def _renewed(before: Entries) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, kind in all_kinds().items():
         if kind.home:
             continue
-        given = before[name]["params"] if name in before else _example_of(kind)
+        given = before[name]["params"] if name in before else params_of(kind)
         yield name, {"params": given, "key": key_of(kind, given)}
 
 
@@ -47,7 +47,7 @@ def key_of(kind: Kind, params: Mapping[str, Any]) -> str:
     return action_key(kind.name, kind.version, plain, {"data": "cd"})[:40]
 
 
-def _example_of(kind: Kind) -> dict[str, Any]:
+def params_of(kind: Kind) -> dict[str, Any]:
     """Return the settings of a kind's own example, at the first label of each axis."""
     study = YAML(typ="safe").load(explanations()[kind.name].example)
     labels = {name: _first(axis) for name, axis in study.get("axes", {}).items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from curvflow.schemas.kinds import declarations
+from curvflow.schemas.kinds import declarations, kinds_of
 
 # Beginnings of examples, which a stage or two make whole.
 TRAINED = """\
@@ -102,11 +102,31 @@ class Explanation:
         return {p: UNITS[p] for p in parameters if p in UNITS} | dict(self.units)
 
 
+@dataclass(frozen=True)
+class Section:
+    """The section of a rule or a model in the documentation, in Markdown.
+
+    Attributes:
+        group: heading of the page under which it stands.
+        summary: a phrase for the overview.
+        text: formula, parameters, and what is to be heeded.
+        source: author, year and where.
+        example: entries added to the study of the page, in YAML.
+    """
+
+    group: str
+    summary: str
+    text: str
+    source: str
+    example: str
+
+
 def explanations() -> dict[str, Explanation]:
     """Return the explanations of the built-in kinds, by name; not all need have one."""
-    modules = declarations().items()
-    return {
-        name: module.EXPLANATION
-        for name, module in modules
-        if hasattr(module, "EXPLANATION")
-    }
+    texts: dict[str, Explanation] = {}
+    for module in dict.fromkeys(declarations().values()):
+        names = [kind.name for kind in kinds_of(module)]
+        family = getattr(module, "EXPLANATIONS", ())
+        if family or hasattr(module, "EXPLANATION"):
+            texts |= dict(zip(names, family or (module.EXPLANATION,), strict=True))
+    return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.params import Params
@@ -52,6 +52,21 @@ class Variable:
     def tabular(self) -> bool:
         """Whether tables hold it without being asked."""
         return not (self.bulk or self.series or self.file)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Form of a data set's samples; None where only its arrays have it.
+
+    Attributes:
+        shape: of the inputs of one sample.
+        targets: labels of classes, or values.
+        outputs: number of classes, or of the values of one target.
+    """
+
+    shape: tuple[int, ...] | None = None
+    targets: Literal["labels", "values"] | None = None
+    outputs: int | None = None
 
 
 # Kinds of the stages taken, by input and stage.
@@ -176,6 +191,8 @@ class Kind:
         carries: parameter paths, each with its subtree, whose code runs again wherever
             the result is taken as Weights: whoever measures a network computes it.
         continues: how it goes on from a stored result; None if it cannot.
+        known_samples: of a kind that returns Data, from the parameters and the form of
+            the samples taken to that of those returned, as far as planning knows it.
     """
 
     name: str
@@ -205,6 +222,7 @@ class Kind:
     loads: Mapping[str, str] = field(default_factory=dict)
     carries: tuple[str, ...] = ()
     continues: Continues | None = None
+    known_samples: Callable[[Any, Samples], Samples] | None = None
 
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""

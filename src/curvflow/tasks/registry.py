@@ -1,4 +1,4 @@
-"""From the name of a kind to the function that computes its tiles.
+"""Functions that compute the tiles of kinds, by the kinds' names.
 
 The function of a built-in kind is found by the file of its declaration: what is
 declared in `schemas/kinds/probes/trace.py` is computed in `tasks/probes/trace.py`,

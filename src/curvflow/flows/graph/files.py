@@ -16,7 +16,8 @@ from curvflow.errors import InputError
 from curvflow.flows.graph.graph import Graph
 from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
-from curvflow.schemas.checks.samples import Samples, known_samples
+from curvflow.schemas.checks.samples import known_samples
+from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Array
@@ -176,9 +177,9 @@ def check_arrays(graph: Graph, files: SourceFiles) -> None:
     }
     known: dict[Params, Samples] = {}
 
-    def tell(params: Params, taken: Samples) -> Samples:
+    def tell(kind: Kind, params: Params, taken: Samples) -> Samples:
         if not isinstance(params, ArrayParams):
-            return known_samples(params, taken)
+            return known_samples(kind, params, taken)
         if params not in known:
             read = files.read(params, forms[params])
             known[params] = samples_of(params, read)

@@ -14,12 +14,11 @@ from types import ModuleType
 from typing import Any, Literal
 
 from curvflow.schemas.checks.samples import (
-    Samples,
     describe_inputs,
     describe_outputs,
     known_samples,
 )
-from curvflow.schemas.kind import Misnomer
+from curvflow.schemas.kind import Kind, Misnomer, Samples
 from curvflow.schemas.models import AnyModel, model_name
 from curvflow.schemas.nodes import Data, Label
 from curvflow.schemas.params import Params
@@ -67,8 +66,8 @@ def _file(model: AnyModel) -> ModuleType:
 Stages = Mapping[str, Stage]
 Labels = Mapping[str, Label]
 
-# From parameters, and the samples they are applied to, to those returned.
-SamplesOf = Callable[[Params, Samples], Samples]
+# Samples that a kind returns, by its parameters and the samples that it takes.
+SamplesOf = Callable[[Kind, Params, Samples], Samples]
 DATA = "data"
 
 
@@ -165,7 +164,7 @@ def _samples(data: Stage, stages: Stages, labels: Labels, tell: SamplesOf) -> Sa
     taken = Samples()
     if sources:
         taken = _samples(stages[sources[0]], stages, labels, tell)
-    return tell(data.params(labels), taken)
+    return tell(data.kind, data.params(labels), taken)
 
 
 def _network(

@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from curvflow.schemas.kind import Misnomer
+from curvflow.schemas.kind import Kind, Misnomer, Samples
 from curvflow.schemas.params import Params
 from curvflow.schemas.words import counted
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The form of a data set's samples; what is None only its arrays tell.
-
-    Attributes:
-        shape: of the inputs of one sample.
-        targets: labels of classes, or values.
-        outputs: number of classes, or of the values of one target.
-    """
-
-    shape: tuple[int, ...] | None = None
-    targets: Literal["labels", "values"] | None = None
-    outputs: int | None = None
-
-
-def known_samples(params: Params, taken: Samples) -> Samples:
+def known_samples(kind: Kind, params: Params, taken: Samples) -> Samples:
     """Return the form of the samples that a stage of data returns.
 
-    What tells it is the function of this name beside its parameters, or beside those
-    that they are derived from: no method, as it is no code that computes them.
-
     Args:
+        kind: of the stage.
         params: its parameters.
         taken: the form of the samples that it takes, if it takes any.
 
     Returns:
         The form, as far as it is known.
     """
-    for base in type(params).__mro__:
-        tell = getattr(sys.modules[base.__module__], "known_samples", None)
-        if tell is not None and base is not Params:
-            found: Samples = tell(params, taken)
-            return found
-    return Samples()
+    return kind.known_samples(params, taken) if kind.known_samples else Samples()
 
 
 def describe_inputs(shape: tuple[int, ...]) -> str:

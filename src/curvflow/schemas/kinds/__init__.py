@@ -1,4 +1,7 @@
-"""Declarations of the built-in kinds, found by their files; no list is kept."""
+"""Declarations of the built-in kinds, found by their files; no list is kept.
+
+A file names its declaration `KIND`, or those of a family `KINDS`.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,19 @@ def declarations() -> dict[str, ModuleType]:
         if not info.ispkg and not info.name.startswith(f"{__name__}.shared.")
     )
     modules = map(import_module, names)
-    return {module.KIND.name: module for module in modules}
+    return {kind.name: module for module in modules for kind in kinds_of(module)}
+
+
+def kinds_of(module: ModuleType) -> tuple[Kind, ...]:
+    """Return the kinds that a module declares."""
+    family: tuple[Kind, ...] = getattr(module, "KINDS", ())
+    return family or (module.KIND,)
 
 
 @cache
 def _shipped() -> dict[str, Kind]:
-    return {name: module.KIND for name, module in declarations().items()}
+    modules = dict.fromkeys(declarations().values())
+    return {kind.name: kind for module in modules for kind in kinds_of(module)}
 
 
 @cache

@@ -8,9 +8,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError, nearest
-from curvflow.schemas.checks.samples import Samples
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS, dataset
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Params, SourceFile

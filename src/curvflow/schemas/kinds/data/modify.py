@@ -5,7 +5,7 @@ from __future__ import annotations
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS
-from curvflow.schemas.kinds.shared.modifications import Modifications
+from curvflow.schemas.kinds.shared.modifications import Modifications, known_samples
 from curvflow.schemas.nodes import Data
 
 
@@ -22,6 +22,7 @@ KIND = Kind(
     outputs=OUTPUTS,
     inputs={"data": Input(Data)},
     varying=("seed",),
+    known_samples=known_samples,
 )
 
 EXPLANATION = Explanation(

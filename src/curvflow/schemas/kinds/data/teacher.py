@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from curvflow.schemas.checks.samples import Samples
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -78,6 +77,7 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed", "teacher_seed"),
+    known_samples=known_samples,
 )
 
 EXPLANATION = Explanation(

@@ -6,9 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from curvflow.schemas.checks.samples import Samples
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -36,6 +35,7 @@ KIND = Kind(
     params=XorParams,
     returns=Data,
     outputs=OUTPUTS,
+    known_samples=known_samples,
 )
 
 EXPLANATION = Explanation(

@@ -6,9 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.checks.samples import Samples
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params
@@ -72,6 +71,7 @@ KIND = Kind(
     returns=Data,
     outputs=OUTPUTS,
     varying=("seed",),
+    known_samples=known_samples,
 )
 
 EXPLANATION = Explanation(

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.checks.samples import Samples
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.kinds.shared.modifications import Modifications
 from curvflow.schemas.kinds.shared.modifications import (
@@ -164,4 +163,5 @@ def image_kind(params: type[ImageParams], version: int) -> Kind:
         returns=Data,
         outputs=IMAGE_OUTPUTS,
         varying=("seed",),
+        known_samples=known_samples,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from curvflow.schemas.checks.samples import Samples
+from curvflow.schemas.kind import Samples
 from curvflow.schemas.params import Ints, Neutral, Params
 
 
