@@ -15,6 +15,7 @@ from mkdocs.utils import get_relative_url
 
 sys.path.append(str(Path(__file__).parents[1]))  # MkDocs runs this file by its path
 
+from docs.generator.sections import filled
 from docs.generator.site import kind_nav, pages
 
 KINDS = "Kinds"
@@ -47,6 +48,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
+    """Put the sections that are made where a page asks for them."""
+    return filled(markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

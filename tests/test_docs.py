@@ -18,6 +18,7 @@ from curvflow.flows.graph.files import SourceFiles
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster
 from curvflow.schemas.study.study import load_study
+from docs.generator.sections import filled
 from tests.flows.results.test_foreign import written
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +43,7 @@ def examples() -> Iterator[Any]:
         place = page.relative_to(ROOT).with_suffix("")
         if str(place) in NO_STUDIES:
             continue
-        text = page.read_text(encoding="utf-8")
+        text = filled(page.read_text(encoding="utf-8"))
         for found in re.finditer(r"^```yaml\n(.*?)^```", text, FLAGS):
             line = text.count("\n", 0, found.start()) + 1
             example = YAML(typ="safe").load(found[1])
@@ -102,7 +103,7 @@ def test_a_node_without_a_value_is_told_as_diverged(folder):
 
 
 def test_no_block_is_overlooked():
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    text = "\n".join(filled(page.read_text(encoding="utf-8")) for page in PAGES)
     fences = re.findall(r"^ *(?:```|~~~) *(ya?ml|py\w*)", text, re.MULTILINE)
     read = sum(len(pythons(page)) for page in PAGES)
     assert len(fences) == len(list(examples())) + len(NO_STUDIES) + read

@@ -107,6 +107,7 @@ class Runs:
     def read(self, kind: str) -> Iterator[tuple[Node, Mapping[str, np.ndarray]]]:
         """Yield the nodes of a kind's example, and what must not depend on the tile."""
         for node in self.nodes[kind]:
+            assert node.receipt is not None
             yield node, self.store.read(node.receipt, numeric(node.kind.outputs))
 
 

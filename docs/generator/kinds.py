@@ -108,14 +108,15 @@ def _told(kind: Kind, told: Explanation) -> str:
 
 def _title(address: str) -> str:
     """Return the heading that an address leads to, as its page writes it."""
-    page, _, anchor = address.partition("#")
+    page, _, place = address.partition("#")
     text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
     headings: list[str] = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    told = {_anchor(heading): heading for heading in headings}
-    return told[anchor] if anchor else headings[0]
+    by_anchor = {anchor(heading): heading for heading in headings}
+    return by_anchor[place] if place else headings[0]
 
 
-def _anchor(heading: str) -> str:
+def anchor(heading: str) -> str:
+    """Return the anchor of a heading."""
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
@@ -135,7 +136,7 @@ def _producers(taken: Input) -> str:
     if len(names) > 8:
         beginnings = {name.partition(".")[0] for name in names}
         groups = [group for group, has in GROUPS.items() if beginnings & set(has)]
-        told = [f"[{group.lower()}](index.md#{_anchor(group)})" for group in groups]
+        told = [f"[{group.lower()}](index.md#{anchor(group)})" for group in groups]
         return f"{code(taken.edge.__name__)}: any of {', '.join(told)} that returns it"
     links = [f"[{code(name)}]({name}.md)" for name in names]
     return f"{code(taken.edge.__name__)}: {', '.join(links)}"

@@ -31,7 +31,11 @@ def units(text: str) -> str:
 
 def papers(text: str) -> str:
     """Return prose whose DOIs and arXiv numbers are links."""
-    text = prose(text)
+    return linked(prose(text))
+
+
+def linked(text: str) -> str:
+    """Return Markdown whose DOIs and arXiv numbers are links."""
     for pattern, link in _PAPERS:
         text = pattern.sub(link, text)
     return text

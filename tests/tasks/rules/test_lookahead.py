@@ -1,7 +1,6 @@
 """Lookahead."""
 
 from functools import partial
-from importlib import import_module
 
 import pytest
 import torch
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
+from curvflow.tasks.rules import functions_of
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import (
     PROBLEM,
@@ -122,7 +122,7 @@ def steps(rules):
 @pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in OUTSIDE])
 def test_moves_all_the_way_after_each_step_are_the_inner_rule(name):
     inner = {"rule": name, **EXAMPLES[name][1]}
-    assert not hasattr(import_module(f"curvflow.tasks.rules.{name}"), "evaluated")
+    assert not hasattr(functions_of(rule(**inner)), "evaluated")
     found = steps([lookahead(inner, k=1, alpha=1.0)] * 2)
     for weights, other in zip(found, steps([rule(**inner)] * 2), strict=True):
         torch.testing.assert_close(weights, other, **EXACT)

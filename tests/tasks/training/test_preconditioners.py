@@ -1,7 +1,5 @@
 """Preconditioners kept with the weights."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from curvflow.schemas.kinds.train import TrainParams
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.schemas.rules import all_rules
 from curvflow.tasks.registry import Machine, find
+from curvflow.tasks.rules import functions_of
 from tests.tasks.partials import Steps
 from tests.tasks.rules.examples import EXAMPLES
 from tests.tasks.toys import assert_declared, blobs, train_all, train_member
@@ -41,11 +40,11 @@ def assert_equal(found, expected):
 
 @pytest.mark.parametrize("name", all_rules())
 def test_rules_that_promise_a_preconditioner_are_those_that_have_one(name):
-    module = import_module(f"curvflow.tasks.rules.{name}")
     for fields in EXAMPLES[name]:
         rule = all_rules()[name].model_validate({"rule": name, **fields})
-        assert rule.has_preconditioner == hasattr(module, "preconditioner")
-        assert rule.chooses_momentum == hasattr(module, "rates")
+        functions = functions_of(rule)
+        assert rule.has_preconditioner == hasattr(functions, "preconditioner")
+        assert rule.chooses_momentum == hasattr(functions, "rates")
 
 
 def test_nothing_is_kept_that_was_not_asked_for():

@@ -14,7 +14,7 @@ from curvflow.schemas.models import ModelSpec, model_name
 from curvflow.schemas.nodes import Data, Preconditioned, Weights
 from curvflow.schemas.params import Neutral, Params
 from curvflow.schemas.rules import RuleSpec
-from curvflow.schemas.rules._averages import Averaging
+from curvflow.schemas.rules.averages import Averaging
 
 Loss = Literal["auto", "cross_entropy", "mse", "sse"]
 
@@ -178,8 +178,8 @@ KIND = Kind(
     varying=("seed", "rule", "model.init"),
     checkpoints=kept_epochs,
     loads={
-        "rule.rule": "curvflow.tasks.rules",
-        "rule.inner.rule": "curvflow.tasks.rules",
+        "rule.module": "curvflow.tasks.rules",
+        "rule.inner.module": "curvflow.tasks.rules",
         "model.kind": "curvflow.tasks.models",
     },
     carries=("model",),

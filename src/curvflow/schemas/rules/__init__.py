@@ -1,35 +1,25 @@
 """Specifications of learning rules, found by their files; no list is kept.
 
-A rule is one file here, which names its specification `RULE`, and one file of the same
-name in `tasks/rules/`, which holds its functions.
+A file here names its specification `RULE`, or those of a family `RULES`; its functions
+are in the file of the same name in `tasks/rules/`. `EXPLANATION`, or for a family
+`EXPLANATIONS` in the same order, is the section of the documentation.
 """
 
 from __future__ import annotations
 
 import operator
-import pkgutil
 from functools import reduce
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field
 
 from curvflow.schemas.presets import written_out
 from curvflow.schemas.rules._base import Rule
+from curvflow.schemas.rules._files import sections
+from curvflow.schemas.rules._files import specifications as all_rules
 from curvflow.schemas.rules._preset import Preset
 
-__all__ = ["Rule", "RuleSpec", "all_rules"]
-
-
-def all_rules() -> dict[str, type[Rule]]:
-    """Return the specification of every rule by its name, sorted."""
-    names = sorted(info.name for info in pkgutil.iter_modules(__path__))
-    return {
-        name: import_module(f"{__name__}.{name}").RULE
-        for name in names
-        if not name.startswith("_")
-    }
-
+__all__ = ["Rule", "RuleSpec", "all_rules", "sections"]
 
 if TYPE_CHECKING:
     RuleSpec = Rule

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -104,7 +104,13 @@ class Rule(Params):
     Each rule narrows `rule` to a literal equal to its file's name. A field that is a
     float or a flag is a hyper-parameter: it may differ between the models of one
     program. All other fields are choices, which models trained together share.
+
+    Attributes:
+        not_inside: whether it can be no rule within another, as `lookahead` has one: it
+            chooses its rate, or gives other weights than those it steps from.
     """
+
+    not_inside: ClassVar[bool] = False
 
     rule: str
     init: Init | None = Field(
@@ -113,6 +119,11 @@ class Rule(Params):
     schedule: Schedule | None = Field(
         None, description="how the learning rate changes; null keeps it"
     )
+
+    @property
+    def module(self) -> str:
+        """The name of the file of this specification, and of that of its functions."""
+        return type(self).__module__.rpartition(".")[2]
 
     @property
     def is_extendable(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
 
@@ -30,3 +31,21 @@ class Adagrad(Rule):
 
 
 RULE = Adagrad
+
+EXPLANATION = Section(
+    group="Adaptive rules",
+    summary="divides it by the root of the sum of all squares",
+    text="""\
+s ← s + g², w ← w − η / (1 + t δ) · g / (√s + ε) after t steps, with δ = `lr_decay`
+and ε = `eps`; s begins at `initial_accumulator`, and `weight_decay` w is added to g
+first.
+""",
+    source="""\
+Duchi, Hazan and Singer (2011), in the form of `torch.optim.Adagrad`.
+""",
+    example="""\
+axes:
+  rule:
+    adagrad: {rule: adagrad, lr: 0.1, lr_decay: 0.01, initial_accumulator: 0.1}
+""",
+)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
 
@@ -26,3 +27,20 @@ class Adam(Rule):
 
 
 RULE = Adam
+
+EXPLANATION = Section(
+    group="Adaptive rules",
+    summary="divides the mean gradient by the root of the mean square",
+    text="""\
+m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², w ← w − η m̂ / (√v̂ + ε), where m̂ and
+v̂ are divided by 1 − βᵗ; `weight_decay` w is added to g first.
+""",
+    source="""\
+Kingma and Ba (2015), Algorithm 1, in the form of `torch.optim.Adam`.
+""",
+    example="""\
+axes:
+  rule:
+    adam: {rule: adam, lr: 0.001, beta1: 0.9, beta2: 0.999, eps: 1.0e-8}
+""",
+)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
 
@@ -39,3 +40,36 @@ class LanczosNewton(Rule):
 
 
 RULE = LanczosNewton
+
+EXPLANATION = Section(
+    group="Rules that look at the spectrum",
+    summary="inverts the batch's curvature within a Krylov space",
+    text="""\
+w ← w − η [Σᵢ uᵢ (uᵢ·g) / (|θᵢ| + δ) + (g − Σᵢ uᵢ (uᵢ·g)) / δ] with the Ritz vectors
+uᵢ and values θᵢ of `num_steps` Lanczos steps from the `start`, `gradient` or
+`random`. Within the space that is Newton's step with the matrix in modulus, so that
+negative curvature is descended too; what the space does not hold is taken as flat.
+With as many steps as parameters, η = 1 and little damping it is Newton's step in
+modulus, and with `ggn` a linear regression is solved at once. `weight_decay` λ stands
+for the loss plus λ |w|² / 2: λ w is added to g and λ to every eigenvalue.
+
+The source prints a damping of 10 beside a rate of 1, and keeps "the ratio of damping
+constant to learning rate constant, δ = 10 α". There are two readings. By default δ =
+`damping` times η, as the words say: what lies outside the space then moves by g /
+`damping` whatever η is. From a random start that is most of g, which would explain
+why the source's five rates give nearly one curve; from the gradient all of g lies in
+the space, and the rates differ. With `damping_follows_lr: false` δ is the number
+`damping`, as the printed call to its code may be read. At η = 1 both are the same.
+""",
+    source="""\
+Granziol (2020), sections 4.3.1 and 6.4.1, LancGN and LanczosOPT; Figure 4.2b has
+20 steps, batch 128 for gradient and curvature, and no weight decay.
+""",
+    example="""\
+axes:
+  rule:
+    lanc_gn: {rule: lanczos_newton, lr: 1.0, damping: 10.0, num_steps: 20, matrix: ggn}
+    absolute: {rule: lanczos_newton, lr: 0.1, damping: 1.0, damping_follows_lr: false,
+               matrix: hessian, start: gradient, weight_decay: 0.0001}
+""",
+)

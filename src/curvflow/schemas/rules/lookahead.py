@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import operator
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import OF_TRAINING, Rule
-from curvflow.schemas.rules.adagrad import Adagrad
-from curvflow.schemas.rules.adam import Adam
-from curvflow.schemas.rules.adamw import AdamW
-from curvflow.schemas.rules.l2 import L2
-from curvflow.schemas.rules.l2_stopped import L2Stopped
-from curvflow.schemas.rules.l2_stopped_selective import L2StoppedSelective
-from curvflow.schemas.rules.lanczos_newton import LanczosNewton
-from curvflow.schemas.rules.metric import Metric
-from curvflow.schemas.rules.ngd import Ngd
-from curvflow.schemas.rules.ngd_online import NgdOnline
-from curvflow.schemas.rules.padam import Padam
-from curvflow.schemas.rules.path_sgd import PathSgd
-from curvflow.schemas.rules.rmsprop import RmsProp
-from curvflow.schemas.rules.selective_l2 import SelectiveL2
-from curvflow.schemas.rules.sgd import Sgd
+from curvflow.schemas.rules._files import specifications
 
-# Whatever steps, and gives no other weights than those it steps from, at a rate that is
-# given.
-Moving = Adagrad | Adam | AdamW | Padam | RmsProp | Sgd | PathSgd
-Curved = LanczosNewton | Ngd | NgdOnline
-Regularised = L2 | L2Stopped | L2StoppedSelective | Metric | SelectiveL2
-Inner = Annotated[Moving | Curved | Regularised, Field(discriminator="rule")]
+if TYPE_CHECKING:
+    Inner = Rule
+else:
+    _OTHERS = specifications(but=["lookahead"]).values()
+    Inner = Annotated[
+        reduce(operator.or_, (rule for rule in _OTHERS if not rule.not_inside)),
+        Field(discriminator="rule"),
+    ]
 
 
 class Lookahead(Rule):
     """Slow weights that follow those of another rule, and set them back."""
+
+    not_inside: ClassVar[bool] = True
 
     rule: Literal["lookahead"] = "lookahead"
     inner: Inner = Field(description="the rule that steps between two moves")
@@ -60,3 +53,26 @@ class Lookahead(Rule):
 
 
 RULE = Lookahead
+
+EXPLANATION = Section(
+    group="Averages of weights",
+    summary="lets slow weights follow those of another rule",
+    text="""\
+s ← s + α (w − s), w ← s after every `k` steps of the rule `inner`, with α = `alpha`;
+the result is s. `inner` is any rule but `torch_optimizer`, `spectral_sgd`,
+`spectral_swa` and those of this section, with all its hyper-parameters, and keeps its
+state when w is set back; H w is taken at w. `init` and `schedule` stand beside
+`inner`; a schedule multiplies the learning rate within. A preset, which brings an
+`init`, is not taken there.
+""",
+    source="""\
+Zhang et al. (2019), arXiv:1907.08610.
+""",
+    example="""\
+axes:
+  rule:
+    sgd: {rule: lookahead, inner: {rule: sgd, lr: 0.1}, k: 5, alpha: 0.5}
+    adam: {rule: lookahead, inner: {rule: adam, lr: 0.001}}
+    metric: {rule: lookahead, inner: {rule: metric, lr: 0.1, rate: 0.0001}}
+""",
+)

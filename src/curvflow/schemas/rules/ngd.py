@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
 
@@ -49,3 +50,48 @@ class Ngd(Rule):
 
 
 RULE = Ngd
+
+EXPLANATION = Section(
+    group="Path-SGD and natural gradients",
+    summary="inverts the Fisher matrix of the batch",
+    text="""\
+w ← w − η (F + κI)⁻¹ g, κ = α / D max(tr F, ε), for D parameters, with α = `alpha` and
+ε = `eps`. F is the Fisher matrix of the step's batch for the loss that is minimised:
+the mean over the samples of J'SJ, or the sum of them where the loss is the sum `sse`.
+J is the Jacobian of a sample's outputs, C of them, and S says how the loss is curved
+in the outputs: diag(p) − pp' for `cross_entropy` with the probabilities p of the
+softmax, 2/C I for `mse`, and 2 I for `sse`, whose likelihoods are Gaussian of
+variance C/2 and 1/2. So F is the Gauss-Newton matrix of the loss, and a linear
+regression is solved in one step of η = 1 as α goes to 0.
+
+`fisher` says which labels F is made of: `exact` weights every class by its
+probability; `sampled` draws `num_samples` labels (or values) for each input from the
+model, which estimates the exact matrix without bias; `empirical` takes the labels of
+the data, which estimates something else. F is built from the whole batch or from
+`fisher_batch` of its samples, drawn without replacement. With `norm_match` the
+direction is given the length of g, so that steps are as long as those of `sgd`.
+
+F spans few directions, and what of g lies outside them is divided by κ alone. The
+whole batch's `exact` and `empirical` matrices span g, unless there is dropout, and
+take any α; with `sampled` labels, a `fisher_batch`, or dropout, α below 1 makes steps
+long and random.
+
+F is never formed. Its rows, one for each sample and draw or class, give the solution
+by Woodbury's identity, in double precision. A step holds 8 bytes for each of rows
+times parameters of two models at least, and costs rows² · parameters: for large models
+use `sampled` or a `fisher_batch`. The rows are taken without dropout, and a model with
+batch norm, whose samples meet, is refused.
+""",
+    source="""\
+Amari (1998); the damping is that of Povey, Zhang and Khudanpur (2015), as Saghir
+et al. (2024), eq. 7, write it for the whole matrix. As α grows, steps become those of
+`sgd` with the rate η/κ, and with `norm_match` those of `sgd`.
+""",
+    example="""\
+axes:
+  rule:
+    natural: {rule: ngd, lr: 0.01, alpha: 4.0, fisher: sampled, num_samples: 2}
+    exact: {rule: ngd, lr: 0.1, alpha: 0.1, fisher: exact, eps: 1.0e-10}
+    turned: {rule: ngd, lr: 0.1, fisher: empirical, fisher_batch: 16, norm_match: true}
+""",
+)

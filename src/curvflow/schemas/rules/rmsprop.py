@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
 
@@ -29,3 +30,23 @@ class RmsProp(Rule):
 
 
 RULE = RmsProp
+
+EXPLANATION = Section(
+    group="Adaptive rules",
+    summary="divides the gradient by the root of its mean square",
+    text="""\
+v ← α v + (1 − α) g², u ← μ u + g / (√v + ε), w ← w − η u, with μ = `momentum`; with
+`centered` v − a² stands under the root, where a ← α a + (1 − α) g. α and ε are
+`alpha` and `eps`; `weight_decay` w is added to g first.
+""",
+    source="""\
+Tieleman and Hinton (2012), and Graves (2013) for `centered`, in the form of
+`torch.optim.RMSprop`. Where rounding makes v − a² negative, it counts as 0.
+""",
+    example="""\
+axes:
+  rule:
+    plain: {rule: rmsprop, lr: 0.01, alpha: 0.99, eps: 1.0e-8}
+    centred: {rule: rmsprop, lr: 0.01, momentum: 0.9, centered: true}
+""",
+)

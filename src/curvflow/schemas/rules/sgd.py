@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
 
@@ -33,3 +34,21 @@ class Sgd(Rule):
 
 
 RULE = Sgd
+
+EXPLANATION = Section(
+    group="Gradient descent",
+    summary="follows the gradient, with momentum if asked",
+    text="""\
+v ← μ v + g + λ w, w ← w − η v, with μ = `momentum` and λ = `weight_decay`; with
+`nesterov` the step is along g + λ w + μ v instead, v being the new velocity.
+""",
+    source="""\
+Sutskever et al. (2013), in the form of `torch.optim.SGD`.
+""",
+    example="""\
+axes:
+  rule:
+    plain: {rule: sgd, lr: 0.1}
+    nesterov: {rule: sgd, lr: 0.05, momentum: 0.9, nesterov: true, weight_decay: 0.0005}
+""",
+)

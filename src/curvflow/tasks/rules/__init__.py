@@ -1,11 +1,13 @@
-"""Learning rules, one file each: `init` and `step`, over the models of a batch.
+"""Learning rules: `init` and `step`, over the models of a batch.
+
+A file holds these functions of one rule, or in `RULES` those of each rule of a family.
 
     init(weights_MD, hyper, problem) -> state
-    step(gradient_MD, state, weights_MD, hyper, now) -> weights, state
+    step(gradient_MD, state, weights_MD, hyper, context) -> weights, state
 
 `hyper` holds the floats and flags of the rules, (M, 1) each, by name; all else that a
 rule's specification says is a choice that the models of a batch share, `hyper.rule`.
-`now` is the context of the step: see `curvflow.tasks.training.step_context.Step`.
+`context` is the context of the step: see `curvflow.tasks.training.step_context.Step`.
 
 What a rule keeps between steps is a tensor, None, or a tuple of these, named or not, to
 any depth; the first dimension of every tensor is the model. A tensor may be None where
@@ -30,6 +32,24 @@ itself; they are recorded, the momentum if the specification's `chooses_momentum
 so. `preconditioner` returns how the rule scales its steps, if the specification's
 `has_preconditioner` says that it does so entry by entry.
 
-A specification whose `product_from` names an epoch gets H w as `now.product` from that
-epoch on.
+A specification whose `product_from` names an epoch gets H w as `context.product` from
+that epoch on.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from curvflow.schemas.rules import Rule
+
+
+class Functions(SimpleNamespace):
+    """Functions of one rule of a family, by the names that a file of one rule has."""
+
+
+def functions_of(rule: Rule) -> Any:
+    """Return the functions of a rule: its file, or its entry in that of its family."""
+    module = import_module(f"curvflow.tasks.rules.{rule.module}")
+    return getattr(module, "RULES", {}).get(rule.rule, module)

@@ -30,7 +30,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step: s <- s + g^2, w <- w - lr / (1 + t lr_decay) g / (sqrt(s) + eps).
 
@@ -39,7 +39,7 @@ def step(
         state: sums s, and the number t of steps taken before.
         weights_MD: weights w.
         hyper: lr, lr_decay, eps and weight_decay, each (M, 1).
-        now: not used.
+        context: not used.
 
     Returns:
         The new weights and state.

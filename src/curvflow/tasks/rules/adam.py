@@ -36,7 +36,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step: w <- w - lr m / (sqrt(v) + eps), m and v corrected for their bias.
 
@@ -45,7 +45,7 @@ def step(
         state: running means.
         weights_MD: weights w.
         hyper: lr, beta1, beta2, eps and weight_decay, each (M, 1).
-        now: not used.
+        context: not used.
 
     Returns:
         The new weights and state.

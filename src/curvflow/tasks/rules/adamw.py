@@ -22,7 +22,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Moments:
 
 
 def step(
-    gradient_MD: Tensor, state: Moments, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: Moments, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, Moments]:
     """Take one step: w <- (1 - lr weight_decay) w - lr m / (sqrt(v) + eps).
 
@@ -31,7 +31,7 @@ def step(
         state: running means.
         weights_MD: weights w.
         hyper: lr, beta1, beta2, eps, amsgrad and weight_decay, each (M, 1).
-        now: not used.
+        context: not used.
 
     Returns:
         The new weights and state.

@@ -15,7 +15,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:
 
 
 def step(
-    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, None]:
     """Take one step, w <- w - lr (sum_i u_i u_i.g / (|theta_i| + delta) + g' / delta).
 
@@ -29,7 +29,7 @@ def step(
         weights_MD: weights w.
         hyper: lr, damping, damping_follows_lr (0 or 1) and weight_decay, each (M, 1),
             and the choices num_steps, matrix and start.
-        now: for the network, the batch and draws.
+        context: for the network, the batch and draws.
 
     Returns:
         The new weights, and no state.
@@ -42,9 +42,9 @@ def step(
     rule, decay_M1 = hyper.rule, hyper["weight_decay"].double()
     gradient_MD = torch.addcmul(gradient_MD, hyper["weight_decay"], weights_MD)
     found = spectrum(
-        gradient_MD if rule.start == "gradient" else random_signs(weights_MD, now),
+        gradient_MD if rule.start == "gradient" else random_signs(weights_MD, context),
         weights_MD,
-        now,
+        context,
         matrix=rule.matrix,
         num_steps=rule.num_steps,
         vectors=True,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules import functions_of
 from curvflow.tasks.rules.shared.averages import synchronised
 from curvflow.tasks.training.step_context import Hyper, Step
 
@@ -27,11 +27,13 @@ class State(NamedTuple):
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     """Return the inner rule's state and the slow weights before the first step."""
     inner = hyper.within("inner")
-    return State(_functions(hyper).init(weights_MD, inner, problem), weights_MD)
+    return State(
+        functions_of(hyper.rule.inner).init(weights_MD, inner, problem), weights_MD
+    )
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step of the inner rule; after every k: s <- s + alpha (w - s), w <- s.
 
@@ -40,7 +42,7 @@ def step(
         state: inner state and slow weights s.
         weights_MD: fast weights w.
         hyper: alpha, (M, 1), and those of the inner rule.
-        now: where training is.
+        context: where training is.
 
     Returns:
         The new weights and state.
@@ -49,11 +51,11 @@ def step(
         Zhang et al. (2019), arXiv:1907.08610; the inner state is kept when the fast
         weights are set back.
     """
-    fast_MD, inner = _functions(hyper).step(
-        gradient_MD, state.inner, weights_MD, hyper.within("inner"), now
+    fast_MD, inner = functions_of(hyper.rule.inner).step(
+        gradient_MD, state.inner, weights_MD, hyper.within("inner"), context
     )
     fast_MD, slow_MD = synchronised(
-        fast_MD, state.slow, now, k=hyper.rule.k, alpha=hyper["alpha"]
+        fast_MD, state.slow, context, k=hyper.rule.k, alpha=hyper["alpha"]
     )
     return fast_MD, State(inner, slow_MD)
 
@@ -61,7 +63,3 @@ def step(
 def evaluated(weights_MD: Tensor, state: State, hyper: Hyper) -> Tensor:
     """Return the slow weights."""
     return state.slow
-
-
-def _functions(hyper: Hyper) -> Any:
-    return import_module(f"curvflow.tasks.rules.{hyper.rule.inner.rule}")

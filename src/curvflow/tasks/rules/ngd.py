@@ -41,7 +41,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:
 
 
 def step(
-    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, None]:
     """Take one step: w <- w - lr (F + kappa I)^-1 g, kappa = alpha / D max(tr F, eps).
 
@@ -54,7 +54,7 @@ def step(
         weights_MD: weights w.
         hyper: lr, alpha, eps and norm_match (0 or 1), each (M, 1), and the choices
             fisher, num_samples and fisher_batch.
-        now: for the network, the batch and draws.
+        context: for the network, the batch and draws.
 
     Returns:
         The new weights, and no state.
@@ -63,7 +63,7 @@ def step(
         Amari (1998), Neural Computation 10(2); the damping is that of Povey, Zhang and
         Khudanpur (2015), arXiv:1410.7455, here for the whole matrix, solved exactly.
     """
-    direction_MD = _solved(gradient_MD, weights_MD, hyper, now)
+    direction_MD = _solved(gradient_MD, weights_MD, hyper, context)
     length_M1 = torch.linalg.vector_norm(
         gradient_MD, dim=1, keepdim=True, dtype=direction_MD.dtype
     )
@@ -74,15 +74,17 @@ def step(
     return torch.addcmul(weights_MD, hyper["lr"], direction_MD, value=-1), None
 
 
-def _solved(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper, now: Step) -> Tensor:
+def _solved(
+    gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper, context: Step
+) -> Tensor:
     """Return (F + kappa I)^-1 g in double precision, some models at a time."""
-    rule, problem, count = hyper.rule, now.problem, now.batch.count
+    rule, problem, count = hyper.rule, context.problem, context.batch.count
     outputs = json.loads(problem.text)["num_outputs"]
-    batch = _chosen(now, rule.fisher_batch)
+    batch = _chosen(context, rule.fisher_batch)
     uniform = None
     if rule.fisher == "sampled":
         draws = fisher_draws(problem.loss, outputs, rule.num_samples)
-        uniform = now.draw((batch.count, *draws))
+        uniform = context.draw((batch.count, *draws))
     share = (count if problem.loss == "sse" else 1) / batch.count
 
     def solved(some: slice) -> Tensor:
@@ -125,9 +127,9 @@ def _rows(
     return FullRows(fisher_rows(network.outputs, weights_MD, inputs, roots))
 
 
-def _chosen(now: Step, wanted: int | None) -> Samples:
+def _chosen(context: Step, wanted: int | None) -> Samples:
     """Return some of the samples of the batch, drawn without replacement."""
-    count = now.batch.count
+    count = context.batch.count
     if wanted is None or wanted >= count:
-        return now.batch
-    return now.batch.taken(now.draw((count,)).argsort(dim=1)[:, :wanted])
+        return context.batch
+    return context.batch.taken(context.draw((count,)).argsort(dim=1)[:, :wanted])

@@ -37,7 +37,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step: w <- w - lr P g, P g of each tensor as long as g.
 
@@ -50,7 +50,7 @@ def step(
         weights_MD: weights w.
         hyper: lr, alpha, share, delta and eps, each (M, 1), and the choices rank and
             period.
-        now: for the shapes of the tensors and the count of steps.
+        context: for the shapes of the tensors and the count of steps.
 
     Returns:
         The new weights and moments.
@@ -61,8 +61,8 @@ def step(
     """
     fishers = iter(state)
     turned = [
-        _turned(tensor, fishers, hyper, now.count)
-        for tensor in now.problem.network.layout.unflatten(gradient_MD)
+        _turned(tensor, fishers, hyper, context.count)
+        for tensor in context.problem.network.layout.unflatten(gradient_MD)
     ]
     direction_MD = torch.cat([tensor.flatten(1) for tensor, _ in turned], dim=1)
     new = tuple(fisher for _, several in turned for fisher in several)

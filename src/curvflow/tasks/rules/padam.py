@@ -22,7 +22,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Moments:
 
 
 def step(
-    gradient_MD: Tensor, state: Moments, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: Moments, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, Moments]:
     """Take one step: w <- w - lr m / v^p, between sgd (p = 0) and Adam (p = 1/2).
 
@@ -32,7 +32,7 @@ def step(
         weights_MD: weights w.
         hyper: lr, beta1, beta2, eps, p, amsgrad, weight_decay and decoupled, each
             (M, 1).
-        now: not used.
+        context: not used.
 
     Returns:
         The new weights and state.

@@ -29,7 +29,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:
 
 
 def step(
-    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, None]:
     """Take one step: w <- w - lr / gamma g, gamma = (d phi / d |w|^p)^(2/p).
 
@@ -41,7 +41,7 @@ def step(
         state: none.
         weights_MD: weights w.
         hyper: lr and eps, each (M, 1), and the choice p.
-        now: for the network and the shape of its inputs.
+        context: for the network and the shape of its inputs.
 
     Returns:
         The new weights, and no state.
@@ -52,7 +52,7 @@ def step(
     """
     p = hyper.rule.p
     powers_MD = weights_MD.detach().abs().pow(p).requires_grad_()
-    problem = now.problem
+    problem = context.problem
     phi_M = problem.network.path_sums(powers_MD, problem.input_shape, p)
     (through_MD,) = torch.autograd.grad(phi_M.sum(), powers_MD)
     gamma_MD = torch.maximum(through_MD.pow(2 / p), hyper["eps"])

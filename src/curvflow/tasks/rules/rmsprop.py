@@ -36,7 +36,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step: u <- momentum u + g / (sqrt(v) + eps), w <- w - lr u.
 
@@ -46,7 +46,7 @@ def step(
         weights_MD: weights w.
         hyper: lr, alpha, eps, momentum, centered (0 or 1) and weight_decay, each
             (M, 1).
-        now: not used.
+        context: not used.
 
     Returns:
         The new weights and state.

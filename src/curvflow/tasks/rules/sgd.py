@@ -18,7 +18,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step: v <- momentum v + g, w <- w - lr v, with g + weight_decay w for g.
 
@@ -27,7 +27,7 @@ def step(
         state: velocities v.
         weights_MD: weights w.
         hyper: lr, momentum, nesterov (0 or 1) and weight_decay, each (M, 1).
-        now: not used.
+        context: not used.
 
     Returns:
         The new weights and velocities.

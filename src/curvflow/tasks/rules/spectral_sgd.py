@@ -38,7 +38,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take one step: v <- rho v + g, w <- w - a v, or along g + rho v with Nesterov.
 
@@ -52,7 +52,7 @@ def step(
         weights_MD: weights w.
         hyper: lr, bulk_above, max_momentum and weight_decay, each (M, 1), and the
             choices momentum, first_refresh, refresh_every, num_steps and matrix.
-        now: for the network, the batch and draws.
+        context: for the network, the batch and draws.
 
     Returns:
         The new weights and state.
@@ -60,8 +60,8 @@ def step(
     Reference:
         Granziol (2020), section 4.3.2, with the rates of `best_rates`.
     """
-    if _is_due(hyper, now):
-        state = _refreshed(state, weights_MD, hyper, now)
+    if _is_due(hyper, context):
+        state = _refreshed(state, weights_MD, hyper, context)
     direction_MD = torch.addcmul(gradient_MD, hyper["weight_decay"], weights_MD)
     velocity_MD = torch.addcmul(direction_MD, state.momentum, state.velocity)
     if hyper.rule.momentum == "polyak":
@@ -78,17 +78,17 @@ def rates(state: State, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return state.rate * (hyper["lr"] / state.base), state.momentum
 
 
-def _is_due(hyper: Hyper, now: Step) -> bool:
-    since = now.epoch - hyper.rule.first_refresh
-    return now.begins_epoch and since >= 0 and since % hyper.rule.refresh_every == 0
+def _is_due(hyper: Hyper, context: Step) -> bool:
+    since = context.epoch - hyper.rule.first_refresh
+    return context.begins_epoch and since >= 0 and since % hyper.rule.refresh_every == 0
 
 
-def _refreshed(state: State, weights_MD: Tensor, hyper: Hyper, now: Step) -> State:
+def _refreshed(state: State, weights_MD: Tensor, hyper: Hyper, context: Step) -> State:
     """Return the state with new rates; old ones where the spectrum tells none."""
     found = spectrum(
-        random_signs(weights_MD, now),
+        random_signs(weights_MD, context),
         weights_MD,
-        now,
+        context,
         matrix=hyper.rule.matrix,
         num_steps=hyper.rule.num_steps,
     )

@@ -22,7 +22,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
 
 
 def step(
-    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, now: Step
+    gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
     """Take the optimiser's step: w <- what it makes of w, g and its state.
 
@@ -31,13 +31,13 @@ def step(
         state: the optimiser's, which is made anew and given it for this step.
         weights_MD: weights w.
         hyper: lr, equal for all models, (M, 1).
-        now: at the first step the optimiser begins by itself.
+        context: at the first step the optimiser begins by itself.
 
     Returns:
         The new weights and state.
     """
-    return _adapter(hyper, now.problem).step(
-        gradient_MD, state if now.count else None, weights_MD, _rate(hyper["lr"])
+    return _adapter(hyper, context.problem).step(
+        gradient_MD, state if context.count else None, weights_MD, _rate(hyper["lr"])
     )
 
 

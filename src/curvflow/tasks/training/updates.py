@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.rules import Rule
 from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules import functions_of
 from curvflow.tasks.training.state import RuleState, leaves, with_leaves
 from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
@@ -54,7 +54,7 @@ class _Group:
         self.numbers = list(rules)
         self.rules = list(rules.values())
         self.models = _index(self.numbers, weights_MD.device)
-        self.functions = import_module(f"curvflow.tasks.rules.{self.rules[0].rule}")
+        self.functions = functions_of(self.rules[0])
         self.hyper = self.scaled_hyper = Hyper(self.rules, weights_MD)
         self.has_schedule = any(rule.schedule for rule in self.rules)
         self.problem = problem

@@ -42,7 +42,7 @@ def begin(inner: object, weights_MD: Tensor, hyper: Hyper) -> Averaged:
 
 
 def after(
-    weights_MD: Tensor, inner: object, state: Averaged, hyper: Hyper, now: Step
+    weights_MD: Tensor, inner: object, state: Averaged, hyper: Hyper, context: Step
 ) -> tuple[Tensor, Averaged]:
     """Take the weights that a step led to into the average, if they are due.
 
@@ -51,20 +51,20 @@ def after(
         inner: state of the rule that stepped.
         state: before it.
         hyper: count_before (0 or 1), (M, 1); `rule` has start, every and lookahead.
-        now: where training is.
+        context: where training is.
 
     Returns:
         The weights to go on from, which are others only by Lookahead, and the state.
     """
     rule, average_MD, points_M1, slow_MD = hyper.rule, *state[1:]
-    if _completed(now) < rule.start:
+    if _completed(context) < rule.start:
         if slow_MD is None:
             return weights_MD, Averaged(inner, weights_MD, points_M1, None)
         weights_MD, slow_MD = synchronised(
-            weights_MD, slow_MD, now, k=rule.lookahead.k, alpha=rule.lookahead.alpha
+            weights_MD, slow_MD, context, k=rule.lookahead.k, alpha=rule.lookahead.alpha
         )
         return weights_MD, Averaged(inner, slow_MD, points_M1, slow_MD)
-    if is_due(rule.every, now):
+    if is_due(rule.every, context):
         points_M1 = points_M1 + 1
         share_M1 = 1 / (points_M1 + hyper["count_before"])
         average_MD = torch.lerp(average_MD, weights_MD, share_M1)
@@ -75,37 +75,37 @@ def after(
 
 
 def synchronised(
-    fast_MD: Tensor, slow_MD: Tensor, now: Step, *, k: int, alpha: float | Tensor
+    fast_MD: Tensor, slow_MD: Tensor, context: Step, *, k: int, alpha: float | Tensor
 ) -> tuple[Tensor, Tensor]:
     """Move slow weights towards fast ones, and these to them, after every k steps.
 
     Args:
         fast_MD: after the step.
         slow_MD: before it.
-        now: where training is.
+        context: where training is.
         k: steps between.
         alpha: share of the way.
 
     Returns:
         Fast and slow weights.
     """
-    if (now.count + 1) % k:
+    if (context.count + 1) % k:
         return fast_MD, slow_MD
     slow_MD = torch.lerp(slow_MD, fast_MD, alpha)
     return slow_MD, slow_MD
 
 
-def is_due(every: str | int, now: Step) -> bool:
+def is_due(every: str | int, context: Step) -> bool:
     """Return whether the weights after this step are among those averaged.
 
     Args:
         every: `epoch`, or a number of steps, counted from the first of training.
-        now: where training is.
+        context: where training is.
     """
     if every == "epoch":
-        return now.ends_epoch
-    return (now.count + 1) % int(every) == 0
+        return context.ends_epoch
+    return (context.count + 1) % int(every) == 0
 
 
-def _completed(now: Step) -> int:
-    return now.epoch + now.ends_epoch
+def _completed(context: Step) -> int:
+    return context.epoch + context.ends_epoch

@@ -60,15 +60,15 @@ class _Contained:
         return _Contained(self._operator.select(models))
 
 
-def random_signs(weights_MD: Tensor, now: Step) -> Tensor:
+def random_signs(weights_MD: Tensor, context: Step) -> Tensor:
     """Return vectors of signs, of the shape of the weights, to start from."""
-    return torch.where(now.draw((weights_MD.shape[1],)) < 0.5, -1.0, 1.0)
+    return torch.where(context.draw((weights_MD.shape[1],)) < 0.5, -1.0, 1.0)
 
 
 def spectrum(
     start_MD: Tensor,
     weights_MD: Tensor,
-    now: Step,
+    context: Step,
     *,
     matrix: str,
     num_steps: int,
@@ -79,7 +79,7 @@ def spectrum(
     Args:
         start_MD: what each model starts from; zero stands for any other vector.
         weights_MD: where the curvature is taken.
-        now: for the network, the batch and its dropout.
+        context: for the network, the batch and its dropout.
         matrix: `hessian`, or `ggn`, generalised Gauss-Newton.
         num_steps: products, at most D.
         vectors: whether Ritz vectors are wanted.
@@ -87,11 +87,11 @@ def spectrum(
     Returns:
         The spectra.
     """
-    each = 8 * PASS_COPIES * now.batch.count * now.problem.network.width
+    each = 8 * PASS_COPIES * context.batch.count * context.problem.network.width
     on_cpu = weights_MD.device.type == "cpu"
     most = (CPU_PRODUCT_BYTES if on_cpu else GPU_PASS_BYTES) // each
     parts = [
-        _spectrum(start_MD, weights_MD, now, some, (matrix, num_steps, vectors))
+        _spectrum(start_MD, weights_MD, context, some, (matrix, num_steps, vectors))
         for some in spans(len(weights_MD), most)
     ]
     return Spectrum(
@@ -107,7 +107,7 @@ def spectrum(
 def _spectrum(
     start_MD: Tensor,
     weights_MD: Tensor,
-    now: Step,
+    context: Step,
     some: slice,
     how: tuple[str, int, bool],
 ) -> Spectrum:
@@ -118,7 +118,7 @@ def _spectrum(
     weights_MD = torch.where(finite_M.unsqueeze(1), weights_MD, 0.0)
     if models == 1:  # no product is of a single model: see decision 0003
         start_MD, weights_MD = start_MD.repeat(2, 1), weights_MD.repeat(2, 1)
-    operator = _Contained(_curvature(weights_MD, now, some, matrix))
+    operator = _Contained(_curvature(weights_MD, context, some, matrix))
     found = lanczos(
         operator, start_MD.unsqueeze(2), num_steps=num_steps, vectors=vectors
     )
@@ -139,13 +139,13 @@ def _contained(start_MD: Tensor, weights_MD: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _curvature(
-    weights_MD: Tensor, now: Step, some: slice, matrix: str
+    weights_MD: Tensor, context: Step, some: slice, matrix: str
 ) -> BatchedOperator:
     """Return the curvature of the loss that is minimised, dropout and all."""
-    batch, loss = now.batch.models(some), now.problem.loss
+    batch, loss = context.batch.models(some), context.problem.loss
     # Operators are of the mean over samples; of sse the sum is minimised.
     share = batch.count if loss == "sse" else 1
-    outputs = _training_outputs(weights_MD, now, some)
+    outputs = _training_outputs(weights_MD, context, some)
 
     def sample(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
         return share * sample_losses(loss)(outputs_MNC, targets)
@@ -164,13 +164,13 @@ def _curvature(
     )
 
 
-def _training_outputs(weights_MD: Tensor, now: Step, some: slice) -> Outputs:
+def _training_outputs(weights_MD: Tensor, context: Step, some: slice) -> Outputs:
     """Return the networks as the gradient was derived of them."""
-    network = now.problem.network
+    network = context.problem.network
     # Of these a batch norm in training makes nothing but its next ones.
     statistics_MS = weights_MD.new_zeros(len(weights_MD), network.statistics.size)
     drawn: list[Tensor] = []
-    draw = now.dropout(some)
+    draw = context.dropout(some)
 
     def record(shape: tuple[int, ...]) -> Tensor:
         drawn.append(draw(shape))
@@ -184,6 +184,6 @@ def _training_outputs(weights_MD: Tensor, now: Step, some: slice) -> Outputs:
 
     # Drawn once and for all: nothing can be drawn within a vectorised derivative.
     with torch.no_grad():
-        inputs = now.batch.models(some).inputs
+        inputs = context.batch.models(some).inputs
         network.training_outputs(weights_MD, statistics_MS, inputs, record)
     return outputs
