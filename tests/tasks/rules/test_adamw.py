@@ -6,6 +6,9 @@ from torch.optim import AdamW
 
 from tests.tasks.rules.checks import assert_steps_equal, rule
 
+# For the tests that hold for all rules.
+SETTINGS = [{"lr": 0.01}, {"lr": 0.02, "amsgrad": True, "weight_decay": 0.1}]
+
 
 def adamw(lr=0.001, beta1=0.9, beta2=0.999, **rest):
     return partial(AdamW, lr=lr, betas=(beta1, beta2), **rest)

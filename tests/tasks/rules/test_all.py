@@ -37,7 +37,7 @@ def assert_alike(found, expected):
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_every_rule_learns_and_says_what_it_did(name, settings):
-    assert len(settings) >= 2, f"{name}: add it to tests/tasks/rules/examples.py"
+    assert len(settings) >= 2, f"{name}: give its test file SETTINGS, two or more"
     for outcome in train_all(members(name, settings)):
         assert outcome.status == "ok", outcome.reason
         loss = outcome.arrays["train_loss"]

@@ -5,6 +5,13 @@ import torch
 from tests.tasks.rules.averaging import BASES, EXACT, averaged, results
 from tests.tasks.rules.checks import STEPS_PER_EPOCH, gradient, rule, started
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.02, "start": 2},
+    {"lr": 0.01, "start": 1, "every": 2, "count_before": True, "amsgrad": True},
+    {"lr": 0.02, "start": 2, "lookahead": {"k": 2}},
+]
+
 
 def test_the_result_is_the_mean_of_what_torch_steps_through():
     start = started(2)

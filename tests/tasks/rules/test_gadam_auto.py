@@ -15,6 +15,13 @@ from tests.tasks.rules.checks import (
 )
 from tests.tasks.toys import blobs, train_all, train_member
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.02, "patience": 1},
+    {"lr": 0.01, "patience": 2, "every": 1, "weight_decay": 0.1},
+]
+TRAINING = {"validation_fraction": 0.3}
+
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 ADAMW = {"lr": 0.02, "weight_decay": 0.1}
 # Two models: the first improves until epoch 3, the second until epoch 1 and again in 5.

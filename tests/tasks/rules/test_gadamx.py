@@ -5,6 +5,12 @@ import torch
 from tests.tasks.rules.averaging import EXACT, results
 from tests.tasks.rules.checks import rule, started
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.05, "start": 2},
+    {"lr": 0.02, "start": 1, "p": 0.2, "eps_at": "inside", "every": 3},
+]
+
 
 def test_gadamx_with_half_a_power_is_gadam_and_adamw():
     shared = {"lr": 0.03, "weight_decay": 0.2}

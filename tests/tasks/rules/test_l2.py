@@ -6,6 +6,9 @@ import torch
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import PROBLEM, rule, started, step_at
 
+# For the tests that hold for all rules.
+SETTINGS = [{"lr": 0.05, "rate": 0.001}, {"lr": 0.1, "rate": 0.01, "decay_factor": 1.0}]
+
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_without_a_gradient_every_norm_shrinks_by_a_power(factor):

@@ -4,6 +4,12 @@ import torch
 
 from tests.tasks.rules.checks import STEPS_PER_EPOCH, rule, trained
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.05, "rate": 0.01, "tau": 2},
+    {"lr": 0.05, "rate": 0.002, "tau": 3, "decay_factor": 1.0},
+]
+
 L2 = {"lr": 0.05, "rate": 0.01, "decay_factor": 1.0}
 EPOCHS = 5
 

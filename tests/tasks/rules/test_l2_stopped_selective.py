@@ -6,6 +6,21 @@ from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import PROBLEM, STEPS_PER_EPOCH, rule, step_at, trained_on
 from tests.tasks.toys import RELU_NET, blobs
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.05, "rate": 0.01, "selective_rate": 0.02, "omega": 0.1, "tau": 2},
+    {"lr": 0.1, "rate": 0.001, "selective_rate": 0.01, "omega": 0.3, "tau": 3},
+    {
+        "lr": 0.05,
+        "rate": 0.01,
+        "selective_rate": 0.02,
+        "omega": 0.1,
+        "tau": 1,
+        "maximum": "absolute",
+        "at_equality": "protected",
+    },
+]
+
 BASE = {"lr": 0.05, "decay_factor": 1.0}
 SELECTED = {"omega": 0.1, "maximum": "absolute"}
 EPOCHS = 4

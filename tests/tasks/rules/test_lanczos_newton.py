@@ -10,6 +10,13 @@ from curvflow.tasks.numerics import dense_hessian
 from tests.tasks.rules.checks import rule, started, trained_on
 from tests.tasks.toys import TANH_NET, blobs, train_all, train_member, waves
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"damping": 1.0, "num_steps": 3},
+    {"lr": 0.5, "damping": 5.0, "num_steps": 2, "start": "random"},
+    {"num_steps": 3, "matrix": "hessian", "damping_follows_lr": False},
+]
+
 LOSSES = ["cross_entropy", "mse", "sse"]
 TINY = {"kind": "mlp", "hidden": [2], "activation": "tanh"}
 

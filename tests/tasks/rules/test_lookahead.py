@@ -21,6 +21,15 @@ from tests.tasks.rules.checks import (
 from tests.tasks.rules.examples import EXAMPLES
 from tests.tasks.toys import RELU_NET, blobs
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"inner": {"rule": "sgd", "lr": 0.1, "momentum": 0.9}},
+    {"inner": {"rule": "adamw", "lr": 0.02}, "k": 3, "alpha": 0.8},
+    {"inner": {"rule": "adamw", "lr": 0.01}, "k": 3},
+    {"inner": {"rule": "metric", "lr": 0.1, "rate": 0.002}, "k": 2},
+    {"inner": {"rule": "ngd", "lr": 0.1, "fisher": "exact"}, "k": 2},
+]
+
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 SIZE = pose(parse_model(RELU_NET), "auto", blobs()).network.num_parameters
 OUTSIDE = {

@@ -10,6 +10,13 @@ from tests.tasks.rules.checks import rule, trained_on
 from tests.tasks.rules.regularised import numbers, one_step
 from tests.tasks.toys import as_data
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.05, "rate": 0.001},
+    {"lr": 0.1, "rate": 0.002},
+    {"lr": 0.1, "rate": 0.002, "form": "raw"},
+]
+
 LINEAR = {"kind": "linear", "bias": False}
 
 

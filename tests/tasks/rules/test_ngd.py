@@ -16,6 +16,13 @@ from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import rule, started, step_at, trained_on
 from tests.tasks.toys import as_data, blobs, train_member, waves
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.02, "num_samples": 3},
+    {"lr": 0.1, "fisher": "exact"},
+    {"lr": 0.1, "fisher": "empirical", "norm_match": True, "fisher_batch": 4},
+]
+
 NET = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
 FORMS = ["sampled", "empirical", "exact"]
 LOSSES = ["cross_entropy", "mse", "sse"]

@@ -18,6 +18,13 @@ from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import gradient, rule, started, step_at
 from tests.tasks.toys import blobs, train_member
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.1},
+    {"lr": 0.05, "alpha": 0.1, "share": 0.3},
+    {"lr": 0.05, "rank": 1, "period": 2, "delta": 0.01},
+]
+
 # Weights (4, 3), (4,), (3, 4) and (3,).
 PROBLEM = pose(parse_model({"kind": "mlp", "hidden": [4]}), "auto", blobs())
 SIZE = PROBLEM.network.num_parameters

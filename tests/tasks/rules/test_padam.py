@@ -15,6 +15,13 @@ from tests.tasks.rules.checks import (
     trained,
 )
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.05},
+    {"lr": 0.02, "p": 0.2, "weight_decay": 0.1},
+    {"eps_at": "inside", "decoupled": True, "amsgrad": False},
+]
+
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 
 

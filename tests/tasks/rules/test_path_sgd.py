@@ -16,6 +16,9 @@ from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import rule, started, step_at, trained_on
 from tests.tasks.toys import as_data, blobs, compute, member
 
+# For the tests that hold for all rules.
+SETTINGS = [{"lr": 0.01}, {"lr": 0.02, "p": 1.0}, {"lr": 0.01, "eps": 0.001}]
+
 NET = {"kind": "mlp", "hidden": [5, 4], "activation": "relu"}
 
 

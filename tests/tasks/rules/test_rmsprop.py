@@ -14,6 +14,13 @@ from tests.tasks.rules.checks import (
     step_at,
 )
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.01},
+    {"lr": 0.003, "momentum": 0.9, "weight_decay": 0.01},
+    {"lr": 0.003, "centered": True, "alpha": 0.9},
+]
+
 PLAIN = [{}, {"lr": 0.02, "alpha": 0.5}, {"eps": 0.1, "weight_decay": 0.2}]
 MOMENTUM = [{"lr": 0.02, "momentum": 0.9}, {"momentum": 0.5, "weight_decay": 0.1}]
 CENTRED = [{"centered": True}, {"centered": True, "alpha": 0.8, "eps": 0.01}]

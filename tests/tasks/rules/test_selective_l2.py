@@ -5,6 +5,13 @@ import torch
 from tests.tasks.rules.checks import rule
 from tests.tasks.rules.regularised import PROBLEM, numbers, one_step
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.05, "rate": 0.01, "omega": 0.1},
+    {"lr": 0.1, "rate": 0.02, "omega": 0.3, "decay_factor": 1.0},
+    {"lr": 0.05, "rate": 0.001, "omega": 0.3, "mask": "inverted"},
+]
+
 FIRST = PROBLEM.network.layout.sizes[0]
 
 

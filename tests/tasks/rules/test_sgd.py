@@ -8,6 +8,13 @@ from torch.optim import SGD
 
 from tests.tasks.rules.checks import assert_steps_equal, rule
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.1, "momentum": 0.9},
+    {"lr": 0.05, "momentum": 0.5, "nesterov": True},
+    {"lr": 0.05, "schedule": {"kind": "step", "at": [1, 3], "factor": 0.5}},
+]
+
 
 def test_every_step_is_that_of_torch():
     settings = [

@@ -18,6 +18,13 @@ from tests.tasks.rules.checks import (
 )
 from tests.tasks.toys import as_data, blobs, train_all, train_member, waves
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"refresh_every": 2, "max_momentum": 0.3},
+    {"momentum": "polyak", "max_momentum": 0.1, "num_steps": 8, "matrix": "ggn"},
+    {"momentum": "nesterov_quadratic", "max_momentum": 0.2, "first_refresh": 3},
+]
+
 LINEAR = {"kind": "linear"}
 FORMS = ["polyak", "nesterov", "nesterov_quadratic"]
 

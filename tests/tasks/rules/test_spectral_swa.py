@@ -4,6 +4,12 @@ import numpy as np
 
 from tests.tasks.toys import blobs, train_all, train_member
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"start": 2, "refresh_every": 2, "max_momentum": 0.3},
+    {"start": 1, "lr": 0.05, "every": 3, "max_momentum": 0.2, "weight_decay": 0.01},
+]
+
 FIELDS = {"max_momentum": 0.3, "refresh_every": 2}
 
 

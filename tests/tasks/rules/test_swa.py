@@ -10,6 +10,12 @@ from curvflow.tasks.numerics import stream
 from curvflow.tasks.training.updates import Updates
 from tests.tasks.rules.checks import PROBLEM, rule, step_at
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"lr": 0.1, "momentum": 0.5, "start": 2},
+    {"lr": 0.05, "start": 1, "every": 3, "count_before": True},
+]
+
 
 def noisy(rules, *, start, sharpness, sigma, steps):
     """Step on sharpness w^2 / 2 with noise in the gradient, from one start."""

@@ -15,6 +15,18 @@ from tests.tasks.partials import Steps
 from tests.tasks.rules.checks import PROBLEM, gradient, rule, started, step_at
 from tests.tasks.toys import blobs, train_member
 
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"optimizer": "torch.optim:NAdam", "lr": 0.01},
+    {"optimizer": "torch.optim.NAdam", "lr": 0.02},
+    {
+        "optimizer": "torch.optim:Adafactor",
+        "lr": 0.05,
+        "schedule": {"kind": "step", "at": [2], "factor": 0.5},
+    },
+    {"optimizer": "torch.optim:SGD", "lr": 0.1, "kwargs": {"momentum": 0.5}},
+]
+
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 LAYOUT = PROBLEM.network.layout
 STEPS = 20
