@@ -1,4 +1,4 @@
-"""Operators and estimators that know no stage; torch and numpy suffice.
+"""Operators and estimators that know no stage; torch, numpy and scipy suffice.
 
 Letters of the shape suffixes: M models of a batch, D parameters, N samples, C outputs,
 S random vectors or columns, K eigenpairs.
@@ -42,6 +42,11 @@ from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, trace
 from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.krylov.linear_solvers import (
+    Solution,
+    conjugate_gradients,
+    minres,
+)
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from curvflow.tasks.numerics.krylov.power_iteration import block_power
 from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
@@ -51,6 +56,7 @@ from curvflow.tasks.numerics.operators.base import (
     BatchedOperator,
     Dense,
     Operator,
+    as_batched,
 )
 from curvflow.tasks.numerics.streams import stream
 
@@ -68,9 +74,12 @@ __all__ = [
     "Operator",
     "Ritz",
     "RitzData",
+    "Solution",
     "TraceDraws",
+    "as_batched",
     "balanced",
     "block_power",
+    "conjugate_gradients",
     "curvature_variances",
     "damped_solve",
     "dense_gammas",
@@ -90,6 +99,7 @@ __all__ = [
     "lanczos",
     "lobpcg",
     "maxent",
+    "minres",
     "moment_draws",
     "path_norm",
     "residual",

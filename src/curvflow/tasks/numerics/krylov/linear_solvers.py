@@ -1,0 +1,246 @@
+"""Linear systems by conjugate gradients and MINRES, batch of models.
+
+Letters beside those of the package: S right-hand sides, each of which stops by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.krylov.lanczos import breakdown_tolerance
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    BatchedOperator,
+    as_batched,
+    as_columns,
+    product,
+)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solutions x of A x = b, float64, with what was measured of them.
+
+    Attributes:
+        x: as columns, (M, D, S); zero where b is.
+        residuals: ||b - A x|| / ||b||, of a last product with x, (M, S); 0 where b is.
+        iterations: of each column, (M, S).
+        converged: whether the residual is within the tolerance, (M, S).
+        definite: whether v.Av was positive for every vector v of the search, (M, S);
+            True of MINRES, which takes indefinite operators as well.
+        num_matvecs: products with a vector, the last one counted, (M,).
+    """
+
+    x: Tensor
+    residuals: Tensor
+    iterations: Tensor
+    converged: Tensor
+    definite: Tensor
+    num_matvecs: Tensor
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where the search is after one product.
+
+    Attributes:
+        x: (M, D, S).
+        lengths: of the residual by the recurrence, (M, 1, S).
+        broken: columns that cannot go on, (M, 1, S).
+        negative: columns that have met a direction v with v.Av <= 0, (M, 1, S).
+    """
+
+    x: Tensor
+    lengths: Tensor
+    broken: Tensor
+    negative: Tensor
+
+
+def conjugate_gradients(
+    operator: AnyOperator, right_MDS: Tensor, *, tol: float, max_iterations: int
+) -> Solution:
+    """Solve A x = b for positive definite A by conjugate gradients.
+
+    A column stops where it meets a direction v with v.Av <= 0: the operator is then not
+    positive definite, and MINRES the method to take.
+
+    Args:
+        operator: symmetric maps A of M models, or one of a single model, (D, D).
+        right_MDS: right-hand sides b, (M, D, S); (D, S) or (D,) of a single model.
+        tol: residual allowed, relative to ||b||.
+        max_iterations: products with the block at most.
+
+    Returns:
+        The solutions with residuals and flags.
+
+    Raises:
+        InputError: b or a product holds NaN or infinity.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense
+        >>> A = Dense(torch.diag(torch.tensor([1.0, 2.0, 4.0]).double()))
+        >>> found = conjugate_gradients(A, torch.ones(3), tol=1e-10, max_iterations=9)
+        >>> [round(x, 9) for x in found.x.flatten().tolist()]
+        [1.0, 0.5, 0.25]
+        >>> bool(found.converged), int(found.iterations)
+        (True, 3)
+
+    Reference:
+        Hestenes and Stiefel (1952), doi:10.6028/jres.049.044, Eqs. (3:1).
+    """
+    operator = as_batched(operator)
+    b_MDS = _right(operator, right_MDS)
+    return _solved(_directions(operator, b_MDS), operator, b_MDS, tol, max_iterations)
+
+
+def minres(
+    operator: AnyOperator, right_MDS: Tensor, *, tol: float, max_iterations: int
+) -> Solution:
+    """Solve A x = b for symmetric A, indefinite or not, by minimal residuals.
+
+    Args:
+        operator: as for `conjugate_gradients`, of any signs.
+        right_MDS: as for `conjugate_gradients`.
+        tol: as for `conjugate_gradients`.
+        max_iterations: as for `conjugate_gradients`.
+
+    Returns:
+        The solutions with residuals and flags; of a singular A with a b outside its
+        range they have not converged.
+
+    Raises:
+        InputError: b or a product holds NaN or infinity.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense
+        >>> A = Dense(torch.diag(torch.tensor([1.0, -2.0, 4.0]).double()))
+        >>> found = minres(A, torch.ones(3), tol=1e-10, max_iterations=9)
+        >>> [round(x, 9) for x in found.x.flatten().tolist()]
+        [1.0, -0.5, 0.25]
+
+    Reference:
+        Paige and Saunders (1975), doi:10.1137/0712047, section 6.
+    """
+    operator = as_batched(operator)
+    b_MDS = _right(operator, right_MDS)
+    return _solved(_minimal(operator, b_MDS), operator, b_MDS, tol, max_iterations)
+
+
+def _right(operator: BatchedOperator, right_MDS: Tensor) -> Tensor:
+    right_MDS = as_columns(right_MDS)
+    models, size, _ = operator.shape
+    if right_MDS.ndim != 3 or right_MDS.shape[:2] != (models, size):
+        raise InputError(
+            f"b: expected vectors of {size} numbers, got shape "
+            f"{tuple(right_MDS.shape)}. Pass one vector, or several as columns."
+        )
+    if not torch.isfinite(right_MDS).all():
+        raise InputError("b: expected finite numbers, got NaN or infinity.")
+    return right_MDS.to(operator.device).double()
+
+
+def _solved(
+    search: Iterator[_State],
+    operator: BatchedOperator,
+    b_MDS: Tensor,
+    tol: float,
+    max_iterations: int,
+) -> Solution:
+    """Follow a search; what a column has when it stops is what it returns."""
+    norms_M1S = _norms(b_MDS)
+    x_MDS, state = torch.zeros_like(b_MDS), next(search)
+    going = norms_M1S > 0
+    count, made = torch.zeros_like(going, dtype=torch.int64), 0
+    while going.any() and made < max_iterations:
+        state = next(search)
+        made += 1
+        x_MDS = torch.where(going & ~state.broken, state.x, x_MDS)
+        count += going
+        going = going & ~state.broken & (state.lengths > tol * norms_M1S)
+    gap_MDS = b_MDS - product(operator, x_MDS)
+    residuals = _norms(gap_MDS) / torch.where(norms_M1S > 0, norms_M1S, 1.0)
+    # The recurrence drifts from the residual by rounding: a tenth is let pass.
+    return Solution(
+        x_MDS,
+        residuals.squeeze(1),
+        count.squeeze(1),
+        (residuals <= 1.1 * tol).squeeze(1),
+        (~state.negative).squeeze(1),
+        torch.full((len(b_MDS),), (made + 1) * b_MDS.shape[2]),
+    )
+
+
+def _norms(vectors_MDS: Tensor) -> Tensor:
+    norms: Tensor = vectors_MDS.norm(dim=1, keepdim=True)
+    return norms
+
+
+def _dot(a_MDS: Tensor, b_MDS: Tensor) -> Tensor:
+    total: Tensor = (a_MDS * b_MDS).sum(1, keepdim=True)
+    return total
+
+
+def _over(above: Tensor, below: Tensor) -> Tensor:
+    """Return quotients, and zero where the denominator is zero."""
+    return torch.where(below == 0, 0.0, above / torch.where(below == 0, 1.0, below))
+
+
+def _directions(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
+    """Search along conjugate directions; each step takes one product."""
+    x_MDS, r_MDS, p_MDS = torch.zeros_like(b_MDS), b_MDS, b_MDS
+    squared = _dot(r_MDS, r_MDS)
+    negative = torch.zeros_like(squared, dtype=torch.bool)
+    yield _State(x_MDS, squared.sqrt(), negative, negative)
+    while True:
+        Ap_MDS = product(operator, p_MDS)
+        curvature = _dot(p_MDS, Ap_MDS)
+        negative = negative | ((curvature <= 0) & (squared > 0))
+        step = _over(squared, curvature).masked_fill(negative, 0.0)
+        x_MDS = x_MDS + step * p_MDS
+        r_MDS = r_MDS - step * Ap_MDS
+        after = _dot(r_MDS, r_MDS)
+        p_MDS = r_MDS + _over(after, squared) * p_MDS
+        squared = after
+        yield _State(x_MDS, squared.sqrt(), negative, negative)
+
+
+def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
+    """Search Krylov spaces for the least residual, by Givens rotations."""
+    x_MDS, before_MDS = torch.zeros_like(b_MDS), torch.zeros_like(b_MDS)
+    w_before_MDS, w_MDS = torch.zeros_like(b_MDS), torch.zeros_like(b_MDS)
+    beta = _norms(b_MDS)
+    v_MDS, left = b_MDS * _over(torch.ones_like(beta), beta), beta
+    cosine = cosine_before = torch.ones_like(beta)
+    sine = sine_before = torch.zeros_like(beta)
+    beta = largest = torch.zeros_like(beta)  # before the first step there is none
+    broken = negative = torch.zeros_like(beta, dtype=torch.bool)
+    tolerance = breakdown_tolerance(operator.dtype)
+    yield _State(x_MDS, left, broken, negative)
+    while True:
+        Av_MDS = product(operator, v_MDS)
+        alpha = _dot(v_MDS, Av_MDS)
+        next_MDS = Av_MDS - alpha * v_MDS - beta * before_MDS
+        beta_next = _norms(next_MDS)
+        pivot = cosine * alpha - cosine_before * sine * beta
+        length = torch.hypot(pivot, beta_next)
+        largest = torch.maximum(largest, _norms(Av_MDS))
+        # The space is invariant and the operator singular within it: b has a part
+        # that no product reaches.
+        broken = broken | (length <= tolerance * largest)
+        above = sine * alpha + cosine_before * cosine * beta
+        far_above = sine_before * beta
+        w_next_MDS = v_MDS - far_above * w_before_MDS - above * w_MDS
+        w_next_MDS = w_next_MDS * _over(torch.ones_like(length), length)
+        cosine_before, cosine = cosine, _over(pivot, length)
+        sine_before, sine = sine, _over(beta_next, length)
+        x_MDS = x_MDS + cosine * left * w_next_MDS
+        left = -sine * left
+        w_before_MDS, w_MDS = w_MDS, w_next_MDS
+        before_MDS, v_MDS = v_MDS, next_MDS * _over(torch.ones_like(beta), beta_next)
+        beta = beta_next
+        yield _State(x_MDS, left.abs(), broken, negative)
