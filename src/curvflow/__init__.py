@@ -3,7 +3,10 @@
     results = curvflow.run("study.yaml")    # or a curvflow.Study(axes=..., stages=...)
     results["trace"]            # an xarray.Dataset over the stage's axes
 
-The numerics stand alone: `from curvflow.tasks.numerics import ...`.
+    H = curvflow.hessian(net, loss, data)   # one model, without a study
+    H.trace(rel_sem=0.02)       # a number with its standard error
+
+The numerics of batches of models are in `curvflow.tasks.numerics`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,11 @@ if TYPE_CHECKING:
     from curvflow.flows.api import open as open
     from curvflow.flows.api import run as run
     from curvflow.flows.graph.python_study import Study as Study
+    from curvflow.flows.library import fisher as fisher
+    from curvflow.flows.library import from_matrix as from_matrix
+    from curvflow.flows.library import ggn as ggn
+    from curvflow.flows.library import gradient_covariance as gradient_covariance
+    from curvflow.flows.library import hessian as hessian
     from curvflow.flows.results.exchange import read_devinterp as read_devinterp
     from curvflow.flows.results.results import Results as Results
     from curvflow.flows.run.settle import Answer as Answer
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.options import RunOptions as RunOptions
     from curvflow.schemas.params import Params as Params
     from curvflow.stores.labelled.foreign_draws import to_arviz as to_arviz
+    from curvflow.tasks.library.operators import SymmetricOperator as SymmetricOperator
     from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.1.0"
@@ -39,6 +48,13 @@ _HOMES = {
     "Results": "curvflow.flows.results.results",
     "RunOptions": "curvflow.schemas.options",
     "Answer": "curvflow.flows.run.settle",
+    # one model, without a study
+    "hessian": "curvflow.flows.library",
+    "ggn": "curvflow.flows.library",
+    "fisher": "curvflow.flows.library",
+    "gradient_covariance": "curvflow.flows.library",
+    "from_matrix": "curvflow.flows.library",
+    "SymmetricOperator": "curvflow.tasks.library.operators",
     # draws of others, and for others
     "read_devinterp": "curvflow.flows.results.exchange",
     "to_arviz": "curvflow.stores.labelled.foreign_draws",

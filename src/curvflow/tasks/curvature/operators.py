@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import cast
@@ -12,9 +12,11 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams
-from curvflow.schemas.nodes import Member, NodeData
+from curvflow.schemas.nodes import Matrix, Member, NodeData
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.networks.problems import probed_bytes
+from curvflow.tasks.numerics.operators.adapters import Single
+from curvflow.tasks.numerics.operators.algebra import Copies
 from curvflow.tasks.numerics.operators.base import (
     BatchedOperator,
     Dense,
@@ -25,6 +27,19 @@ from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
 from curvflow.tasks.registry import Machine
 
 MATRIX = "matrix"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorNode(Matrix):
+    """An operator in memory where a study takes a matrix, to be probed as it is.
+
+    Attributes:
+        operator: of one model, (1, D, D).
+        sizes: of the consecutive blocks of the dimension D, by name.
+    """
+
+    operator: BatchedOperator
+    sizes: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -68,12 +83,15 @@ def block_sizes(member: Member) -> dict[str, int]:
     """
     params = _params(member)
     if MATRIX in member.inputs:
+        matrix = member.one(MATRIX)
+        if isinstance(matrix, OperatorNode):
+            return dict(matrix.sizes)
         if params.operator != "hessian" or params.layers:
             raise InputError(
                 f"operator: {params.operator} with layers {params.layers} cannot be "
                 "combined with a matrix. Remove them."
             )
-        return {MATRIX: int(member.one(MATRIX)["size"])}
+        return {MATRIX: int(matrix["size"])}
     layout = network_operators.problem_of(member).network.layout
     sizes = dict(zip(layout.names, layout.sizes, strict=True))
     if params.layers is None:
@@ -146,6 +164,9 @@ def tile_operator(
 
 
 def _of_matrices(members: Sequence[Member], machine: Machine) -> BatchedOperator:
+    first = members[0].one(MATRIX)
+    if isinstance(first, OperatorNode):
+        return Copies(first.operator, len(members))
     dtype = getattr(torch, _params(members[0]).dtype)
     matrices = {member.one(MATRIX).digest: member.one(MATRIX) for member in members}
     number = {digest: count for count, digest in enumerate(matrices)}
@@ -169,6 +190,8 @@ def matrix_operator(matrix: NodeData, machine: Machine, dtype: torch.dtype) -> O
     Raises:
         InputError: the form is unknown.
     """
+    if isinstance(matrix, OperatorNode):
+        return Single(matrix.operator)
     form = str(matrix["form"].item())
     if form == "dense":
         return Dense(torch.as_tensor(matrix["dense"], dtype=dtype).to(machine.device))

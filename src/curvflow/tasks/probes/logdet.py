@@ -57,7 +57,7 @@ def method(member: Member) -> str:
     if asked != "auto":
         return asked
     has_entries = MATRIX in member.inputs and (
-        str(member.one(MATRIX)["form"].item()) != "sparse"
+        str(member.one(MATRIX)["form"].item()) in ("dense", "kernel")
     )
     return "preconditioned_meme" if has_entries else "slq"
 

@@ -124,7 +124,7 @@ def residual(
     def weighted(batch: Batch) -> Scalar:
         with torch.no_grad():
             found = of.outputs(of.weights, batch)
-        slopes = grad(lambda f: of.mean_loss(f, batch))(found)
+        slopes = grad(lambda f: of.batch_loss(f, batch))(found)
         return lambda weights: (slopes * of.outputs(weights, batch)).sum()
 
     key = _key("residual", module, loss)
@@ -221,9 +221,9 @@ def mean_gradient(of: Subject) -> Tensor:
     total_D, weight = torch.zeros_like(of.weights), 0.0
     with differentiable():
         for batch in of.batches():
-            size = of.size_of(batch)
-            total_D += size * grad(_loss_of(of)(batch))(of.weights)
-            weight += size
+            slope_D = grad(_loss_of(of)(batch))(of.weights)
+            total_D += of.factor_of(batch) * slope_D
+            weight += of.size_of(batch)
     return total_D / weight
 
 
@@ -233,7 +233,7 @@ def _curvature(of: Subject, prepare: Prepare) -> Curvature:
 
 
 def _loss_of(of: Subject) -> Callable[[Batch], Scalar]:
-    return lambda batch: lambda w: of.mean_loss(of.outputs(w, batch), batch)
+    return lambda batch: lambda w: of.batch_loss(of.outputs(w, batch), batch)
 
 
 def _hessian_of(
@@ -296,7 +296,7 @@ def _shapes(batch: Batch) -> Hashable:
 
 def _gauss_newton(of: Subject) -> Prepare:
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
-        middle = output_hessian(lambda f: of.mean_loss(f, batch))
+        middle = output_hessian(lambda f: of.batch_loss(f, batch))
         return _between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare
@@ -316,7 +316,8 @@ def _second_moment(of: Subject) -> Prepare:
             return of.losses(of.outputs(weights, batch), batch)
 
         def shared(found: Tensor) -> Product:
-            return lambda tangent: tangent / len(found)
+            count = 1 if of.is_summed else len(found)
+            return lambda tangent: tangent / count
 
         return _between(of, losses, shared)
 
@@ -353,7 +354,8 @@ def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
             drawn = of_rows(first, found.flatten(1)).unsqueeze(0)
             scores = fisher_roots("sampled", loss, outputs_1NC, found, drawn)[0]
             inner = outer_products(scores)
-            return lambda t: inner(t.flatten(1)).view(t.shape) / len(found)
+            count = 1 if of.is_summed else len(found)
+            return lambda t: inner(t.flatten(1)).view(t.shape) / count
 
         return _between(of, lambda w: of.outputs(w, batch), middle)
 

@@ -19,7 +19,7 @@ from curvflow.tasks.numerics.operators.algebra import PrincipalBlock, block_inde
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 
 # From a batch, the number of its first sample, and the columns that will be multiplied,
-# to the product with the mean over the batch.
+# to the product of the batch: of its mean loss, or of the sum where `is_summed`.
 Prepare = Callable[[Batch, int, Tensor], Written]
 
 
@@ -61,6 +61,7 @@ class OverBatches:
         self.dtype, self.device = of.weights.dtype, of.weights.device
         self._subject, self._prepare = of, prepare
         self._kept: Written | None = None
+        self._divisor = 1.0
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (1, D) or columns (1, D, S)."""
@@ -75,19 +76,24 @@ class OverBatches:
             self._product(columns[0], into[0])
 
     def _product(self, columns_DS: Tensor, into: Tensor | None = None) -> Tensor:
-        if self._subject.has_one_batch:
+        of = self._subject
+        if of.has_one_batch:
             if self._kept is None:
-                (batch,) = self._subject.batches()
+                (batch,) = of.batches()
                 self._kept = self._prepare(batch, 0, columns_DS)
-            return self._kept(columns_DS, into)
+                self._divisor = of.size_of(batch) / of.factor_of(batch)
+            found = self._kept(columns_DS, into)
+            if self._divisor == 1:
+                return found
+            # Without memory of its own a product may be a part of what is kept.
+            return found / self._divisor if into is None else found.div_(self._divisor)
         total_DS = torch.empty_like(columns_DS) if into is None else into
         total_DS.zero_()
         weight, first = 0.0, 0
-        for batch in self._subject.batches():
+        for batch in of.batches():
             product = self._prepare(batch, first, columns_DS)
-            size = self._subject.size_of(batch)
-            total_DS.add_(product(columns_DS), alpha=size)
-            weight += size
+            total_DS.add_(product(columns_DS), alpha=of.factor_of(batch))
+            weight += of.size_of(batch)
             first += num_samples(batch)
         return total_DS.div_(weight)
 

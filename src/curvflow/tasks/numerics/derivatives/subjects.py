@@ -116,6 +116,8 @@ class Subject:
         weights: all of them, (D,).
         loss: mean over a batch, of outputs and targets.
         loss_name: a name of `sample_losses` if it is one of them.
+        is_summed: whether `batch_loss` is a sum over samples, of a loss given by name:
+            products then have the bits of a batch of models.
         data: batches, to be read again and again.
         settings: of the user.
     """
@@ -127,6 +129,7 @@ class Subject:
     weights: Tensor
     loss: Loss
     loss_name: str | None
+    is_summed: bool
     data: Any
     settings: Settings
 
@@ -197,6 +200,20 @@ class Subject:
         """Return the mean loss of a batch, a scalar."""
         return self.loss(outputs, targets_of(batch)).mean()
 
+    def batch_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of a batch that is derived by, a scalar: sum or mean."""
+        if not self.is_summed:
+            return self.mean_loss(outputs, batch)
+        losses, count = self.loss(outputs, targets_of(batch)), num_samples(batch)
+        if losses.numel() == count:
+            return losses.sum()
+        return losses.mean() * count
+
+    def factor_of(self, batch: Batch) -> float:
+        """Return what `batch_loss` is multiplied by in the sum over batches."""
+        size = self.size_of(batch)
+        return size / num_samples(batch) if self.is_summed else size
+
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the loss of each sample of a batch, (N,)."""
         targets, count = targets_of(batch), len(outputs)
@@ -257,6 +274,7 @@ def subject(
         torch.cat([p.detach().flatten() for p in named.values()]),
         mean,
         name,
+        isinstance(loss, str),
         batches,
         settings,
     )

@@ -225,6 +225,35 @@ class Preconditioned:
         return (roots.unsqueeze(-1) if vectors.ndim == 3 else roots) * vectors
 
 
+class Copies:
+    """One operator as that of M models; equal columns are multiplied once.
+
+    A model alone is computed beside a copy of itself, whose products need not be made.
+    """
+
+    def __init__(self, operator: BatchedOperator, models: int) -> None:
+        """Take the operator of one model, (1, D, D), and M."""
+        self._operator = operator
+        self.shape = (models, *operator.shape[1:])
+        self.dtype, self.device = operator.dtype, operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        products = torch.empty_like(columns)
+        first = columns[:1]
+        if all(torch.equal(first[0], other) for other in columns[1:]):
+            products.copy_((self._operator @ first).expand(columns.shape))
+            return products
+        for number in range(len(columns)):
+            one_model = slice(number, number + 1)
+            products[one_model] = self._operator @ columns[one_model]
+        return products
+
+    def select(self, models: Tensor) -> Copies:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return Copies(self._operator, len(models))
+
+
 @dataclass(frozen=True)
 class LowRank:
     """P = U diag(values) U^T + shift I for each of M models.

@@ -1,0 +1,165 @@
+"""Curvature of one model without a study: the functions that `import curvflow` offers.
+
+They need torch, numpy, scipy, pydantic and xarray; what a store needs is imported only
+where one is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, Unpack
+
+from torch import nn
+
+from curvflow.tasks.library import matrices
+from curvflow.tasks.library.operators import SymmetricOperator, of_curvature
+from curvflow.tasks.numerics.derivatives import modules
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, Trial
+from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
+
+FISHERS: dict[str, Literal["fisher_type2", "fisher_mc", "fisher_empirical"]] = {
+    "type-2": "fisher_type2",
+    "mc": "fisher_mc",
+    "empirical": "fisher_empirical",
+}
+
+
+def hessian(
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    order: Order | Literal["auto"] = "auto",
+    num_products: float = math.inf,
+    tell: Callable[[Trial], None] | None = None,
+    **settings: Unpack[Settings],
+) -> SymmetricOperator:
+    """Return the Hessian of the mean loss as an operator that can be measured.
+
+    Args:
+        module: as it is to be called, in eval or in train mode.
+        loss: of outputs and targets: the mean over a batch, or of each sample; or
+            `cross_entropy`, `mse` or `sse`.
+        data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader.
+        order: of differentiation; `auto` tries those without a trace on a few samples
+            and takes the fastest, named orders give equal bits from run to run.
+        num_products: vectors to be multiplied, as far as is known; for a few, `auto`
+            takes an order that is soon prepared.
+        tell: called with the trial that `auto` has made.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0]]).double()
+        >>> H = curvflow.hessian(net, "sse", (x, x))
+        >>> H
+        SymmetricOperator(hessian, 1 by 1, float64, cpu)
+        >>> H.trace(num_probes=4)  # 2 x^2, its mean
+        Trace(5 ± 0, 4 products)
+    """
+    curvature = modules.hessian(
+        module,
+        loss,
+        data,
+        order=order,
+        num_products=num_products,
+        tell=tell,
+        **settings,
+    )
+    return of_curvature(curvature, "hessian")
+
+
+def ggn(
+    module: nn.Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+) -> SymmetricOperator:
+    """Return the generalised Gauss-Newton matrix as an operator that can be measured.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`; convex in the outputs.
+        data: as for `hessian`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(2, 1, bias=False).double()
+        >>> x = torch.eye(2).double()
+        >>> curvflow.ggn(net, "sse", (x, x[:, :1])).eigenvalues(k=2).value.tolist()
+        [1.0, 1.0]
+    """
+    return of_curvature(modules.ggn(module, loss, data, **settings), "ggn")
+
+
+def fisher(
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    kind: Literal["type-2", "mc", "empirical"],
+    mc_samples: int = 1,
+    **settings: Unpack[Settings],
+) -> SymmetricOperator:
+    """Return a Fisher matrix as an operator that can be measured.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`; for `type-2` and `mc` one whose likelihood is known.
+        data: as for `hessian`.
+        kind: labels of the model, all of them (`type-2`, which is the GGN) or some
+            drawn (`mc`), or those of the data (`empirical`).
+        mc_samples: labels drawn for each sample, for `mc`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(2, 1, bias=False).double()
+        >>> x = torch.eye(2).double()
+        >>> curvflow.fisher(net, "sse", (x, x[:, :1]), kind="type-2").trace(4).value
+        2.0
+    """
+    curvature = modules.fisher(
+        module, loss, data, kind=kind, mc_samples=mc_samples, **settings
+    )
+    return of_curvature(curvature, FISHERS[kind])
+
+
+def gradient_covariance(
+    module: nn.Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+) -> SymmetricOperator:
+    """Return the covariance of the samples' gradients as an operator to be measured.
+
+    Args:
+        module: as for `hessian`.
+        loss: as for `hessian`; the mean of the losses of the samples.
+        data: as for `hessian`.
+        **settings: see `Settings`.
+
+    Returns:
+        The operator, (D, D).
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> _ = torch.nn.init.zeros_(net.weight)
+        >>> x, y = torch.ones(2, 1).double(), torch.tensor([[1.0], [-1.0]]).double()
+        >>> curvflow.gradient_covariance(net, "sse", (x, y)).trace(4).value
+        4.0
+    """
+    curvature = modules.gradient_covariance(module, loss, data, **settings)
+    return of_curvature(curvature, "gradient_covariance")
+
+
+from_matrix = matrices.from_matrix
+
+__all__ = ["fisher", "from_matrix", "ggn", "gradient_covariance", "hessian"]

@@ -1,0 +1,1 @@
+"""Curvature of one model without a study: operators with methods, measured results."""

@@ -1,0 +1,62 @@
+"""Arguments of the library's methods, checked as the parameters of a study are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import ValidationError
+
+from curvflow.errors import InputError
+from curvflow.schemas.params import Params
+
+P = TypeVar("P", bound=Params)
+
+
+def checked(model: type[P], **fields: Any) -> P:
+    """Return the parameters of a probe.
+
+    Args:
+        model: their model.
+        **fields: what they are; the rest keeps its default.
+
+    Returns:
+        The parameters.
+
+    Raises:
+        InputError: one is unknown or out of its range; it is named.
+    """
+    plain = {name: _plain(value) for name, value in fields.items()}
+    try:
+        return model(**plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise InputError(
+                f"{name}: expected one of {', '.join(model.model_fields)}, got {name}. "
+                "Remove it."
+            ) from None
+        message = first["msg"].removeprefix("Value error, ")
+        message = message.replace("Input should be", "expected a value", 1)
+        if first["type"] == "value_error":
+            raise InputError(f"{name}: {message}" if name else message) from None
+        raise InputError(
+            f"{name}: {message}, got {first['input']!r}. Pass another value."
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's numbers as Python's, which models take."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def precisions(given: float | Iterable[float]) -> tuple[float, ...]:
+    """Return prior precisions as a tuple of floats, of one number as well.
+
+    Args:
+        given: a number, or several.
+    """
+    numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    return tuple(numbers.tolist())

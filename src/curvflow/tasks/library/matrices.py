@@ -1,0 +1,143 @@
+"""Matrices, and maps known by their products, as operators that can be measured."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.datasets import matrix as matrix_variables
+from curvflow.schemas.nodes import Array, Matrix
+from curvflow.tasks.curvature.operators import MATRIX, matrix_operator
+from curvflow.tasks.library.operators import SymmetricOperator
+from curvflow.tasks.numerics.operators.adapters import Foreign, from_scipy
+from curvflow.tasks.numerics.operators.base import Dense, as_batched
+from curvflow.tasks.numerics.operators.matrices import KernelMatrix
+from curvflow.tasks.registry import Machine
+
+
+def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOperator:
+    """Return a symmetric matrix, or a map known by its products, as an operator.
+
+    Args:
+        matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
+            an operator of the numerics; real and symmetric.
+        dtype: of the products; None takes that of the matrix, of integers float64.
+
+    Returns:
+        The operator.
+
+    Raises:
+        InputError: the matrix is not square, not symmetric, not real or not finite.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> A = curvflow.from_matrix(torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double())
+        >>> A
+        SymmetricOperator(hessian, 2 by 2, float64, cpu)
+        >>> A.eigenvalues(k=1).value.round(9).tolist()
+        [3.0]
+    """
+    if isinstance(matrix, Dense):
+        matrix = matrix.matrix
+    if isinstance(matrix, Tensor | np.ndarray):
+        return _dense(torch.as_tensor(matrix), dtype)
+    if hasattr(matrix, "tocsr"):
+        return _sparse(matrix.tocsr(), dtype)
+    if not hasattr(matrix, "shape"):
+        raise InputError(
+            f"matrix: expected an array or an operator, got {type(matrix).__name__}. "
+            "Make it one by numpy.asarray."
+        )
+    if isinstance(matrix, KernelMatrix) or not _is_scipy(matrix):
+        operator = matrix
+    else:
+        operator = from_scipy(matrix, dtype=dtype or _precision(matrix))
+    batched = as_batched(operator)
+    if len(operator.shape) == 3 and operator.shape[0] != 1:
+        raise InputError(
+            f"matrix: expected one operator, got {operator.shape[0]} of a batch. "
+            "Select one."
+        )
+    return SymmetricOperator(batched, {MATRIX: batched.shape[1]})
+
+
+def _is_scipy(matrix: Any) -> bool:
+    return not isinstance(matrix, Foreign) and not hasattr(matrix, "device")
+
+
+def _precision(matrix: Any) -> torch.dtype:
+    is_single = np.dtype(getattr(matrix, "dtype", None) or float) == np.float32
+    return torch.float32 if is_single else torch.float64
+
+
+def _dense(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(
+            f"matrix: expected a square one, got shape {tuple(matrix.shape)}. Pass a "
+            "symmetric matrix."
+        )
+    if matrix.is_complex():
+        raise InputError(
+            f"matrix: expected real entries, got {matrix.dtype}. Pass its real part, "
+            "or the real matrix of twice the size."
+        )
+    if not matrix.is_floating_point():
+        matrix = matrix.double()
+    _check_symmetric(float((matrix - matrix.T).abs().max()), float(matrix.abs().max()))
+    dtype, device = dtype or matrix.dtype, str(matrix.device)
+    entries = matrix.detach().cpu().numpy()
+    return _of_entries(
+        matrix_variables("dense", len(matrix), dense=entries), dtype, device
+    )
+
+
+def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
+    rows, columns = matrix.shape
+    if rows != columns:
+        raise InputError(
+            f"matrix: expected a square one, got {rows} by {columns}. Pass a symmetric "
+            "matrix."
+        )
+    if np.issubdtype(matrix.dtype, np.complexfloating):
+        raise InputError(
+            f"matrix: expected real entries, got {matrix.dtype}. Pass its real part."
+        )
+    matrix = matrix.sorted_indices()
+    gap = abs(matrix - matrix.T)
+    _check_symmetric(float(gap.max()), float(abs(matrix).max()))
+    dtype = dtype or _precision(matrix)
+    arrays = matrix_variables(
+        "sparse",
+        rows,
+        indptr=matrix.indptr.astype(np.int64),
+        indices=matrix.indices.astype(np.int64),
+        values=matrix.data.astype(np.float64),
+    )
+    return _of_entries(arrays, dtype, "cpu")
+
+
+def _check_symmetric(gap: float, largest: float) -> None:
+    if not math.isfinite(largest):
+        raise InputError(
+            "matrix: expected finite entries, got NaN or infinity. Remove them."
+        )
+    if gap > 1e-6 * largest:
+        raise InputError(
+            f"matrix: expected a symmetric one, got entries that differ by {gap:.2g} "
+            "from those across the diagonal. Pass (A + A.T) / 2."
+        )
+
+
+def _of_entries(
+    arrays: dict[str, Array], dtype: torch.dtype, device: str
+) -> SymmetricOperator:
+    entries = Matrix("library", "", {}, arrays, "")
+    operator = matrix_operator(entries, Machine(device), dtype)
+    return SymmetricOperator(
+        as_batched(operator), {MATRIX: operator.shape[0]}, entries=entries
+    )

@@ -1,0 +1,608 @@
+"""Symmetric operators of one model with the probes as methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.probes.effective_dimension import (
+    KIND as EFFECTIVE_DIMENSION,
+)
+from curvflow.schemas.kinds.probes.effective_dimension import EffectiveDimensionParams
+from curvflow.schemas.kinds.probes.eigenvalues import KIND as EIGENVALUES
+from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.logdet import KIND as LOGDET
+from curvflow.schemas.kinds.probes.logdet import LogdetParams, Method
+from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
+from curvflow.schemas.kinds.probes.moments import MomentsParams
+from curvflow.schemas.kinds.probes.spectrum import KIND as SPECTRUM
+from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
+from curvflow.schemas.kinds.probes.trace import KIND as TRACE
+from curvflow.schemas.kinds.probes.trace import TraceParams
+from curvflow.schemas.kinds.shared.operators import OperatorName, OperatorParams
+from curvflow.schemas.nodes import Array, Matrix, Member
+from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
+from curvflow.tasks.library.arguments import checked, precisions
+from curvflow.tasks.library.results import (
+    SOLUTION,
+    Density,
+    EffectiveDimension,
+    Eigenvalues,
+    Functional,
+    LogDet,
+    Moments,
+    Solution,
+    Spectrum,
+    Trace,
+    parts,
+)
+from curvflow.tasks.numerics.derivatives.over_batches import Curvature
+from curvflow.tasks.numerics.krylov import linear_solvers
+from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.probes.effective_dimension import effective_dimension
+from curvflow.tasks.probes.eigenvalues import eigenvalues
+from curvflow.tasks.probes.logdet import logdet
+from curvflow.tasks.probes.moments import moments
+from curvflow.tasks.probes.spectrum import spectrum
+from curvflow.tasks.probes.trace import trace
+from curvflow.tasks.registry import Machine, TileFunction
+
+Law = Literal["rademacher", "gaussian"]
+Compute = Callable[[], Mapping[str, Array]]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A probe that is about to run on an operator, as a memory is given it.
+
+    Attributes:
+        kind: its declaration.
+        params: its parameters.
+        compute: makes the variables of its result.
+    """
+
+    kind: Kind
+    params: OperatorParams
+    compute: Compute
+
+
+# Where results are kept, and returned from when they are there.
+Memory = Callable[[Probe], Mapping[str, Array]]
+
+
+def _at_once(probe: Probe) -> Mapping[str, Array]:
+    return probe.compute()
+
+
+class SymmetricOperator(Curvature):
+    """A symmetric operator (D, D) of one model that can be measured.
+
+    It multiplies vectors, `H @ v`, and adds, subtracts, scales and shifts. Each method
+    runs the probe of its name, so that equal seeds give the numbers of a study.
+
+    Attributes:
+        shape: rows and columns, (D, D).
+        dtype: of vectors and products.
+        device: of vectors and products.
+        sizes: entries of each parameter by name, in the order of the dimension D.
+        name: which matrix, as `operator:` of a study names it; `hessian` if unknown.
+    """
+
+    def __init__(
+        self,
+        batched: BatchedOperator,
+        sizes: dict[str, int],
+        *,
+        name: OperatorName = "hessian",
+        entries: Matrix | None = None,
+        memory: Memory = _at_once,
+    ) -> None:
+        """Take the products and what is known of them.
+
+        Args:
+            batched: of one model, (1, D, D).
+            sizes: of the consecutive blocks of the dimension D, by name.
+            name: which matrix; all but `hessian`, `residual` and
+                `gradient_covariance` have no negative eigenvalues.
+            entries: the same operator as a matrix that is data.
+            memory: runs probes, or returns what they returned before.
+        """
+        super().__init__(batched, sizes)
+        self.name, self._entries, self._memory = name, entries, memory
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name}, {self.shape[0]} by {self.shape[1]}, "
+            f"{str(self.dtype).removeprefix('torch.')}, {self.device})"
+        )
+
+    def like(self, batched: BatchedOperator) -> Self:
+        """Return an operator of this size that multiplies by another.
+
+        Args:
+            batched: of one model, (1, D, D).
+        """
+        other = super().like(batched)
+        other.name, other._entries, other._memory = "hessian", None, _at_once
+        return other
+
+    def remembered(self, memory: Memory) -> Self:
+        """Return the same operator whose probes a memory runs.
+
+        Args:
+            memory: runs probes, or returns what they returned before.
+        """
+        same = copy(self)
+        same._memory = memory
+        return same
+
+    def eigenvalues(
+        self,
+        k: int = 3,
+        *,
+        which: Literal["LM", "LA", "SA"] = "LM",
+        method: Literal["power", "lanczos", "lobpcg"] = "lanczos",
+        block: int = 4,
+        oversampling: int = 8,
+        tol: float = 1e-6,
+        max_iterations: int = 500,
+        vectors: bool = False,
+        seed: int = 0,
+    ) -> Eigenvalues:
+        """Find extreme eigenvalues, as `probe.eigenvalues` does.
+
+        Args:
+            k: eigenvalues wanted.
+            which: LM, largest magnitude; LA, largest; SA, smallest with its sign.
+            method: lanczos, by blocks with thick restarts; power, LM alone; lobpcg,
+                LA or SA in little memory.
+            block: columns of lanczos, which finds a repeated eigenvalue so many times.
+            oversampling: further columns of power and lobpcg.
+            tol: residual allowed, relative to the eigenvalue.
+            max_iterations: products with the block at most.
+            vectors: whether to return the eigenvectors, too.
+            seed: of the first block.
+
+        Returns:
+            The eigenvalues with residuals and flags.
+
+        Raises:
+            InputError: an argument is out of its range, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.eigenvalues(k=2)
+            Eigenvalues([5, 4], 2 of 2 converged, 6 products)
+        """
+        arrays = self._measured(
+            EIGENVALUES,
+            eigenvalues,
+            EigenvaluesParams,
+            k=k,
+            which=which,
+            method=method,
+            block=block,
+            oversampling=oversampling,
+            tol=tol,
+            max_iterations=max_iterations,
+            eigenvectors=vectors,
+            seed=seed,
+        )
+        return Eigenvalues.of(arrays)
+
+    def trace(
+        self,
+        num_probes: int = 64,
+        *,
+        rel_sem: float | None = None,
+        max_probes: int | None = None,
+        method: Literal["hutchinson", "hutch++", "xtrace"] = "hutchinson",
+        distribution: Law = "rademacher",
+        seed: int = 0,
+    ) -> Trace:
+        """Estimate the trace, whole and by parameter tensor, as `probe.trace` does.
+
+        Args:
+            num_probes: random vectors; with rel_sem at the first look.
+            rel_sem: double the vectors until the standard error is at most this part
+                of the trace; None draws num_probes.
+            max_probes: vectors at most, with rel_sem; None takes 64 num_probes.
+            method: hutchinson, a product a vector; hutch++, three for two; xtrace, two
+                a vector.
+            distribution: law of the entries of the vectors.
+            seed: of the vectors.
+
+        Returns:
+            The trace with its standard error and draws.
+
+        Raises:
+            InputError: an argument is out of its range, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.trace(num_probes=4)  # signs see a diagonal matrix exactly
+            Trace(15 ± 0, 4 products)
+        """
+        arrays = self._measured(
+            TRACE,
+            trace,
+            TraceParams,
+            num_probes=num_probes,
+            rel_sem=rel_sem,
+            max_probes=max_probes,
+            method=method,
+            distribution=distribution,
+            seed=seed,
+        )
+        return Trace(**parts(TRACE, arrays, "trace", "trace_sem", "trace_draws"))
+
+    def spectrum(
+        self,
+        num_runs: int = 10,
+        num_steps: int = 100,
+        *,
+        distribution: Law = "rademacher",
+        seed: int = 0,
+        **settings: Any,
+    ) -> Spectrum:
+        """Run Lanczos from random vectors, as `probe.spectrum` does.
+
+        Args:
+            num_runs: runs; of a single one no standard error is known.
+            num_steps: products per run.
+            distribution: law of the entries of the first vectors.
+            seed: of the first vectors.
+            **settings: further parameters of `probe.spectrum`.
+
+        Returns:
+            Ritz values, weights and residuals, and what follows without a product.
+
+        Raises:
+            InputError: an argument is out of its range, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(1.0, 7.0).double()))
+            >>> s = H.spectrum(num_runs=4, num_steps=6)
+            >>> s
+            Spectrum(1 to 6, 4 runs of 6 steps, 24 products)
+            >>> s.functional(torch.log).value  # ln 720
+            6.57925121201...
+        """
+        arrays = self._measured(
+            SPECTRUM,
+            spectrum,
+            SpectrumParams,
+            num_runs=num_runs,
+            num_steps=num_steps,
+            distribution=distribution,
+            seed=seed,
+            **settings,
+        )
+        return Spectrum(**parts(SPECTRUM, arrays, "ritz_values"))
+
+    def moments(
+        self,
+        num_moments: int = 30,
+        *,
+        num_probes: int = 50,
+        basis: Literal["power", "chebyshev"] = "chebyshev",
+        support: tuple[float, float] | None = None,
+        support_steps: int = 20,
+        distribution: Law = "rademacher",
+        seed: int = 0,
+    ) -> Moments:
+        """Estimate the moments tr p_k(A) / D, k = 0 .. K, as `probe.moments` does.
+
+        Args:
+            num_moments: highest order, K.
+            num_probes: random vectors, each of K / 2 products.
+            basis: polynomials p_k: powers, or Chebyshev's over the support.
+            support: interval that holds the spectrum; None measures one.
+            support_steps: products by which the support is measured.
+            distribution: law of the entries of the vectors.
+            seed: of the vectors.
+
+        Returns:
+            The moments with standard errors, covariance and draws.
+
+        Raises:
+            InputError: an argument is out of its range, the support lacks part of the
+                spectrum, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.moments(2, num_probes=4, basis="power", support=(0, 5))
+            Moments([1, 2.5, 9.1667] ± [0, 0, 0], 4 products)
+        """
+        arrays = self._measured(
+            MOMENTS,
+            moments,
+            MomentsParams,
+            num_moments=num_moments,
+            num_probes=num_probes,
+            basis=basis,
+            support=support,
+            support_steps=support_steps,
+            distribution=distribution,
+            seed=seed,
+        )
+        return Moments.of(arrays)
+
+    def effective_dimension(
+        self,
+        prior_precision: float | tuple[float, ...],
+        *,
+        num_runs: int = 10,
+        num_steps: int = 100,
+        distribution: Law = "rademacher",
+        seed: int = 0,
+    ) -> EffectiveDimension:
+        """Estimate the sum of lambda / (lambda + prior precision) by quadrature.
+
+        Args:
+            prior_precision: one positive number, or several, in units of the
+                eigenvalues.
+            num_runs: Lanczos runs.
+            num_steps: products per run.
+            distribution: law of the entries of the first vectors.
+            seed: of the first vectors.
+
+        Returns:
+            The dimension at each precision, as `probe.effective_dimension` has it.
+
+        Raises:
+            InputError: an argument is out of its range, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.effective_dimension(1.0, num_runs=2)
+            EffectiveDimension(3.55 ± 0, 12 products)
+        """
+        arrays = self._measured(
+            EFFECTIVE_DIMENSION,
+            effective_dimension,
+            EffectiveDimensionParams,
+            prior_precision=precisions(prior_precision),
+            num_runs=num_runs,
+            num_steps=num_steps,
+            distribution=distribution,
+            seed=seed,
+        )
+        return EffectiveDimension.of(arrays, is_scalar=np.ndim(prior_precision) == 0)
+
+    def logdet(
+        self,
+        *,
+        method: Method = "auto",
+        damping: float = 0.0,
+        num_runs: int = 10,
+        num_steps: int = 100,
+        seed: int = 0,
+        **settings: Any,
+    ) -> LogDet:
+        """Estimate log det(A + damping I), as `probe.logdet` does.
+
+        Args:
+            method: slq, quadrature; chebyshev, interpolation; meme, density of largest
+                entropy; preconditioned_slq, preconditioned_meme; dense, Cholesky; auto,
+                preconditioned_meme of matrices with entries, else slq.
+            damping: added to every eigenvalue first.
+            num_runs: Lanczos runs.
+            num_steps: products per run.
+            seed: of the first vectors.
+            **settings: further parameters of `probe.logdet`, such as `floor` or `rank`.
+
+        Returns:
+            The estimate with its standard error, draws and flags.
+
+        Raises:
+            InputError: an argument is out of its range, the damped operator is not
+                positive definite, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(1.0, 5.0).double()))
+            >>> H.logdet(method="slq", num_runs=4)  # ln 24
+            LogDet(3.1781 ± 0, 16 products)
+        """
+        arrays = self._measured(
+            LOGDET,
+            logdet,
+            LogdetParams,
+            method=method,
+            damping=damping,
+            num_runs=num_runs,
+            num_steps=num_steps,
+            seed=seed,
+            **settings,
+        )
+        return LogDet.of(arrays)
+
+    def density(
+        self,
+        grid: Array | Tensor | None = None,
+        *,
+        kappa: float | None = None,
+        sigma: float | None = None,
+        num_runs: int = 10,
+        num_steps: int = 100,
+        seed: int = 0,
+    ) -> Density:
+        """Return the smooth density of `spectrum`.
+
+        Args:
+            grid: as for `Spectrum.density`.
+            kappa: as for `Spectrum.density`.
+            sigma: as for `Spectrum.density`.
+            num_runs: Lanczos runs.
+            num_steps: products per run.
+            seed: of the first vectors.
+
+        Returns:
+            The density with its standard error over the runs.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.density(torch.tensor([2.5]), sigma=1.0, num_runs=2)
+            Density([0.16637] ± [0], 12 products)
+        """
+        runs = self.spectrum(num_runs, num_steps, seed=seed)
+        return runs.with_work(runs.density(grid, kappa=kappa, sigma=sigma))
+
+    def functional(
+        self,
+        f: Callable[[Tensor], Tensor],
+        *,
+        num_runs: int = 10,
+        num_steps: int = 100,
+        seed: int = 0,
+    ) -> Functional:
+        """Estimate tr f(A) by quadrature of Lanczos runs.
+
+        Args:
+            f: from a tensor of eigenvalues to a tensor, element by element.
+            num_runs: Lanczos runs.
+            num_steps: products per run.
+            seed: of the first vectors.
+
+        Returns:
+            The estimate, a draw for each run.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.functional(torch.square, num_runs=2)
+            Functional(55 ± 0, 12 products)
+        """
+        runs = self.spectrum(num_runs, num_steps, seed=seed)
+        return runs.with_work(runs.functional(f))
+
+    def solve(
+        self,
+        b: Tensor,
+        *,
+        method: Literal["auto", "cg", "minres"] = "auto",
+        tol: float = 1e-6,
+        max_iterations: int = 1000,
+    ) -> Solution:
+        """Solve A x = b by conjugate gradients or MINRES.
+
+        Args:
+            b: a vector (D,), or right-hand sides as columns (D, S).
+            method: cg, for positive definite operators; minres, for all; auto, cg, and
+                minres anew where it meets a direction of negative curvature.
+            tol: residual allowed, relative to ||b||.
+            max_iterations: products with the block at most, of each method.
+
+        Returns:
+            The solution with its residual, the iterations and a flag.
+
+        Raises:
+            InputError: an argument is out of its range, b is of another length, or a
+                product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> diagonal = torch.tensor([1.0, 2.0, 4.0]).double()
+            >>> H = curvflow.from_matrix(torch.diag(diagonal))
+            >>> H.solve(torch.ones(3).double()).x
+            tensor([1.0000, 0.5000, 0.2500], dtype=torch.float64)
+            >>> H.shifted(-3.0).solve(torch.ones(3).double()).method
+            'minres'
+        """
+        _check_solver(method, tol, max_iterations)
+        b = torch.as_tensor(b)
+        solvers = {"auto": ("cg", "minres")}.get(method, (method,))
+        work = 0
+        for solver in solvers:
+            found = _SOLVERS[solver](self, b, tol=tol, max_iterations=max_iterations)
+            work += int(found.num_matvecs)
+            if found.definite.all():
+                break
+        return _solution(found, b, method=solver, work=work)
+
+    def _measured(
+        self,
+        kind: Kind,
+        probe: TileFunction,
+        model: type[OperatorParams],
+        **fields: Any,
+    ) -> Mapping[str, Array]:
+        dtype = str(self.dtype).removeprefix("torch.")
+        name = "hessian" if self._entries is not None else self.name
+        params = checked(model, operator=name, dtype=dtype, **fields)
+
+        def compute() -> Mapping[str, Array]:
+            member = Member(params, {MATRIX: [self._entries or self._node()]})
+            # As in a study, for equal bits: see decision 0003.
+            outcome, _ = probe([member, member], Machine(str(self.device)))
+            return outcome.arrays
+
+        return self._memory(Probe(kind, params, compute))
+
+    def _node(self) -> OperatorNode:
+        arrays = {
+            "form": np.array("operator"),
+            "size": np.array(self.shape[0], dtype=np.int64),
+        }
+        return OperatorNode(
+            "library", "", {}, arrays, "", operator=self.batched, sizes=self.sizes
+        )
+
+
+_SOLVERS = {"cg": linear_solvers.conjugate_gradients, "minres": linear_solvers.minres}
+
+
+def _check_solver(method: str, tol: float, max_iterations: int) -> None:
+    if method not in ("auto", "cg", "minres"):
+        raise InputError(
+            f"method: expected auto, cg or minres, got {method}. Take one of them."
+        )
+    if not 0 < tol < 1:
+        raise InputError(
+            f"tol: expected a number within 0 and 1, got {tol}. Change it."
+        )
+    if max_iterations < 1:
+        raise InputError(
+            f"max_iterations: expected 1 or more, got {max_iterations}. Raise it."
+        )
+
+
+def _solution(
+    found: linear_solvers.Solution, b: Tensor, *, method: str, work: int
+) -> Solution:
+    variables = {
+        "solution": found.x[0].cpu().numpy(),
+        "residual": found.residuals[0].cpu().numpy(),
+        "iterations": found.iterations[0].cpu().numpy(),
+        "converged": found.converged[0].cpu().numpy(),
+        "method": np.array(method),
+    }
+    x = found.x[0] if b.ndim == 2 else found.x[0, :, 0]
+    if b.is_floating_point():
+        x = x.to(b)
+    return Solution(x.cpu().numpy(), None, None, work, variables, SOLUTION, x)
+
+
+def of_curvature(curvature: Curvature, name: OperatorName) -> SymmetricOperator:
+    """Return an operator of the numerics as one that can be measured.
+
+    Args:
+        curvature: of a module.
+        name: which matrix it is.
+    """
+    return SymmetricOperator(curvature.batched, curvature.sizes, name=name)

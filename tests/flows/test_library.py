@@ -1,0 +1,330 @@
+"""The library without a study: the bits of a study, dense twins, and refusals."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+from torch import nn
+
+import curvflow
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.operators.matrices import KernelMatrix
+
+LANCZOS = {"num_runs": 4, "num_steps": 20}
+CALLS = {
+    "eigenvalues": ({"method": "lanczos", "k": 4}, lambda H: H.eigenvalues(4)),
+    "trace": ({"num_probes": 8}, lambda H: H.trace(8)),
+    "spectrum": (LANCZOS, lambda H: H.spectrum(4, 20)),
+    "moments": ({"num_probes": 5}, lambda H: H.moments(num_probes=5)),
+    "effective_dimension": (
+        LANCZOS | {"prior_precision": [0.01, 0.1]},
+        lambda H: H.effective_dimension((0.01, 0.1), **LANCZOS),
+    ),
+    "logdet": (
+        LANCZOS | {"damping": 20.0, "rank": 10},
+        lambda H: H.logdet(damping=20.0, rank=10, **LANCZOS),
+    ),
+}
+# What is read from the runs of `spectrum`, in the study and in the library.
+READ = {
+    "eigenvalues": (
+        {"k": 2, "which": "LA", "method": "lanczos"},
+        lambda s: s.eigenvalues(2, which="LA"),
+    ),
+    "moments": (
+        {"num_moments": 9, "basis": "power"},
+        lambda s: s.moments(9, basis="power"),
+    ),
+    "effective_dimension": (
+        {"prior_precision": [0.5]},
+        lambda s: s.effective_dimension((0.5,)),
+    ),
+    "logdet": ({"damping": 20.0}, lambda s: s.logdet(damping=20.0)),
+}
+OPERATORS = {
+    "hessian": lambda *of: curvflow.hessian(*of, order="forward_over_reverse"),
+    "ggn": curvflow.ggn,
+    "fisher_type2": lambda *of: curvflow.fisher(*of, kind="type-2"),
+    "fisher_mc": lambda *of: curvflow.fisher(*of, kind="mc"),
+    "fisher_empirical": lambda *of: curvflow.fisher(*of, kind="empirical"),
+    "gradient_covariance": curvflow.gradient_covariance,
+}
+
+
+def stages():
+    data = {"use": "data.digits", "num_train": 60, "seed": 1}
+    fit = {
+        "use": "train",
+        "data": "data",
+        "model": {"kind": "mlp", "hidden": [5], "activation": "tanh"},
+        "rule": {"rule": "sgd", "lr": 0.1},
+        "epochs": 1,
+    }
+    made = {
+        "data": data,
+        "fit": fit,
+        "matrix": {"use": "data.random_matrix", "size": 50, "ensemble": "outliers"},
+    }
+    for probe, (params, _) in CALLS.items():
+        shared = {"use": f"probe.{probe}", **params}
+        made[f"{probe}_matrix"] = {**shared, "matrix": "matrix"}
+        made[f"{probe}_net"] = {**shared, "weights": "fit"}
+    for name in OPERATORS:
+        trace = {"use": "probe.trace", "weights": "fit", "num_probes": 4}
+        made[name] = {**trace, "operator": name}
+    for probe, (params, _) in READ.items():
+        made[f"read_{probe}"] = {
+            "use": f"probe.{probe}",
+            "ritz": "spectrum_net",
+            **params,
+        }
+    return made
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    store = tmp_path_factory.mktemp("library") / "store"
+    return curvflow.run(curvflow.Study(stages=stages()), store=store)
+
+
+@pytest.fixture(scope="module")
+def problem(results):
+    """Return the network of the study as a module, the loss and the data."""
+    net = nn.Sequential(nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 10)).double()
+    weights = torch.as_tensor(results["fit"]["weights"].values[-1])
+    nn.utils.vector_to_parameters(weights, net.parameters())
+    x, y = (torch.as_tensor(results["data"][n].values) for n in ("inputs", "targets"))
+    return net, "cross_entropy", (x.double(), y.long())
+
+
+def assert_same_bits(result, expected):
+    dataset = result.to_xarray()
+    assert len(dataset.variables) > 4
+    for name, variable in dataset.variables.items():
+        got, wanted = variable.values, expected[name].values
+        assert got.dtype == wanted.dtype or got.dtype.kind in "UTO", name
+        assert got.tobytes() == wanted.tobytes() or got.tolist() == wanted.tolist(), (
+            name
+        )
+
+
+@pytest.mark.parametrize("probe", CALLS)
+def test_a_matrix_is_measured_with_the_bits_of_a_study(probe, results):
+    A = curvflow.from_matrix(results["matrix"]["dense"].values)
+    assert_same_bits(CALLS[probe][1](A), results[f"{probe}_matrix"])
+
+
+@pytest.mark.parametrize("probe", CALLS)
+def test_a_network_is_measured_with_the_bits_of_a_study(probe, results, problem):
+    H = OPERATORS["hessian"](*problem)
+    assert_same_bits_but_layers(CALLS[probe][1](H), results[f"{probe}_net"])
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_has_the_bits_of_a_study(name, results, problem):
+    got = OPERATORS[name](*problem).trace(4)
+    assert got.draws.tolist() == results[name]["trace_draws"].values.tolist()
+    assert got.num_matvecs == 4
+
+
+def assert_same_bits_but_layers(result, expected):
+    """The names of layers are the module's own: `0.weight`, not `layer1.weight`."""
+    expected = expected.load()
+    if "layer" in expected:
+        layers = np.array(["0.weight", "0.bias", "2.weight", "2.bias"], object)
+        expected = expected.assign_coords(layer=layers)
+    assert_same_bits(result, expected)
+
+
+@pytest.mark.parametrize("probe", READ)
+def test_what_is_read_from_a_spectrum_has_the_bits_of_a_study(probe, results, problem):
+    runs = OPERATORS["hessian"](*problem).spectrum(4, 20)
+    got = READ[probe][1](runs)
+    assert_same_bits(got, results[f"read_{probe}"])
+    assert got.num_matvecs == 0
+
+
+def dense(H):
+    return H @ torch.eye(H.shape[0], dtype=H.dtype)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Return a network of 23 parameters, a loss of its own, and batches."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2), nn.Softplus())
+    x, y = torch.randn(12, 3).double(), torch.rand(12, 2).double()
+    batches = [(x[:5], y[:5]), (x[5:], y[5:])]
+    return net.double(), lambda f, t: (f - t).abs().pow(3).mean(), batches
+
+
+def test_numbers_of_a_module_agree_with_its_dense_hessian(small):
+    H = curvflow.hessian(*small)
+    values = torch.linalg.eigvalsh(dense(H))
+    positive = values.clamp_min(0)
+    runs = H.spectrum(num_runs=60, num_steps=20)
+    checks = {
+        "trace": (H.trace(200, method="hutch++"), values.sum()),
+        "moment": (runs.functional(torch.square), values.square().sum()),
+        "functional": (H.functional(torch.exp, num_runs=60), values.exp().sum()),
+        "dimension": (
+            runs.effective_dimension(0.1),
+            (positive / (positive + 0.1)).sum(),
+        ),
+        "logdet": (
+            H.shifted(1.0).logdet(num_runs=60, num_steps=20),
+            (values + 1).log().sum(),
+        ),
+        "mass": (runs.mass(low=1e-6), (values > 1e-6).double().mean()),
+    }
+    for name, (got, exact) in checks.items():
+        assert abs(float(got) - float(exact)) <= 5 * got.sem + 1e-9, name
+        assert got.sem < 0.5 * max(1.0, abs(float(exact))), name
+    top = H.eigenvalues(k=2, which="LA")
+    torch.testing.assert_close(torch.as_tensor(top.value), values.flip(0)[:2])
+    assert top.converged.all()
+
+
+def test_the_density_is_the_smoothed_spectrum(small):
+    H = curvflow.hessian(*small)
+    values = torch.linalg.eigvalsh(dense(H))
+    got = H.density(sigma=0.3, num_runs=80, num_steps=20)
+    z = (torch.as_tensor(got.grid)[:, None] - values) / 0.3
+    exact = torch.exp(-z.square() / 2).mean(1) / (0.3 * (2 * torch.pi) ** 0.5)
+    assert np.all(np.abs(got.value - exact.numpy()) <= 6 * got.sem + 1e-6)
+    assert np.trapezoid(got.value, got.grid) == pytest.approx(1, abs=1e-3)
+    assert got.num_matvecs == 80 * 20
+
+
+def test_a_block_is_measured_by_itself(small):
+    H = curvflow.hessian(*small)
+    block = H.block("2.*")
+    assert (type(block), block.sizes) == (type(H), {"2.weight": 6, "2.bias": 2})
+    exact = torch.linalg.eigvalsh(dense(H)[12:, 12:])
+    torch.testing.assert_close(
+        torch.as_tensor(block.eigenvalues(1, which="LA").value), exact[-1:]
+    )
+    layers = H.trace(1000).layers
+    assert list(layers) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    value, sem = layers["2.weight"]
+    assert abs(value - float(dense(H).diagonal()[12:18].sum())) < 5 * sem
+
+
+def test_sums_and_multiples_are_measured_too(small):
+    H, G = curvflow.hessian(*small), curvflow.ggn(*small)
+    mixed = (2 * H - G).shifted(0.5)
+    exact = 2 * dense(H) - dense(G) + 0.5 * torch.eye(H.shape[0], dtype=H.dtype)
+    top = torch.linalg.eigvalsh(exact)[-1:]
+    got = mixed.eigenvalues(1, which="LA").value
+    torch.testing.assert_close(torch.as_tensor(got), top)
+
+
+def test_systems_are_solved_and_the_method_is_said(small):
+    H = curvflow.hessian(*small)
+    b = torch.linspace(-1, 1, 2 * H.shape[0], dtype=H.dtype).view(-1, 2)
+    low = float(torch.linalg.eigvalsh(dense(H))[0])
+    damped = H.shifted(0.1 - low)
+    got = damped.solve(b, tol=1e-10)
+    assert (got.method, got.converged, got.x.shape) == ("cg", True, b.shape)
+    torch.testing.assert_close(got.x, torch.linalg.solve(dense(damped), b))
+    indefinite = H.shifted(0.013)
+    assert torch.linalg.eigvalsh(dense(indefinite))[0] < 0
+    got = indefinite.solve(b[:, 0], tol=1e-9)
+    assert (got.method, got.converged, got.x.shape) == ("minres", True, b[:, 0].shape)
+    expected = torch.linalg.solve(dense(indefinite), b[:, 0])
+    torch.testing.assert_close(got.x, expected, rtol=1e-5, atol=1e-6)
+    assert got.residual < 1.1e-9
+    short = indefinite.solve(b, method="cg", max_iterations=2)
+    assert not short.converged
+
+
+def test_all_kinds_of_matrices_are_taken():
+    points = torch.rand(30, 2, generator=torch.Generator().manual_seed(0)).double()
+    kernel = KernelMatrix(points, "matern32", 0.5, 1e-2)
+    A = kernel.dense()
+    top = torch.linalg.eigvalsh(A)[-1].item()
+    given = {
+        "tensor": A,
+        "array": A.numpy(),
+        "integers": torch.eye(3, dtype=torch.int64),
+        "sparse": sparse.csr_array(A.numpy()),
+        "coo": sparse.coo_matrix(A.numpy()),
+        "linear": aslinearoperator(A.numpy()),
+        "operator": kernel,
+    }
+    for name, matrix in given.items():
+        largest = curvflow.from_matrix(matrix).eigenvalues(1, which="LA").value[0]
+        assert largest == pytest.approx(1 if name == "integers" else top), name
+    single = curvflow.from_matrix(A.float())
+    assert (single.dtype, single.eigenvalues(1).converged.all()) == (
+        torch.float32,
+        True,
+    )
+    slq = curvflow.from_matrix(kernel).logdet(num_runs=40)
+    exact = torch.logdet(A).item()
+    assert abs(slq.value - exact) < 5 * slq.sem
+    preconditioned = curvflow.from_matrix(A).logdet(floor=1e-2)
+    assert preconditioned.value == pytest.approx(exact, abs=0.2)
+    assert preconditioned.variables["rank"] == 30
+
+
+def test_arrays_have_labels_units_and_descriptions(small):
+    dataset = curvflow.hessian(*small).trace(4).to_xarray()
+    assert dataset["layer_trace"].dims == ("layer",)
+    assert dataset["layer"].values.tolist()[0] == "0.weight"
+    assert dataset["trace"].attrs["units"] == "loss / parameter^2"
+    assert "standard error" in dataset["trace_sem"].attrs["description"]
+
+
+def test_a_standard_error_requested_is_reached(small):
+    H = curvflow.hessian(*small)
+    got = H.trace(4, rel_sem=0.1)
+    assert got.reached
+    assert got.sem <= 0.1 * abs(got.value)
+    assert got.num_matvecs > 4
+
+
+def test_seeds_change_numbers_and_equal_seeds_do_not(small):
+    H = curvflow.ggn(*small)
+    assert H.trace(8, seed=1).draws.tolist() == H.trace(8, seed=1).draws.tolist()
+    assert H.trace(8, seed=1).value != H.trace(8, seed=2).value
+
+
+def test_results_read_as_one_line(small):
+    H = curvflow.ggn(*small)
+    assert repr(H) == "SymmetricOperator(ggn, 20 by 20, float64, cpu)"
+    results = [H.trace(4), H.spectrum(2, 5), H.eigenvalues(2), H.solve(torch.ones(20))]
+    for result in results:
+        assert "\n" not in repr(result)
+        assert f"{result.num_matvecs} products" in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda H: H.eigenvalues(k=0), r"^k: expected .*got 0\."),
+        (lambda H: H.eigenvalues(k=99), r"^k: expected at most the 20"),
+        (lambda H: H.eigenvalues(method="power", which="LA"), "which LM"),
+        (lambda H: H.trace(method="bekas"), r"^method: expected .*'hutch\+\+'"),
+        (lambda H: H.spectrum(num_stepz=3), r"^num_stepz: expected one of .*num_steps"),
+        (lambda H: H.density(kappa=0.1, sigma=0.1), "cannot be combined"),
+        (lambda H: H.density(sigma=-1), r"^sigma: expected .*above 0"),
+        (lambda H: H.shifted(-99).logdet(num_runs=2), r"^damping: expected a positive"),
+        (lambda H: H.solve(torch.ones(3)), r"^b: expected vectors of 20"),
+        (lambda H: H.solve(torch.ones(20), tol=2.0), r"^tol: expected"),
+        (lambda H: H.solve(torch.ones(20), method="lu"), r"^method: expected auto"),
+        (lambda H: H.solve(torch.ones(20), max_iterations=0), r"^max_iterations: "),
+        (lambda H: H.effective_dimension(-1.0), r"^prior_precision.*above|greater"),
+        (lambda _: curvflow.from_matrix(torch.ones(2, 3)), r"^matrix: .*square"),
+        (lambda _: curvflow.from_matrix([[1.0]]), r"^matrix: .* list"),
+        (lambda _: curvflow.from_matrix(np.eye(2) * 1j), r"^matrix: .*real"),
+        (lambda _: curvflow.from_matrix(np.tri(3)), r"^matrix: .*symmetric"),
+        (lambda _: curvflow.from_matrix(sparse.csr_array(np.tri(3))), "symmetric"),
+        (lambda _: curvflow.from_matrix(np.full((2, 2), np.nan)), r"^matrix: .*finite"),
+    ],
+)
+def test_what_is_wrong_is_named(call, message, small):
+    with pytest.raises(InputError, match=message) as caught:
+        call(curvflow.ggn(*small))
+    assert isinstance(caught.value, ValueError)
