@@ -5,7 +5,6 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Collection, Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from curvflow.schemas.explanations import Section
@@ -33,10 +32,10 @@ def sections() -> dict[str, Section]:
 
 
 def _modules(but: Collection[str] = ()) -> Iterator[ModuleType]:
-    package = __name__.rpartition(".")[0]
-    for info in pkgutil.iter_modules([str(Path(__file__).parent)]):
+    package = import_module(__name__.rpartition(".")[0])
+    for info in pkgutil.iter_modules(package.__path__):
         if not info.name.startswith("_") and info.name not in but:
-            yield import_module(f"{package}.{info.name}")
+            yield import_module(f"{package.__name__}.{info.name}")
 
 
 def _rules_of(module: ModuleType) -> tuple[type[Rule], ...]:
