@@ -184,6 +184,7 @@ def test_a_variable_with_further_dimensions_is_refused():
         draw(of, y="eigenvalues")
 
 
+@pytest.mark.pictures
 def test_the_picture_grows_with_labels_and_panels():
     def size(of, **params):
         return Image.open(io.BytesIO(draw(of, **params)["png"].tobytes())).size
@@ -194,6 +195,7 @@ def test_the_picture_grows_with_labels_and_panels():
     assert size(probes(), y=["trace", "steps", "converged"])[0] > 2 * few[0]
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw(probes(), points=True) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

@@ -125,6 +125,7 @@ def test_the_sweep_is_told_trial_by_trial_and_only_where_there_was_one():
     assert "trials" not in str(without["caption"])
 
 
+@pytest.mark.pictures
 def test_the_same_draws_give_the_same_bytes_whatever_was_drawn_between():
     of = [replace(swept(bowl(n, count=8)), coords={"seed": n}) for n in (0, 1)]
     first = draw(of, label="seed")

@@ -112,6 +112,7 @@ def test_what_a_density_has_beyond_the_ritz_values_is_told():
     assert "Beyond" not in str(draw([node])["caption"])
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw([ritz(W, 10)], limits=[-5.0, 5.0]) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

@@ -115,6 +115,7 @@ def test_marks_are_filled_where_p_is_small(test):
     assert test == "none" or set(filled) == {True, False}
 
 
+@pytest.mark.pictures
 def test_tables_of_several_points_are_told_apart_by_colour():
     of = [compared({"width": w}) for w in (8, 16)]
     got = draw(of, label="width")
@@ -144,6 +145,7 @@ def test_too_many_rows_and_unknown_labels_are_refused():
         draw(of, label="widths")
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw([compared()]) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

@@ -101,6 +101,7 @@ def test_values_that_are_not_finite_are_told():
     assert str(got["caption"]).endswith("Not finite, left out: 1 value.")
 
 
+@pytest.mark.pictures
 def test_labels_have_panels_with_one_scale():
     got = draw(nodes(data="xor") + nodes(data="digits"), label="data")
     assert got["panel"].tolist() == ["xor", "digits"]
@@ -160,6 +161,7 @@ def test_a_logarithmic_scale_needs_positive_values():
         draw(nodes(sign=-1), log_z=True)
 
 
+@pytest.mark.pictures
 @pytest.mark.parametrize(
     "values",
     [
@@ -204,6 +206,7 @@ def test_unknown_axes_and_too_many_labels_are_refused():
         draw(many)
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw(nodes()) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

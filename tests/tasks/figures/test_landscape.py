@@ -112,6 +112,7 @@ def test_diverged_nodes_have_no_line_and_are_told():
     assert "Diverged, left out: adam (1 of 1)." in str(got["caption"])
 
 
+@pytest.mark.pictures
 def test_where_all_diverged_there_is_a_figure_that_says_so():
     for show in ("lines", "plane"):
         got = draw(node({"seed": 0}, diverged=True), show=show)
@@ -119,6 +120,7 @@ def test_where_all_diverged_there_is_a_figure_that_says_so():
         assert Image.open(io.BytesIO(got["png"].tobytes())).format == "PNG"
 
 
+@pytest.mark.pictures
 @pytest.mark.parametrize(
     "params",
     [

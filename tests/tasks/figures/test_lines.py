@@ -91,6 +91,7 @@ def test_diverged_nodes_are_told_and_never_averaged():
     )
 
 
+@pytest.mark.pictures
 def test_where_all_diverged_there_is_a_figure_that_says_so():
     gone = [(rule, seed) for rule in ("sgd", "adam") for seed in range(3)]
     got = draw(fits(diverged=gone), log_y=True)
@@ -198,6 +199,7 @@ def test_a_band_that_a_logarithmic_axis_cannot_hold_is_told():
     assert note not in str(draw(of)["caption"])
 
 
+@pytest.mark.pictures
 def test_the_files_are_pictures_of_the_size_asked_for():
     got = draw(fits(), width=60.0, height=40.0, band="none")
     picture = Image.open(io.BytesIO(got["png"].tobytes()))
@@ -214,6 +216,7 @@ def test_the_files_are_pictures_of_the_size_asked_for():
     assert not picture.info.keys() & {"Software", "Creation Time"}
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = draw(fits()), draw(fits())
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

@@ -156,6 +156,7 @@ def test_where_all_diverged_the_legend_says_so():
     assert len(draw(nodes(diverged=every))["x"]) == 0
 
 
+@pytest.mark.pictures
 @pytest.mark.parametrize("seeds", [1, 5])
 def test_without_labels_there_is_one_law(seeds):
     of = nodes({"sgd": LAWS["sgd"]}, seeds=seeds)
@@ -170,6 +171,7 @@ def test_x_may_be_a_variable():
     np.testing.assert_allclose(got["exponent"], draw(nodes())["exponent"], rtol=1e-12)
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw(nodes()) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

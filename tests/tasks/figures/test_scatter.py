@@ -302,12 +302,14 @@ def test_more_labels_than_can_be_told_apart_are_refused(marker, message):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     params = {"over": "seed", "marker": "data", "line": True, "title": "Norms"}
     first, second = (draw(measured(), **params) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
 
 
+@pytest.mark.pictures
 def test_a_column_of_a_journal_is_the_width():
     picture = Image.open(io.BytesIO(draw(measured(), over="seed")["png"].tobytes()))
     assert picture.width == pytest.approx(88 / 25.4 * 300, abs=1)

@@ -110,6 +110,7 @@ def test_diverged_nodes_have_an_empty_panel_and_are_told():
     assert "Diverged, left out: 6 (1 of 1)." in str(got["caption"])
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw([ritz(W, 5)]) for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())

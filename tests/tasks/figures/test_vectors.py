@@ -143,6 +143,7 @@ def test_hidden_units_of_a_trained_network_are_its_first_layer():
     np.testing.assert_array_equal(drawn(got), first)
 
 
+@pytest.mark.pictures
 def test_panels_stand_side_by_side_up_to_four():
     def size(count, **params):
         of = networks(seeds=1)[:1]
@@ -169,6 +170,7 @@ def test_an_axis_that_networks_lack_is_refused():
     )
 
 
+@pytest.mark.pictures
 def test_the_same_input_gives_the_same_bytes():
     first, second = (draw(networks(), title="XOR") for _ in range(2))
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
