@@ -1,4 +1,4 @@
-"""From a study to its nodes, and from a stage to the nodes that it takes."""
+"""The nodes of a study, stage by stage, and the results that each takes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,6 @@ class Source:
     """
 
     def __init__(self, graph: Graph, stage: Stage, name: str, producer: str) -> None:
-        """Group the producer's nodes by the dimensions it shares with the stage.
-
-        Args:
-            graph: holds the producer's nodes.
-            stage: the consumer.
-            name: the input.
-            producer: the producing stage's name.
-        """
         self.name = name
         self._stage, self._producer = stage, graph.study.stages[producer]
         self._edge = stage.kind.inputs[name].edge
@@ -112,16 +104,11 @@ def _part_name(variable: Variable, epoch: Label | None) -> str:
 def expand(study: Study, files: SourceFiles) -> Graph:
     """Enumerate the nodes of a study and what each takes; nothing is computed.
 
-    Args:
-        study: the resolved study.
-        files: digests of the files that parameters name.
-
-    Returns:
-        The graph; nodes of a stage are ordered by the study's axes, the first slowest.
+    Nodes of a stage are ordered by the study's axes, the first slowest.
 
     Raises:
-        StudyError: a parameter is wrong at some point of the axes, or `at` asks for
-            an epoch that has no checkpoint.
+        StudyError: a parameter is wrong at some point of the axes, or `at` requests an
+            epoch that has no checkpoint.
     """
     graph = Graph(study)
     for stage in study.stages.values():

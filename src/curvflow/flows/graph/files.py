@@ -36,24 +36,11 @@ class SourceFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Remember where relative paths start.
-
-        Args:
-            folder: the study's folder.
-        """
         self.folder = folder
         self._sought: set[Mapping[str, Array]] = set()
 
     def seek(self, stage: Stage, params: Params) -> None:
-        """Make sure that published files are there; they are not read.
-
-        Args:
-            stage: for messages.
-            params: its validated parameters.
-
-        Raises:
-            StudyError: they are nowhere.
-        """
+        """Check that published files are there, unread; StudyError if not."""
         if isinstance(params, ImageParams):
             wanted = published_arrays(params, self.folder)
             if wanted not in self._sought:
@@ -61,18 +48,7 @@ class SourceFiles:
                 self._sought.add(wanted)
 
     def digests(self, stage: Stage, params: Params) -> dict[str, str]:
-        """Hash the files that a stage's parameters name.
-
-        Args:
-            stage: for messages.
-            params: its validated parameters.
-
-        Returns:
-            Field name to SHA-256 of the file's bytes.
-
-        Raises:
-            StudyError: a file does not exist or cannot be read.
-        """
+        """Return the SHA-256 of each file that parameters name, by field."""
         return {
             name: self._digest(stage, name, path)
             for name, path in self._paths(params).items()
@@ -81,16 +57,10 @@ class SourceFiles:
     def read(
         self, params: Params, form: Mapping[str, Any]
     ) -> dict[str, Mapping[str, Array]]:
-        """Read the arrays of all files that parameters name.
+        """Read the arrays of all files that parameters name, by field and name.
 
-        Args:
-            params: validated parameters.
-            form: their plain form, which holds the digests planned with.
-
-        Returns:
-            Field name to the arrays of its .npz by name, `array` for an .npy, or
-            `bytes` for an .mtx; those of published files under `originals`, read only
-            when they are asked for.
+        An .npy holds `array`, an .mtx `bytes`; published files are under `originals`,
+        read only when used.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
@@ -156,14 +126,10 @@ def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
 
 
 def check_arrays(graph: Graph, files: SourceFiles) -> None:
-    """Check stages that must run against what the files of their data hold.
+    """Check stages that must run against the content of their data files.
 
-    A file is read only where parameters do not settle it: by data given beside weights,
-    a loss or a model for some data only, or a number of eigenvalues.
-
-    Args:
-        graph: the nodes, compared with the log; their files are in order.
-        files: the files that parameters name.
+    A file is read only where parameters do not settle it: by data given together with
+    weights, a loss or a model for some data only, or a number of eigenvalues.
 
     Raises:
         StudyError: data do not fit.

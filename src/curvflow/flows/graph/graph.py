@@ -104,13 +104,6 @@ class Named(Protocol):
 
 
 def node_name(node: Named) -> str:
-    """Name a node as the command line does.
-
-    Args:
-        node: with its labels.
-
-    Returns:
-        `stage[axis=value,...]`, or the stage alone if it has no dimensions.
-    """
+    """Return `stage[axis=value,...]`, or the stage alone if it has no dimensions."""
     inside = ",".join(f"{axis}={label}" for axis, label in node.coords.items())
     return f"{node.stage}[{inside}]" if inside else node.stage

@@ -1,8 +1,8 @@
-"""Which runs are at work: signs of life, and who watches them.
+"""Heartbeats of runs: written by a run, watched by others.
 
-A run replaces its sign of life, a counter, every few seconds. An observer judges only
-whether the counter moved while its own clock went on; clocks are never compared. On
-one machine a process that is no more is known at once.
+A run replaces its heartbeat, a counter, every few seconds. An observer judges only
+whether the counter moved while its own clock went on; clocks are never compared. A
+process of this machine that has ended is known at once.
 """
 
 from __future__ import annotations
@@ -39,26 +39,13 @@ class HeartbeatMonitor:
         silence: float = SILENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to watch.
-
-        Args:
-            store: holds the signs of life.
-            silence: seconds of the observer's clock after which a counter that has
-                not moved means that its run is gone.
-            clock: the observer's, in seconds.
-        """
         self._store, self._silence, self._clock = store, silence, clock
         self._seen: dict[int, tuple[int, float]] = {}
 
     def is_gone(self, begun: int) -> bool:
         """Return whether a run has ended, died, or been silent for too long.
 
-        Args:
-            begun: log number at which it began.
-
-        Returns:
-            False for a run seen for the first time, unless its process is known to
-            have ended.
+        A run seen for the first time is not gone, unless its process has ended.
         """
         sign = self._store.heartbeats().get(begun)
         if sign is None or process(sign) == "ended":
@@ -75,16 +62,10 @@ class HeartbeatMonitor:
 def beating(
     store: Store, run: RunRecord, stop: Stopping, *, silence: float
 ) -> Iterator[None]:
-    """Show that a run is at work, until the block ends.
+    """Write heartbeats until the block ends.
 
-    Args:
-        store: takes the signs of life.
-        run: the run.
-        stop: once the run is asked to end, its sign says so to its workers.
-        silence: seconds after which others would take it for gone.
-
-    Yields:
-        Nothing.
+    Once the run is asked to end, they say so to its workers. After `silence` seconds
+    without one, others take the run for gone.
     """
     who, over = _identity(), threading.Event()
 
@@ -119,15 +100,11 @@ def beating(
 
 
 def at_work(store: Store) -> list[dict[str, Any]]:
-    """Describe the runs that show signs of life.
+    """Describe the runs that have heartbeats, one row each.
 
-    Args:
-        store: of any number of studies.
-
-    Returns:
-        Per run its study, number, start, host, process, number of nodes claimed that
-        are not done, and state: `running`, `paused`, or, for a process of another
-        machine, `silent` if its sign did not move while this function watched.
+    `state` is `running`, `paused`, or, for a process of another machine, `silent` if
+    its counter did not move while this function watched; `claimed` counts the nodes
+    claimed and not done.
     """
     index, signs, claimed = store.index(), store.heartbeats(), store.claims.holders()
     done = store.live(claimed)

@@ -1,4 +1,4 @@
-"""From the results a node takes to its action key, and from the key to its receipt."""
+"""Action keys from the results that nodes take, and receipts from action keys."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ def compare(nodes: Iterable[Node], index: Index) -> None:
 
 
 def look_up(nodes: Sequence[Node], excerpt: Callable[[Iterable[str]], Index]) -> None:
-    """Compare nodes with what the log says of them alone.
-
-    Args:
-        nodes: whose inputs are all there.
-        excerpt: see `Store.index_of`.
-    """
+    """Compare nodes whose inputs are there with the log's entries on them alone."""
     for node in nodes:
         node.key = key_of(node)
     index = excerpt(node.key for node in nodes if node.key)

@@ -1,4 +1,4 @@
-"""From a study to its store: where every command and script begins."""
+"""A study opened with its store: the start of every command and script."""
 
 from __future__ import annotations
 
@@ -16,18 +16,10 @@ from curvflow.stores.open import open_store
 
 
 def read_text(file: Path, *, what: str, remedy: str) -> str:
-    """Read a text file, or say on one line why it cannot be read.
-
-    Args:
-        file: its path.
-        what: it should be.
-        remedy: what to do if it is not there.
-
-    Returns:
-        The text.
+    """Read a text file.
 
     Raises:
-        RequestError: it cannot be read, or is no UTF-8 text.
+        RequestError: it cannot be read, or is no UTF-8 text; ends with the remedy.
     """
     try:
         return file.read_text(encoding="utf-8")
@@ -65,18 +57,9 @@ def open_study(
 ) -> Opened:
     """Read a study and open its store.
 
-    The study's folder becomes importable, so that a study can name modules beside it.
-
-    Args:
-        study: path of the study file, whose folder is the study's; or a study built in
-            Python, whose folder is the current one.
-        store: where results are; `.curvflow` in the study's folder by default.
-        profile: named overrides of the study.
-        overrides: `a.b=c`, applied last.
-        create: make the store if it is not there; else an empty one is pretended.
-
-    Returns:
-        The study and its store.
+    The study's folder becomes importable, so that a study can name modules next to it;
+    of a study built in Python it is the current one. The store is `.curvflow` in that
+    folder by default; one that is not there counts as empty unless `create` is set.
 
     Raises:
         RequestError: the file cannot be read or is no study, or the store cannot

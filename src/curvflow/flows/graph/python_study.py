@@ -163,10 +163,6 @@ class Study:
 
 
 def make_importable(folder: Path) -> None:
-    """Let a study name modules that lie in a folder, which come before all others.
-
-    Args:
-        folder: the study's.
-    """
+    """Put a folder first on the path of imports."""
     others = [entry for entry in sys.path if entry != str(folder)]
     sys.path[:] = [str(folder), *others]

@@ -45,16 +45,10 @@ class Stopping:
 
 @contextmanager
 def stopping(stop: Stopping) -> Iterator[None]:
-    """Take the first SIGINT or SIGTERM as a wish; the second acts as it always does.
+    """Take the first SIGINT or SIGTERM as a request; the second acts as it always does.
 
     Outside the main thread signals cannot be taken, and what ignores a signal goes on
     to ignore it.
-
-    Args:
-        stop: takes the wish.
-
-    Yields:
-        Nothing.
     """
     before: dict[int, Any] = {}
     since = 0.0

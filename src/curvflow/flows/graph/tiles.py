@@ -1,8 +1,8 @@
-"""Which of a stage's nodes one vectorised call can compute, and how many at once.
+"""Tiles: the nodes of a stage that one vectorised call computes.
 
 Composition is canonical: all nodes of the stage in their order, apart by static
-signature, cut at a width that depends on the signature alone. What happens to be
-missing changes neither a tile's bounds nor any key.
+signature, cut at a width that depends on the signature alone. Nodes that happen to
+be missing change neither a tile's bounds nor any key.
 """
 
 from __future__ import annotations
@@ -76,15 +76,7 @@ def _most(node: Node) -> int:
 
 
 def width_for(node_bytes: int, budget: int) -> int:
-    """Return the largest power of two of nodes that fits, from 2 to MAX_WIDTH.
-
-    Args:
-        node_bytes: estimated peak working memory of one node.
-        budget: bytes that a tile may use.
-
-    Returns:
-        The tile's width.
-    """
+    """Return the largest power of two of nodes that fits, from 2 to MAX_WIDTH."""
     fits = max(2, min(MAX_WIDTH, budget // max(1, node_bytes)))
     return 1 << (fits.bit_length() - 1)
 
@@ -99,13 +91,8 @@ def bisect(
 ) -> list[tuple[R | BaseException, int]]:
     """Compute members together; on an error halve down to the culprits.
 
-    Args:
-        members: of one tile.
-        compute: the call over several members, one result each, in order.
-
-    Returns:
-        Per member its result, or the error that it raises alone, and how many were
-        computed together.
+    Returned per member: its result, or the error that it raises alone, and the number
+    computed together.
     """
     try:
         return [(result, len(members)) for result in compute(members)]

@@ -103,14 +103,7 @@ class Finding:
 
 
 def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
-    """Compare results with what a study expects of them.
-
-    Args:
-        results: the study's results.
-        expected: its expectations.
-
-    Returns:
-        One finding per expectation and node that it speaks of.
+    """Compare results with a study's expectations: a finding per expectation and node.
 
     Raises:
         CorruptPayloadError: a result cannot be read.

@@ -1,4 +1,4 @@
-"""What the results of a stage say of themselves: converged or not, counted."""
+"""Estimates of a stage counted by their verdicts: converged or not."""
 
 from __future__ import annotations
 
@@ -21,21 +21,12 @@ CAUSE = re.compile(r"input (\S+) diverged: ")  # as `passed_on` writes it
 
 
 def verdicts(view: View, store: Store) -> Counter[str]:
-    """Count a stage's estimates by what its kind says of them.
+    """Count a stage's estimates by verdict: 9 of `converged`, 2 of `drifting`.
 
-    Verdicts of equal digests are read once, so that a stage of thousands of nodes is
-    counted as fast as a small one.
-
-    Args:
-        view: the stage's nodes.
-        store: holds their arrays.
-
-    Returns:
-        Nodes by verdict, such as 9 of `converged`, 2 of `drifting`; of kinds that flag
-        their numbers `converged`, if all are, and `unconverged`. What stands on chains
-        that all failed is `failed`; what stands on other things that diverged is in no
-        count, nor is a verdict that collection has removed or that cannot be read.
-        Empty of a kind that judges nothing.
+    Kinds that flag their numbers have `converged`, if all are, and `unconverged`.
+    Estimates of chains that all failed are `failed`; those of other diverged inputs are
+    not counted, nor verdicts that are removed or cannot be read. Verdicts of equal
+    digests are read once, so that thousands of nodes are counted fast.
     """
     kind = _kind(view)
     judges = _judges(kind)
@@ -56,15 +47,9 @@ def verdicts(view: View, store: Store) -> Counter[str]:
 
 
 def inherited(kind: Kind, receipt: Receipt) -> str:
-    """Return the verdict of a result that only passes on that of what it stands on.
+    """Return `failed` for a result all of whose chains upstream failed, else nothing.
 
-    Args:
-        kind: of the result.
-        receipt: of the same.
-
-    Returns:
-        `failed` if all of the chains that it stands on failed and its kind has
-        verdicts; else nothing.
+    Its kind must have verdicts.
     """
     cause = CAUSE.match(receipt.reason)
     if cause is None or not all(map(_has_verdict, (kind, _declared(cause[1])))):
@@ -109,15 +94,9 @@ def _read(
 
 
 def unconverged_of(stage: str, found: Counter[str]) -> str:
-    """Say how many estimates of a stage are not converged.
+    """Word the unconverged estimates of a stage; empty if all are converged.
 
-    Args:
-        stage: its name.
-        found: its verdicts.
-
-    Returns:
-        Such as `3 of 12 estimates of llc unconverged: 2 drifting, 1 escaped`; empty if
-        all are converged.
+    Such as `3 of 12 estimates of llc unconverged: 2 drifting, 1 escaped`.
     """
     if not (number := _num_unconverged(found)):
         return ""
@@ -128,16 +107,9 @@ def unconverged_of(stage: str, found: Counter[str]) -> str:
 
 
 def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
-    """Say what a table is made of that is not converged.
+    """Word the unconverged estimates that a table is made of, a line per stage.
 
-    Args:
-        view: of a stage.
-        views: of its study.
-        store: holds their arrays.
-
-    Returns:
-        A line for each stage that a table takes estimates of, if some are unconverged,
-        such as `made with 3 of 12 estimates of llc unconverged: 3 drifting`.
+    Such as `made with 3 of 12 estimates of llc unconverged: 3 drifting`.
     """
     kind = _kind(view)
     if kind is None or not issubclass(kind.returns, Table):
@@ -159,14 +131,7 @@ def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
 
 
 def verdicts_json(judged: Mapping[str, Counter[str]]) -> dict[str, Any]:
-    """Return verdicts in the form of `curvflow run --json`.
-
-    Args:
-        judged: estimates by verdict, per stage that has verdicts.
-
-    Returns:
-        `unconverged`, how many are not converged, and all `verdicts`, per stage.
-    """
+    """Return verdicts in the form of `curvflow run --json`."""
     return {
         "unconverged": {s: _num_unconverged(found) for s, found in judged.items()},
         "verdicts": {stage: dict(found) for stage, found in judged.items()},

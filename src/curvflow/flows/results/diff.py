@@ -1,4 +1,4 @@
-"""What two runs of a study left, side by side."""
+"""Differences between the results of two runs."""
 
 from __future__ import annotations
 
@@ -78,17 +78,9 @@ def diff_runs(
     stages: Sequence[str] = (),
     rtol: float = 0.0,
 ) -> list[StageDiff]:
-    """Compare what two runs left.
+    """Compare the results of two runs, stage by stage, those of the later run first.
 
-    Args:
-        before: a run that has ended.
-        after: another run of the same study that has ended.
-        store: holds both.
-        stages: names of stages; all by default.
-        rtol: relative difference of numbers up to which they are not listed.
-
-    Returns:
-        One entry per stage of either run, those of the later one first.
+    Numbers within the relative difference `rtol` are not listed.
 
     Raises:
         UnknownNameError: neither run has a stage of a name given.

@@ -1,4 +1,4 @@
-"""The nodes of one stage beside their results, of the present or of an earlier run."""
+"""The results of each node of a stage, at present or as of an earlier run."""
 
 from __future__ import annotations
 
@@ -77,12 +77,6 @@ class View:
     def where(self, labels: Mapping[str, str | Sequence[str]]) -> View:
         """Keep the nodes at the given labels, compared as text or as YAML.
 
-        Args:
-            labels: dimension to label, or to several of which any will do.
-
-        Returns:
-            The view of those nodes.
-
         Raises:
             UnknownNameError: the stage has no such dimension or label.
         """
@@ -134,16 +128,10 @@ def _means(text: str, label: Label) -> bool:
 def plan_views(
     plan: Plan, failures: Iterable[Mapping[str, Any]] = (), *, is_ahead: bool = False
 ) -> dict[str, View]:
-    """Return the views of a study as it stands.
+    """Return the view of each stage as the study stands.
 
-    Args:
-        plan: the nodes, each with its state.
-        failures: records of the nodes that failed.
-        is_ahead: nothing of the plan has been carried out, so that results which it
-            would bring back stand.
-
-    Returns:
-        The view of each stage.
+    With `is_ahead` the plan is not carried out, so that results that it would bring
+    back stand.
     """
     failed: dict[str, set[Point]] = {}
     for failure in failures:
@@ -170,14 +158,9 @@ def plan_views(
 
 
 def with_removed(views: Mapping[str, View], store: Store) -> dict[str, View]:
-    """Tell results whose arrays collection has removed from those that can be read.
+    """Mark results whose arrays collection has removed.
 
-    Args:
-        views: of a study.
-        store: holds their arrays.
-
-    Returns:
-        The views; a result that was computed again since is where it is now.
+    A result that was computed again since is where it is now.
     """
     index = store.index()
     if not index.evicted:
@@ -200,15 +183,10 @@ def with_removed(views: Mapping[str, View], store: Store) -> dict[str, View]:
 
 
 def run_tables(views: Mapping[str, View], index: Index) -> dict[str, Any]:
-    """Write views down so that they can be read as of this run.
+    """Return tables from which views can be read as of this run.
 
-    Args:
-        views: of the run's study.
-        index: the log, with the run's commits.
-
-    Returns:
-        Per stage its kind, dims, and labels, place in the log and status per node; or
-        `{"same_as": number}` if the run that ended there says the same of it.
+    Per stage: kind, dims, and labels, place in the log and status per node; or
+    `{"same_as": number}` if the run that ended there has the same table.
     """
     place = _places(index)
     earlier = defaultdict(list)
@@ -244,14 +222,7 @@ def _entry(
 
 
 def run_views(run: RunRecord, index: Index) -> dict[str, View]:
-    """Return the views of a study as an earlier run left it.
-
-    Args:
-        run: a run that has ended.
-        index: the log.
-
-    Returns:
-        The views; results are those of that run, whatever came later.
+    """Return the views of a study as an earlier run left it, whatever came later.
 
     Raises:
         StoreError: an entry of the log that the run refers to is lost.

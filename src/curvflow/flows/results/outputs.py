@@ -33,15 +33,7 @@ NAME_BYTES = 200
 
 
 def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list[Path]:
-    """Write each table as CSV and each figure as its files, where they have changed.
-
-    Args:
-        views: the study's stages.
-        store: holds their arrays.
-        folder: where the files go.
-
-    Returns:
-        The files that show the present results, written now or before.
+    """Write changed tables as CSV and figures as their files; return the present files.
 
     Raises:
         CorruptPayloadError: a table or figure cannot be read; the others are written.
@@ -143,18 +135,10 @@ def view_records(
     variables: Sequence[str] | None = None,
     times: Sequence[Variable] = (),
 ) -> list[dict[str, Any]]:
-    """Return a stage's results as flat records, see `schemas.records`.
+    """Return a stage's results as flat records, one per node and element.
 
-    Args:
-        view: the stage's nodes.
-        store: holds their arrays.
-        variables: which variables; all that tables hold by default.
-        times: what is told of the time that nodes took, beside their results.
-
-    Returns:
-        One record per node and element; a node that diverged says why, that it failed
-        if it stands on chains that all did, and one whose arrays are removed has no
-        values.
+    A diverged node gives its reason, also if it stands on chains that all failed; one
+    whose arrays are removed has no values. See `schemas.records`.
 
     Raises:
         CorruptPayloadError: a result cannot be read.
@@ -214,15 +198,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees half of it, in a folder made for it.
-
-    Args:
-        path: the file; replaced if it is there.
-        content: all of it.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
+    """Replace a file at once, in a folder made for it; StoreError if it cannot be."""
     partial_path = path.with_name(f".{path.name}.{os.getpid()}")
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)

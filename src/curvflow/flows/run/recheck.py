@@ -78,15 +78,7 @@ class Evidence:
 
 
 def sample(plan: Plan, drift: Drift, share: float) -> list[Node]:
-    """Choose results by the hash of their keys, of those that can be compared.
-
-    Args:
-        plan: the study against its store.
-        drift: results whose code has changed.
-        share: of the results, above 0 and at most 1.
-
-    Returns:
-        One node per result, the same ones whenever asked.
+    """Return a share of the results that can be compared, by the hash of their keys.
 
     Raises:
         RequestError: the arrays of all results, or of what they take, are gone.
@@ -119,27 +111,13 @@ class Recheck:
     def __init__(
         self, plan: Plan, *, store: Store, files: SourceFiles, machine: Machine
     ) -> None:
-        """Prepare to compute.
-
-        Args:
-            plan: the study against its store.
-            store: holds the results.
-            files: files that parameters name.
-            machine: where to compute.
-        """
         self._plan, self._store, self._files = plan, store, files
         self._machine = machine
         # States are kept by runs alone: whoever is stopped here begins anew.
         self._partials = Partials(store, Stopping(), every=math.inf)
 
     def compare(self, nodes: Sequence[Node]) -> Evidence:
-        """Compute nodes again and compare.
-
-        Args:
-            nodes: with results at hand.
-
-        Returns:
-            What came out.
+        """Compute nodes again, and compare them with what is stored.
 
         Raises:
             StoreError: a result, or what it takes, cannot be read.

@@ -1,4 +1,4 @@
-"""Say what changed code means before anything is computed with it."""
+"""Settle changed code before anything is computed with it."""
 
 from __future__ import annotations
 
@@ -112,23 +112,14 @@ def settle(
     machine: Callable[[], tuple[Machine, AbstractContextManager[None]]],
     tell: Callable[[str], None],
 ) -> bool:
-    """Carry out what a person says of the code that a plan found changed.
+    """Carry out a person's answer to the code that a plan found changed.
 
-    Args:
-        plan: the study against its store.
-        answer: what is said.
-        store: where settlements are written down.
-        files: files that parameters name.
-        machine: where to compute a sample, and the setting to do it in.
-        tell: takes a line on what was done.
-
-    Returns:
-        Whether the study must be planned again.
+    Returned is whether the study must be planned again.
 
     Raises:
         RequestError: no reason is given, a kind is not of this study, or a sample
             comes out different; nothing at all has been settled then.
-        ChangedCodeError: nothing is said of some changed code.
+        ChangedCodeError: the answer does not cover some changed code.
     """
     answer = _checked(plan, answer)
     refuse([d for d in plan.drifts if d.kind not in {*answer.accept, *answer.rerun}])
@@ -157,14 +148,7 @@ def settle(
 
 
 def refuse(drifts: Sequence[Drift]) -> None:
-    """Stop where code has changed and nobody said what that means.
-
-    Args:
-        drifts: what nothing was said of.
-
-    Raises:
-        ChangedCodeError: there are any.
-    """
+    """Raise ChangedCodeError if there are drifts without an answer."""
     if drifts:
         what = [told(drift) for drift in drifts]
         kind = drifts[0].kind if len(drifts) == 1 else "KIND"

@@ -1,4 +1,4 @@
-"""Which names a piece of code binds, and the scopes that it is nested in."""
+"""Names that a piece of code binds, and the scopes that it is nested in."""
 
 from __future__ import annotations
 
@@ -55,15 +55,7 @@ class Bindings:
 
 
 def bindings(nodes: Sequence[ast.AST], package: str) -> Bindings:
-    """Collect the names that code of one scope binds.
-
-    Args:
-        nodes: its statements, or the body of a lambda.
-        package: what relative imports start from.
-
-    Returns:
-        The names.
-    """
+    """Collect the names that the statements of one scope, or a lambda's body, bind."""
     found = Bindings()
     for node in _of_scope(nodes):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -108,15 +100,7 @@ def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 def imports(
     node: ast.Import | ast.ImportFrom, package: str
 ) -> Iterator[tuple[str, Import]]:
-    """List what an import statement binds; `from x import *` binds nothing here.
-
-    Args:
-        node: the statement.
-        package: what relative imports start from.
-
-    Yields:
-        Name and meaning.
-    """
+    """Yield the names that an import statement binds; none of `from x import *`."""
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
             if alias.name != "*":
@@ -161,12 +145,6 @@ class Scopes:
     """A stack of scopes; local names are numbered in the order they are met."""
 
     def __init__(self, package: str, *, renames: bool) -> None:
-        """Start outside of all scopes.
-
-        Args:
-            package: what relative imports start from.
-            renames: whether local names are replaced by numbers.
-        """
         self._package, self._renames = package, renames
         self._stack: list[Scope] = []
         self._count = 0
@@ -187,13 +165,7 @@ class Scopes:
         *,
         is_class: bool = False,
     ) -> Iterator[None]:
-        """Enter the scope of some code.
-
-        Args:
-            nodes: the code.
-            parameters: of the function.
-            is_class: whether it is the body of a class.
-        """
+        """Enter the scope of some code until the block ends."""
         bound = bindings(nodes, self._package)
         bound.assigned.update(parameters)
         fixed = bound.assigned | set(bound.imported) if is_class else parameters
@@ -202,14 +174,9 @@ class Scopes:
         self._stack.pop()
 
     def find(self, name: str) -> str | Import | None:
-        """Say what a name is.
+        """Return the meaning of a name in the scopes entered; None if none binds it.
 
-        Args:
-            name: as written.
-
-        Returns:
-            Its number, or itself for a parameter; what it is imported as; None if no
-            scope binds it.
+        A local name has a number, a parameter itself, and an imported name its origin.
         """
         innermost = True
         for scope in reversed(self._stack):

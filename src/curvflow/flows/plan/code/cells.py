@@ -41,14 +41,7 @@ _LONGEST = 500  # characters of a value that are kept as they are
 
 
 def is_typed(name: str) -> bool:
-    """Tell whether a module was typed, in a notebook or at a prompt.
-
-    Args:
-        name: of the module.
-
-    Returns:
-        Whether it is the main module, and that has no file.
-    """
+    """Return whether a module was typed: it is the main module and has no file."""
     return name == MAIN and not getattr(sys.modules.get(MAIN), "__file__", None)
 
 

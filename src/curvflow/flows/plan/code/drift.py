@@ -19,12 +19,7 @@ class Accepted:
     """Compares the code of results with the code of today."""
 
     def __init__(self, index: Index, codes: Fingerprints) -> None:
-        """Join the fingerprints that settlements call the same.
-
-        Args:
-            index: what the log says.
-            codes: the code as it is.
-        """
+        """Join the fingerprints that settlements call the same."""
         self._index, self._codes = index, codes
         self._untouched: dict[str, bool] = {}
         self._groups: dict[str, set[str]] = {}
@@ -38,16 +33,10 @@ class Accepted:
         return self._groups.get(fingerprint) or {fingerprint}
 
     def moved(self, receipt: Receipt, node: Node) -> tuple[str, str] | None:
-        """Compare the code of a result with the code that would compute a node.
+        """Return the fingerprints then and now of a result whose code has changed.
 
-        Args:
-            receipt: of the result.
-            node: whose code is that of today.
-
-        Returns:
-            Fingerprints then and now if they mean different things; None if they mean
-            the same, or if the result was made before code was recorded, or in another
-            normal form, or if the code of today cannot be told.
+        None if they mean the same, or cannot be compared: the result was made before
+        code was recorded, or in another normal form, or today's code is unknown.
         """
         then = receipt.code
         if not self._is_comparable(then) or self._is_untouched(then):
@@ -58,15 +47,7 @@ class Accepted:
         return then, now
 
     def is_known(self, receipt: Receipt, node: Node) -> bool:
-        """Return whether the code of a result is known to be that of a node.
-
-        Args:
-            receipt: of the result.
-            node: whose code is that of today.
-
-        Returns:
-            Whether both mean the same; not if either cannot be told or compared.
-        """
+        """Return whether a result has known code that means the same as a node's."""
         then = receipt.code
         if not self._is_comparable(then):
             return False
@@ -142,16 +123,9 @@ def find_drifts(
 ) -> list[Drift]:
     """Compare the code of each result with the code that would compute it today.
 
-    Args:
-        graph: the nodes, compared with the log.
-        index: what the log says.
-        codes: the code as it is.
-        costs: predicts the time of nodes.
-
-    Returns:
-        What has moved and was not accepted, a kind each. Not compared are results made
-        before code was recorded, or whose code cannot be told; those that no code has
-        computed, since what they take has diverged; and lost ones, which run anyway.
+    Returned are the changes that were not accepted, by kind. Not compared are results
+    made before code was recorded, or whose code is unknown; those that diverged inputs
+    left uncomputed; and lost ones, which run anyway.
     """
     accepted = Accepted(index, codes)
     moved: dict[str, dict[tuple[str, str], list[Node]]] = {}

@@ -67,12 +67,7 @@ class Fingerprints:
     """The code of the nodes of a study; files are read once, when first reached."""
 
     def __init__(self, folder: Path, package: Path | None = None) -> None:
-        """Remember where code lies.
-
-        Args:
-            folder: the study's; modules beside the study belong to the project.
-            package: folder of this package, if not the one that runs.
-        """
+        """Read modules of the study's folder and of this package, or a copy of it."""
         self._sources = Sources(folder, package or Path(__file__).parents[3])
         self._own = Definitions(Names(self._sources, frozenset()))
         self._projects: dict[frozenset[str], tuple[Entries, Definitions]] = {}
@@ -84,14 +79,7 @@ class Fingerprints:
         self._with: dict[tuple[int, int], tuple[_Runs, _Runs, _Runs]] = {}
 
     def of(self, node: Node) -> Code:
-        """Return the code that computes a node.
-
-        Args:
-            node: of the study.
-
-        Returns:
-            The code; alike nodes share one object.
-        """
+        """Return the code that computes a node; alike nodes share one object."""
         runs = self._runs(node)
         if runs.code is None:
             with paused_gc():  # syntax trees are many objects, and all stay

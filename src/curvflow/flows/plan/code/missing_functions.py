@@ -32,21 +32,11 @@ class NamedCode:
     """The functions that the parameters of a study name, each looked for once."""
 
     def __init__(self, folder: Path) -> None:
-        """Remember where modules lie beside the study.
-
-        Args:
-            folder: the study's.
-        """
         self._folder = folder
         self._faults: dict[str, tuple[str, str] | None] = {}
 
     def seek(self, stage: Stage, params: Params, labels: Mapping[str, Label]) -> None:
-        """Make sure that what parameters name can be imported, as far as files tell.
-
-        Args:
-            stage: for messages.
-            params: its validated parameters.
-            labels: the point of the axes, for messages.
+        """Check from text alone that the functions of parameters can be imported.
 
         Raises:
             StudyError: there is no such module, or its text has no such name.

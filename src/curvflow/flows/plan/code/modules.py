@@ -51,19 +51,7 @@ class Module:
 
 
 def read_module(name: str, text: bytes, *, is_package: bool) -> Module:
-    """Read the names of a module.
-
-    Args:
-        name: full dotted name.
-        text: its source.
-        is_package: whether it is an `__init__` file.
-
-    Returns:
-        The module.
-
-    Raises:
-        SyntaxError: the text is not Python.
-    """
+    """Read the names of a module from its source; SyntaxError if it is not Python."""
     package = name if is_package else name.rpartition(".")[0]
     reader = _Reader(Module(name, package))
     reader.read(ast.parse(text).body, ())

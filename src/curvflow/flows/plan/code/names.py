@@ -39,12 +39,6 @@ class Names:
     """The meaning of names in the modules of one project."""
 
     def __init__(self, sources: Sources, tops: frozenset[str]) -> None:
-        """Remember the project.
-
-        Args:
-            sources: its modules.
-            tops: top-level packages that belong to it.
-        """
         self._sources, self._tops = sources, tops
         self._memo: dict[tuple[str, str], Meaning | None] = {}
 
@@ -53,15 +47,9 @@ class Names:
         return self._sources.module(name, self._tops)
 
     def of(self, module: Module, name: str, attributes: Sequence[str]) -> Meaning:
-        """Say what a global name of a module means.
+        """Return the meaning of a global name of a module, or of an attribute of it.
 
-        Args:
-            module: where it is used.
-            name: the name.
-            attributes: what is asked of it, one after another.
-
-        Returns:
-            Its meaning; that of an unknown name, such as a builtin, is `?` and itself.
+        That of an unknown name, such as a builtin, is `?` and itself.
         """
         found = self._named(module, name) or Meaning(f"?{name}")
         return self._attributes(found, attributes)

@@ -46,17 +46,7 @@ class Form:
 def normal_form(
     names: Names, module: Module, parts: Sequence[Part], within: ast.ClassDef | None
 ) -> Form:
-    """Bring a definition into its normal form.
-
-    Args:
-        names: says what global names mean.
-        module: where the definition stands.
-        parts: its statements; of a class, what is not a method.
-        within: the class, if this is a method.
-
-    Returns:
-        The form.
-    """
+    """Return the normal form of a definition; of a class, without its methods."""
     form, asks = _written(names, module, parts, within, renames=True)
     if asks:
         form, _ = _written(names, module, parts, within, renames=False)

@@ -35,12 +35,6 @@ class Definitions:
     """The definitions of one project by name: `module:name`, `module:Class.method`."""
 
     def __init__(self, names: Names, own: Definitions | None = None) -> None:
-        """Remember what names mean.
-
-        Args:
-            names: of the project.
-            own: this package's, which reach nothing of the user's.
-        """
         self._names, self._own = names, own
         self._memo: dict[str, Definition | None] = {}
 
@@ -66,15 +60,7 @@ class Definitions:
     def reached(
         self, starts: Sequence[str], beside: Sequence[str]
     ) -> dict[str, tuple[str, ...]]:
-        """Follow references from some definitions.
-
-        Args:
-            starts: the functions of a kind.
-            beside: what runs with them without being named in them.
-
-        Returns:
-            Definition to a shortest way to it, itself included.
-        """
+        """Return each definition reached from some, with a shortest way to it."""
         paths: dict[str, tuple[str, ...]] = {name: (name,) for name in starts}
         paths |= {name: (*starts[:1], name) for name in beside if name not in paths}
         pending = deque(paths)
@@ -147,35 +133,18 @@ class Entries:
     """Where following the code of a node starts, in one project."""
 
     def __init__(self, names: Names, definitions: Definitions) -> None:
-        """Remember the project.
-
-        Args:
-            names: what names mean in it.
-            definitions: what it holds.
-        """
         self._names, self._definitions = names, definitions
 
     def functions(self, kind: Kind) -> tuple[str, ...]:
-        """Find the functions that compute a kind.
-
-        Args:
-            kind: the user's own, or a built-in one, which has a file in `tasks`.
-
-        Returns:
-            Definitions; none if the function has no source file.
-        """
+        """Return the functions that compute a kind; none without a source file."""
         if kind.home:
             return (kind.home,) if self._definitions.of(kind.home) else ()
         return tuple(self._computing(kind.name, home_of(kind.name)))
 
     def beside(self, found: Loaded) -> tuple[str, ...] | None:
-        """Find what runs for a node without being named in its kind's function.
+        """Return definitions that run for a node, not named in its kind's function.
 
-        Args:
-            found: what its parameters and those of its networks name.
-
-        Returns:
-            Definitions; None if a function has no source file.
+        None if a function has no source file.
         """
         whole = [n for m in sorted(found.modules) for n in self._definitions.whole(m)]
         functions = sorted(

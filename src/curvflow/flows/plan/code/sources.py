@@ -31,29 +31,16 @@ class Sources:
     """
 
     def __init__(self, folder: Path, package: Path) -> None:
-        """Remember where to look.
-
-        Args:
-            folder: the study's.
-            package: the folder of this package.
-        """
         self._folder, self._package = folder.resolve(), package
         self._places: dict[str, Path | None] = {}
         self._modules: dict[str, Module | None] = {}
         self._digests: dict[str, str] = {}
 
     def module(self, name: str, tops: frozenset[str]) -> Module | None:
-        """Return a module of the project.
-
-        Args:
-            name: full dotted name.
-            tops: top-level packages that belong to the project.
-
-        Returns:
-            The module; None if it is not of the project or has no readable source.
+        """Return a module of the project; None if it has no readable source in it.
 
         Raises:
-            RequestError: the study's module lies beside it, and this process has
+            RequestError: the study's module lies next to it, and this process has
                 imported another of its name.
         """
         top = name.partition(".")[0]

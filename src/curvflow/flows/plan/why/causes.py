@@ -30,12 +30,6 @@ class Causes:
     """
 
     def __init__(self, graph: Graph, index: Index) -> None:
-        """Prepare for questions; earlier results are sorted at the first one.
-
-        Args:
-            graph: the nodes.
-            index: what the log says.
-        """
         self._graph, self._index = graph, index
         self.results = NearestResults(index, graph.study.name)
         self._known: dict[int, tuple[object, Found]] = {}
@@ -53,14 +47,7 @@ class Causes:
         return [str(change) for change in self.changes(node)]
 
     def changes(self, node: Node) -> Found:
-        """Return what is to be said of a node itself; of one that waits, its own parts.
-
-        Args:
-            node: a node of the plan.
-
-        Returns:
-            Nothing for a node that is done, and for one that only waits.
-        """
+        """Return the changes of a node itself; none if it is done, or only waits."""
         if node.state == "cached":
             return ()
         state = node.state, node.key
@@ -86,15 +73,9 @@ class Causes:
         )
 
     def differences(self, node: Node, earlier: Receipt) -> Found:
-        """Return what differs between a node and an earlier result.
+        """Return the differences between a node and an earlier result.
 
-        Args:
-            node: with its inputs known, or waiting.
-            earlier: a receipt.
-
-        Returns:
-            Kind or version, parameters and inputs; if nothing differs, the earlier
-            result was struck off the log.
+        If there are none, the earlier result was retired.
         """
         found = own_changes(node, earlier) + input_changes(node, earlier)
         if found or node.state == "waiting":
@@ -147,17 +128,9 @@ Member = tuple[str, frozenset[tuple[str, Label]]]
 def replaced(
     node: Node, receipt: Receipt, name: str, earlier: NearestResults
 ) -> Iterator[tuple[Node, Receipt]]:
-    """Pair what a node takes now with what an earlier result of it took instead.
+    """Yield inputs of a node, done by now, each with the receipt it had before.
 
-    Args:
-        node: a node whose inputs are known.
-        receipt: the earlier result.
-        name: of the input that differs.
-        earlier: all earlier results.
-
-    Yields:
-        A node taken, done by now, and its own earlier result; of reductions only those
-        that were taken before and have changed since.
+    Of reductions only those that were taken before and have changed since.
     """
     before = receipt.inputs.get(name)
     many = isinstance(before, list | tuple)
@@ -173,15 +146,7 @@ def replaced(
 
 
 def takes_others(node: Node, earlier: NearestResults) -> bool:
-    """Whether a reduction takes other nodes than ever before, whatever their results.
-
-    Args:
-        node: a node; its inputs need not be known.
-        earlier: all earlier results.
-
-    Returns:
-        True if its inputs must differ from those of each earlier result.
-    """
+    """Return whether a reduction takes nodes that no earlier result of it took."""
     reduced = [name for name in node.inputs if node.kind.inputs[name].many]
     now = {
         name: {_member(one.node.stage, one.node.coords) for one in node.inputs[name]}

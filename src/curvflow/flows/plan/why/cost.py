@@ -58,12 +58,6 @@ class Costs:
     """
 
     def __init__(self, graph: Graph, index: Index) -> None:
-        """Prepare for questions; receipts are sorted at the first one of their kind.
-
-        Args:
-            graph: the study's nodes.
-            index: what the log says.
-        """
         self._graph, self._index = graph, index
         self._signatures: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
@@ -72,14 +66,7 @@ class Costs:
         self._levels: dict[int, tuple[float | None, bool]] = {}
 
     def predicted(self, nodes: Iterable[Node]) -> Prediction:
-        """Predict the time that some nodes take.
-
-        Args:
-            nodes: of the study.
-
-        Returns:
-            Their sum; nodes of one key are computed once.
-        """
+        """Return the predicted time of nodes; those of one key are computed once."""
         unique = {node.key or id(node): node for node in nodes}
         found = [self.of(node) for node in unique.values()]
         return Prediction(
@@ -90,14 +77,7 @@ class Costs:
         )
 
     def of(self, node: Node) -> tuple[float | None, bool]:
-        """Predict one node's time.
-
-        Args:
-            node: of the study.
-
-        Returns:
-            Seconds, or None if nothing is known; and whether they are rough.
-        """
+        """Return a node's predicted seconds, or None, and whether they are rough."""
         if id(node) not in self._levels:
             self._levels[id(node)] = self._predict(node)
         return self._levels[id(node)]
@@ -215,14 +195,10 @@ def _done(node: Node) -> float:
 
 
 def start_seconds(index: Index) -> float | None:
-    """Return what a run takes beside computing: to load libraries, start and write.
+    """Return the seconds that a run spends on loading, starting and writing.
 
-    Args:
-        index: what the log says.
-
-    Returns:
-        Median over the latest runs for which at most one worker was asked and in which
-        nothing failed; None if there was none.
+    It is the median over the latest runs that asked for at most one worker and in which
+    nothing failed; None if there was none.
     """
     runs = {run.begun: run for run in index.runs if _tells_of_start(run)}
     latest = dict(list(runs.items())[-LATEST:])
@@ -242,13 +218,6 @@ def _tells_of_start(run: RunRecord) -> bool:
 
 
 def saved_seconds(graph: Graph) -> float:
-    """Return the time that the results at hand once took, each counted once.
-
-    Args:
-        graph: the nodes, compared with the store.
-
-    Returns:
-        Seconds, as in `Prediction`.
-    """
+    """Return the seconds that the cached results took, each counted once."""
     cached = {n.key: n.receipt for n in graph if n.state == "cached"}
     return sum(receipt.seconds for receipt in cached.values() if receipt)

@@ -46,15 +46,7 @@ class Link:
 
 
 def chain(node: Node, causes: Causes) -> list[Link]:
-    """Go up from a node that is not done to what makes it run.
-
-    Args:
-        node: a node of the plan.
-        causes: what is known of single nodes.
-
-    Returns:
-        What it takes, at whatever distance, that is not as it was; root causes last.
-    """
+    """Return the changed nodes above one that is not done, root causes last."""
     return sorted(_links(node, causes), key=lambda link: link.state != "waiting")
 
 
@@ -180,15 +172,7 @@ class Answer:
 
 
 def explain(plan: Plan, stage: str, where: Mapping[str, str]) -> list[Answer]:
-    """Explain the nodes of a stage at some labels.
-
-    Args:
-        plan: the study against its store.
-        stage: name of the stage.
-        where: axis to label, as text; all nodes that match.
-
-    Returns:
-        One answer per node.
+    """Explain the nodes of a stage at given labels, one answer each.
 
     Raises:
         UnknownNameError: there is no such stage, axis or label.

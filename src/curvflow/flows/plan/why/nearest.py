@@ -49,15 +49,7 @@ class Change:
 
 
 def own_changes(node: Node, earlier: Receipt) -> list[Change]:
-    """List what differs in the node itself: kind, version, parameters and files.
-
-    Args:
-        node: its inputs need not be known.
-        earlier: a receipt.
-
-    Returns:
-        The changes; none if only inputs can differ.
-    """
+    """List the changes of a node itself: kind, version, parameters and files."""
     found = []
     kind = node.kind
     if kind.name != earlier.kind:
@@ -70,15 +62,7 @@ def own_changes(node: Node, earlier: Receipt) -> list[Change]:
 
 
 def input_changes(node: Node, earlier: Receipt) -> list[Change]:
-    """List the inputs whose content differs; none while one is not known yet.
-
-    Args:
-        node: a node.
-        earlier: a receipt.
-
-    Returns:
-        One change per input, by name.
-    """
+    """List the inputs whose content differs, by name; none while one is unknown."""
     digests = input_digests(node)
     if digests is None:  # a node that waits may yet find its inputs unchanged
         return []
@@ -130,12 +114,6 @@ class NearestResults:
     """Every result that the log ever told of, live or not."""
 
     def __init__(self, index: Index, study: str) -> None:
-        """Prepare for questions; results are sorted at the first one.
-
-        Args:
-            index: what the log says.
-            study: whose stages the nodes are; others may have some of the same names.
-        """
         self._index, self._rows = index, index.rows
         self._runs = [run for run in index.runs if run.study == study]
         self._stages: dict[str, dict[Coords, list[Receipt]]] = {}

@@ -75,12 +75,7 @@ def _per_stage(nodes: Iterable[Node]) -> dict[str, int]:
 def root_causes(graph: Graph, causes: Causes) -> list[RootCause]:
     """Attribute every node that is not done to the changes that make it run.
 
-    Args:
-        graph: the nodes, compared with the store.
-        causes: what is known of single nodes.
-
-    Returns:
-        The causes in the order of the stages; a node behind several stands under each.
+    Causes are in the order of the stages; a node behind several is counted in each.
     """
     return _Attribution(causes).all(graph)
 
@@ -195,19 +190,12 @@ class _Attribution:
 
 
 def forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
-    """Foretell what a run would do, in the form of `curvflow plan --json`.
+    """Predict a run, in the form of `curvflow plan --json`.
 
-    Args:
-        graph: the nodes, compared with the store.
-        index: what the log says.
-        causes: why nodes must run.
-
-    Returns:
-        `causes`, those that take longest first. Seconds are those of one worker that
-        computes one tile after another: `predicted_seconds` of all nodes to consider,
-        `must_run_seconds` of those that run whatever their inputs turn out to be, and
-        `saved_seconds` of results at hand. `start_seconds` are what a run takes beside
-        computing, None if that is not known.
+    Seconds are those of one worker that computes one tile after another:
+    `predicted_seconds` of all nodes to consider, `must_run_seconds` of those that run
+    in any case, `saved_seconds` of cached results, and `start_seconds` before
+    computing, None if unknown. The longest of the `causes` comes first.
     """
     with paused_gc():
         return _forecast(graph, index, causes)

@@ -1,8 +1,8 @@
-"""Begin a tile once at most, whatever a scheduler makes of the death of a worker.
+"""Start each tile at most once, even if Dask reschedules it after a worker died.
 
-Dask gives the task of a lost worker to the next one, four times over by default, and
-does not say whether it had begun. The runs decide what becomes of such a tile: so each
-attempt is marked with the scheduler before its computing begins.
+Dask gives the task of a lost worker to the next one, four times by default, and does
+not say whether it had begun. Retries are for the run to decide: so each attempt is
+marked with the scheduler before its computing begins.
 """
 
 from __future__ import annotations
@@ -19,13 +19,9 @@ ANSWER_WITHIN = 30.0  # seconds; of a scheduler
 
 @contextmanager
 def begun_once(attempt: str) -> Iterator[bool]:
-    """Mark an attempt as begun for as long as the block runs.
+    """Mark an attempt as begun until the block ends.
 
-    Args:
-        attempt: its unique name.
-
-    Yields:
-        Whether it was not begun before, by a process that is no more.
+    Yields False if it was begun before, by a process that has died.
     """
     worker = get_worker()
 
@@ -46,12 +42,7 @@ def begun_once(attempt: str) -> Iterator[bool]:
 def had_begun(client: Any, attempt: str) -> bool:
     """Return whether a lost attempt had begun, and forget it.
 
-    Args:
-        client: of the scheduler.
-        attempt: its unique name.
-
-    Returns:
-        False as well if the scheduler does not answer.
+    False as well if the scheduler does not answer.
     """
     try:
         begun = client.sync(client.scheduler.event_is_set, name=attempt)
@@ -62,14 +53,9 @@ def had_begun(client: Any, attempt: str) -> bool:
 
 
 def in_work(client: Any, attempts: Iterable[str]) -> set[str]:
-    """Return those attempts that have begun and are not over.
+    """Return the names of attempts that have begun and are not over.
 
-    Args:
-        client: of the scheduler.
-        attempts: their unique names.
-
-    Returns:
-        The names; all of them if the scheduler does not answer.
+    All of them if the scheduler does not answer.
     """
     asked = list(attempts)
 

@@ -1,4 +1,4 @@
-"""What every runner offers: tiles go out, what became of them comes back."""
+"""The interface of runners: tiles go out, and return finished, lost or interrupted."""
 
 from __future__ import annotations
 
@@ -73,30 +73,19 @@ class Runner(Protocol):
         """Return how many more tiles of this need may be submitted by now."""
 
     def submit(self, job: TileJob, *, needs: Needs, priority: float) -> int:
-        """Take a tile on.
+        """Take a tile, and return the number that `wait` gives back.
 
-        Args:
-            job: the tile.
-            needs: what it is to run on.
-            priority: tiles of higher priority go first.
-
-        Returns:
-            A number that `wait` will give back.
+        Tiles of higher priority go first.
         """
 
     def wait(self, seconds: float) -> list[tuple[int, Returned]]:
-        """Return what came back, as soon as there is something.
+        """Return the number and fate of tiles that came back, as soon as there are any.
 
-        Args:
-            seconds: after which an empty list is returned.
-
-        Returns:
-            Number and fate of each tile, each once.
+        After so many seconds the list is empty.
         """
 
     def withdraw(self) -> list[int]:
         """Take back the tiles that have not begun, for the run is to end.
 
-        Returns:
-            Their numbers, which `wait` gives back no more.
+        `wait` gives their numbers back no more.
         """

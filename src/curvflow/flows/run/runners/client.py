@@ -36,13 +36,9 @@ class _Client(Client):
 
 @contextmanager
 def connected(to: object) -> Iterator[Client]:
-    """Connect to a scheduler.
+    """Connect to a scheduler, by its address or a cluster that has one.
 
-    Args:
-        to: its address, or a cluster that has one.
-
-    Yields:
-        The client; it is no default, and so takes nothing that is not meant for it.
+    The client is no default, and so takes nothing that is not meant for it.
 
     Raises:
         OSError: nobody answers.
@@ -63,14 +59,7 @@ LOST = (OSError, AttributeError, ClosedClientError)
 
 
 def give_up(address: str) -> NoReturn:
-    """Say that a scheduler is lost.
-
-    Args:
-        address: of the scheduler.
-
-    Raises:
-        ClusterError: always.
-    """
+    """Raise ClusterError: the scheduler is lost."""
     raise ClusterError(
         f"{address}: expected the scheduler to answer, got no connection. "
         "What is finished is kept: start it again, and run again."
@@ -83,13 +72,9 @@ NAMED = tuple(f"{name}(" for name in NAMES)
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether a worker did not know what it was sent.
+    """Return whether a worker lacks a module or function that it was sent.
 
-    Args:
-        error: as Dask hands it over; it makes a plain one of some, naming what it was.
-
-    Returns:
-        Whether there is something to install.
+    Dask makes a plain error of some, which names the original.
     """
     return isinstance(error, MISSING) or str(error).startswith(NAMED)
 
@@ -113,11 +98,7 @@ SILENT = logging.CRITICAL + 1
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the loggers of Dask and what it stands on, until the block ends.
-
-    Yields:
-        Nothing.
-    """
+    """Silence the loggers of Dask and its dependencies until the block ends."""
     before = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
         logging.getLogger(name).setLevel(SILENT)

@@ -25,15 +25,9 @@ START = "Start from 'cluster: {factory: dask_jobqueue:SLURMCluster, workers: 4}'
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read which cluster is to be started, and see that its factory can be imported.
+    """Read the cluster to start, and check that its factory can be imported.
 
-    The file's folder becomes importable, as that of a study does.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        The cluster; nothing has been started.
+    The file's folder becomes importable, as that of a study does. Nothing is started.
 
     Raises:
         RequestError: the file cannot be read, or does not say what it must; the error

@@ -38,15 +38,7 @@ class _Call:
 
 
 def as_bytes(function: Callable[..., object], *arguments: bytes | str) -> bytes:
-    """Return what `pickle.loads` turns into the result of a call.
-
-    Args:
-        function: of a module.
-        arguments: of the call.
-
-    Returns:
-        The bytes.
-    """
+    """Return bytes that `pickle.loads` turns into the result of a call."""
     return pickle.dumps(_Call(function, arguments))
 
 
@@ -95,15 +87,9 @@ class DaskRunner:
         patience: float,
         tell: Callable[[str], None],
     ) -> None:
-        """Prepare to compute on a cluster.
+        """Compute on a connected cluster.
 
-        Args:
-            client: connected to its scheduler.
-            jobs: context of the run's tiles.
-            device: `auto`, `cpu` or `cuda`.
-            patience: seconds without any worker that could take a tile after which
-                there is no hope.
-            tell: takes a line.
+        After `patience` seconds without any worker that could take a tile, it gives up.
         """
         self._client: Any = client  # most of its methods have no types
         self._jobs = jobs
@@ -245,7 +231,7 @@ class DaskRunner:
         return Died(reason) if tile.sent > SEND_AGAIN else None
 
     def _look(self, *, at_once: bool = False) -> None:
-        """Learn which workers there are, now and then.
+        """Ask for the workers there are, now and then.
 
         Raises:
             ClusterError: the scheduler is lost, or no worker comes to take a tile.

@@ -29,16 +29,7 @@ from curvflow.tasks.registry import Machine
 def carried_out(
     store: Store, job: TileJob, machine: Machine, partials: Partials
 ) -> Returned:
-    """Compute a tile and say what became of it.
-
-    Args:
-        store: results are read from it and written to it; nothing is committed.
-        job: the tile.
-        machine: where to compute.
-        partials: where a long computation keeps what it has so far.
-
-    Returns:
-        The tile's fate.
+    """Compute a tile and return its fate; nothing is committed.
 
     Raises:
         StoreError: the payload cannot be written.
@@ -59,13 +50,6 @@ class Inline:
     def __init__(
         self, store: Store, machine: Callable[[str], Machine], partials: Partials
     ) -> None:
-        """Compute in this process.
-
-        Args:
-            store: holds the results.
-            machine: from the name of a kind to where its tiles are computed.
-            partials: where long computations keep what they have so far.
-        """
         self._store, self._machine, self._partials = store, machine, partials
         self._job: tuple[int, TileJob] | None = None
         self._count = 0
@@ -96,10 +80,9 @@ class Inline:
 
 
 def main_memory() -> int:
-    """Return the bytes of main memory, or those that this group of processes may use.
+    """Return the bytes of memory that this group of processes may use.
 
-    Returns:
-        The bytes; 0 where the system does not tell.
+    0 where the system does not say.
     """
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -118,11 +101,6 @@ class ThisProcess:
     """
 
     def __init__(self, options: RunOptions) -> None:
-        """Remember what is asked for.
-
-        Args:
-            options: how to compute.
-        """
         self._options, self._stack = options, ExitStack()
         self._machine: Machine | None = None
 
@@ -146,13 +124,10 @@ class ThisProcess:
         return self.ready()
 
     def ready(self) -> Machine:
-        """Make this process ready to compute.
-
-        Returns:
-            The machine.
+        """Return the machine, with this process made ready to compute on it.
 
         Raises:
-            RequestError: a GPU was asked for and there is none.
+            RequestError: a GPU was requested and there is none.
         """
         if self._machine is None:
             # Loaded here because a run that needs none saves the second PyTorch takes.

@@ -77,16 +77,10 @@ def local_client(
 ) -> Iterator[Client]:
     """Start workers on this machine; they end with the block, or with this process.
 
-    Args:
-        processes: how many workers compute on the CPU.
-        gpus: a device mask for each worker that computes on a GPU.
-        dashboard: serve Dask's page.
-
-    Yields:
-        A client of the cluster.
+    `gpus` has a device mask for each worker that computes on a GPU.
 
     Raises:
-        RequestError: the page was asked for and cannot be served.
+        RequestError: the dashboard was requested and cannot be served.
         ClusterError: the workers cannot be started.
     """
     if dashboard and find_spec("bokeh") is None:

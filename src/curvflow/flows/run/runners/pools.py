@@ -59,11 +59,6 @@ class Pools:
     """
 
     def __init__(self, device: str) -> None:
-        """Begin without workers.
-
-        Args:
-            device: `auto`, `cpu` or `cuda`.
-        """
         self._device, self._declared = device, set[str]()
         self.workers: list[Worker] = []
 

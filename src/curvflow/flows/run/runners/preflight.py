@@ -18,15 +18,10 @@ ANSWER_WITHIN = 60.0  # seconds; a worker may have to load much from a slow disk
 
 
 def preflight(client: Client, context: Sealed, *, device: str) -> None:
-    """Refuse a cluster that cannot do the tiles of a run, before it does any.
+    """Refuse a cluster that cannot compute the tiles of a run, before it computes any.
 
-    Workers that come later are asked the same by their first tile. One that leaves
-    while it is asked, as happens in a cluster that grows and shrinks, is not missed.
-
-    Args:
-        client: of the cluster.
-        context: of the run's tiles.
-        device: `auto`, `cpu` or `cuda`.
+    Workers that come later are checked by their first tile. One that leaves while it is
+    asked, as happens in a cluster that grows and shrinks, is not missed.
 
     Raises:
         RequestError: a worker is not fit; names it and the remedy.
@@ -49,12 +44,7 @@ def preflight(client: Client, context: Sealed, *, device: str) -> None:
 
 
 def check_resources(address: str, identity: Mapping[str, Any], device: str) -> None:
-    """Refuse workers that run several tiles at once, and a GPU that nobody has.
-
-    Args:
-        address: of the scheduler.
-        identity: what the scheduler tells of itself.
-        device: `auto`, `cpu` or `cuda`.
+    """Refuse workers that run several tiles at once, and a GPU that no worker has.
 
     Raises:
         RequestError: there is such a worker, or no such GPU.

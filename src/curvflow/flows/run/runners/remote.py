@@ -37,12 +37,6 @@ IDLE = 60
 def remote_client(address: str) -> Iterator[Client]:
     """Join a cluster by its scheduler's address.
 
-    Args:
-        address: `tcp://host:8786`.
-
-    Yields:
-        A client of the cluster.
-
     Raises:
         RequestError: nobody answers there.
     """
@@ -66,17 +60,10 @@ def remote_client(address: str) -> Iterator[Client]:
 
 @contextmanager
 def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Client]:
-    """Start the cluster that a configuration asks for; it ends with the block.
-
-    Args:
-        asked: what to call, and how far to scale.
-        tell: takes a line if it cannot be ended.
-
-    Yields:
-        A client of the cluster.
+    """Start the cluster of a configuration; it ends with the block.
 
     Raises:
-        RequestError: there is no such thing to call, or it fails.
+        RequestError: its factory is not there, or fails.
     """
     with ExitStack() as stack:
         stack.enter_context(quiet())
@@ -110,13 +97,7 @@ def await_first(
     tell: Callable[[str], None],
     check: Callable[[], None],
 ) -> None:
-    """Wait until there is a worker; a cluster that grows with the work sees some.
-
-    Args:
-        client: of the cluster.
-        within: seconds to wait at most.
-        tell: takes a line if there is none yet.
-        check: raises if the run is asked to end.
+    """Wait for the first worker; a cluster that grows with the work gets a sample task.
 
     Raises:
         ClusterError: none came, or the scheduler is lost.

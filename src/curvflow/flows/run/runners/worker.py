@@ -1,7 +1,7 @@
-"""What a worker does with a tile, once its process has been made ready.
+"""A tile computed on a worker, once its process has been made ready.
 
-Whoever computes a tile for a run looks at the run's sign of life. Nothing else is
-needed, so tiles end as well when the run was killed or its machine is lost.
+The worker watches the run's heartbeat, so tiles end as well when the run was killed
+or its machine is lost.
 """
 
 from __future__ import annotations
@@ -57,13 +57,6 @@ class RunWatcher:
     """
 
     def __init__(self, store: Store, begun: int, *, silence: float) -> None:
-        """Prepare to watch.
-
-        Args:
-            store: holds the signs of life.
-            begun: log number at which the run began.
-            silence: seconds without a sign of life after which the run is gone.
-        """
         self.stop, self.is_gone = Stopping(), False
         self._store, self._begun = store, begun
         self._watch = HeartbeatMonitor(store, silence=silence)
@@ -71,11 +64,7 @@ class RunWatcher:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look now and then, until the block ends.
-
-        Yields:
-            Nothing.
-        """
+        """Look now and then, until the block ends."""
         if self.is_gone:  # it may only have been paused
             self.stop.signal, self.is_gone = None, False
         over = threading.Event()
@@ -124,14 +113,7 @@ class Prepared:
 
 @lru_cache(maxsize=4)
 def prepared(build: bytes, context: bytes) -> Prepared:
-    """Check that tiles computed here are what the run planned, and prepare for them.
-
-    Args:
-        build: of the run, sealed.
-        context: of the run, sealed.
-
-    Returns:
-        What its tiles need.
+    """Check that this process computes what the run planned, and prepare for it.
 
     Raises:
         RequestError: this process has other software, code or another store.
@@ -157,7 +139,7 @@ def _opened(address: str) -> Store:
 
 
 def _import_modules(context: JobContext) -> None:
-    """Import the modules of a run, and hold their files against those it was told of.
+    """Import the modules of a run, and compare their files with the plan's.
 
     Raises:
         RequestError: a module cannot be imported, or is of other code.
@@ -197,7 +179,7 @@ def _digests(context: JobContext) -> dict[str, str]:
 
 
 def _check_shared(store: Store, context: JobContext) -> None:
-    """Find in the store what the run has put there, and write to it.
+    """Check that the store holds the run's token, and can be written.
 
     Raises:
         RequestError: it is another store, or cannot be written.
@@ -220,18 +202,7 @@ def _check_shared(store: Store, context: JobContext) -> None:
 def carry_out(
     build: bytes, context: bytes, job: bytes, device: str, attempt: str
 ) -> Returned:
-    """Compute a tile in this process.
-
-    Args:
-        build: of the run, sealed.
-        context: of the run, sealed.
-        job: the tile, sealed.
-        device: `auto`, `cpu` or `cuda`.
-        attempt: unique name of this attempt at the tile.
-
-    Returns:
-        The tile's fate.
-    """
+    """Compute a tile in this process, and return its fate; arguments come as bytes."""
     worker = get_worker()
     address = worker.address
     if fault := threads_fault(worker.state.nthreads, worker.scheduler.address):

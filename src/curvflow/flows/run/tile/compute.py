@@ -67,14 +67,7 @@ def compute_tile(
 ) -> list[Computed | Failed]:
     """Compute the nodes of a tile and write the results of those that succeed.
 
-    Args:
-        store: results are read from it and written to it; nothing is committed.
-        job: the tile.
-        machine: where to compute.
-        partials: where a long computation keeps what it has so far.
-
-    Returns:
-        Per node what became of it, in order.
+    Nothing is committed. Returned is a report per node, in order.
 
     Raises:
         LostInputError: a result taken cannot be read.
@@ -94,17 +87,10 @@ def compute_tile(
 def outcomes(
     store: Store, job: TileJob, machine: Machine, partials: Partials
 ) -> list[tuple[Outcome | BaseException, int]]:
-    """Compute the nodes of a tile; nothing is written but what it has so far.
+    """Compute the nodes of a tile; nothing is written but snapshots.
 
-    Args:
-        store: results are read from it.
-        job: the tile.
-        machine: where to compute.
-        partials: where a long computation keeps what it has so far.
-
-    Returns:
-        Per node its outcome or the error it raises alone, and how many nodes were
-        computed together.
+    Returned per node: its outcome or the error it raises alone, and the number of nodes
+    computed together.
 
     Raises:
         LostInputError: a result taken cannot be read.
@@ -133,11 +119,11 @@ def estimated(kind: Kind, member: Member) -> tuple[int, int]:
 def _fitting(
     kind: Kind, members: Sequence[Member], machine: Machine
 ) -> Sequence[Member]:
-    """Return what is computed together, before it starts.
+    """Return the members to compute together, padded to two where there is room.
 
     Raises:
-        InputError: they are larger than the machine; they are to be halved, and one
-            alone cannot be computed there.
+        InputError: they need more memory than the machine has; they are to be halved,
+            and one alone cannot be computed there.
     """
     whole = padded(members)
     try:
@@ -191,15 +177,7 @@ def _versions() -> list[str]:
 
 
 def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
-    """Read what the members of a tile take; a shared result is read once.
-
-    Args:
-        store: holds the results.
-        kind: of the members.
-        jobs: the members.
-
-    Returns:
-        The members, ready to compute.
+    """Read the inputs of a tile's members; a shared result is read once.
 
     Raises:
         LostInputError: a result taken cannot be read.
@@ -275,18 +253,7 @@ def write(
     *,
     cost: Cost,
 ) -> list[Computed | Failed]:
-    """Write the outcomes of a tile, those of equal shapes into one payload.
-
-    Args:
-        store: payloads are written to it.
-        kind: of the tile.
-        computed: per node its outcome or the error it raised, and how many nodes
-            were computed together.
-        cost: of each node.
-
-    Returns:
-        Per node what became of it, in order.
-    """
+    """Write the outcomes of a tile, those of equal shapes into one payload."""
     places = _write_payloads(store, [result for result, _ in computed])
     reports: list[Computed | Failed] = []
     for number, (result, width) in enumerate(computed):

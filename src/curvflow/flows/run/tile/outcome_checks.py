@@ -17,18 +17,11 @@ from curvflow.tasks.registry import find
 
 
 def checked(kind: Kind, outcome: Outcome) -> Outcome:
-    """Return an outcome that is as its kind declares it.
-
-    Args:
-        kind: the declaration.
-        outcome: what was computed.
-
-    Returns:
-        The same outcome.
+    """Return an outcome once it is as its kind declares it.
 
     Raises:
-        InputError: a variable lacks, is not declared, or has another type, number of
-            dimensions or size than declared.
+        InputError: a variable is missing, is not declared, or has another type, number
+            of dimensions or size than declared.
     """
     known = {variable.name: variable for variable in kind.outputs}
     for name in outcome.arrays.keys() - known.keys():
@@ -82,18 +75,10 @@ LEAST, MOST = 0.1, 3
 
 
 def remedies(kind: Kind, member: Member) -> str:
-    """Return what would make a node smaller, what helps most first.
+    """Return what would make a node smaller, in a sentence, the most effective first.
 
     Each parameter that can be lowered is halved, or switched off, and the memory
     estimated anew; what makes no difference is not named.
-
-    Args:
-        kind: of the node.
-        member: the node.
-
-    Returns:
-        A sentence, such as `Lower num_draws, set keep_draws: false, or take another
-        machine.`
     """
     found = find(kind.name)
     whole, data = found.member_bytes(member), found.data_bytes(member)

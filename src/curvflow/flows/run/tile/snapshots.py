@@ -1,4 +1,4 @@
-"""What long tiles keep while they are at work, so that a kill costs a minute."""
+"""Snapshots of long tiles, so that a kill costs a minute."""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ class Partials:
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[str], None] = _unheard,
     ) -> None:
-        """Prepare to keep states.
-
-        Args:
-            store: where they are kept.
-            stop: tells when the run is asked to end.
-            every: seconds between two states of one tile.
-            clock: in seconds.
-            tell: takes a line when a state is found, or kept as the run ends.
-        """
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
         self.tell, self.stage = tell, ""
         # What the tile in work has said of how its results come about.
@@ -75,13 +66,6 @@ class TilePartial:
     """The state of one tile; see `tasks.registry.Partial`."""
 
     def __init__(self, partials: Partials, name: str, nodes: int) -> None:
-        """Begin the time to the first state.
-
-        Args:
-            partials: of the run.
-            name: of the tile.
-            nodes: how many are in it.
-        """
         self._partials, self._name = partials, name
         self._counted = counted(nodes, "node")
         self._last = partials.clock()
