@@ -10,10 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
-from torch import nn
-
 from curvflow.tasks.library import matrices
-from curvflow.tasks.library.operators import SymmetricOperator, of_curvature
+from curvflow.tasks.library.operators import Module, SymmetricOperator, of_curvature
 from curvflow.tasks.numerics.derivatives import modules
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, Trial
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
@@ -26,7 +24,7 @@ FISHERS: dict[str, Literal["fisher_type2", "fisher_mc", "fisher_empirical"]] = {
 
 
 def hessian(
-    module: nn.Module,
+    module: Module,
     loss: Loss | str,
     data: Any,
     *,
@@ -75,7 +73,7 @@ def hessian(
 
 
 def ggn(
-    module: nn.Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+    module: Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
 ) -> SymmetricOperator:
     """Return the generalised Gauss-Newton matrix as an operator that can be measured.
 
@@ -99,7 +97,7 @@ def ggn(
 
 
 def fisher(
-    module: nn.Module,
+    module: Module,
     loss: Loss | str,
     data: Any,
     *,
@@ -135,7 +133,7 @@ def fisher(
 
 
 def gradient_covariance(
-    module: nn.Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+    module: Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
 ) -> SymmetricOperator:
     """Return the covariance of the samples' gradients as an operator to be measured.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Kind
@@ -54,6 +54,9 @@ from curvflow.tasks.probes.moments import moments
 from curvflow.tasks.probes.spectrum import spectrum
 from curvflow.tasks.probes.trace import trace
 from curvflow.tasks.registry import Machine, TileFunction
+
+# What is probed, as callers outside the tasks name it.
+Module = nn.Module
 
 Law = Literal["rademacher", "gaussian"]
 Compute = Callable[[], Mapping[str, Array]]
