@@ -125,13 +125,13 @@ def test_what_is_expected_says_what_of_it_is_in_doubt(curvflow, compared):
     assert rows[0]["differing_settings"] == "localization 1 to 50"
 
 
-def test_the_page_says_so_beside_the_verdict_and_the_table(curvflow, compared):
+def test_the_page_says_so_next_to_the_verdict_and_the_table(curvflow, compared):
     curvflow("report", compared, "-o", "page.html")
     page = compared.with_name("page.html").read_text()
-    assert "7 of 7 expectations agree, 4 of them by estimates in doubt" in page
+    assert "7 of 7 expectations agree, 4 of them from estimates in doubt" in page
     assert page.count("1 unconverged estimate</td>") == 3
     assert "Made with 6 of 6 estimates of llc unconverged: 6 drifting." in page
     assert (
-        "Estimates made at different settings are compared in 1 of 1 row: differences "
-        "may be of these."
+        "Settings differ between the estimates compared in 1 of 1 row, which may "
+        "explain differences."
     ) in page

@@ -10,7 +10,7 @@ import pytest
 import curvflow
 from curvflow.flows.report.gather import Content, gather, open_basis
 from curvflow.flows.report.render import write_report
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from tests.report.studies import STUDY, report_kinds
 
 FLAGS = (
@@ -40,8 +40,8 @@ def written(tmp_path_factory) -> Written:
     study.write_text(STUDY)
     with report_kinds():
         curvflow.run(study, workers=1)
-        content = gather(open_basis(Asked(study)))
-        file, unreadable = write_report(Asked(study))
+        content = gather(open_basis(ReportRequest(study)))
+        file, unreadable = write_report(ReportRequest(study))
     assert unreadable == []
     return Written(study, content, file)
 

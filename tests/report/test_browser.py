@@ -11,7 +11,7 @@ import pytest
 
 import curvflow
 from curvflow.flows.report.render import write_report
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from tests.report.studies import MARKUP, report_kinds
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -220,7 +220,7 @@ def test_labels_are_escaped_so_that_latex_compiles(opened, toys, tmp_path):
         encoding="utf-8",
     )
     curvflow.run(study, workers=1)
-    file, _ = write_report(Asked(study))
+    file, _ = write_report(ReportRequest(study))
     page = opened(file=file, permissions=["clipboard-read", "clipboard-write"])
     text = copied(page, '.grid[data-name="fit"]', "latex")
     body = text.partition("\\midrule\n")[2].partition("  \\bottomrule")[0]
@@ -357,7 +357,7 @@ def compared(tmp_path_factory):
     study.write_text(COMPARED)
     with report_kinds():
         curvflow.run(study, workers=1)
-        file, _ = write_report(Asked(study))
+        file, _ = write_report(ReportRequest(study))
     return file
 
 
@@ -412,7 +412,7 @@ def test_the_report_of_the_quickstart_opens(opened, tmp_path):
     source = Path(__file__).parents[2] / "studies" / "quickstart.yaml"
     study = Path(shutil.copy(source, tmp_path))
     curvflow.run(study, profile="smoke", workers=1)
-    file, unreadable = write_report(Asked(study, profile="smoke"))
+    file, unreadable = write_report(ReportRequest(study, profile="smoke"))
     assert unreadable == []
     page = opened(file=file)
     assert page.locator("h1").text_content() == "quickstart"

@@ -14,7 +14,7 @@ from curvflow.flows.report.basis import compact
 from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import render, write_report
 from curvflow.flows.report.reproduce import _commit, _named
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from curvflow.schemas import kinds
 from tests.report.studies import MARKUP, STUDY
 
@@ -37,7 +37,7 @@ def small(toys, tmp_path):
 
 
 def page_of(study, **asked):
-    return gather(open_basis(Asked(study, **asked)))
+    return gather(open_basis(ReportRequest(study, **asked)))
 
 
 def stage_of(content, name):
@@ -50,42 +50,42 @@ def texts(row):
 
 
 def test_the_first_screen_says_what_was_asked_and_whether_to_trust_it(written):
-    glance = written.content.glance
-    assert glance.question == (
+    overview = written.content.overview
+    assert overview.question == (
         "Is a page safe from the names that a study gives? One rate is too large on "
         "purpose, and one seed fails."
     )
-    assert [(axis.name, axis.size) for axis in glance.axes] == [
+    assert [(axis.name, axis.size) for axis in overview.axes] == [
         ("seed", 4),
         ("rule", 3),
     ]
-    assert glance.axes[0].labels == "0, 1, 2, 13"
-    marks = {mark.target: (mark.tone, mark.text) for mark in glance.marks}
+    assert overview.axes[0].labels == "0, 1, 2, 13"
+    marks = {mark.target: (mark.tone, mark.text) for mark in overview.marks}
     assert marks["troubles"][0] == "bad"
     assert "failed" in marks["troubles"][1]
     assert marks["expectations"] == ("bad", "1 of 3 expectations contradicted")
     assert marks["crosschecks"][0] == "bad"
     assert marks["calibration"][0] == "doubt"
-    assert glance.ran.startswith("run 1, done, with failures")
+    assert overview.ran.startswith("run 1, done, with failures")
 
 
 def test_counts_of_nodes_without_a_result_are_those_of_the_run(written, toys):
     found = written.content.troubles
-    counts = open_basis(Asked(written.study)).run.counts
+    counts = open_basis(ReportRequest(written.study)).run.counts
     for status in ("failed", "diverged"):
         own = {stage: n for stage, n in counts[status].items() if n}
         assert found.stages[status] == own
     assert found.stages["failed"] == {"fit": 3}
     assert found.stages["diverged"]["fit"] == 3
     assert found.stages["missing"]["last"] == 3
-    reasons = {one.node: one.reason for one in found.found}
+    reasons = {one.node: one.reason for one in found.nodes}
     assert "seed 13 is unlucky" in reasons["fit[seed=13,rule=slow]"]
     assert reasons["fit[seed=0,rule=huge]"] == "non-finite weight at epoch 2"
     assert "curvflow why" in found.traceback
 
 
 def test_expectations_stand_with_z_and_verdict_the_contradicted_first(written):
-    first, second, third = written.content.expectations.found
+    first, second, third = written.content.expectations.comparisons
     assert (first.verdict, second.verdict) == ("contradicted", "not measured")
     z = (3.23456789 - 1.2) / math.hypot(0.05, 0.0123)
     assert first.z == f"{z:+.1f}"
@@ -97,7 +97,7 @@ def test_expectations_stand_with_z_and_verdict_the_contradicted_first(written):
 
 def test_cross_checks_and_samplers_have_their_verdicts_the_doubtful_first(written):
     checks = written.content.crosschecks
-    given = [one for one in checks.found if one.is_given]
+    given = [one for one in checks.nodes if one.is_given]
     assert [one.word for one in given] == ["inconsistent"] * 2 + ["consistent"] * 2
     assert checks.given == 4
     assert {one.node for one in given[:2]} == {
@@ -106,8 +106,8 @@ def test_cross_checks_and_samplers_have_their_verdicts_the_doubtful_first(writte
     }
     samplers = written.content.calibrations
     # No run of a sampler is hidden, not even where what it stands on diverged.
-    assert len(samplers.found) == 12
-    drifting = [one for one in samplers.found if one.word == "drifting"]
+    assert len(samplers.nodes) == 12
+    drifting = [one for one in samplers.nodes if one.word == "drifting"]
     assert drifting[0].reason == f"R-hat {MARKUP}"
     assert drifting[0].value == "2.235 \u00b1 0.012"
 
@@ -126,14 +126,14 @@ stages:
 """)
     curvflow.run(study, workers=1)
     content = page_of(study)
-    found = [(one.node, one.value[:5]) for one in content.calibrations.found]
+    found = [(one.node, one.value[:5]) for one in content.calibrations.nodes]
     assert found == [
         ("llc[one=1,two=3]", "2.235"),
         ("llc[one=1,two=2,two=3]", "2.235"),
         ("llc[one=1,two=2,two=3]", "3.235"),
         ("llc[one=1,two=2,two=2,two=3]", "3.235"),
     ]
-    assert len({one.origin for one in content.calibrations.found}) == 4
+    assert len({one.origin for one in content.calibrations.nodes}) == 4
 
 
 def test_numbers_have_the_digits_that_their_error_allows_and_all_of_them_beside(
@@ -181,7 +181,7 @@ def test_every_row_names_its_node_digest_run_and_seeds(written):
 
 
 def test_cost_sums_the_receipts_and_what_kinds_count(written, toys):
-    basis = open_basis(Asked(written.study))
+    basis = open_basis(ReportRequest(written.study))
     cost = written.content.cost
     assert cost.seconds == pytest.approx(sum(r.seconds for r in basis.receipts()))
     assert sum(one.share for one in cost.stages) == pytest.approx(1)
@@ -209,13 +209,13 @@ def test_an_earlier_run_is_told_of_as_it_was(small):
     small.write_text(SMALL.replace("seed: 3", "seed: 2"))
     curvflow.run(small, workers=1)
     then, now = page_of(small, run=1), page_of(small)
-    assert [axis.size for axis in then.glance.axes] == [3, 2]
-    assert [axis.size for axis in now.glance.axes] == [2, 2]
-    assert then.wording.note.startswith("As resolved for run 1")
-    assert "seed: 3" in then.wording.text
-    assert then.again.digest != now.again.digest
-    assert then.again.commands[-1].endswith("--run 1")
-    file, _ = write_report(Asked(small, run=1))
+    assert [axis.size for axis in then.overview.axes] == [3, 2]
+    assert [axis.size for axis in now.overview.axes] == [2, 2]
+    assert then.text.note.startswith("As resolved for run 1")
+    assert "seed: 3" in then.text.text
+    assert then.reproduction.digest != now.reproduction.digest
+    assert then.reproduction.commands[-1].endswith("--run 1")
+    file, _ = write_report(ReportRequest(small, run=1))
     assert file.name == "report-run-1.html"
     with pytest.raises(UnknownNameError):
         page_of(small, run=7)
@@ -227,14 +227,16 @@ def test_what_an_earlier_run_could_not_measure_is_told_as_not_measured(small):
     curvflow.run(small, workers=1)
     expect = "{stage: llc, where: {seed: 0, rule: fast}, quantity: llc_mean, value: 1, "
     small.write_text(f"{SMALL}expect:\n  - {expect}within: 9}}\n")
-    (then,), (now,) = (page_of(small, run=run).expectations.found for run in (1, None))
+    (then,), (now,) = (
+        page_of(small, run=run).expectations.comparisons for run in (1, None)
+    )
     assert (then.verdict, then.origin, now.verdict) == ("not measured", -1, now.verdict)
     curvflow.run(small, workers=1)
-    assert page_of(small).expectations.found[0].verdict == "agrees"
+    assert page_of(small).expectations.comparisons[0].verdict == "agrees"
     expect = "{stage: further, where: {seed: 0}, quantity: final, value: 1, within: 9}"
     more = "  further: {use: toy.fit, data: data, lr: 1.5, seed: '${seed}'}\n"
     small.write_text(f"{SMALL}{more}expect:\n  - {expect}\n")
-    (then,) = page_of(small, run=1).expectations.found
+    (then,) = page_of(small, run=1).expectations.comparisons
     assert (then.node, then.verdict) == ("further[seed=0]", "not measured")
 
 
@@ -251,7 +253,7 @@ def test_a_kind_that_is_known_no_more_is_named(small):
         found = stage_of(page_of(small, run=1), "llc")
     assert known.keys() == kinds._added.keys()
     assert found.notes == [
-        "Nothing here declares toy.sample any more, so it cannot be shown."
+        "Kind toy.sample is not declared here, so its results cannot be shown."
     ]
     assert found.counts == [("ok", 6)]
 
@@ -263,9 +265,9 @@ def test_the_digest_of_all_results_is_that_of_the_same_study_elsewhere(small, tm
     (other / "small.yaml").write_text(SMALL)
     curvflow.run(other / "small.yaml", workers=1)
     one, two = page_of(small), page_of(other / "small.yaml")
-    assert one.again.digest == two.again.digest
+    assert one.reproduction.digest == two.reproduction.digest
     text = hashlib.sha256(small.read_bytes()).hexdigest()
-    assert one.again.text_digest == two.again.text_digest == text
+    assert one.reproduction.text_digest == two.reproduction.text_digest == text
 
 
 OWN = """\
@@ -296,7 +298,7 @@ def test_the_page_tells_what_such_files_hold(small):
     (small.parent / "toy.points").write_text("of a kind's name, by chance")
     page = page_of(small)
     digest = hashlib.sha256(b"of a kind's name, by chance").hexdigest()
-    assert page.again.files == [("toy.points", digest)]
+    assert page.reproduction.files == [("toy.points", digest)]
     assert f"<code>{digest}</code>" in render(page)
 
 
@@ -320,27 +322,30 @@ def test_the_commit_of_a_checkout_is_told_and_whether_files_are_other(tmp_path):
 
 
 def test_methods_are_cited_by_the_sources_that_kinds_state(written):
-    told = dict(written.content.again.methods)
+    told = dict(written.content.reproduction.methods)
     assert "Welch (1947)" in told["probe.crosscheck"]
     assert not [name for name in told if name.startswith(("figure.", "toy."))]
-    assert written.content.again.sources == ["a book & its <b>table</b>", "another"]
+    assert written.content.reproduction.sources == [
+        "a book & its <b>table</b>",
+        "another",
+    ]
 
 
 def test_a_damaged_result_hides_no_other(small):
     curvflow.run(small, workers=1)
-    basis = open_basis(Asked(small))
+    basis = open_basis(ReportRequest(small))
     lost = basis.results.view("llc").receipts[0].payload
     for path in (small.parent / ".curvflow").rglob(f"*{lost}*"):
         path.write_bytes(b"torn")
     content = page_of(small)
     assert content.unreadable
-    assert content.glance.marks[1].text.endswith("cannot be read")
+    assert content.overview.marks[1].text.endswith("cannot be read")
     assert stage_of(content, "table").grids[0].rows
 
 
 def test_removed_arrays_are_told_with_the_command_that_brings_them_back(small):
     curvflow.run(small, workers=1)
-    basis = open_basis(Asked(small))
+    basis = open_basis(ReportRequest(small))
     gone = {one.payload for one in basis.results.view("llc").receipts}
     basis.opened.store.evict(sorted(gone), "old")
     for payload in gone:
@@ -353,13 +358,13 @@ def test_removed_arrays_are_told_with_the_command_that_brings_them_back(small):
     (grid,) = stage_of(content, "llc").grids
     status = [head.field for head in grid.heads].index("status")
     assert {row.cells[status].look for row in grid.rows} == {"removed"}
-    assert content.glance.marks[0].text == "6 removed of 15 nodes"
+    assert content.overview.marks[0].text == "6 removed of 15 nodes"
 
 
 def test_a_study_that_never_ran_has_a_page_that_says_so(small):
     content = page_of(small)
-    assert content.glance.ran == "no run yet"
-    assert content.glance.cost == "nothing computed yet"
+    assert content.overview.ran == "no run yet"
+    assert content.overview.cost == "nothing computed yet"
     assert content.troubles.count("missing") == 1 + 6 + 6 + 2
     assert not (small.parent / ".curvflow").exists()
 
@@ -368,8 +373,8 @@ def test_a_run_with_other_overrides_is_not_told_of(small):
     curvflow.run(small, workers=1)
     curvflow.run(small, workers=1, overrides=["axes.seed=4"])
     for overrides, ran in ([], "run 1, "), (["axes.seed=4"], "run 2, "):
-        assert page_of(small, overrides=overrides).glance.ran.startswith(ran)
-    assert page_of(small, overrides=["axes.seed=5"]).glance.ran.startswith("run 2, ")
+        assert page_of(small, overrides=overrides).overview.ran.startswith(ran)
+    assert page_of(small, overrides=["axes.seed=5"]).overview.ran.startswith("run 2, ")
 
 
 def test_results_of_several_environments_are_told_apart(small, monkeypatch):
@@ -379,20 +384,20 @@ def test_results_of_several_environments_are_told_apart(small, monkeypatch):
     )
     curvflow.run(small, workers=1, overrides=["axes.seed=4"])
     content = page_of(small, overrides=["axes.seed=4"])
-    assert not content.environment.is_one
+    assert not content.environment.is_uniform
     assert dict(content.environment.rows)["Python"][1] == "3.99"
     assert dict(content.environment.rows)["numpy"][1] == "not recorded"
-    assert "Results of 2 environments" in [one.text for one in content.glance.marks]
+    assert "Results from 2 environments" in [one.text for one in content.overview.marks]
 
 
 def test_results_of_code_that_has_changed_are_told_of(small, monkeypatch):
     curvflow.run(small, workers=1)
-    assert open_basis(Asked(small)).drifts == []
+    assert open_basis(ReportRequest(small)).drifts == []
     drift = mock.Mock(kind="toy.fit", nodes=[None] * 6)
     monkeypatch.setattr("curvflow.flows.plan.plan.find_drifts", lambda *_: [drift])
     content = page_of(small)
-    mark = {one.target: one for one in content.glance.marks}["code"]
-    assert (mark.tone, mark.text) == ("doubt", "Code has changed since for 6 results")
+    mark = {one.target: one for one in content.overview.marks}["code"]
+    assert (mark.tone, mark.text) == ("doubt", "Code has changed for 6 results")
     assert "toy.fit (6)" in render(content)
     assert "curvflow plan small.yaml" in render(content)
 
@@ -400,10 +405,10 @@ def test_results_of_code_that_has_changed_are_told_of(small, monkeypatch):
 def test_overrides_are_told_with_the_resolved_study_and_in_every_command(small):
     asked = {"overrides": ["axes.seed=2"], "store": "/somewhere/of/mine/store"}
     content = page_of(small, **asked)
-    assert content.wording.note == "Resolved, with --set axes.seed=2."
-    assert content.glance.beside == "--set axes.seed=2"
-    assert "seed: 2" in content.wording.text
-    (command,) = [one for one in content.again.commands if " run " in one]
+    assert content.text.note == "Resolved, with --set axes.seed=2."
+    assert content.overview.modifications == "--set axes.seed=2"
+    assert "seed: 2" in content.text.text
+    (command,) = [one for one in content.reproduction.commands if " run " in one]
     assert command == "curvflow run small.yaml --store store --set axes.seed=2"
 
 
@@ -422,12 +427,12 @@ def test_labels_are_listed_shortly(labels, told):
 
 
 def test_passwords_and_folders_stay_out_of_commands(tmp_path):
-    asked = Asked(tmp_path / "s.yaml", store="s3://me:secret@bucket/x")
+    asked = ReportRequest(tmp_path / "s.yaml", store="s3://me:secret@bucket/x")
     assert asked.command("show", "a b") == (
         "curvflow show s.yaml 'a b' --store s3://bucket/x"
     )
 
 
 def test_the_study_has_every_sort_of_trouble(written):
-    assert STUDY.count("{use:") == len(written.content.glance.stages)
+    assert STUDY.count("{use:") == len(written.content.overview.stages)
     assert {*written.content.troubles.stages} == {"failed", "diverged", "missing"}

@@ -202,7 +202,9 @@ def test_every_expectation_is_that_of_check_and_of_the_arrays(tables, told, resu
 
 
 def test_every_cross_check_is_that_of_the_arrays(tables, results):
-    rows = {row["node"].value: row for row in tables["Routes that agree"].dicts()}
+    rows = {
+        row["node"].value: row for row in tables["Verdicts of cross-checks"].dicts()
+    }
     assert len(rows) == 6
     for stage in ("same", "apart"):
         for rule in results[stage].rule.values:

@@ -18,7 +18,7 @@ import curvflow
 from curvflow.errors import RequestError
 from curvflow.flows.report import serve as serving
 from curvflow.flows.report.gather import open_basis
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.report.serve import LOOPBACK, serve_report
 
 SMALL = """\
@@ -66,8 +66,8 @@ def served(study, **settings):
     with mock.patch.object(serving, "time", clock):
         thread = threading.Thread(
             target=serve_report,
-            args=(Asked(study),),
-            kwargs={"begins": begins, "tell": told.append, **settings},
+            args=(ReportRequest(study),),
+            kwargs={"on_start": begins, "on_trouble": told.append, **settings},
         )
         thread.start()
         try:
@@ -165,12 +165,15 @@ def test_a_port_that_is_taken_is_refused(small):
         port = int(url.rstrip("/").rpartition(":")[2])
         with pytest.raises(RequestError, match=f"expected a free port.*got {port}"):
             serve_report(
-                Asked(small), port=port, begins=lambda *_: None, tell=lambda _: None
+                ReportRequest(small),
+                port=port,
+                on_start=lambda *_: None,
+                on_trouble=lambda _: None,
             )
 
 
 def test_a_reader_who_leaves_before_the_end_is_no_error(capfd):
-    page = serving.Served("one", b"x" * 30_000_000, "default-src 'none'")
+    page = serving.ServedPage("one", b"x" * 30_000_000, "default-src 'none'")
     with serving._listening(page, 0) as address:
         place = address.removeprefix("http://").rstrip("/")
         connection = http.client.HTTPConnection(place)
@@ -216,19 +219,19 @@ def test_an_open_page_reloads_itself_but_not_under_a_reader(small, chromium):
     page.on("request", lambda request: requests.append(request.url))
     with served(small) as (url, _, _):
         page.goto(url)
-        assert "no run yet" in page.locator("#glance").inner_text()
+        assert "no run yet" in page.locator("#overview").inner_text()
         curvflow.run(small, workers=1)
-        page.locator("#glance", has_text="All 5 nodes have a result").wait_for()
+        page.locator("#overview", has_text="All 5 nodes have a result").wait_for()
         page.locator("details").nth(1).locator("summary").click()
         curvflow.run(small, workers=1)
         page.locator("#newer").wait_for(state="visible")
         page.locator("#newer button").click()
-        page.locator("#glance", has_text="run 2").wait_for()
+        page.locator("#overview", has_text="run 2").wait_for()
         assert {one.removeprefix(url) for one in requests} <= {"", "state"}
         small.write_text(SMALL.replace("toy.probe", "toy.prob"))
         curvflow.run(written_again(small), workers=1, overrides=["axes.seed=4"])
         page.locator("#stale", has_text="Not up to date: ").wait_for()
         assert "toy.prob" in page.locator("#stale").inner_text()
-        assert "run 2" in page.locator("#glance").inner_text()
+        assert "run 2" in page.locator("#overview").inner_text()
     context.close()
     assert complaints == []

@@ -12,7 +12,7 @@ from curvflow.flows.published_images.find import VARIABLE
 from curvflow.flows.report.basis import kind_of
 from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import render
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from curvflow.schemas.nodes import Figure, Table
 from tests import published
 from tests.flows.published_images import fakes, real
@@ -74,7 +74,7 @@ def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
     study.write_text(text, encoding="utf-8")
     results = curvflow.run(study, store=store, profile="smoke", workers=1)
     assert results.run.failures == []
-    basis = open_basis(Asked(study, store=store, profile="smoke"))
+    basis = open_basis(ReportRequest(study, store=store, profile="smoke"))
     content = gather(basis)
     page = Page(render(content))
     assert content.unreadable == content.gallery.notes == []

@@ -17,7 +17,7 @@ from curvflow.cli.arguments import (
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.report.request import Asked
+    from curvflow.flows.report.request import ReportRequest
 
 OUTPUT = typer.Option(
     "-o",
@@ -46,17 +46,17 @@ def command(
 ) -> None:
     """Write one self-contained HTML page: results, checks, provenance."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.report.request import Asked
+    from curvflow.flows.report.request import ReportRequest
 
-    asked = Asked(study, store, profile, overrides or (), run)
+    request = ReportRequest(study, store, profile, overrides or (), run)
     if served:
-        _serve(asked, output, port)
+        _serve(request, output, port)
         return
     if port is not None:
         raise RequestError("report: expected --serve with --port, got none. Add it.")
     from curvflow.flows.report.render import write_report
 
-    file, unreadable = write_report(asked, output)
+    file, unreadable = write_report(request, output)
     for line in unreadable:
         typer.echo(line, err=True)
     typer.echo(str(file))
@@ -64,19 +64,21 @@ def command(
         raise typer.Exit(1)
 
 
-def _serve(asked: Asked, output: Path | None, port: int | None) -> None:
-    if asked.run is not None:
+def _serve(request: ReportRequest, output: Path | None, port: int | None) -> None:
+    if request.run is not None:
         raise RequestError(
-            f"report: expected --serve without --run, got --run {asked.run}, which "
+            f"report: expected --serve without --run, got --run {request.run}, which "
             "does not change. Leave one of them out."
         )
     from curvflow.flows.report.serve import serve_report
 
     serve_report(
-        asked,
+        request,
         output,
         port=port or 0,
-        begins=lambda address, file: typer.echo(f"{address} shows {file}; Ctrl-C ends"),
-        tell=lambda line: typer.echo(line, err=True),
+        on_start=lambda address, file: typer.echo(
+            f"{address} shows {file}; Ctrl-C ends"
+        ),
+        on_trouble=lambda line: typer.echo(line, err=True),
     )
     typer.echo("curvflow: no longer served; the file is kept", err=True)

@@ -1,1 +1,1 @@
-"""One page that tells of a study: what is on it, how it is written and served."""
+"""The report: a study and its results as one self-contained page of HTML."""

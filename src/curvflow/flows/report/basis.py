@@ -1,4 +1,4 @@
-"""What a report is drawn from: a study, its results, and the log of its store."""
+"""The basis of a report: a study, its results, and the log of its store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from curvflow.errors import UnknownNameError
 from curvflow.flows.graph.graph import node_name
 from curvflow.flows.graph.heartbeats import process
 from curvflow.flows.graph.open_study import Opened
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.node_results import Point, View
 from curvflow.flows.results.results import Results
 from curvflow.schemas.kind import Kind
@@ -22,18 +22,18 @@ from curvflow.stores.base import Index
 
 @dataclass(frozen=True)
 class Basis:
-    """A study and what its store holds of it at one moment.
+    """A study and the contents of its store at one moment.
 
     Attributes:
-        asked: how the report was asked for.
+        request: for the report.
         opened: the study and its store.
-        results: as it stands, or of one run.
+        results: the current ones, or those of one run.
         index: the log.
         text: of the study file.
-        drifts: kinds whose code has changed since, and how many results are concerned.
+        drifts: kinds whose code has changed since, with numbers of results.
     """
 
-    asked: Asked
+    request: ReportRequest
     opened: Opened
     results: Results
     index: Index
@@ -53,25 +53,22 @@ class Basis:
 
     @property
     def name(self) -> str:
-        """Name of the study."""
+        """Return the name of the study."""
         return self.opened.study.name
 
     @cached_property
     def views(self) -> list[View]:
-        """Every stage's nodes, in the study's order."""
+        """Return every stage's nodes, in the study's order."""
         return [self.results.view(stage) for stage in self.results]
 
     @cached_property
     def runs(self) -> list[RunRecord]:
-        """The runs of the study, the latest last."""
+        """Return the runs of the study, the latest last."""
         return [run for run in self.index.runs if run.study == self.name]
 
     @property
     def run(self) -> RunRecord | None:
-        """The run that is told of: the one asked for, or the latest of this very study.
-
-        Runs with other overrides tell of other results.
-        """
+        """Return the run reported: the requested one, or the latest of this study."""
         alike = [r for r in self.runs if r.document == self.opened.study.document]
         return self.results.run or next(reversed(alike or self.runs), None)
 
@@ -81,31 +78,31 @@ class Basis:
         return None if place is None else self.index.runs[place]
 
     def error(self, view: View, number: int) -> str:
-        """Return what a failed node raised, on one line; empty if it is not known."""
+        """Return a failed node's error on one line; empty if unknown."""
         failure = self._failures.get((view.stage, tuple(view.points[number])), {})
         return " ".join(str(failure.get("error", "")).split())
 
     def status(self, run: RunRecord) -> str:
-        """Return `done`, `failed`, `interrupted`, or how a run at work does."""
+        """Return `done`, `failed`, `interrupted`, or the state of a live run."""
         store = self.opened.store
-        sign = store.heartbeats().get(run.begun) if run.ended is None else None
-        if sign is not None and (state := process(sign)) != "ended":
+        heartbeat = store.heartbeats().get(run.begun) if run.ended is None else None
+        if heartbeat is not None and (state := process(heartbeat)) != "ended":
             return state
         # It may have ended since the log was read.
         now = store.index() if run.ended is None else self.index
         return now.runs[now.places[run.begun]].status
 
     def receipts(self) -> Iterator[Receipt]:
-        """Yield the receipt of every result, those of one key once."""
+        """Yield the receipt of every result, each key once."""
         seen: set[str] = set()
-        for receipt in (one for view in self.views for one in view.receipts if one):
-            if receipt.key not in seen:
+        for receipt in (r for view in self.views for r in view.receipts):
+            if receipt and receipt.key not in seen:
                 seen.add(receipt.key)
                 yield receipt
 
 
 def kind_of(view: View) -> Kind | None:
-    """Return the declaration of a stage's kind; None if that is there no more."""
+    """Return the declaration of a stage's kind; None if it is not installed."""
     try:
         return view.kind
     except UnknownNameError:
@@ -124,19 +121,12 @@ def name_of(view: View, number: int) -> str:
 
 
 def compact(values: Sequence[object]) -> str:
-    """List values, whole numbers in a row as a span.
-
-    Args:
-        values: such as labels of an axis.
-
-    Returns:
-        Such as `0-4`, `sgd, adam`, or the first of many and how many there are.
-    """
+    """List values: a range as `0-4`, many as the first ones and their number."""
     if (
         len(values) > 2
-        and all(type(one) is int for one in values)
+        and all(type(value) is int for value in values)
         and list(values) == list(range(values[0], values[0] + len(values)))  # type: ignore[call-overload,operator]
     ):
         return f"{values[0]}\N{EN DASH}{values[-1]}"
-    told = ", ".join(map(str, values[:6]))
-    return f"{told}, ... ({len(values)})" if len(values) > 6 else told
+    listed = ", ".join(map(str, values[:6]))
+    return f"{listed}, ... ({len(values)})" if len(values) > 6 else listed

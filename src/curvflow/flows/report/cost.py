@@ -1,4 +1,4 @@
-"""What the results took, and where they were computed."""
+"""Cost and environment: seconds, work, devices, versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from curvflow.flows.results.node_results import View
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.words import counted, duration
 
-# What kinds count of their own work, by the variable's name.
+# Units of work, by the variable in which kinds count it.
 WORK = {
     "num_gradients": "gradients",
     "num_matvecs": "products",
@@ -28,12 +28,12 @@ class StageCost:
     Attributes:
         stage: its name.
         kind: name of its kind.
-        nodes: results of it, those that are equal once.
-        executed: how many of them the run told of has computed.
-        seconds: sum over the results of their shares of tiles' times.
+        nodes: its results; equal ones count once.
+        executed: number of them computed by the run reported.
+        seconds: sum of the results' shares of their tiles' times.
         share: of all seconds, from 0 to 1.
         work: gradients or products, summed; empty if not counted or too many to read.
-        devices: where they were computed.
+        devices: that computed them.
     """
 
     stage: str
@@ -48,7 +48,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of all results, and of the run told of."""
+    """The cost of all results, and of the run reported."""
 
     stages: Sequence[StageCost]
     seconds: float
@@ -56,48 +56,45 @@ class Cost:
     reused: int
 
     @property
-    def told(self) -> str:
-        """Seconds in words."""
+    def duration(self) -> str:
+        """Return the seconds in words."""
         return duration(self.seconds)
 
 
 def cost(basis: Basis, reader: Reader) -> Cost:
-    """Sum up what the results took.
-
-    Args:
-        basis: what the page is drawn from.
-        reader: reads what nodes count of their work.
-
-    Returns:
-        Seconds and work by stage. A result that several stages share counts in the
-        first of them.
-    """
+    """Sum seconds and work by stage; a shared result counts in its first stage."""
     seen: set[str] = set()
-    found = []
+    stages = []
     counts = basis.run.counts if basis.run else {}
     for view in basis.views:
-        own = {one.key: one for one in view.receipts if one and one.key not in seen}
-        seen |= own.keys()
-        devices = Counter(one.device for one in own.values())
-        found.append(
+        receipts = {
+            entry.key: entry
+            for entry in view.receipts
+            if entry and entry.key not in seen
+        }
+        seen |= receipts.keys()
+        devices = Counter(entry.device for entry in receipts.values())
+        stages.append(
             StageCost(
                 view.stage,
                 view.use,
-                len(own),
+                len(receipts),
                 counts.get("executed", {}).get(view.stage, 0),
-                sum(one.seconds for one in own.values()),
+                sum(entry.seconds for entry in receipts.values()),
                 0.0,
                 _work(view, reader),
                 ", ".join(devices),
             )
         )
-    total = sum(one.seconds for one in found)
-    shared = [_with_share(one, total) for one in found]
+    total = sum(entry.seconds for entry in stages)
+    shared = [_with_share(entry, total) for entry in stages]
     return Cost(shared, total, *(_sum(counts, name) for name in ("executed", "cached")))
 
 
-def _with_share(one: StageCost, total: float) -> StageCost:
-    return StageCost(**{**vars(one), "share": one.seconds / total if total else 0.0})
+def _with_share(stage: StageCost, total: float) -> StageCost:
+    return StageCost(
+        **{**vars(stage), "share": stage.seconds / total if total else 0.0}
+    )
 
 
 def _sum(counts: Mapping[str, Mapping[str, int]], name: str) -> int:
@@ -106,8 +103,8 @@ def _sum(counts: Mapping[str, Mapping[str, int]], name: str) -> int:
 
 def _work(view: View, reader: Reader) -> str:
     kind = kind_of(view)
-    names = [n for n in WORK if kind and (v := kind.output(n)) and not v.dims]
-    there = [number for number, one in enumerate(view.receipts) if one]
+    names = [name for name in WORK if kind and (v := kind.output(name)) and not v.dims]
+    there = [number for number, receipt in enumerate(view.receipts) if receipt]
     if not names or not there:
         return ""
     if len(there) > MOST_NODES:
@@ -124,15 +121,15 @@ UNKNOWN = "not recorded"
 
 @dataclass(frozen=True)
 class Environment:
-    """What the results shown were computed with.
+    """Versions, devices and options that the results were computed with.
 
     Attributes:
-        runs: per column the runs of one environment, and how many results are theirs.
+        runs: per column the runs of one environment, and their number of results.
         rows: name of a library or of the platform, and its version per column.
         devices: results by device, in words.
-        options: knobs of the run told of that are not the default, in words.
-        drifts: kinds whose code has changed since, and how many results are concerned.
-        plan: command that says which code that is.
+        options: non-default options of the run reported, in words.
+        drifts: kinds whose code has changed since, with numbers of results.
+        plan: command that shows the changes.
     """
 
     runs: Sequence[str]
@@ -143,26 +140,21 @@ class Environment:
     plan: str
 
     @property
-    def is_one(self) -> bool:
-        """Whether all results come from equal environments."""
+    def is_uniform(self) -> bool:
+        """Return whether all results come from equal environments."""
         return len(self.runs) < 2
 
     def short(self) -> str:
-        """Return the versions that matter most, on one line."""
-        wanted = ("curvflow", "Python", "torch")
-        own = {name: cells[0] for name, cells in self.rows if cells}
-        return ", ".join(f"{name} {own[name]}" for name in wanted if name in own)
+        """Return the most important versions, on one line."""
+        names = ("curvflow", "Python", "torch")
+        versions = {name: cells[0] for name, cells in self.rows if cells}
+        return ", ".join(
+            f"{name} {versions[name]}" for name in names if name in versions
+        )
 
 
 def environment(basis: Basis) -> Environment:
-    """Find the environments of the runs whose results are shown.
-
-    Args:
-        basis: what the page is drawn from.
-
-    Returns:
-        One column per environment that is different.
-    """
+    """Return the environments of the runs whose results are shown, one a column."""
     results: Counter[int] = Counter()
     devices: Counter[str] = Counter()
     for receipt in basis.receipts():
@@ -173,40 +165,40 @@ def environment(basis: Basis) -> Environment:
     columns: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for begun in sorted(results):
         run = by_number.get(begun)
-        found = tuple(run.environment.items()) if run else ()
-        columns.setdefault(found, []).append(begun)
-    names = list(dict.fromkeys(name for found in columns for name, _ in found))
-    told = [(name, [dict(c).get(name, UNKNOWN) for c in columns]) for name in names]
+        versions = tuple(run.environment.items()) if run else ()
+        columns.setdefault(versions, []).append(begun)
+    names = list(dict.fromkeys(name for versions in columns for name, _ in versions))
+    rows = [(name, [dict(c).get(name, UNKNOWN) for c in columns]) for name in names]
     return Environment(
         [_runs(basis, group, results) for group in columns.values()],
-        [(NAMES.get(name, name), cells) for name, cells in told],
+        [(NAMES.get(name, name), cells) for name, cells in rows],
         ", ".join(f"{n:,} on {device}" for device, n in devices.most_common()),
         _options(basis.run.options if basis.run else {}),
         basis.drifts,
-        basis.asked.command("plan", of_run=False),
+        basis.request.command("plan", of_run=False),
     )
 
 
 def _runs(basis: Basis, begun: Sequence[int], results: Mapping[int, int]) -> str:
-    own = {run.begun: run for run in basis.index.runs}
-    told = [
-        f"run {own[one].number}"
-        + ("" if own[one].study == basis.name else f" of {own[one].study}")
-        if one in own
+    runs = {run.begun: run for run in basis.index.runs}
+    names = [
+        f"run {runs[number].number}"
+        + ("" if runs[number].study == basis.name else f" of {runs[number].study}")
+        if number in runs
         else "unknown run"
-        for one in begun
+        for number in begun
     ]
-    many = f"{', '.join(told[:3])} and {len(told) - 3} more"
-    number = sum(results[one] for one in begun)
-    return f"{many if len(told) > 3 else ', '.join(told)}: {counted(number, 'result')}"
+    many = f"{', '.join(names[:3])} and {len(names) - 3} more"
+    total = sum(results[number] for number in begun)
+    return f"{many if len(names) > 3 else ', '.join(names)}: {counted(total, 'result')}"
 
 
 def _options(options: Mapping[str, Any]) -> str:
-    usual = {name: info.default for name, info in RunOptions.model_fields.items()}
-    # Addresses of clusters are nobody else's business.
-    told = [
+    defaults = {name: info.default for name, info in RunOptions.model_fields.items()}
+    # Addresses of clusters are private.
+    changed = [
         f"{name} {value}"
         for name, value in options.items()
-        if name not in ("scheduler", "cluster") and value != usual.get(name)
+        if name not in ("scheduler", "cluster") and value != defaults.get(name)
     ]
-    return ", ".join(told)
+    return ", ".join(changed)

@@ -1,4 +1,4 @@
-"""Measured beside expected values."""
+"""Expectations: measured and expected values, compared."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from curvflow.flows.report.origins import Origins
 from curvflow.flows.results.check import Finding, check
 from curvflow.schemas.records.tables import cell
 
-DRAWN = 5.0  # standard deviations to either side that the small drawing shows
+DRAWN = 5.0  # standard deviations to either side in the small drawing
 
 
 @dataclass(frozen=True)
-class Expected:
+class Comparison:
     """One expectation at one node.
 
     Attributes:
         node: its name.
         origin: number of the node's origin.
-        quantity: what is measured.
+        quantity: its variable.
         measured: with the digits that its error allows.
         full: the same with all digits.
         sem: its standard error; empty if unknown.
-        value: what was expected, and how far from it is near.
+        value: the expected value with its error or limits.
         z: in combined standard deviations; empty if only limits are known.
         place: z within what the small drawing shows; None without z.
         verdict: `agrees`, `contradicted` or `not measured`.
-        source: where the value is from.
-        doubts: unconverged estimates behind it, and settings that differ among them.
+        source: of the expected value.
+        doubts: unconverged estimates behind it, and differing settings.
     """
 
     node: str
@@ -54,83 +54,75 @@ class Expected:
 
 @dataclass(frozen=True)
 class Expectations:
-    """All of them, and what could not be read."""
+    """All comparisons, and results that could not be read."""
 
-    found: Sequence[Expected]
+    comparisons: Sequence[Comparison]
     unreadable: Sequence[str] = ()
 
     def count(self, verdict: str) -> int:
-        """Return how many have a verdict."""
-        return sum(one.verdict == verdict for one in self.found)
+        """Return the number of comparisons with a verdict."""
+        return sum(comparison.verdict == verdict for comparison in self.comparisons)
 
     @property
     def doubtful(self) -> int:
-        """How many agree or contradict by estimates that are in doubt."""
-        return sum(bool(one.doubts) for one in self.found)
+        """Return the number of comparisons that rest on estimates in doubt."""
+        return sum(bool(comparison.doubts) for comparison in self.comparisons)
 
 
 def expectations(basis: Basis, origins: Origins) -> Expectations:
-    """Set what was measured beside what the study expects.
-
-    Args:
-        basis: what the page is drawn from.
-        origins: take note of the nodes compared.
-
-    Returns:
-        A line for each expectation and node, those that contradict first.
-    """
-    found, unreadable = [], []
-    for one in basis.opened.study.expect:
+    """Compare measured and expected values, the contradicted ones first."""
+    findings, unreadable = [], []
+    for expectation in basis.opened.study.expect:
         try:
-            found += check(basis.results, (one,))
+            findings += check(basis.results, (expectation,))
         except (CorruptPayloadError, RemovedPayloadError) as error:
             unreadable.append(str(error))
-            found.append(Finding(one, one.where))
+            findings.append(Finding(expectation, expectation.where))
         except UnknownNameError:  # an earlier run had no such stage, label or kind
-            found.append(Finding(one, one.where))
-    lines = [_expected(basis, origins, one) for one in found]
+            findings.append(Finding(expectation, expectation.where))
+    lines = [_comparison(basis, origins, expectation) for expectation in findings]
     order = ("contradicted", "not measured", "agrees")
     return Expectations(
         sorted(lines, key=lambda line: order.index(line.verdict)), unreadable
     )
 
 
-def _expected(basis: Basis, origins: Origins, found: Finding) -> Expected:
-    stage = found.expected.stage
-    inside = ",".join(f"{axis}={label}" for axis, label in found.coords.items())
-    has_z = math.isfinite(found.z)
-    return Expected(
+def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
+    stage = finding.expected.stage
+    inside = ",".join(f"{axis}={label}" for axis, label in finding.coords.items())
+    has_z = math.isfinite(finding.z)
+    return Comparison(
         f"{stage}[{inside}]" if inside else stage,
-        _origin(basis, origins, found),
-        found.expected.quantity,
-        _told(found.measured, found.sem),
-        str(found.measured),
-        _told(found.sem, found.sem),
-        _near(found),
-        f"{found.z:+.1f}" if has_z else "",
-        max(-DRAWN, min(DRAWN, found.z)) if has_z else None,
-        found.verdict,
-        found.expected.source,
-        found.doubts,
+        _origin(basis, origins, finding),
+        finding.expected.quantity,
+        _digits(finding.measured, finding.sem),
+        str(finding.measured),
+        _digits(finding.sem, finding.sem),
+        _near(finding),
+        f"{finding.z:+.1f}" if has_z else "",
+        max(-DRAWN, min(DRAWN, finding.z)) if has_z else None,
+        finding.verdict,
+        finding.expected.source,
+        finding.doubts,
     )
 
 
-def _origin(basis: Basis, origins: Origins, found: Finding) -> int:
+def _origin(basis: Basis, origins: Origins, finding: Finding) -> int:
     for view in basis.views:
-        if view.stage == found.expected.stage:
-            point = tuple(found.coords.get(dim) for dim in view.dims)
-            for number, own in enumerate(view.points):
-                if tuple(own) == point:
+        if view.stage == finding.expected.stage:
+            point = tuple(finding.coords.get(dim) for dim in view.dims)
+            for number, node_point in enumerate(view.points):
+                if tuple(node_point) == point:
                     return origins.number(view, number)
     return -1
 
 
-def _told(value: float, error: float) -> str:
+def _digits(value: float, error: float) -> str:
     return "" if math.isnan(value) else cell(value, error)
 
 
-def _near(found: Finding) -> str:
-    expected = found.expected
+def _near(finding: Finding) -> str:
+    expected = finding.expected
     if expected.limits is None:
         return f"{expected.value:g} \N{PLUS-MINUS SIGN} {expected.sd:g}"
     low, high = expected.limits

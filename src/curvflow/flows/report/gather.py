@@ -1,4 +1,4 @@
-"""All that one page says, gathered from a study and its store."""
+"""The content of a report, gathered from a study and its store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.cost import Cost, Environment, cost, environment
 from curvflow.flows.report.expected import Expectations, expectations
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.report.overview import Glance, Judged, glance
+from curvflow.flows.report.overview import Evidence, Overview, overview
 from curvflow.flows.report.pictures import Gallery, gallery
-from curvflow.flows.report.reproduce import Again, Wording, again, wording
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.reproduce import (
+    Reproduction,
+    StudyText,
+    reproduction,
+    study_text,
+)
+from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.report.stages import Reader, StageTables
 from curvflow.flows.report.verdicts import (
     Troubles,
@@ -32,30 +37,30 @@ from curvflow.schemas.nodes import Figure, Table
 
 @dataclass(frozen=True)
 class Content:
-    """All that one page says.
+    """The content of one page.
 
     Attributes:
         study: name of the study.
-        written: when the page was written, UTC.
-        glance: the first screen.
+        written: time of writing, UTC.
+        overview: the first screen.
         gallery: figures.
         tables: stages that are tables.
-        expectations: measured beside expected.
+        expectations: measured and expected values.
         crosschecks: independent routes to one quantity.
         calibrations: verdicts of samplers.
-        troubles: nodes without an ordinary result.
-        unreadable: results that could not be read, a line each.
+        troubles: nodes that failed, diverged or are missing.
+        unreadable: a line for each result that could not be read.
         stages: all other stages.
         cost: seconds and work.
         environment: versions and devices.
-        wording: the study as it is written.
-        again: how to reproduce and to cite.
-        origins: where each number is from, see `Origins`.
+        text: the study as written.
+        reproduction: commands, digests and citations.
+        origins: of each number, see `Origins`.
     """
 
     study: str
     written: datetime
-    glance: Glance
+    overview: Overview
     gallery: Gallery
     tables: Sequence[StageTables]
     expectations: Expectations
@@ -66,48 +71,34 @@ class Content:
     stages: Sequence[StageTables]
     cost: Cost
     environment: Environment
-    wording: Wording
-    again: Again
+    text: StudyText
+    reproduction: Reproduction
     origins: Sequence[tuple[str, ...]]
 
 
-def open_basis(asked: Asked) -> Basis:
-    """Open the study and the store that a report is asked of.
-
-    Args:
-        asked: how.
-
-    Returns:
-        What the page is drawn from, as it is now.
-
-    Raises:
-        RequestError: the study or the store cannot be read, or has no such run.
-    """
+def open_basis(request: ReportRequest) -> Basis:
+    """Open the study and store of a request, as they are now."""
     opened = open_study(
-        asked.file, store=asked.store, profile=asked.profile, overrides=asked.overrides
+        request.file,
+        store=request.store,
+        profile=request.profile,
+        overrides=request.overrides,
     )
-    text = read_text(asked.file, what="a study file", remedy="Look at the path.")
+    text = read_text(request.file, what="a study file", remedy="Look at the path.")
     # The log first: what is committed meanwhile may be shown, but nothing twice.
     store, index = opened.store, opened.store.index()
-    if asked.run is not None:
-        return Basis(asked, opened, results_of(opened, asked.run), index, text)
+    if request.run is not None:
+        return Basis(request, opened, results_of(opened, request.run), index, text)
     # As `results_of`, but what the plan says of code is kept.
     plan = make_plan(opened.study, store, opened.files)
     views = plan_views(plan, plan.causes.failures(), is_ahead=True)
     results = Results(opened.study.name, with_removed(views, store), store)
     drifts = [(drift.kind, len(drift.nodes)) for drift in plan.drifts]
-    return Basis(asked, opened, results, index, text, drifts)
+    return Basis(request, opened, results, index, text, drifts)
 
 
 def gather(basis: Basis) -> Content:
-    """Gather all that a page says.
-
-    Args:
-        basis: what it is drawn from.
-
-    Returns:
-        The page's content. A result that cannot be read hides no other.
-    """
+    """Gather the content of a page; a result that cannot be read hides no other."""
     origins = Origins(basis)
     reader = Reader(basis, origins)
     figures = gallery(basis, origins)
@@ -115,27 +106,29 @@ def gather(basis: Basis) -> Content:
     expected = expectations(basis, origins)
     checked, calibrated = crosschecks(basis, reader), calibrations(basis, reader)
     tables = {view.stage for view in basis.views if _is_table(view)}
-    spent = cost(basis, reader)
+    costs = cost(basis, reader)
     lost = [*figures.unreadable, *expected.unreadable, *reader.unreadable]
     unreadable = list(dict.fromkeys(lost))
-    found, where = troubles(basis, origins), environment(basis)
-    judged = Judged(expected, checked, calibrated, found, where, spent, unreadable)
+    troubled, machine = troubles(basis, origins), environment(basis)
+    evidence = Evidence(
+        expected, checked, calibrated, troubled, machine, costs, unreadable
+    )
     return Content(
         basis.name,
         datetime.now(UTC),
-        glance(basis, judged),
+        overview(basis, evidence),
         figures,
-        [one for name, one in shown.items() if name in tables],
+        [stage for name, stage in shown.items() if name in tables],
         expected,
         checked,
         calibrated,
-        found,
+        troubled,
         unreadable,
-        [one for name, one in shown.items() if name not in tables],
-        spent,
-        where,
-        wording(basis),
-        again(basis),
+        [stage for name, stage in shown.items() if name not in tables],
+        costs,
+        machine,
+        study_text(basis),
+        reproduction(basis),
         origins.as_json(),
     )
 

@@ -1,4 +1,4 @@
-"""Records as tables of text, with every number also in full and where it is from."""
+"""Records as tables of text; each number also in full, with its origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from curvflow.schemas.records.tables import Column, columns_of
 
 Read = tuple[int, Mapping[str, Any]]  # number of the origin, and the record
 
-MOST_ROWS = 500  # of one table; a page that is longer is not read
+MOST_ROWS = 500  # of one table
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a column: name, units, what it is, and whether it holds numbers."""
+    """The head of a column: name, units, description, and whether it holds numbers."""
 
     field: str
     units: str = ""
@@ -55,11 +55,11 @@ class Grid:
     """One table.
 
     Attributes:
-        name: what it is called; also of its files.
+        name: its title, also of its files.
         heads: one per column.
         rows: of equal length.
-        same: columns that say the same in all rows, said once.
-        more: rows that are not shown.
+        same: columns with one value in all rows, shown once.
+        more: number of rows not shown.
     """
 
     name: str
@@ -72,17 +72,7 @@ class Grid:
 def grids(
     view: View, kind: Kind, read: Sequence[Read], units: Mapping[str, str]
 ) -> list[Grid]:
-    """Lay out the records of a stage; those with other fields are a table of their own.
-
-    Args:
-        view: the stage.
-        kind: its kind.
-        read: the records, each with its origin.
-        units: per variable.
-
-    Returns:
-        The tables. A node without values has a row in the first, which says its status.
-    """
+    """Lay out a stage's records, one table for each set of fields."""
     groups: dict[tuple[str, ...], list[int]] = {}
     bare: list[int] = []
     labels = {*view.dims, "status", "reason", VERDICT}
@@ -93,23 +83,20 @@ def grids(
         else:
             groups.setdefault(fields, []).append(number)
     if not groups and bare:
-        judged = any(VERDICT in read[number][1] for number in bare)
-        groups[(*view.dims, "status", *([VERDICT] if judged else []))] = []
-    about = {one.name: one.description for one in kind.outputs}
+        evidence = any(VERDICT in read[number][1] for number in bare)
+        groups[(*view.dims, "status", *([VERDICT] if evidence else []))] = []
+    about = {variable.name: variable.description for variable in kind.outputs}
     return [
-        _Group(view, fields, own, [] if place else bare, read).grid(
+        _Group(view, fields, numbers, [] if place else bare, read).grid(
             _name(view, kind, fields), units, about
         )
-        for place, (fields, own) in enumerate(groups.items())
+        for place, (fields, numbers) in enumerate(groups.items())
     ]
 
 
 def _fields(kind: Kind, record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a record's fields, without the reason why a node diverged.
-
-    That belongs to the node; but a kind may have a single value of that name.
-    """
-    single = {one.name for one in kind.outputs if not one.dims}
+    """Return a record's fields, without a node's reason, unless it is a variable."""
+    single = {variable.name for variable in kind.outputs if not variable.dims}
     is_value = "reason" in single and len(single & record.keys()) > 1
     return tuple(name for name in record if is_value or name != "reason")
 
@@ -127,28 +114,28 @@ class _Group:
     Attributes:
         view: the stage.
         fields: of the records.
-        own: numbers of the records.
+        numbers: of the records.
         bare: numbers of records without values.
         read: all records of the stage.
     """
 
     view: View
     fields: tuple[str, ...]
-    own: Sequence[int]
+    numbers: Sequence[int]
     bare: Sequence[int]
     read: Sequence[Read]
 
     def grid(
         self, name: str, units: Mapping[str, str], about: Mapping[str, str]
     ) -> Grid:
-        records = [self.read[number][1] for number in self.own]
+        records = [self.read[number][1] for number in self.numbers]
         columns = columns_of(self.fields, records, units) if records else []
-        heads = [_head(one, about) for one in columns] or [
+        heads = [_head(column, about) for column in columns] or [
             Head(field) for field in self.fields
         ]
         cells = {
-            number: [_cell(one, row, self.read[number][1]) for one in columns]
-            for row, number in enumerate(self.own)
+            number: [_cell(column, row, self.read[number][1]) for column in columns]
+            for row, number in enumerate(self.numbers)
         }
         cells |= {number: self._bare(self.read[number][1]) for number in self.bare}
         shown = sorted(cells)
@@ -197,8 +184,8 @@ class _Group:
 
 
 def _head(column: Column, about: Mapping[str, str]) -> Head:
-    told = about.get(column.field, "")
-    return Head(column.field, column.units, told, column.is_number)
+    description = about.get(column.field, "")
+    return Head(column.field, column.units, description, column.is_number)
 
 
 def _cell(column: Column, row: int, record: Mapping[str, Any]) -> Cell:

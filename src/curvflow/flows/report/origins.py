@@ -1,4 +1,4 @@
-"""Where each number is from: node, digest, run and seeds."""
+"""The origin of each number: node, digest, run and seeds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Origin:
 
     Attributes:
         node: its name, such as `fit[seed=0]`.
-        kind: name and version of what computed it.
+        kind: its name and version.
         digest: the first characters of its content hash.
-        run: which run computed it.
-        seeds: labels and parameters that seed it.
+        run: number of the run that computed it.
+        seeds: its labels and parameters that are seeds.
         cost: seconds and device.
         state: empty for an ordinary result; else its status and the reason.
     """
@@ -37,37 +37,24 @@ class Origin:
 
 
 class Origins:
-    """The origins of what stands on one page, each told once."""
+    """The origins of the numbers on one page, each listed once."""
 
     def __init__(self, basis: Basis) -> None:
-        """Begin without any.
-
-        Args:
-            basis: what the page is drawn from.
-        """
         self._basis = basis
         self._numbers: dict[tuple[str, tuple[Label, ...]], int] = {}
-        self._found: list[Origin] = []
+        self._origins: list[Origin] = []
 
     def number(self, view: View, node: int) -> int:
-        """Return the number under which the page tells of a node.
-
-        Args:
-            view: its stage.
-            node: its number there.
-
-        Returns:
-            The number, the same whenever the node is asked for again.
-        """
+        """Return the number of a node's origin, which is added at its first use."""
         address = view.stage, tuple(view.points[node])
         if address not in self._numbers:
-            self._numbers[address] = len(self._found)
-            self._found.append(self._origin(view, node))
+            self._numbers[address] = len(self._origins)
+            self._origins.append(self._origin(view, node))
         return self._numbers[address]
 
     def as_json(self) -> list[tuple[str, ...]]:
-        """Return all of them, the fields in the order of `Origin`."""
-        return [astuple(one) for one in self._found]
+        """Return all origins, with the fields in the order of `Origin`."""
+        return [astuple(origin) for origin in self._origins]
 
     def _origin(self, view: View, node: int) -> Origin:
         name = name_of(view, node)
@@ -76,14 +63,14 @@ class Origins:
             reason = self._basis.error(view, node)
             return Origin(name, view.use, state=_state(status, reason))
         run = self._basis.run_of(receipt)
-        told = "" if run is None else f"{run.number}"
+        number = "" if run is None else f"{run.number}"
         if run is not None and run.study != self._basis.name:
-            told = f"{run.number} of {run.study}"
+            number = f"{run.number} of {run.study}"
         return Origin(
             name,
             f"{receipt.kind}, version {receipt.version}",
             receipt.digest[:DIGEST],
-            told,
+            number,
             _seeds(view, node, receipt),
             f"{receipt.seconds:.3g} s on {receipt.device}",
             "" if status == "ok" else _state(status, receipt.reason),
@@ -96,23 +83,23 @@ def _state(status: str, reason: str) -> str:
 
 def _seeds(view: View, node: int, receipt: Receipt) -> str:
     labels = view.coords(node).items()
-    own = {axis: label for axis, label in labels if "seed" in axis}
-    several = _reduced(receipt) | {axis: [label] for axis, label in own.items()}
-    told = [f"{axis} {compact(found)}" for axis, found in several.items()]
+    seeds = {axis: label for axis, label in labels if "seed" in axis}
+    several = _reduced(receipt) | {axis: [label] for axis, label in seeds.items()}
+    parts = [f"{axis} {compact(values)}" for axis, values in several.items()]
     seed = receipt.params.get("seed")
-    if seed is not None and seed not in own.values():
-        told.append(f"of the stage {seed}")
-    return "; ".join(told)
+    if seed is not None and seed not in seeds.values():
+        parts.append(f"of the stage {seed}")
+    return "; ".join(parts)
 
 
 def _reduced(receipt: Receipt) -> dict[str, list[Any]]:
-    """Return the seeds that a node which takes many results reduces over, by axis."""
-    found: dict[str, dict[Any, None]] = {}
+    """Return the seeds over which a node reduces, by axis."""
+    labels_by_axis: dict[str, dict[Any, None]] = {}
     for taken in receipt.inputs.values():
         if isinstance(taken, str):
             continue
         for _, coords, *_ in taken:
             for axis, label in coords.items():
                 if "seed" in axis:
-                    found.setdefault(axis, {})[label] = None
-    return {axis: list(labels) for axis, labels in found.items()}
+                    labels_by_axis.setdefault(axis, {})[label] = None
+    return {axis: list(labels) for axis, labels in labels_by_axis.items()}

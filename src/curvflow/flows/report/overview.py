@@ -1,4 +1,4 @@
-"""The study at a glance: what was asked, what came out, can it be trusted."""
+"""Overview: the question, the axes, and whether the results can be trusted."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from curvflow.flows.results.node_results import told
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.words import counted, duration
 
-# How a line is marked, by a word for machines and a sign for people.
+# Tones of a mark; the page adds a sign.
 GOOD, BAD, DOUBT, PLAIN = "good", "bad", "doubt", "plain"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One line that says whether the numbers can be trusted.
+    """One line about the trust in the numbers.
 
     Attributes:
         tone: `good`, `bad`, `doubt` or `plain`.
-        text: what is to be said.
-        target: identifier of the section that says more.
+        text: for people.
+        target: identifier of the section with details.
     """
 
     tone: str
@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its name, how many labels it has, and which."""
+    """One axis: its name, number of labels, and labels in words."""
 
     name: str
     size: int
@@ -43,23 +43,23 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Glance:
+class Overview:
     """The first screen.
 
     Attributes:
-        question: what the study file says of itself, if anything.
-        beside: profile and overrides; empty without.
+        question: the comment at the head of the study file.
+        modifications: profile and overrides; empty without.
         axes: of the study.
         stages: per stage its name, kind and number of nodes.
         marks: whether the numbers can be trusted.
-        ran: which run is told of and how it went.
-        started: when that was, UTC.
-        cost: what the results took.
+        ran: the run reported and its status.
+        started: its time, UTC.
+        cost: of all results, in words.
         environment: versions, and the devices.
     """
 
     question: str
-    beside: str
+    modifications: str
     axes: Sequence[Axis]
     stages: Sequence[tuple[str, str, int]]
     marks: Sequence[Mark]
@@ -70,8 +70,8 @@ class Glance:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What the marks are drawn from."""
+class Evidence:
+    """The sections that the marks summarise."""
 
     expectations: Expectations
     crosschecks: Verdicts
@@ -82,52 +82,44 @@ class Judged:
     unreadable: Sequence[str]
 
 
-def glance(basis: Basis, judged: Judged) -> Glance:
-    """Sum up the study.
-
-    Args:
-        basis: what the page is drawn from.
-        judged: the sections that judge the numbers.
-
-    Returns:
-        The first screen.
-    """
-    run, spent = basis.run, judged.cost
-    cost = f"{spent.told} of computing" if spent.seconds else "nothing computed yet"
+def overview(basis: Basis, evidence: Evidence) -> Overview:
+    """Summarise the study, and the sections that judge its numbers."""
+    run, spent = basis.run, evidence.cost
+    cost = f"{spent.duration} of computing" if spent.seconds else "nothing computed yet"
     if run and (spent.executed or spent.reused):
         cost += f"; this run computed {spent.executed:,}, reused {spent.reused:,}"
-    return Glance(
+    return Overview(
         _question(basis),
-        basis.asked.beside,
+        basis.request.modifications,
         list(_axes(basis)),
         [(view.stage, view.use, len(view.points)) for view in basis.views],
-        list(_marks(basis, judged)),
+        list(_marks(basis, evidence)),
         _ran(basis),
         run.started if run else "",
         cost,
-        ", ".join(x for x in (judged.environment.short(), _devices(judged)) if x),
+        ", ".join(x for x in (evidence.environment.short(), _devices(evidence)) if x),
     )
 
 
 def _axes(basis: Basis) -> Iterator[Axis]:
-    """Yield the axes as the results have them, which may be those of another day."""
+    """Yield the axes of the results, which may be those of an earlier study file."""
     document = (basis.results.run or basis.opened.study).document
     for name in document.get("axes") or {}:
         labels: dict[tuple[type, Label], Label] = {}
-        for view in (one for one in basis.views if name in one.dims):
+        for view in (v for v in basis.views if name in v.dims):
             place = view.dims.index(name)
             labels |= {told(point[place]): point[place] for point in view.points}
         yield Axis(name, len(labels), compact(list(labels.values())))
 
 
-def _devices(judged: Judged) -> str:
-    devices = {one.devices for one in judged.cost.stages if one.devices}
+def _devices(evidence: Evidence) -> str:
+    devices = {stage.devices for stage in evidence.cost.stages if stage.devices}
     return " and ".join(sorted(devices)) if len(devices) < 3 else ""
 
 
 def _question(basis: Basis) -> str:
     """Return the comment at the head of the study file, without commands."""
-    if basis.asked.run is not None and not _is_unchanged(basis):
+    if basis.request.run is not None and not _is_unchanged(basis):
         return ""
     lines = []
     for line in basis.text.splitlines():
@@ -147,68 +139,70 @@ def _ran(basis: Basis) -> str:
         return "no run yet"
     run, status = basis.run, basis.status(basis.run)
     took = f" in {duration(run.seconds)}" if run.ended is not None else ""
-    words = {"running": "at work now", "failed": "done, with failures"}
+    words = {"running": "running", "failed": "done, with failures"}
     which = (
         f"run {run.number}, "
-        if basis.asked.run is None
+        if basis.request.run is None
         else f"as of run {run.number}, "
     )
     return f"{which}{words.get(status, status)}{took}"
 
 
-def _marks(basis: Basis, judged: Judged) -> Iterator[Mark]:
-    yield _complete(basis, judged.troubles)
-    if judged.unreadable:
-        number = counted(len(judged.unreadable), "result")
+def _marks(basis: Basis, evidence: Evidence) -> Iterator[Mark]:
+    yield _complete(basis, evidence.troubles)
+    if evidence.unreadable:
+        number = counted(len(evidence.unreadable), "result")
         yield Mark(BAD, f"{number} cannot be read", "troubles")
-    yield _expected(judged.expectations)
+    yield _expected(evidence.expectations)
     # Routes that disagree mean that one is wrong; chains may only be too short.
     for verdicts, noun, target, bad in (
-        (judged.crosschecks, "cross-checks consistent", "crosschecks", BAD),
-        (judged.calibrations, "samplers converged", "calibration", DOUBT),
+        (evidence.crosschecks, "cross-checks consistent", "crosschecks", BAD),
+        (evidence.calibrations, "samplers converged", "calibration", DOUBT),
     ):
         if verdicts.stages:
             yield _agreed(verdicts, noun, target, bad)
     if basis.drifts:
         several = sum(number for _, number in basis.drifts)
-        yield Mark(DOUBT, f"Code has changed since for {several:,} results", "code")
-    if not judged.environment.is_one:
-        several = len(judged.environment.runs)
-        yield Mark(DOUBT, f"Results of {several} environments", "environment")
+        yield Mark(DOUBT, f"Code has changed for {several:,} results", "code")
+    if not evidence.environment.is_uniform:
+        several = len(evidence.environment.runs)
+        yield Mark(DOUBT, f"Results from {several} environments", "environment")
 
 
-def _complete(basis: Basis, found: Troubles) -> Mark:
+def _complete(basis: Basis, troubles: Troubles) -> Mark:
     total = sum(len(view.points) for view in basis.views)
-    counts = {status: found.count(status) for status in STATUSES}
+    counts = {status: troubles.count(status) for status in STATUSES}
     wrong = sum(counts.values())
     if not wrong:
         return Mark(GOOD, f"All {counted(total, 'node')} have a result", "troubles")
-    told = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
+    listed = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
     tone = BAD if counts["failed"] else DOUBT
-    return Mark(tone, f"{told} of {counted(total, 'node')}", "troubles")
+    return Mark(tone, f"{listed} of {counted(total, 'node')}", "troubles")
 
 
-def _expected(found: Expectations) -> Mark:
-    total, agree = len(found.found), found.count("agrees")
+def _expected(expectations: Expectations) -> Mark:
+    total, agree = len(expectations.comparisons), expectations.count("agrees")
     target = "expectations"
     if not total:
         return Mark(PLAIN, "The study states no expected values", target)
-    if wrong := found.count("contradicted"):
+    if wrong := expectations.count("contradicted"):
         text = f"{wrong:,} of {counted(total, 'expectation')} contradicted"
         return Mark(BAD, text, target)
     if agree < total:
         text = f"{total - agree:,} of {counted(total, 'expectation')} not measured"
         return Mark(DOUBT, text, target)
     text = f"{agree:,} of {counted(total, 'expectation')} agree"
-    if number := found.doubtful:
-        return Mark(DOUBT, f"{text}, {number:,} of them by estimates in doubt", target)
+    if number := expectations.doubtful:
+        return Mark(
+            DOUBT, f"{text}, {number:,} of them from estimates in doubt", target
+        )
     return Mark(GOOD, text, target)
 
 
-def _agreed(found: Verdicts, noun: str, target: str, bad: str) -> Mark:
-    without = len(found.found) - found.given
+def _agreed(verdicts: Verdicts, noun: str, target: str, bad: str) -> Mark:
+    without = len(verdicts.nodes) - verdicts.given
     more = f", {without:,} without a verdict" if without else ""
-    more += f", {found.unread:,} not looked at" if found.unread else ""
-    tone = GOOD if found.good == found.given and not more else DOUBT
-    tone = bad if found.good < found.given else tone
-    return Mark(tone, f"{found.good:,} of {found.given:,} {noun}{more}", target)
+    more += f", {verdicts.unread:,} not read" if verdicts.unread else ""
+    tone = GOOD if verdicts.good == verdicts.given and not more else DOUBT
+    tone = bad if verdicts.good < verdicts.given else tone
+    return Mark(tone, f"{verdicts.good:,} of {verdicts.given:,} {noun}{more}", target)

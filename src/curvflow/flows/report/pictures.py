@@ -39,8 +39,8 @@ class Picture:
         name: of its node.
         origin: its number.
         uri: the image.
-        caption: what it shows, for those who do not see it too.
-        size: width and height in points, for room to be kept; None if not known.
+        caption: its content, also read aloud.
+        size: width and height in points; None if unknown.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The figures of the study, and what is not shown.
+    """The figures of the study, and notes on those not shown.
 
     Attributes:
         pictures: in the study's order.
-        notes: figures left out, and those that are not there.
-        unreadable: what could not be read, a line each.
+        notes: figures left out or missing.
+        unreadable: a line for each result that could not be read.
     """
 
     pictures: list[Picture] = field(default_factory=list)
@@ -66,16 +66,8 @@ class Gallery:
 
 
 def gallery(basis: Basis, origins: Origins) -> Gallery:
-    """Read the study's figures.
-
-    Args:
-        basis: what the page is drawn from.
-        origins: take note of the nodes read.
-
-    Returns:
-        The figures, and what is to be said of others.
-    """
-    found, store = Gallery(), basis.opened.store
+    """Read the study's figures."""
+    figures, store = Gallery(), basis.opened.store
     for view in basis.views:
         kind = kind_of(view)
         if kind is None or not issubclass(kind.returns, Figure):
@@ -85,11 +77,11 @@ def gallery(basis: Basis, origins: Origins) -> Gallery:
             try:
                 picture = _picture(store, view, kind, number, origins)
             except (CorruptPayloadError, RemovedPayloadError) as error:
-                found.unreadable.append(str(error))
+                figures.unreadable.append(str(error))
             else:
-                found.pictures.extend([picture] if picture else [])
-        found.notes.extend(_notes(view, len(there)))
-    return found
+                figures.pictures.extend([picture] if picture else [])
+        figures.notes.extend(_notes(view, len(there)))
+    return figures
 
 
 def _notes(view: View, there: int) -> Iterator[str]:
@@ -99,7 +91,7 @@ def _notes(view: View, there: int) -> Iterator[str]:
             "the others are files in the folder of results."
         )
     if lacking := len(view.points) - there:
-        yield f"{view.stage}: {counted(lacking, 'figure')} not there: no result."
+        yield f"{view.stage}: {counted(lacking, 'figure')} missing: no result."
 
 
 def _picture(
@@ -121,7 +113,7 @@ def _picture(
 
 
 def _image(store: Store, receipt: Receipt, kind: Kind) -> tuple[str, bytes]:
-    """Return the drawing, or its pixels if it is large or there is none."""
+    """Return the drawing, or its pixels where it is large or missing."""
     files = {v.file: v.name for v in kind.outputs if v.name in receipt.parts}
     content, used = b"", ".svg"
     for suffix in TYPES:
@@ -138,6 +130,6 @@ def _caption(store: Store, receipt: Receipt) -> str:
 
 
 def _size(drawing: bytes) -> tuple[int, int] | None:
-    found = [side.search(drawing[:4000]) for side in SIDES]
-    width, height = (round(float(one[1])) if one else 0 for one in found)
+    matches = [side.search(drawing[:4000]) for side in SIDES]
+    width, height = (round(float(match[1])) if match else 0 for match in matches)
     return (width, height) if width and height else None

@@ -1,4 +1,4 @@
-"""The page as HTML that loads nothing, and as a file beside the results."""
+"""The page as HTML that loads nothing, and as a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from curvflow.flows.report.gather import Content, gather, open_basis
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.outputs import replace_file
 
 FOLDER = resources.files("curvflow.flows.report") / "page"
@@ -22,7 +22,7 @@ SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
 
-# The signs that stand beside colours and words.
+# Signs next to colours and words.
 SIGNS = {
     "good": "\u2713",
     "bad": "\u2715",
@@ -45,12 +45,12 @@ def render(content: Content, *, version: str | None = None) -> str:
     """Write the page.
 
     Args:
-        content: what it says.
-        version: name of the page as served, which then asks its own server for a
-            later one; None for a file, which may connect to nothing.
+        content: of the page.
+        version: of a served page, which polls its own server for a later one;
+            None for a file, which connects to nothing.
 
     Returns:
-        HTML in which everything is, scripts and figures included.
+        Self-contained HTML, with scripts and figures.
     """
     is_served = version is not None
     return _template().render(
@@ -64,14 +64,7 @@ def render(content: Content, *, version: str | None = None) -> str:
 
 
 def policy_of(*, is_served: bool) -> str:
-    """Return what the page may load and run: what is in it, by its hash.
-
-    Args:
-        is_served: whether it may ask its own server for a later version.
-
-    Returns:
-        A Content-Security-Policy.
-    """
+    """Return the Content-Security-Policy: parts of the page alone, by hash."""
     scripts = [_script(), _read("live.js")] if is_served else [_script()]
     rules = {
         "default-src": "'none'",
@@ -117,18 +110,20 @@ def _filters() -> Mapping[str, Any]:
     return {
         "sign": lambda word: SIGNS.get(word, ""),
         "raised": lambda text: re.sub(
-            r"\^(-?\d+)", lambda found: found[1].translate(SUPERSCRIPTS), text
+            r"\^(-?\d+)", lambda match: match[1].translate(SUPERSCRIPTS), text
         ),
         "parts": lambda name: re.split(r"(?<=[\[,=_.])", name),
         "minute": lambda when: when.strftime("%Y-%m-%d %H:%M UTC"),
     }
 
 
-def write_report(asked: Asked, output: Path | None = None) -> tuple[Path, list[str]]:
+def write_report(
+    request: ReportRequest, output: Path | None = None
+) -> tuple[Path, list[str]]:
     """Write the page of a study.
 
     Args:
-        asked: which study, and how.
+        request: the study and its options.
         output: the file; by default `report.html` in the study's folder of results, of
             an earlier run `report-run-N.html`.
 
@@ -139,13 +134,13 @@ def write_report(asked: Asked, output: Path | None = None) -> tuple[Path, list[s
         RequestError: the study or the store cannot be read, or has no such run.
         StoreError: the file cannot be written.
     """
-    basis = open_basis(asked)
+    basis = open_basis(request)
     content = gather(basis)
-    file = output or basis.opened.folder / default_name(asked.run)
+    file = output or basis.opened.folder / default_name(request.run)
     replace_file(file, render(content).encode())
     return file, list(content.unreadable)
 
 
 def default_name(run: int | None) -> str:
-    """Return the name of the file, by the run that it tells of."""
+    """Return the name of the file, by the run reported."""
     return "report.html" if run is None else f"report-run-{run}.html"

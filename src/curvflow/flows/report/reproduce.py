@@ -1,4 +1,4 @@
-"""How to have the same numbers again, how to cite them, and the study itself."""
+"""Reproduction: commands, digests, citations, and the text of the study."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TITLE = "curvflow: curvature studies of neural networks from one declarative fil
 FUNCTION = re.compile(r"[\w.]{1,200}:[\w.]+")  # such as nets:make_net
 LONGEST = 200  # letters of a path
 HAS_YEAR = re.compile(r"\b(18|19|20)\d\d\b")
-YEAR = 2026  # of the version cited
+YEAR = 2026  # of the cited version
 FOLDER = Path(__file__).parents[4]  # of the checkout, where curvflow runs from one
 
 # As in README: curvflow is in no package index.
@@ -31,21 +31,21 @@ INSTALL = (
 
 
 @dataclass(frozen=True)
-class Again:
-    """What somebody else needs.
+class Reproduction:
+    """Commands and digests to reproduce the numbers, and citations.
 
     Attributes:
         version: of curvflow that wrote the page.
-        commit: of the checkout that it ran from; empty if it ran from none.
+        commit: of the checkout that it ran from; empty without one.
         computed: versions of curvflow that computed the results, if others.
         commands: to be typed, in order.
         text_digest: SHA-256 of the study file.
-        files: those beside it that it names, modules and data, with their SHA-256.
+        files: modules and data that it names, with their SHA-256.
         digest: of all results with their labels; equal where every number is.
         cite: a line of text.
         bibtex: the same for BibTeX.
-        methods: kinds used, and whose ideas they are, where that can be cited.
-        sources: what the study's expectations say of where they are from.
+        methods: kinds used, with citations.
+        sources: of the expected values.
     """
 
     version: str
@@ -61,28 +61,23 @@ class Again:
     sources: Sequence[str]
 
 
-def again(basis: Basis) -> Again:
-    """Say how to have the same numbers again.
-
-    Args:
-        basis: what the page is drawn from.
-
-    Returns:
-        Commands, digests to compare, and what to cite.
-    """
+def reproduction(basis: Basis) -> Reproduction:
+    """Return the commands, digests and citations of the results."""
     runs = {run.begun: run for run in map(basis.run_of, basis.receipts()) if run}
     computed = {run.environment.get("curvflow", "") for run in runs.values()}
-    asked, overridden = basis.asked, basis.asked.run is not None
-    folder = asked.file.resolve().parent
-    commands = [*INSTALL, asked.command("run", of_run=False)]
-    commands += [asked.command("check", of_run=False)] * bool(basis.opened.study.expect)
-    commands += [asked.command("report")] * overridden
-    return Again(
+    request, overridden = basis.request, basis.request.run is not None
+    folder = request.file.resolve().parent
+    commands = [*INSTALL, request.command("run", of_run=False)]
+    commands += [request.command("check", of_run=False)] * bool(
+        basis.opened.study.expect
+    )
+    commands += [request.command("report")] * overridden
+    return Reproduction(
         __version__,
         _commit(FOLDER),
         sorted(computed - {__version__, ""}),
         commands,
-        _sha256(basis.asked.file),
+        _sha256(basis.request.file),
         [(str(p.relative_to(folder)), _sha256(p)) for p in _named(basis.text, folder)],
         _digest(basis),
         f"{TITLE}. Version {__version__}, {YEAR}.",
@@ -115,13 +110,13 @@ def _words(written: SourceNode) -> Iterator[str]:
 
 
 def _commit(folder: Path) -> str:
-    """Return a checkout's commit, and whether files are other than there."""
+    """Return a checkout's commit, marked if files differ from it."""
     if not (folder / ".git").exists():
         return ""
     # A tag would hide the commit.
     words = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty= (changed)"]
     try:
-        told = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(folder), *words],
             capture_output=True,
             text=True,
@@ -130,19 +125,19 @@ def _commit(folder: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return told.stdout.strip()
+    return process.stdout.strip()
 
 
 def _methods(basis: Basis) -> Iterator[tuple[str, str]]:
-    told = explanations()
+    known = explanations()
     for use in dict.fromkeys(view.use for view in basis.views):
-        source = told[use].source if use in told else ""
+        source = known[use].source if use in known else ""
         if HAS_YEAR.search(source) and not use.startswith("figure."):
             yield use, source
 
 
 def _digest(basis: Basis) -> str:
-    """Hash all results with their labels; devices, times and runs have no part."""
+    """Hash all results with their labels, without devices, times and runs."""
     return sha256(
         [
             [view.stage, list(point), receipt.digest if receipt else view.status(n)]
@@ -161,33 +156,25 @@ def _bibtex() -> str:
 
 
 @dataclass(frozen=True)
-class Wording:
+class StudyText:
     """The study's text.
 
     Attributes:
-        text: the study file; or the resolved study, where that is another.
-        note: which of them, and what was set beside it.
+        text: the study file, or the resolved study where that differs.
+        note: which of them, with the modifications.
     """
 
     text: str
     note: str
 
 
-def wording(basis: Basis) -> Wording:
-    """Return the text that says what the results shown were asked by.
-
-    Args:
-        basis: what the page is drawn from.
-
-    Returns:
-        The study file as it is; where a run, a profile or an override asked for
-        something else, the resolved study.
-    """
-    asked, run = basis.asked, basis.results.run
+def study_text(basis: Basis) -> StudyText:
+    """Return the study file, or the resolved study where the results need it."""
+    request, run = basis.request, basis.results.run
     if run is not None and run.document != basis.opened.study.document:
-        told = f"As resolved for run {run.number}; the study file has changed since."
-        return Wording(to_yaml(dict(run.document)), told)
-    if asked.beside:
-        told = f"Resolved, with {asked.beside}."
-        return Wording(to_yaml(basis.opened.study.document), told)
-    return Wording(basis.text, f"{asked.file.name}, as it is written.")
+        note = f"As resolved for run {run.number}; the study file has changed since."
+        return StudyText(to_yaml(dict(run.document)), note)
+    if request.modifications:
+        note = f"Resolved, with {request.modifications}."
+        return StudyText(to_yaml(basis.opened.study.document), note)
+    return StudyText(basis.text, f"{request.file.name}, as written.")

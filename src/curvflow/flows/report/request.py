@@ -1,4 +1,4 @@
-"""How a report was asked for, and the commands that ask for more of the same."""
+"""The request for a report, and the commands of the same study."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line says of a study.
+class ReportRequest:
+    """A study, and the options of the command line.
 
     Attributes:
         file: the study file, as written.
-        store: where results are, as written; None for the default.
+        store: its address, as written; None for the default.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
-        run: number of the run to go back to; None for the study as it stands.
+        run: number of an earlier run; None for the current study.
     """
 
     file: Path
@@ -30,32 +30,25 @@ class Asked:
     run: int | None = None
 
     @property
-    def beside(self) -> str:
-        """What is set beside the study file, in words; empty if nothing is."""
+    def modifications(self) -> str:
+        """Return profile and overrides in words; empty without any."""
         profile = [] if self.profile is None else [f"profile {self.profile}"]
-        return ", ".join([*profile, *(f"--set {one}" for one in self.overrides)])
+        return ", ".join(
+            [*profile, *(f"--set {override}" for override in self.overrides)]
+        )
 
     def command(self, verb: str, *arguments: str, of_run: bool = True) -> str:
-        """Return the command that does something with the same study and store.
-
-        Args:
-            verb: such as `show`.
-            arguments: of that command, behind the study.
-            of_run: whether it takes `--run`.
-
-        Returns:
-            A line for a shell, without anybody's folders or passwords.
-        """
+        """Return a shell line for this study, without private folders or passwords."""
         store = [] if self.store is None else ["--store", _shareable(self.store)]
         profile = [] if self.profile is None else ["--profile", self.profile]
-        sets = [word for one in self.overrides for word in ("--set", one)]
+        sets = [word for override in self.overrides for word in ("--set", override)]
         run = ["--run", str(self.run)] if of_run and self.run is not None else []
         words = ["curvflow", verb, _shareable(str(self.file)), *arguments]
         return shlex.join([*words, *store, *profile, *sets, *run])
 
 
 def _shareable(place: str) -> str:
-    """Return a path or address as others may read it: the last part of a full path."""
+    """Return a path or address for others: the last part of an absolute path."""
     if "://" in place:
         return CREDENTIALS.sub("", place)
     return Path(place).name if Path(place).is_absolute() else place

@@ -1,4 +1,4 @@
-"""The page on loopback, written anew while a run goes on."""
+"""A server of the page on loopback, which rewrites it while a run goes on."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from typing import Any, ClassVar, cast
 from curvflow.errors import CurvflowError, RequestError
 from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import default_name, policy_of, render
-from curvflow.flows.report.request import Asked
+from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.outputs import replace_file
 from curvflow.stores.base import Store
 
 LOOPBACK = "127.0.0.1"
-LOOK_EVERY = 1.0  # seconds between two looks at the log
+LOOK_EVERY = 1.0  # seconds between two readings of the log
 # Writing a page takes at most this share of the time, however large the study is.
 SHARE = 0.2
 
 
 @dataclass
-class Served:
-    """The page as it is at the moment.
+class ServedPage:
+    """The current page.
 
     Attributes:
-        version: its name; another after each writing.
+        version: random; another after each writing.
         page: HTML.
-        policy: what the page may load, said in a header too.
-        stale: why it could not be written since; empty if it is up to date.
+        policy: Content-Security-Policy, also sent as a header.
+        stale: the reason why it could not be rewritten; empty if up to date.
     """
 
     version: str = ""
@@ -46,60 +46,59 @@ class Served:
 
 
 def serve_report(
-    asked: Asked,
+    request: ReportRequest,
     output: Path | None = None,
     *,
     port: int = 0,
-    begins: Callable[[str, Path], Any],
-    tell: Callable[[str], Any],
+    on_start: Callable[[str, Path], Any],
+    on_trouble: Callable[[str], Any],
 ) -> None:
     """Serve the page of a study until Ctrl-C or SIGTERM.
 
-    Whenever the log of the store has changed, the file is written anew, and pages that
-    are open reload themselves. While it cannot be written, they keep what they show and
-    say why.
+    Whenever the log of the store has changed, the file is rewritten, and open pages
+    reload. While it cannot be written, they keep their content and show the reason.
 
     Args:
-        asked: which study, and how.
+        request: the study and its options.
         output: the file, see `write_report`.
         port: of this machine's loopback; 0 takes a free one.
-        begins: called once with the page's address and file.
-        tell: called with a line for what cannot be read or written on the way.
+        on_start: called once with the page's address and file.
+        on_trouble: called with a line for what cannot be read or written on the way.
 
     Raises:
         RequestError: the study cannot be read, or the port is not free.
         StoreError: the store cannot be read, or the file not be written.
     """
-    served = Served()
-    writer = _Writer(asked, output, served, tell)
+    served = ServedPage()
+    writer = _Writer(request, output, served, on_trouble)
     file = writer.write()
     # Ctrl-C may come while a page is being written too; the file is never half.
     with _listening(served, port) as address, suppress(KeyboardInterrupt):
-        begins(address, file)
+        on_start(address, file)
         writer.keep_up()
 
 
 class _Writer:
-    """Writes the file and what is served, and says once what is new in trouble."""
+    """Writes the file and the served page, and reports each trouble once."""
 
     _store: Store
     _number: int
 
     def __init__(
         self,
-        asked: Asked,
+        request: ReportRequest,
         output: Path | None,
-        served: Served,
-        tell: Callable[[str], Any],
+        served: ServedPage,
+        on_trouble: Callable[[str], Any],
     ) -> None:
-        self._asked, self._output = asked, output
-        self._served, self._tell = served, tell
+        self._request, self._output = request, output
+        self._served, self._on_trouble = served, on_trouble
         self._unreadable: set[str] = set()
 
     def write(self) -> Path:
-        basis = open_basis(self._asked)
+        basis = open_basis(self._request)
         content = gather(basis)
-        file = self._output or basis.opened.folder / default_name(self._asked.run)
+        file = self._output or basis.opened.folder / default_name(self._request.run)
         replace_file(file, render(content).encode())
         version, served = secrets.token_hex(8), self._served
         served.policy = policy_of(is_served=True)
@@ -108,7 +107,7 @@ class _Writer:
         self._store, self._number = basis.opened.store, basis.index.number
         for line in content.unreadable:
             if line not in self._unreadable:
-                self._tell(line)
+                self._on_trouble(line)
         self._unreadable = set(content.unreadable)
         return file
 
@@ -126,14 +125,14 @@ class _Writer:
                 self.write()
         except CurvflowError as error:  # the page stays as it is
             if str(error) != self._served.stale:
-                self._tell(str(error))
+                self._on_trouble(str(error))
             self._served.stale = str(error)
         else:
             self._served.stale = ""
 
 
 @contextmanager
-def _listening(served: Served, port: int) -> Iterator[str]:
+def _listening(served: ServedPage, port: int) -> Iterator[str]:
     handler = type("Handler", (_Handler,), {"served": served})
     try:
         server = ThreadingHTTPServer((LOOPBACK, port), handler)
@@ -141,7 +140,7 @@ def _listening(served: Served, port: int) -> Iterator[str]:
         reason = getattr(error, "strerror", None) or error
         raise RequestError(
             f"--port: expected a free port of {LOOPBACK}, got {port} ({reason}). "
-            "Leave it out, and one is chosen."
+            "Leave --port out to use a free one."
         ) from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -169,11 +168,11 @@ def _terminated_like_interrupted() -> Iterator[None]:
 class _Handler(BaseHTTPRequestHandler):
     """Answers with the page, or with its state alone; reads no file."""
 
-    served: ClassVar[Served]
+    served: ClassVar[ServedPage]
     server_version, sys_version = "curvflow", ""
 
     def handle(self) -> None:
-        """Answer; a reader who leaves before the end is no error."""
+        """Answer; a reader who leaves early is no error."""
         with suppress(ConnectionError):
             super().handle()
 
@@ -193,8 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_own(self) -> bool:
         host, _, port = self.headers.get("Host", "").rpartition(":")
-        own = cast(ThreadingHTTPServer, self.server).server_port
-        return host in (LOOPBACK, "localhost") and port == str(own)
+        server_port = cast(ThreadingHTTPServer, self.server).server_port
+        return host in (LOOPBACK, "localhost") and port == str(server_port)
 
     def _answer(self, content: bytes, kind: str) -> None:
         self.send_response(HTTPStatus.OK)
@@ -208,4 +207,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing of requests."""
+        """Log nothing of requests."""

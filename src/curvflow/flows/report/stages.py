@@ -18,26 +18,26 @@ from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Table
 from curvflow.schemas.words import counted
 
-# Nodes of one stage that are read: of tables, which say what came out, and of others.
+# Nodes of one stage that are read: of tables, which hold the outcome, and of others.
 MOST_TABLES, MOST_NODES = 200, 100
-MOST_REASONS = 5  # why nodes of one stage diverged
+MOST_REASONS = 5  # listed for one stage
 
 
 @dataclass(frozen=True)
 class StageTables:
-    """What the page shows of one stage.
+    """The content of the page about one stage.
 
     Attributes:
         name: of the stage.
         kind: name of its kind.
-        summary: what the kind does, in a line.
-        formula: what it computes, in symbols; empty if nobody has said so.
-        source: whose idea that is.
+        summary: of the kind, in a line.
+        formula: in symbols; empty if the kind states none.
+        source: citation.
         dims: its dimensions.
         counts: nodes by status.
         grids: its results.
-        notes: what is not shown and why, and what was chosen on the spot.
-        command: prints all of them; empty if all are here.
+        notes: results not shown, and settings chosen while computing.
+        command: prints all results; empty if all are shown.
     """
 
     name: str
@@ -53,65 +53,45 @@ class StageTables:
 
     @property
     def total(self) -> int:
-        """Number of nodes."""
+        """Return the number of nodes."""
         return sum(number for _, number in self.counts)
 
 
 class Reader:
-    """Reads results for one page.
+    """Reads results for one page, and lists those it cannot read.
 
     Attributes:
-        unreadable: what could not be read, a line each.
+        unreadable: a line for each result that could not be read.
     """
 
     def __init__(self, basis: Basis, origins: Origins) -> None:
-        """Begin to read.
-
-        Args:
-            basis: what the page is drawn from.
-            origins: take note of the nodes read.
-        """
         self._basis, self._origins = basis, origins
         self.unreadable: list[str] = []
 
     def records(
         self, view: View, numbers: Iterable[int], names: Sequence[str] | None = None
     ) -> Iterator[Read]:
-        """Read nodes one by one, so that one that is damaged hides no other.
-
-        Args:
-            view: their stage.
-            numbers: of the nodes.
-            names: of variables; all that tables hold by default.
-
-        Yields:
-            Records, each with its origin.
-        """
+        """Yield nodes' records with their origins; a damaged node hides no other."""
         for number in numbers:
             alone = replace(
                 view, points=[view.points[number]], receipts=[view.receipts[number]]
             )
             origin = self._origins.number(view, number)
             try:
-                found = view_records(alone, self._basis.opened.store, names)
+                records = view_records(alone, self._basis.opened.store, names)
             except (CorruptPayloadError, RemovedPayloadError) as error:
                 self.unreadable.append(str(error))
-                found = [{**view.coords(number), "status": "unreadable"}]
-            yield from ((origin, record) for record in found)
+                records = [{**view.coords(number), "status": "unreadable"}]
+            yield from ((origin, record) for record in records)
 
     def stage(self, view: View) -> StageTables:
-        """Read what the page shows of a stage.
-
-        Args:
-            view: the stage.
-
-        Returns:
-            Its tables, and how many nodes are not in them.
-        """
+        """Read a stage's tables, with notes on nodes that are not in them."""
         kind = kind_of(view)
         counts = sorted(view.counts().items(), key=lambda item: -item[1])
         if kind is None:
-            note = f"Nothing here declares {view.use} any more, so it cannot be shown."
+            note = (
+                f"Kind {view.use} is not declared here, so its results cannot be shown."
+            )
             return StageTables(
                 view.stage, view.use, "", "", "", view.dims, counts, (), [note]
             )
@@ -119,26 +99,26 @@ class Reader:
         units = {variable.name: variable.units for variable in kind.outputs}
         shown = range(min(len(view.points), most))
         read = list(self.records(view, shown))
-        found = grids(view, kind, read, units)
-        told = explanations().get(view.use)
-        left = [*_left_out(view, len(shown)), *_cut(found)]
+        tables = grids(view, kind, read, units)
+        explanation = explanations().get(view.use)
+        left = [*_left_out(view, len(shown)), *_cut(tables)]
         store = self._basis.opened.store
         made = [
             f"{line[0].upper()}{line[1:]}."
             for line in made_of(view, self._basis.views, store)
         ]
-        chosen = (f"Chosen while computing: {one}." for one in view.chosen())
+        chosen = (f"Chosen while computing: {choice}." for choice in view.chosen())
         return StageTables(
             view.stage,
             view.use,
             kind.summary,
-            told.formula if told else "",
-            told.source if told else "",
+            explanation.formula if explanation else "",
+            explanation.source if explanation else "",
             view.dims,
             counts,
-            found,
+            tables,
             [*left, *made, *_differing(read), *_diverged(view), *chosen],
-            self._basis.asked.command("show", view.stage, "--csv") if left else "",
+            self._basis.request.command("show", view.stage, "--csv") if left else "",
         )
 
 
@@ -149,24 +129,26 @@ def _left_out(view: View, shown: int) -> Iterator[str]:
         for number in left:
             status = view.status(number)
             counts[status] = counts.get(status, 0) + 1
-        told = ", ".join(f"{number:,} {status}" for status, number in counts.items())
+        listed = ", ".join(f"{number:,} {status}" for status, number in counts.items())
         yield (
             f"The first {shown:,} of {counted(len(view.points), 'node')} are shown; "
-            f"the others: {told}."
+            f"the others: {listed}."
         )
 
 
 def _differing(read: Sequence[Read]) -> Iterator[str]:
     if number := sum(bool(record.get(DIFFERING)) for _, record in read):
         yield (
-            f"Estimates made at different settings are compared in {number:,} of "
-            f"{counted(len(read), 'row')}: differences may be of these."
+            f"Settings differ between the estimates compared in {number:,} of "
+            f"{counted(len(read), 'row')}, which may explain differences."
         )
 
 
 def _diverged(view: View) -> Iterator[str]:
     reasons = Counter(
-        one.reason for one in view.receipts if one and one.status == "diverged"
+        receipt.reason
+        for receipt in view.receipts
+        if receipt and receipt.status == "diverged"
     )
     for reason, number in reasons.most_common(MOST_REASONS):
         yield f"{counted(number, 'node')} diverged: {reason}"
@@ -174,8 +156,8 @@ def _diverged(view: View) -> Iterator[str]:
         yield f"{counted(more, 'node')} diverged for other reasons."
 
 
-def _cut(found: Iterable[Grid]) -> Iterator[str]:
-    for grid in found:
+def _cut(tables: Iterable[Grid]) -> Iterator[str]:
+    for grid in tables:
         if grid.more:
             yield (
                 f"{grid.name}: the first {len(grid.rows):,} of "

@@ -22,16 +22,16 @@ CROSSCHECK = "probe.crosscheck"
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What one node says of its numbers.
+class NodeVerdict:
+    """A node's verdict on its own numbers.
 
     Attributes:
         node: its name.
         origin: number of its origin.
-        is_good: whether they may be used.
+        is_good: whether its numbers may be used.
         word: the verdict.
-        reason: why, with numbers.
-        value: what it is about, with its error; empty if it is several numbers.
+        reason: for people, with numbers.
+        value: the estimate with its error; empty if not a single number.
     """
 
     node: str
@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def is_given(self) -> bool:
-        """Whether there is one; a node that diverged has none."""
+        """Return whether the node has a verdict; a diverged one has none."""
         return self.word not in WITHOUT
 
 
@@ -57,46 +57,30 @@ class Verdicts:
         stages: names of the stages that have them.
     """
 
-    found: Sequence[Verdict]
+    nodes: Sequence[NodeVerdict]
     unread: int = 0
     stages: Sequence[str] = field(default_factory=tuple)
 
     @property
     def good(self) -> int:
-        """Number of nodes whose numbers may be used."""
-        return sum(one.is_good for one in self.found)
+        """Return the number of nodes whose numbers may be used."""
+        return sum(node.is_good for node in self.nodes)
 
     @property
     def given(self) -> int:
-        """Number of verdicts that were given."""
-        return sum(one.is_given for one in self.found)
+        """Return the number of verdicts."""
+        return sum(node.is_given for node in self.nodes)
 
 
 def crosschecks(basis: Basis, reader: Reader) -> Verdicts:
-    """Read the verdicts of `probe.crosscheck`.
-
-    Args:
-        basis: what the page is drawn from.
-        reader: reads them.
-
-    Returns:
-        Whether independent routes to one quantity agree.
-    """
+    """Read the verdicts of `probe.crosscheck`: do independent routes agree?"""
     names = ("largest_z", "limit", "resolution", "consistent")
     stages = [(v, k) for v, k in _kinds(basis) if k.name == CROSSCHECK]
     return _verdicts(reader, stages, names, _consistency)
 
 
 def calibrations(basis: Basis, reader: Reader) -> Verdicts:
-    """Read the verdicts of kinds that give one with its reason, such as `probe.llc`.
-
-    Args:
-        basis: what the page is drawn from.
-        reader: reads them.
-
-    Returns:
-        Whether samplers have converged, and if not, why.
-    """
+    """Read the verdicts of samplers, such as `probe.llc`, with reasons."""
     stages = [
         (view, kind)
         for view, kind in _kinds(basis)
@@ -120,22 +104,22 @@ def _verdicts(
     reader: Reader,
     stages: Sequence[tuple[View, Kind]],
     names: Sequence[str],
-    told: Callable[[Mapping[str, Any]], tuple[bool, str, str]],
+    judge: Callable[[Mapping[str, Any]], tuple[bool, str, str]],
 ) -> Verdicts:
-    found, unread = [], 0
+    verdicts, unread = [], 0
     for view, kind in stages:
         main, error = _estimate(kind)
-        wanted = [*names, *(name for name in (main, error) if name)]
-        there = [n for n, one in enumerate(view.receipts) if one][:MOST]
+        variables = [*names, *(name for name in (main, error) if name)]
+        there = [n for n, receipt in enumerate(view.receipts) if receipt][:MOST]
         unread += len(view.points) - len(there)
         for number in there:
             # By number, for names may be equal; a node's single values come first.
-            origin, record = next(reader.records(view, [number], wanted))
+            origin, record = next(reader.records(view, [number], variables))
             value = _value(record, main, error)
-            is_good, word, reason = told(record)
+            is_good, word, reason = judge(record)
             name = name_of(view, number)
-            found.append(Verdict(name, origin, is_good, word, reason, value))
-    ordered = sorted(found, key=lambda one: one.is_good)
+            verdicts.append(NodeVerdict(name, origin, is_good, word, reason, value))
+    ordered = sorted(verdicts, key=lambda receipt: receipt.is_good)
     return Verdicts(ordered, unread, [view.stage for view, _ in stages])
 
 
@@ -143,11 +127,11 @@ def _consistency(record: Mapping[str, Any]) -> tuple[bool, str, str]:
     if "consistent" not in record:
         return False, str(record["status"]), str(record.get("reason", ""))
     is_good = bool(record["consistent"])
-    told = (
+    text = (
         f"largest |z| {record['largest_z']:.2f}, limit {record['limit']:.2f}; a "
-        f"relative difference of {record['resolution']:.2g} would have been seen"
+        f"relative difference of {record['resolution']:.2g} would have been detected"
     )
-    return is_good, "consistent" if is_good else "inconsistent", told
+    return is_good, "consistent" if is_good else "inconsistent", text
 
 
 def _convergence(record: Mapping[str, Any]) -> tuple[bool, str, str]:
@@ -168,18 +152,18 @@ def _value(record: Mapping[str, Any], main: str, error: str) -> str:
     value, sem = record.get(main), record.get(error, math.nan)
     if not isinstance(value, float) or not math.isfinite(value):
         return ""
-    told = cell(value, sem)
-    return f"{told} \N{PLUS-MINUS SIGN} {cell(sem, sem)}" if sem > 0 else told
+    text = cell(value, sem)
+    return f"{text} \N{PLUS-MINUS SIGN} {cell(sem, sem)}" if sem > 0 else text
 
 
-MOST_FAILURES = 100  # nodes told of one by one
-TOLD = ("failed", "diverged")  # each has a reason of its own
-STATUSES = (*TOLD, "missing", "removed")
+MOST_FAILURES = 100  # nodes listed one by one
+LISTED = ("failed", "diverged")  # each has a reason of its own
+STATUSES = (*LISTED, "missing", "removed")
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """One node that failed or diverged: name, number of its origin, and why."""
+class NodeTrouble:
+    """One node that failed or diverged: name, number of its origin, and reason."""
 
     node: str
     origin: int
@@ -195,11 +179,11 @@ class Troubles:
         found: failed and diverged nodes, the failed ones first.
         more: failed and diverged nodes that are not listed.
         stages: per status the number of such nodes by stage.
-        traceback: command that prints why a node failed; empty if none did.
-        revive: command that brings removed arrays back; empty if there are none.
+        traceback: command that explains a failed node; empty without one.
+        revive: command that recomputes removed arrays; empty without any.
     """
 
-    found: Sequence[Trouble] = ()
+    nodes: Sequence[NodeTrouble] = ()
     more: int = 0
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     traceback: str = ""
@@ -211,15 +195,7 @@ class Troubles:
 
 
 def troubles(basis: Basis, origins: Origins) -> Troubles:
-    """Find the nodes that failed, diverged, are missing or were removed.
-
-    Args:
-        basis: what the page is drawn from.
-        origins: take note of those listed.
-
-    Returns:
-        The nodes, with reasons.
-    """
+    """Return the nodes that failed, diverged, are missing or were removed."""
     stages: dict[str, Counter[str]] = defaultdict(Counter)
     places = []
     for view in basis.views:
@@ -227,22 +203,22 @@ def troubles(basis: Basis, origins: Origins) -> Troubles:
             status = view.status(number)
             if status != "ok":
                 stages[status][view.stage] += 1
-            if status in TOLD:
-                places.append((TOLD.index(status), view, number))
+            if status in LISTED:
+                places.append((LISTED.index(status), view, number))
     places.sort(key=lambda place: place[0])
-    found = []
+    listed = []
     for rank, view, number in places[:MOST_FAILURES]:
         receipt = view.receipts[number]
         reason = receipt.reason if receipt else basis.error(view, number)
         origin = origins.number(view, number)
-        found.append(Trouble(name_of(view, number), origin, TOLD[rank], reason))
-    asked, removed = basis.asked, stages.get("removed", Counter())
-    failed = found[0].node if found and found[0].status == "failed" else ""
+        listed.append(NodeTrouble(name_of(view, number), origin, LISTED[rank], reason))
+    request, removed = basis.request, stages.get("removed", Counter())
+    failed = listed[0].node if listed and listed[0].status == "failed" else ""
     revive = [word for stage in removed for word in ("--revive", stage)]
     return Troubles(
-        found,
+        listed,
         max(len(places) - MOST_FAILURES, 0),
         stages,
-        asked.command("why", failed, of_run=False) if failed else "",
-        asked.command("run", *revive, of_run=False) if revive else "",
+        request.command("why", failed, of_run=False) if failed else "",
+        request.command("run", *revive, of_run=False) if revive else "",
     )
