@@ -26,7 +26,7 @@ from difflib import get_close_matches
 
 
 class CurvflowError(Exception):
-    """Any error that curvflow raises on purpose."""
+    """Base of all errors that curvflow raises on purpose."""
 
 
 class RequestError(CurvflowError):
@@ -34,7 +34,7 @@ class RequestError(CurvflowError):
 
 
 class ChangedCodeError(RequestError):
-    """Code has changed under an unchanged version, and nobody said what that means."""
+    """Code drift, changed code under an unchanged version, that is not settled."""
 
 
 class UnknownNameError(RequestError, KeyError):
@@ -56,10 +56,10 @@ class CorruptPayloadError(StoreError):
 
 
 class RemovedPayloadError(StoreError):
-    """Collection has removed the arrays of results, which stand nevertheless."""
+    """Collection has removed the arrays of results, which stay valid."""
 
     def __init__(self, stage: str) -> None:
-        """Say how they come back.
+        """State how to recompute them.
 
         Args:
             stage: of the results.
@@ -71,7 +71,7 @@ class RemovedPayloadError(StoreError):
 
 
 class StoreFormatError(StoreError, RequestError):
-    """The folder that was named is no store, or one of a newer format."""
+    """The folder is no store, or one of a newer format."""
 
 
 class ClusterError(CurvflowError):
@@ -83,20 +83,20 @@ class NotEncodableError(CurvflowError):
 
 
 class Stopped(KeyboardInterrupt):  # an end, not an error
-    """The run was asked to end, and what can be kept is kept.
+    """The run was requested to stop; finished work is kept.
 
     No `Exception`, so that no handler of errors takes it for one.
     """
 
     def __init__(self, signal: int) -> None:
-        """Say which signal asked for it."""
+        """Store the number of the signal."""
         super().__init__(f"stopped by signal {signal}")
         self.signal = signal
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a study file a value stands; line and column count from 1."""
+    """Position of a value in a study file; line and column count from 1."""
 
     file: str
     line: int
@@ -107,7 +107,7 @@ class Place:
 
 
 class StudyError(RequestError):
-    """A study file asks for something that cannot be done."""
+    """A study requests something that cannot be done."""
 
     def __init__(
         self, path: str, message: str, *, place: Place | str, hint: str = ""

@@ -65,13 +65,11 @@ def test_a_cluster_file_is_read_before_the_run(study, asked):
     [
         (
             ["--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"],
-            "expected one of --workers, --scheduler and --cluster, got --workers and "
-            "--scheduler. Choose one.",
+            "--workers cannot be combined with --scheduler. Choose one.",
         ),
         (
             ["--workers", "2", "--cluster", "two.yaml"],
-            "expected one of --workers, --scheduler and --cluster, got --workers and "
-            "--cluster. Choose one.",
+            "--workers cannot be combined with --cluster. Choose one.",
         ),
         (
             ["--scheduler", "127.0.0.1:8786"],

@@ -133,7 +133,4 @@ def test_a_store_in_memory(mixed):
 
 def test_two_places_at_once(mixed):
     said = refused(mixed, "--workers", 2, "--scheduler", "tcp://127.0.0.1:9")
-    assert said == (
-        "expected one of --workers, --scheduler and --cluster, got --workers and "
-        "--scheduler. Choose one."
-    )
+    assert said == "--workers cannot be combined with --scheduler. Choose one."

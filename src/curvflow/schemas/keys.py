@@ -26,22 +26,11 @@ SCHEME = "curvflow/1"
 
 
 class Encoded(bytes):
-    """A canonical form made before, which stands for its value in a larger one."""
+    """The canonical form of a value, to be embedded in a larger one."""
 
 
 def canonical(value: object) -> bytes:
-    """Encode a value so that equal bytes mean equal type and value.
-
-    Args:
-        value: None, bool, int, float, str, a sequence, or a mapping with text keys, of
-            such values; `Encoded` for one that was encoded before.
-
-    Returns:
-        The canonical form.
-
-    Raises:
-        NotEncodableError: the value holds NaN, an infinity, a set or another type.
-    """
+    """Return the canonical form; raise NotEncodableError for NaN, sets and others."""
     encode = _ENCODERS.get(type(value))
     return encode(value) if encode else _canonical_subclass(value)
 
@@ -111,17 +100,7 @@ def sha256(value: object) -> str:
 def form(
     params: BaseModel, files: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Turn parameters into the plain values that enter a key.
-
-    Args:
-        params: the validated parameters.
-        files: content digest of the file that each `SourceFile` field names.
-
-    Returns:
-        Field name to plain value; fields equal to their declared neutral value are left
-        out, and so is what only says where to look; a source file is represented by
-        its content.
-    """
+    """Return the plain parameters that enter a key; a source file by its digest."""
     plain: dict[str, object] = {}
     for name, info in type(params).model_fields.items():
         value = getattr(params, name)
@@ -151,38 +130,19 @@ def _plain(value: object) -> object:
 def action_key(
     kind: str, version: int, params: object, inputs: Mapping[str, object]
 ) -> str:
-    """Return the key that decides whether a node is done.
-
-    Args:
-        kind: name of the kind.
-        version: its declared version.
-        params: plain parameters, see `form`, or their canonical form.
-        inputs: per input the digest of what is taken, or a list of
-            `[stage, coords, status, digest]` where results are reduced.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """Return the action key, 64 hexadecimal digits; it decides if a node is done."""
     return sha256([SCHEME, kind, version, params, inputs])
 
 
 def array_digest(array: Array) -> str:
-    """Hash an array's dtype, shape and little-endian C-order bytes.
-
-    All NaN count as one bit pattern. Chunking, codecs and paths do not count.
-
-    Args:
-        array: numbers, booleans or text.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """Return the SHA-256 of an array's dtype, shape and little-endian C-order bytes."""
+    # All NaN count as one bit pattern. Chunking, codecs and paths do not count.
     if array.dtype.kind in "UOT":
         return sha256(["text", list(array.shape), [str(item) for item in array.flat]])
     data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     if data.dtype.kind == "f" and np.isnan(data).any():
         data = np.where(np.isnan(data), np.array(np.nan, data.dtype), data)
     header = canonical(["array", data.dtype.str, list(array.shape)])
-    found = hashlib.sha256(header)
-    found.update(data.reshape(-1).view(np.uint8).data)  # without a copy
-    return found.hexdigest()
+    hasher = hashlib.sha256(header)
+    hasher.update(data.reshape(-1).view(np.uint8).data)  # without a copy
+    return hasher.hexdigest()

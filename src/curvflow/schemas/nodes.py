@@ -1,4 +1,4 @@
-"""What passes between stages: node results, and the types of the edges."""
+"""Node results, and the types of edges between stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Status = Literal["ok", "diverged"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stage computed for one node.
+    """Result of a stage for one node.
 
     Attributes:
         arrays: one array per declared variable; may lack some if it diverged.
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class NodeData:
-    """A node's result as its consumers see it; the type of an edge.
+    """A node's result as its consumers see it; base of the edge types.
 
     Attributes:
         stage: name of the stage in the study.
@@ -82,7 +82,7 @@ class Weights(NodeData):
 
 
 class Preconditioned(Weights):
-    """The same, and how its rule scales the steps from there, if that was kept."""
+    """Weights with the preconditioner of their training rule, if it was kept."""
 
     takes: ClassVar[tuple[str, ...] | None] = (
         "weights",
@@ -106,7 +106,7 @@ class Eigenvectors(NodeData):
 
 
 class Landscape(NodeData):
-    """Slices of a loss along `directions` lines, and through the plane of two."""
+    """Slices of a loss along directions, and through the plane of two."""
 
     takes: ClassVar[tuple[str, ...] | None] = (
         "along",
@@ -133,7 +133,7 @@ class Matrix(NodeData):
 
     `dense` has `dense` (D, D); `sparse` has `indptr`, `indices` and `values` of its
     compressed rows; `kernel` has `points` (D, d) and `kernel`, the JSON of the function
-    of two points that an entry is. What a form does not use has no elements.
+    of two points that gives an entry. Unused variables have no elements.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -149,7 +149,7 @@ class Matrix(NodeData):
 
 
 class Ritz(NodeData):
-    """What Lanczos runs know of the spectrum of an operator of `size` D.
+    """Ritz data of Lanczos runs on an operator of `size` D.
 
     `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
     random start vector; a run that ended early has weight 0 and value NaN behind its
@@ -188,7 +188,7 @@ class Density(NodeData):
 
 
 class Draws(NodeData):
-    """What chains drew from the tempered posterior about weights.
+    """Draws of chains from the tempered posterior about weights.
 
     `loss_trace` (chain, draw) over all `num_samples`, `init_loss` at the weights,
     `nbeta` and `localization` of the posterior, `num_parameters` that moved; a chain
@@ -218,11 +218,11 @@ class Draws(NodeData):
 
 
 class Table(NodeData):
-    """Statistics of other results, with the dimension `quantity`."""
+    """A table of statistics of other results, with the dimension `quantity`."""
 
 
 class Figure(NodeData):
-    """A picture as the bytes of PNG, SVG and PDF files."""
+    """A figure as the bytes of PNG, SVG and PDF files."""
 
 
 class Numbers(NodeData):

@@ -1,4 +1,4 @@
-"""Run knobs, as commands, forms and files give them; they cannot enter a key."""
+"""Run options of commands, forms and files; they cannot enter a key."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from curvflow.schemas.study.yaml_source import Path, dotted_path
 
 
 class Adapt(BaseModel):
-    """Bounds of a cluster that grows and shrinks with the work."""
+    """Bounds of an adaptive cluster."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    minimum: int = Field(0, ge=0, description="workers that stay without work")
-    maximum: int = Field(ge=1, description="workers at most")
+    minimum: int = Field(0, ge=0, description="number of workers that stay idle")
+    maximum: int = Field(ge=1, description="largest number of workers")
 
     @model_validator(mode="after")
     def _ordered(self) -> Adapt:
@@ -38,7 +38,7 @@ class Adapt(BaseModel):
 
 
 class Cluster(BaseModel):
-    """How to start a cluster: any class or function that makes a Dask cluster."""
+    """A cluster to start: any class or function that makes a Dask cluster."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,12 +55,14 @@ class Cluster(BaseModel):
     @model_validator(mode="after")
     def _one_scale(self) -> Cluster:
         if self.workers is not None and self.adapt is not None:
-            raise ValueError("expected workers or adapt, got both")
+            raise ValueError(
+                "'workers' cannot be combined with 'adapt'. Remove one of them."
+            )
         return self
 
 
 class RunOptions(BaseModel):
-    """How to compute; recorded with the run."""
+    """Options of a run: device, threads, memory, workers; recorded with the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -82,7 +84,7 @@ class RunOptions(BaseModel):
     silence: float = Field(
         60.0,
         gt=0,
-        description="seconds without a sign of life after which the work that another "
+        description="seconds without a heartbeat after which the work that another "
         "run has claimed is taken over",
     )
     workers: int | None = Field(
@@ -109,25 +111,15 @@ class RunOptions(BaseModel):
             if getattr(self, name) is not None
         ]
         if len(given) > 1:
+            first, *others = given
             raise ValueError(
-                f"expected one of --workers, --scheduler and --cluster, got "
-                f"{' and '.join(given)}"
+                f"{first} cannot be combined with {' and '.join(others)}. Choose one."
             )
         return self
 
 
 def run_options(**given: Any) -> RunOptions:
-    """Check the options of a run.
-
-    Args:
-        given: fields of `RunOptions`.
-
-    Returns:
-        The options.
-
-    Raises:
-        RequestError: they do not fit, each or together; it names the command's option.
-    """
+    """Return the options of a run; raise RequestError with the command's option."""
     try:
         return RunOptions(**given)
     except ValidationError as error:
@@ -150,19 +142,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_model(model: type[M], document: Document, path: Path) -> M:
-    """Read one part of a file as a model.
-
-    Args:
-        model: what it is to be.
-        document: the file's content.
-        path: of the part, which must be there.
-
-    Returns:
-        The model.
-
-    Raises:
-        StudyError: a value does not fit; the error has its place in the file.
-    """
+    """Read the part of a file at a path as a model; raise StudyError at its place."""
     written = document.at(path)
     assert written is not None
     value = written.plain()
@@ -170,7 +150,9 @@ def read_model(model: type[M], document: Document, path: Path) -> M:
         return model.model_validate(value, strict=True)
     except ValidationError as error:
         # A misspelt key explains a missing one.
-        first = min(find_problems(error, model, value), key=lambda found: found.missing)
+        first = min(
+            find_problems(error, model, value), key=lambda problem: problem.missing
+        )
         words, full = first.wording, (*path, *first.path)
         raise document.error(full, words.message, words.hint, key=first.key) from None
 
@@ -180,5 +162,5 @@ Count = Annotated[int, Field(ge=1)]
 
 KeepRuns = Annotated[int, Field(ge=0, description="finished runs to keep per study")]
 GraceMinutes = Annotated[
-    float, Field(ge=1, description="leave what is unfinished alone for so long")
+    float, Field(ge=1, description="minutes for which unfinished files are kept")
 ]

@@ -27,9 +27,9 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class NotInKey:
-    """Mark of a field that says where to look for what is known by its checksum.
+    """Mark of a field that enters no key: a place to look for content with a checksum.
 
-    It enters no key: whatever is found there is the same.
+    The checksum fixes the content, wherever it is.
     """
 
 

@@ -1,4 +1,4 @@
-"""Numbers, sizes and spans of time in words."""
+"""Text for counts, durations, sizes in bytes and intervals."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from curvflow.errors import RequestError
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun, such as `1 node` and `2,000 nodes`.
-
-    Args:
-        number: how many.
-        noun: of one; its plural ends in s.
-
-    Returns:
-        Both as text.
-    """
+    """Return a count with its noun, such as `1 node` and `2,000 nodes`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -24,14 +16,7 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 def duration(seconds: float) -> str:
-    """Write a span of time with the two units that matter.
-
-    Args:
-        seconds: how long, 0 or more.
-
-    Returns:
-        Such as `under 1 s`, `40 s`, `12 min`, `3 h 10 min`, `71 h`.
-    """
+    """Return a duration as text: `under 1 s`, `40 s`, `12 min`, `3 h 10 min`."""
     if seconds < 1:
         return "under 1 s"
     if seconds < 1.5 * MINUTE:
@@ -49,14 +34,7 @@ BYTE_UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
 def size(count: float) -> str:
-    """Write a number of bytes with the unit that leaves one to three digits before it.
-
-    Args:
-        count: of bytes, 0 or more.
-
-    Returns:
-        Such as `0 B`, `999 B`, `1.5 kB`, `312 MB`, `1.2 GB`; powers of 1000.
-    """
+    """Return bytes as text, powers of 1000: `0 B`, `1.5 kB`, `312 MB`, `1.2 GB`."""
     if count < 999.5:
         return f"{count:.0f} B"
     for unit in BYTE_UNITS:
@@ -71,18 +49,7 @@ PART = r"(\d+)\s*(d|h|min|m|s)"
 
 
 def parse_interval(text: str, *, of: str = "--every") -> int:
-    """Read a span of time such as `6h`, `90min` or `1h30m`.
-
-    Args:
-        text: as written.
-        of: what it belongs to, for messages.
-
-    Returns:
-        Seconds, 1 or more.
-
-    Raises:
-        RequestError: it is no span of time, or an empty one.
-    """
+    """Return the seconds, 1 or more, of an interval such as `6h`, `90min`, `1h30m`."""
     parts = re.findall(PART, text) if re.fullmatch(rf"({PART}\s*)+", text) else []
     seconds = sum(int(number) * TIME_UNITS[unit] for number, unit in parts)
     if not seconds:
@@ -94,16 +61,9 @@ def parse_interval(text: str, *, of: str = "--every") -> int:
 
 
 def format_interval(seconds: int) -> str:
-    """Write a span of time so that `interval` reads it back.
-
-    Args:
-        seconds: whole ones.
-
-    Returns:
-        Such as `6h` or `1h30m`.
-    """
-    found = ""
+    """Return seconds as text that `parse_interval` reads, such as `1h30m`."""
+    text = ""
     for unit in "dhms":
         number, seconds = divmod(seconds, TIME_UNITS[unit])
-        found += f"{number}{unit}" if number else ""
-    return found or "0s"
+        text += f"{number}{unit}" if number else ""
+    return text or "0s"

@@ -1,4 +1,4 @@
-"""Whether parameters and inputs of a stage agree: none is asked for in vain."""
+"""Check that parameters and inputs are consistent and that none is ignored."""
 
 from __future__ import annotations
 
@@ -11,31 +11,21 @@ from curvflow.schemas.study.yaml_source import shown
 
 
 def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
-    """Check parameters against inputs, and inputs against their producers' parameters.
-
-    Args:
-        stage: its inputs resolved.
-        producers: the stages taken.
-
-    Raises:
-        StudyError: an input is asked for and not given, or given in vain; a parameter
-            has no say beside an input, or asks for more than an input has; a producer
-            keeps less than is taken; or epochs are chosen of no weights.
-    """
-    named = {producer.name: producer for producer in producers}
-    _check_epochs(stage, named)
+    """Check parameters against inputs, and inputs against their producers."""
+    by_name = {producer.name: producer for producer in producers}
+    _check_epochs(stage, by_name)
     _check_wanted(stage)
     for name, taken in stage.inputs.items():
-        for one in taken:
-            _check_settled(stage, name, named[one])
-            _check_kept(stage, name, named[one])
-            _check_checkpoints(stage, name, named[one])
-            _check_lacking(stage, name, named[one])
-            _check_carried(stage, name, named[one])
-            _check_shared(stage, name, named)
+        for producer in taken:
+            _check_settled(stage, name, by_name[producer])
+            _check_kept(stage, name, by_name[producer])
+            _check_checkpoints(stage, name, by_name[producer])
+            _check_lacking(stage, name, by_name[producer])
+            _check_carried(stage, name, by_name[producer])
+            _check_shared(stage, name, by_name)
 
 
-def _check_epochs(stage: Stage, named: Mapping[str, Stage]) -> None:
+def _check_epochs(stage: Stage, by_name: Mapping[str, Stage]) -> None:
     inputs = stage.kind.inputs
     if stage.at.adds_epoch and stage.kind.checkpoints is not None:
         message = "expected 'final' or one epoch to begin training with, got several"
@@ -43,12 +33,12 @@ def _check_epochs(stage: Stage, named: Mapping[str, Stage]) -> None:
     if stage.at.choice == "final":
         return
     weights = [
-        named[one]
+        by_name[producer]
         for name, taken in stage.inputs.items()
         if issubclass(inputs[name].edge, Weights)
-        for one in taken
+        for producer in taken
     ]
-    if any(one.kind.checkpoints is not None for one in weights):
+    if any(producer.kind.checkpoints is not None for producer in weights):
         return
     given = " and ".join(f"'{name}'" for name in stage.inputs)
     if weights:
@@ -75,18 +65,18 @@ def _check_wanted(stage: Stage) -> None:
 
 def _check_settled(stage: Stage, name: str, producer: Stage) -> None:
     fields = stage.kind.params.model_fields
-    settled = [one for one in stage.kind.inputs[name].settles if one in fields]
+    settled = [param for param in stage.kind.inputs[name].settles if param in fields]
     for labels in stage.template.samples():
         params = stage.params(labels)
-        for one in settled:
-            value = getattr(params, one)
-            if value == fields[one].default:
+        for param in settled:
+            value = getattr(params, param)
+            if value == fields[param].default:
                 continue
-            message = f"expected no '{one}' beside '{name}', got {shown(value)}"
+            message = f"'{param}' cannot be combined with '{name}'"
             hint = "Remove it."
-            if one in parameter_names(producer.kind):
+            if param in parameter_names(producer.kind):
                 hint = f"Remove it, or give it to '{producer.name}'."
-            raise stage.error((one,), message, hint, labels=labels)
+            raise stage.error((param,), message, hint, labels=labels)
 
 
 def _check_kept(stage: Stage, name: str, producer: Stage) -> None:
@@ -120,14 +110,17 @@ def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
         if path not in producer.kind.carries:
             continue
         for labels, other in _together(stage, producer):
-            own, theirs = (
+            consumer_fields, producer_fields = (
                 getattr(params, path).model_dump(exclude={"init"})
                 for params in (stage.params(labels), producer.params(other))
             )
-            for key in {**theirs, **own}:
-                if own.get(key) == theirs.get(key):
+            for key in {**producer_fields, **consumer_fields}:
+                if consumer_fields.get(key) == producer_fields.get(key):
                     continue
-                expected, got = (f"{key} {shown(x.get(key))}" for x in (theirs, own))
+                expected, got = (
+                    f"{key} {shown(x.get(key))}"
+                    for x in (producer_fields, consumer_fields)
+                )
                 message = (
                     f"expected the {path} of '{producer.name}', with {expected}, "
                     f"got {got}"
@@ -139,7 +132,7 @@ def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
 def _together(
     stage: Stage, producer: Stage
 ) -> Iterator[tuple[Mapping[str, Label], Mapping[str, Label]]]:
-    """Yield points of both at which axes that both name have the same labels."""
+    """Yield pairs of points of two stages that agree on their common axes."""
     for labels in stage.template.samples():
         for other in producer.template.samples():
             if all(other[axis] == labels[axis] for axis in labels.keys() & other):
@@ -156,33 +149,39 @@ def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
             raise stage.error(path, message, hint, labels=labels)
 
 
-def _check_shared(stage: Stage, name: str, named: Mapping[str, Stage]) -> None:
-    """Check that two inputs are of the same network, data and parameters of it."""
+def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None:
+    """Check that two inputs are of the same network, data, epochs and parameters."""
     shares = stage.kind.inputs[name].shares
     if shares is None or shares.of not in stage.inputs:
         return
-    (own,), (other,) = stage.inputs[name], stage.inputs[shares.of]
-    mine, theirs = named[own], named[other]
-    for one in shares.inputs:
-        of, expected = mine.inputs.get(one), theirs.inputs.get(one)
-        if of != expected and expected is not None:
-            what = f"the {one} '{expected[0]}' that '{other}' is of"
-            got = f"'{own}' of '{of[0]}'" if of else f"'{own}' of none"
+    (first,), (second,) = stage.inputs[name], stage.inputs[shares.of]
+    first_stage, second_stage = by_name[first], by_name[second]
+    for shared in shares.inputs:
+        of, required = first_stage.inputs.get(shared), second_stage.inputs.get(shared)
+        if of != required and required is not None:
+            what = f"the {shared} '{required[0]}' that '{second}' is of"
+            got = f"'{first}' of '{of[0]}'" if of else f"'{first}' of none"
             message = f"expected a stage of {what}, got {got}"
-            raise stage.error((name,), message, f"Give '{own}' {one}: {expected[0]}.")
-    # What adds the epochs as a dimension is taken together epoch by epoch.
-    if mine.at != theirs.at and not (mine.at.adds_epoch and theirs.at.adds_epoch):
-        message = f"expected a stage at the epochs of '{other}', got '{own}' at others"
-        raise stage.error((name,), message, "Give both the same 'at'.")
-    for labels, there in _together(mine, theirs):
-        for param in shares.params:
-            given, wanted = (
-                getattr(of.params(point), param, None)
-                for of, point in ((mine, labels), (theirs, there))
+            raise stage.error(
+                (name,), message, f"Give '{first}' {shared}: {required[0]}."
             )
-            if given != wanted:
+    # Two stages with the dimension epoch are combined epoch by epoch.
+    if first_stage.at != second_stage.at and not (
+        first_stage.at.adds_epoch and second_stage.at.adds_epoch
+    ):
+        message = (
+            f"expected a stage at the epochs of '{second}', got '{first}' at others"
+        )
+        raise stage.error((name,), message, "Give both the same 'at'.")
+    for labels, there in _together(first_stage, second_stage):
+        for param in shares.params:
+            given, expected = (
+                getattr(of.params(point), param, None)
+                for of, point in ((first_stage, labels), (second_stage, there))
+            )
+            if given != expected:
                 message = (
-                    f"expected a stage with the {param} of '{other}', {shown(wanted)}, "
-                    f"got '{own}' with {shown(given)}"
+                    f"expected a stage with the {param} of '{second}', "
+                    f"{shown(expected)}, got '{first}' with {shown(given)}"
                 )
                 raise stage.error((name,), message, f"Give both the same {param}.")

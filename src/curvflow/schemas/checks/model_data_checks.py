@@ -1,6 +1,6 @@
-"""Checks that models, losses and data fit each other.
+"""Checks that models, losses and data are compatible.
 
-No method of the specification tells it, as it is no code that computes a network.
+They are no methods of the specifications, which are code that computes networks.
 """
 
 from __future__ import annotations
@@ -30,32 +30,15 @@ InputForm = Literal["row", "image", "unknown"]
 
 
 def input_form(model: AnyModel) -> InputForm:
-    """Return what a network takes of a sample.
-
-    Args:
-        model: its specification, in whose file `SEES` says it.
-
-    Returns:
-        A row of numbers, whatever their shape; an image of channels, height and width;
-        or what only the module of the user's own tells.
-    """
-    found: InputForm = getattr(_file(model), "SEES", "row")
-    return found
+    """Return the form of sample that a model takes: a row, an image, or unknown."""
+    form: InputForm = getattr(_file(model), "SEES", "row")
+    return form
 
 
 def tensor_sizes(model: AnyModel, inputs: int, outputs: int) -> Mapping[str, int]:
-    """Return the sizes of the parameter tensors of a network.
-
-    Args:
-        model: its specification, in whose file the function of this name tells them.
-        inputs: numbers of a sample.
-        outputs: classes, or values of a target.
-
-    Returns:
-        Sizes by name; none if only building the network tells.
-    """
-    tell = getattr(_file(model), "tensor_sizes", None)
-    sizes: Mapping[str, int] = tell(model, inputs, outputs) if tell else {}
+    """Return parameter sizes by name; empty if only building the network shows them."""
+    sizes_of = getattr(_file(model), "tensor_sizes", None)
+    sizes: Mapping[str, int] = sizes_of(model, inputs, outputs) if sizes_of else {}
     return sizes
 
 
@@ -73,20 +56,20 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class _Dataset:
-    """A data set as a stage takes it: which, and what tells the form of its samples."""
+    """A data set that a stage takes."""
 
     name: str
-    tell: Callable[[], Samples]
+    read: Callable[[], Samples]
 
     @property
     def samples(self) -> Samples:
-        """The form, found out when it is asked for: a file may have to be read."""
-        return self.tell()
+        """Form of the samples, computed on demand: it may take reading a file."""
+        return self.read()
 
 
 @dataclass(frozen=True)
 class _Network:
-    """A network as a stage takes it: whose, of which model, and what it was fitted to.
+    """A network that a stage takes.
 
     Attributes:
         name: of the stage that returns the weights.
@@ -100,48 +83,43 @@ class _Network:
 
 
 def check_model_and_data(
-    stage: Stage, stages: Stages, tell: SamplesOf = known_samples
+    stage: Stage, stages: Stages, samples_of: SamplesOf = known_samples
 ) -> None:
-    """Check that a stage's data fit its model, its loss, and the weights it takes.
-
-    Args:
-        stage: its inputs resolved, its parameters valid.
-        stages: those before it, and it.
-        tell: what is known of samples.
-
-    Raises:
-        StudyError: the loss or the model is not for such targets or inputs; the data
-            are not such as the network takes; or more eigenvalues are wanted than it
-            has parameters.
-    """
+    """Check that a stage's data fit its model, its loss and the weights it takes."""
     if stage.kind.home or DATA not in stage.inputs:  # users know what theirs do
         return
     declared = stage.kind.inputs[DATA]
     if declared.edge is not Data or declared.many:
         return
     sources = [stages[name] for name in stage.inputs.get(declared.follows or "", ())]
-    involved = [one for root in (stage, *sources) for one in _chain(root, stages)]
-    for labels in samples(r for one in involved for r in one.template.references):
-        for path, message, hint in _problems(stage, sources, stages, labels, tell):
+    chains = [link for root in (stage, *sources) for link in _chain(root, stages)]
+    for labels in samples(r for link in chains for r in link.template.references):
+        for path, message, hint in _problems(
+            stage, sources, stages, labels, samples_of
+        ):
             raise stage.error(path, message, hint, labels=labels)
 
 
 def _chain(stage: Stage, stages: Stages) -> Iterator[Stage]:
-    """Yield a stage, and the data that it and they are made of."""
+    """Yield a stage and the chain of data stages behind it."""
     yield stage
     for name in stage.inputs.get(DATA, ()):
         yield from _chain(stages[name], stages)
 
 
 def _problems(
-    stage: Stage, sources: list[Stage], stages: Stages, labels: Labels, tell: SamplesOf
+    stage: Stage,
+    sources: list[Stage],
+    stages: Stages,
+    labels: Labels,
+    samples_of: SamplesOf,
 ) -> Iterator[Misnomer]:
-    params, given = stage.params(labels), _dataset(stage, stages, labels, tell)
+    params, given = stage.params(labels), _dataset(stage, stages, labels, samples_of)
     poses = "model" in stage.kind.carries
     if poses:
         yield from _model_problems(params, given)
     for source in sources:
-        trained = _network(source, stages, labels, tell)
+        trained = _network(source, stages, labels, samples_of)
         if trained is None:
             continue
         if trained.data.name != given.name:
@@ -149,39 +127,45 @@ def _problems(
         yield from _too_many_eigenvalues(params, trained)
 
 
-def _dataset(stage: Stage, stages: Stages, labels: Labels, tell: SamplesOf) -> _Dataset:
+def _dataset(
+    stage: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf
+) -> _Dataset:
     data = stages[stage.inputs[DATA][0]]
-    own = dict.fromkeys(r.axis.name for r in data.template.references)
-    at = ", ".join(f"{axis}={shown(labels[axis])}" for axis in own)
-    told = f"'{data.name}' at {at}" if at else f"'{data.name}'"
-    return _Dataset(told, lambda: _samples(data, stages, labels, tell))
+    axes = dict.fromkeys(r.axis.name for r in data.template.references)
+    at = ", ".join(f"{axis}={shown(labels[axis])}" for axis in axes)
+    name = f"'{data.name}' at {at}" if at else f"'{data.name}'"
+    return _Dataset(name, lambda: _samples(data, stages, labels, samples_of))
 
 
-def _samples(data: Stage, stages: Stages, labels: Labels, tell: SamplesOf) -> Samples:
+def _samples(
+    data: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf
+) -> Samples:
     if data.kind.home:
         return Samples()
     sources = data.inputs.get(DATA)
     taken = Samples()
     if sources:
-        taken = _samples(stages[sources[0]], stages, labels, tell)
-    return tell(data.kind, data.params(labels), taken)
+        taken = _samples(stages[sources[0]], stages, labels, samples_of)
+    return samples_of(data.kind, data.params(labels), taken)
 
 
 def _network(
-    source: Stage, stages: Stages, labels: Labels, tell: SamplesOf
+    source: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf
 ) -> _Network | None:
     model = getattr(source.params(labels), "model", None)
     if "model" not in source.kind.carries or DATA not in source.inputs:
         return None
     assert isinstance(model, AnyModel)
-    return _Network(f"'{source.name}'", model, _dataset(source, stages, labels, tell))
+    return _Network(
+        f"'{source.name}'", model, _dataset(source, stages, labels, samples_of)
+    )
 
 
 def _model_problems(params: Any, data: _Dataset) -> Iterator[Misnomer]:
-    """Yield that a model or a loss is not for data such as these."""
+    """Yield mismatches between the data and a stage's model or loss."""
     model, loss = params.model, getattr(params, "loss", "auto")
     if loss == "auto" and model.fits_values and input_form(model) != "image":
-        return  # as any data are
+        return  # any data are allowed
     targets, shape = data.samples.targets, data.samples.shape
     if input_form(model) == "image" and shape is not None and len(shape) != 3:
         message = (
@@ -208,8 +192,8 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[Misnomer]:
 def _data_mismatches(
     given: _Dataset, trained: _Network, *, is_same_size: bool
 ) -> Iterator[Misnomer]:
-    """Yield that a network cannot be measured, or trained on, with other data."""
-    own, theirs = given.samples, trained.data.samples
+    """Yield mismatches between the data and those that a network was trained on."""
+    samples, trained_samples = given.samples, trained.data.samples
     hint = f"Give data like {trained.data.name}, or train a network on {given.name}."
 
     def other(expected: str, got: str) -> Misnomer:
@@ -217,43 +201,49 @@ def _data_mismatches(
         message = f"expected data with {expected}, {of}, got {given.name} with {got}"
         return (DATA,), message, hint
 
-    if own.shape is not None and theirs.shape is not None:
+    if samples.shape is not None and trained_samples.shape is not None:
         seen = "image" if is_same_size else input_form(trained.model)
-        other_row = seen == "row" and prod(own.shape) != prod(theirs.shape)
-        if other_row or (seen == "image" and own.shape != theirs.shape):
-            yield other(describe_inputs(theirs.shape), describe_inputs(own.shape))
-    if own.targets is None or theirs.targets is None:
+        other_row = seen == "row" and prod(samples.shape) != prod(trained_samples.shape)
+        if other_row or (seen == "image" and samples.shape != trained_samples.shape):
+            yield other(
+                describe_inputs(trained_samples.shape), describe_inputs(samples.shape)
+            )
+    if samples.targets is None or trained_samples.targets is None:
         return
-    if own.targets != theirs.targets and not is_same_size:
-        yield other(f"{theirs.targets} as targets", own.targets)
-    if own.outputs is None or theirs.outputs is None:
+    if samples.targets != trained_samples.targets and not is_same_size:
+        yield other(f"{trained_samples.targets} as targets", samples.targets)
+    if samples.outputs is None or trained_samples.outputs is None:
         return
-    # A network tells of fewer classes than it has, as of some of its data.
-    is_exact = is_same_size or theirs.targets == "values"
-    if own.outputs > theirs.outputs or (is_exact and own.outputs < theirs.outputs):
+    # A network can be measured on data with fewer classes than it has.
+    is_exact = is_same_size or trained_samples.targets == "values"
+    if samples.outputs > trained_samples.outputs or (
+        is_exact and samples.outputs < trained_samples.outputs
+    ):
         least = "" if is_exact else "at most "
-        expected = describe_outputs(theirs.targets, theirs.outputs, least)
-        yield other(expected, describe_outputs(own.targets, own.outputs))
+        expected = describe_outputs(
+            trained_samples.targets, trained_samples.outputs, least
+        )
+        yield other(expected, describe_outputs(samples.targets, samples.outputs))
 
 
 def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[Misnomer]:
-    """Yield that more eigenvalues are wanted than a network has parameters."""
-    wanted, layers = getattr(params, "k", None), getattr(params, "layers", None)
-    if wanted is None:
+    """Yield a message if `k` exceeds the number of parameters."""
+    k, layers = getattr(params, "k", None), getattr(params, "layers", None)
+    if k is None:
         return
-    known = trained.data.samples
-    if known.shape is None or known.outputs is None:
+    samples = trained.data.samples
+    if samples.shape is None or samples.outputs is None:
         return
-    sizes = tensor_sizes(trained.model, prod(known.shape), known.outputs)
-    moved = [
+    sizes = tensor_sizes(trained.model, prod(samples.shape), samples.outputs)
+    free = [
         size
         for name, size in sizes.items()
         if layers is None or any(fnmatchcase(name, pattern) for pattern in layers)
     ]
-    if sizes and wanted > sum(moved):
+    if sizes and k > sum(free):
         where = " in these layers" if layers else ""
         message = (
-            f"expected at most the {sum(moved)} parameters of {trained.name}{where}, "
-            f"got {wanted}"
+            f"expected at most the {sum(free)} parameters of {trained.name}{where}, "
+            f"got {k}"
         )
         yield ("k",), message, "Lower it."

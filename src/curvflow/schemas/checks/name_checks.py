@@ -1,4 +1,4 @@
-"""Checks that the names and labels in parameters exist and are single numbers."""
+"""Checks that names and labels in parameters exist and are single numbers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,12 @@ from curvflow.schemas.study.yaml_source import Path, shown
 
 
 def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
-    """Check the names that parameters hold against the stages taken.
-
-    Args:
-        stage: its inputs resolved.
-        producers: the stages taken.
-
-    Raises:
-        StudyError: a stage named is not taken, or has no such variable.
-    """
+    """Check names of stages and variables in parameters against the inputs."""
     if stage.kind.misnamed is None:
         return
     kinds = {producer.name: producer.kind for producer in producers}
     taken = {
-        name: {one: kinds[one] for one in stages}
+        name: {stage_name: kinds[stage_name] for stage_name in stages}
         for name, stages in stage.inputs.items()
     }
     for labels in stage.template.samples():
@@ -37,16 +29,7 @@ def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
 
 
 def check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
-    """Check labels named against the axes, and axes for what labels they have.
-
-    Args:
-        stage: its inputs resolved.
-        axes: the study's.
-
-    Raises:
-        StudyError: an axis has no such label, one alone where several are needed,
-            fewer than parts are asked for, or labels that are no numbers.
-    """
+    """Check labels in parameters against the axes, and axes for enough labels."""
     kind = stage.kind
     if not (kind.labels or kind.numeric or kind.several or kind.parts):
         return
@@ -71,7 +54,7 @@ def _labelled(
         return
     for axis, given in getattr(params, name).items():
         if isinstance(given, tuple):
-            yield from (((name, axis, n), axis, one) for n, one in enumerate(given))
+            yield from (((name, axis, n), axis, label) for n, label in enumerate(given))
         else:
             yield (name, axis), axis, given
 
@@ -140,17 +123,7 @@ def not_single(
     *,
     along: Collection[str | None] = (),
 ) -> Iterator[Misnomer]:
-    """Find names of variables that are no single number of one stage.
-
-    Args:
-        field: the parameter that names them.
-        names: the variables; those that no stage has are found elsewhere.
-        taken: the kinds of the stages taken.
-        along: dimensions that they may have all the same.
-
-    Yields:
-        What is wrong with a name.
-    """
+    """Yield messages for variables that are no single number of one stage."""
     for name in names:
         having = {
             stage: variable

@@ -1,4 +1,4 @@
-"""The samples of a data set, as far as planning knows them."""
+"""Shapes and targets of a data set's samples, as far as planning knows them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,12 @@ from curvflow.schemas.words import counted
 
 
 def known_samples(kind: Kind, params: Params, taken: Samples) -> Samples:
-    """Return the form of the samples that a stage of data returns.
-
-    Args:
-        kind: of the stage.
-        params: its parameters.
-        taken: the form of the samples that it takes, if it takes any.
-
-    Returns:
-        The form, as far as it is known.
-    """
+    """Return the form of the samples that a data stage returns, as far as known."""
     return kind.known_samples(params, taken) if kind.known_samples else Samples()
 
 
 def describe_inputs(shape: tuple[int, ...]) -> str:
-    """Return the shape of a sample in words, as `2 inputs` or `1x28x28 inputs`.
-
-    Args:
-        shape: of the inputs of one sample.
-    """
+    """Return the shape of a sample as text, `2 inputs` or `1x28x28 inputs`."""
     if len(shape) == 1:
         return counted(shape[0], "input")
     return f"{'x'.join(map(str, shape))} inputs"
@@ -38,24 +25,14 @@ def describe_inputs(shape: tuple[int, ...]) -> str:
 def describe_outputs(
     targets: Literal["labels", "values"], outputs: int, before: str = ""
 ) -> str:
-    """Return the size of targets, as `labels of 3 classes` or `1 value per target`.
-
-    Args:
-        targets: labels of classes, or values.
-        outputs: number of classes, or of the values of one target.
-        before: words before the number, such as `at most `.
-    """
+    """Return targets as text, `labels of 3 classes` or `1 value per target`."""
     if targets == "values":
         return f"{before}{counted(outputs, 'value')} per target"
     return f"labels of {before}{outputs} class{'es' if outputs != 1 else ''}"
 
 
 def num_training(data: Any) -> int | None:
-    """Return the number of training samples, or None where planning cannot know it.
-
-    Args:
-        data: parameters of the stage that returns the data.
-    """
+    """Return the number of training samples, or None where planning cannot know it."""
     if (drawn := getattr(data, "num_train", None)) is not None:
         return int(drawn)
     if (original := getattr(data, "original", None)) is not None:
@@ -66,13 +43,7 @@ def num_training(data: Any) -> int | None:
 
 
 def too_few(params: Any, name: str, data: Any) -> Iterator[Misnomer]:
-    """Yield that a batch is larger than the data it is drawn from.
-
-    Args:
-        params: with `batch_size`.
-        name: of the stage that returns the data.
-        data: its parameters.
-    """
+    """Yield a message if a batch is larger than the training data."""
     count, batch = num_training(data), params.batch_size
     if count is not None and batch is not None and batch > count:
         message = f"expected at most the {count} samples of '{name}', got {batch}"

@@ -1,4 +1,4 @@
-"""Numbers before and after: how far apart they are, and which differ most."""
+"""Comparison of numbers before and after: differences of arrays and tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one variable of one node is from what it was.
+    """Difference of one variable of one node between two runs.
 
     Attributes:
         variable: its name.
@@ -36,47 +36,34 @@ class Difference:
 def compare_arrays(
     at: Mapping[str, Label], before: Mapping[str, Array], after: Mapping[str, Array]
 ) -> Iterator[Difference]:
-    """Compare one node's arrays by name.
-
-    Args:
-        at: labels of the node.
-        before: its arrays.
-        after: the same later.
-
-    Yields:
-        One entry per variable of numbers that differs.
-    """
+    """Yield the difference of each numeric variable of one node that has one."""
     for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
-        if old is None or new is None or old.shape != new.shape:
+        before_array, after_array = before.get(name), after.get(name)
+        if (
+            before_array is None
+            or after_array is None
+            or before_array.shape != after_array.shape
+        ):
             yield Difference(name, at, math.inf, math.inf)
-        elif old.dtype.kind in "biuf" and new.dtype.kind in "biuf":
-            difference, relative = elementwise_differences(old, new)
+        elif before_array.dtype.kind in "biuf" and after_array.dtype.kind in "biuf":
+            difference, relative = elementwise_differences(before_array, after_array)
             if difference.size and difference.max() > 0:
                 absolute = float(difference.max())
                 yield Difference(name, at, absolute, float(relative.max()))
 
 
 def elementwise_differences(old: Array, new: Array) -> tuple[Array, Array]:
-    """Return absolute and relative differences, element by element.
-
-    Args:
-        old: numbers.
-        new: numbers of the same shape.
-
-    Returns:
-        |new - old|, and that over the larger of |old| and |new|; 0 for equal elements,
-        two NaN among them, and infinity where one of two is not finite.
-    """
-    one, two = np.asarray(old, np.float64), np.asarray(new, np.float64)
-    equal = (one == two) | (np.isnan(one) & np.isnan(two))
-    finite = np.isfinite(one) & np.isfinite(two)
+    """Return |new - old|, and that over max(|old|, |new|), element by element."""
+    before, after = np.asarray(old, np.float64), np.asarray(new, np.float64)
+    # Equal elements differ by 0, two NaN too; one non-finite value differs by infinity.
+    equal = (before == after) | (np.isnan(before) & np.isnan(after))
+    finite = np.isfinite(before) & np.isfinite(after)
     safe = finite & ~equal
     absolute = np.where(equal, 0.0, np.inf)
     relative = absolute.copy()
     # Halved, so that the difference of two huge numbers stays finite.
-    half = np.abs(np.where(safe, two, 0) / 2 - np.where(safe, one, 0) / 2)
-    scale = np.where(safe, np.maximum(np.abs(one), np.abs(two)), 1)
+    half = np.abs(np.where(safe, after, 0) / 2 - np.where(safe, before, 0) / 2)
+    scale = np.where(safe, np.maximum(np.abs(before), np.abs(after)), 1)
     with np.errstate(over="ignore"):
         absolute = np.where(safe, 2 * half, absolute)
     relative = np.where(safe, 2 * (half / scale), relative)
@@ -84,31 +71,22 @@ def elementwise_differences(old: Array, new: Array) -> tuple[Array, Array]:
 
 
 def largest_differences(
-    found: Sequence[Difference], units: Mapping[str, str]
+    differences: Sequence[Difference], units: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Sum up what differs by variable.
-
-    Args:
-        found: differences of nodes.
-        units: per variable.
-
-    Returns:
-        `variable`, `units`, `nodes`, `absolute`, `relative` and `at`, the variable that
-        differs most first.
-    """
+    """Return one row per variable with its largest differences, largest first."""
     by_name: dict[str, list[Difference]] = defaultdict(list)
-    for one in found:
-        by_name[one.variable].append(one)
+    for difference in differences:
+        by_name[difference.variable].append(difference)
     rows = []
     for name, several in by_name.items():
-        worst = max(several, key=lambda one: one.absolute)
+        worst = max(several, key=lambda difference: difference.absolute)
         rows.append(
             {
                 "variable": name,
                 "units": units.get(name, "1"),
                 "nodes": len(several),
                 "absolute": worst.absolute,
-                "relative": max(one.relative for one in several),
+                "relative": max(difference.relative for difference in several),
                 "at": dict(worst.at),
             }
         )
@@ -116,41 +94,30 @@ def largest_differences(
 
 
 def compare_rows(before: Sequence[Row], after: Sequence[Row]) -> list[dict[str, Any]]:
-    """Compare the rows of a table, number by number.
-
-    Args:
-        before: records; what is neither a number with a fraction nor a count tells
-            the rows apart.
-        after: records of the same table later.
-
-    Returns:
-        `labels`, `statistic`, `old`, `new`, `difference`, `relative`, and of a mean
-        `standard_errors`, what differs most first; None stands for a row that is not
-        there.
-    """
+    """Compare the numbers of a table, largest differences first; None is missing."""
     old, new = _keyed(before), _keyed(after)
-    found = [
-        one
+    cells = [
+        cell
         for key in {**old, **new}
-        for one in _cells(dict(key), old.get(key, {}), new.get(key, {}))
-        if one["relative"] > 0
+        for cell in _cells(dict(key), old.get(key, {}), new.get(key, {}))
+        if cell["relative"] > 0
     ]
-    return sorted(found, key=_size)
+    return sorted(cells, key=_size)
 
 
 def _keyed(rows: Sequence[Row]) -> dict[tuple[tuple[str, Any], ...], Row]:
-    found: dict[tuple[tuple[str, Any], ...], Row] = {}
+    rows_by_labels: dict[tuple[tuple[str, Any], ...], Row] = {}
     for row in rows:
         numbers = {name: value for name, value in row.items() if _is_number(name, row)}
         labels = {name: row[name] for name in row if name not in numbers}
         labels.pop("status", None)
-        found[tuple(labels.items())] = numbers
-    return found
+        rows_by_labels[tuple(labels.items())] = numbers
+    return rows_by_labels
 
 
 def _is_number(name: str, row: Row) -> bool:
     value = row[name]
-    # Labels stand before the status, whatever their type.
+    # Labels come before the status, whatever their type.
     is_label = list(row).index(name) < list(row).index("status")
     return not is_label and isinstance(value, int | float)
 
@@ -164,9 +131,9 @@ def _cells(labels: Row, old: Row, new: Row) -> Iterator[dict[str, Any]]:
             continue
         _, relative = elementwise_differences(np.array(before), np.array(after))
         errors = _in_errors(name, old, new)
-        told = {} if errors is None else {"standard_errors": errors}
+        extra = {} if errors is None else {"standard_errors": errors}
         difference = after - before
-        yield cell | {"difference": difference, "relative": float(relative), **told}
+        yield cell | {"difference": difference, "relative": float(relative), **extra}
 
 
 def _in_errors(name: str, old: Row, new: Row) -> float | None:

@@ -1,4 +1,4 @@
-"""What a store remembers: receipts of nodes and records of runs."""
+"""Receipts of nodes, and records of runs, code, settlements and pins."""
 
 from __future__ import annotations
 
@@ -68,16 +68,7 @@ class Receipt:
 
 
 def part_digests(outputs: Sequence[Variable], outcome: Outcome) -> dict[str, str]:
-    """Hash each variable of an outcome, a sliced one slice by slice.
-
-    Args:
-        outputs: declared variables of the kind.
-        outcome: what was computed.
-
-    Returns:
-        Part name to digest, in the order declared; `diverged` for a part of a diverged
-        outcome that holds NaN or infinity.
-    """
+    """Return the digest of each variable of an outcome, of a sliced one by slice."""
     parts: dict[str, str] = {}
     for variable in outputs:
         if variable.name not in outcome.arrays:
@@ -100,13 +91,13 @@ def _digest(array: np.ndarray[Any, Any], status: Status) -> str:
 
 
 def result_digest(parts: Mapping[str, str], status: Status, reason: str) -> str:
-    """Hash a whole result from its parts, its status and the reason for it."""
+    """Return the digest of a result: of its part digests, status and reason."""
     return sha256([dict(parts), status, reason])
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One invocation of `curvflow run`, as the log tells it.
+    """One invocation of `curvflow run`, as recorded in the commit log.
 
     Attributes:
         number: run number within its study, from 1.
@@ -138,7 +129,7 @@ class RunRecord:
 
     @property
     def status(self) -> str:
-        """`done`, `failed` (some nodes), or `interrupted`, if it is not at work yet."""
+        """`done`, `failed` (some nodes), or `interrupted` unless still running."""
         if self.ended is None:
             return "interrupted"
         return "failed" if self.failures else "done"
@@ -146,7 +137,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class CodeRecord:
-    """The code that computed results, as the log remembers it.
+    """Code that computed results, as recorded in the commit log.
 
     Attributes:
         kind: name of the kind.
@@ -165,13 +156,13 @@ class CodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A person's word that changed code means the same as before.
+    """Settlement: a person's record that changed code gives the same results.
 
     Attributes:
         kind: name of the kind.
         pairs: fingerprints before and after, of each node concerned.
         reason: why.
-        evidence: what a re-run of a sample has shown; empty if none was asked for.
+        evidence: outcome of a re-run of a sample; empty if none was requested.
     """
 
     kind: str
@@ -182,7 +173,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A run whose results collection leaves alone.
+    """Pin: a run whose results collection keeps.
 
     Attributes:
         name: of the pin.

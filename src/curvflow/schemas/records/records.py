@@ -1,4 +1,4 @@
-"""Results as flat records, and how long they took.
+"""Results as flat records, and their timing variables.
 
 Times differ between equal computations, so receipts alone hold them: no digest, key,
 table, figure or comparison of runs does.
@@ -29,32 +29,20 @@ def records(
     variables: Sequence[str] | None = None,
     series: bool = False,
 ) -> list[Record]:
-    """Write results as one record per node, and one per element of its arrays.
-
-    A node's single values form one record. Variables that share dimensions form one
-    record per element, which bears each dimension's coordinate, or else its index. A
-    node that has nothing of what is wanted keeps one record that says its status.
-
-    Args:
-        nodes: axis labels, status, and arrays by name.
-        outputs: the declared variables.
-        variables: those wanted; all that tables hold by default.
-        series: take series too.
-
-    Returns:
-        Records with the fields axes, `status`, dimensions, variables, in this order;
-        values are plain Python.
-    """
+    """Return results as records: one per node, and one per element of its arrays."""
+    # A node's scalars form one record. Variables that share dimensions form one
+    # record per element, with each dimension's coordinate, or else its index. A
+    # node without any wanted variable keeps one record with its status.
     chosen = [v for v in outputs if _wanted(v, variables, series)]
     rows: list[Record] = []
     for coords, status, arrays in nodes:
         head = {**coords, "status": status}
-        own = [
+        elements = [
             {**head, **element}
             for dims, names in _groups(chosen, arrays).items()
             for element in _elements(dims, names, arrays)
         ]
-        rows += own or [head]
+        rows += elements or [head]
     return rows
 
 
@@ -67,7 +55,7 @@ def _wanted(v: Variable, names: Sequence[str] | None, series: bool) -> bool:
 def _groups(
     chosen: Sequence[Variable], arrays: Mapping[str, Array]
 ) -> dict[Dims, list[str]]:
-    """Return the variables by their dimensions, single values first."""
+    """Return variables by their dimensions, single values first."""
     groups: dict[Dims, list[str]] = defaultdict(list)
     for variable in sorted(chosen, key=lambda v: bool(v.dims)):
         if variable.name in arrays:
@@ -113,17 +101,8 @@ SECONDS = "seconds"
 
 
 def time_variables(kind: Kind, axes: Collection[str] = ()) -> list[Variable]:
-    """Return what is told of the time that the nodes of a kind took.
-
-    Args:
-        kind: of the nodes.
-        axes: dimensions of their stage.
-
-    Returns:
-        `seconds`, and for a kind that goes on from fewer epochs `seconds_per_epoch`; a
-        name that the results themselves use keeps that meaning alone.
-    """
-    found = [
+    """Return the timing variables of a kind, without names its results use."""
+    variables = [
         Variable(
             SECONDS,
             "share of the time of the tile that computed the node",
@@ -132,27 +111,27 @@ def time_variables(kind: Kind, axes: Collection[str] = ()) -> list[Variable]:
     ]
     if kind.continues is not None:
         many = kind.continues.param
-        one = many.removesuffix("s")
-        found.append(
+        unit = many.removesuffix("s")
+        variables.append(
             Variable(
-                f"{SECONDS}_per_{one}",
+                f"{SECONDS}_per_{unit}",
                 f"seconds over the {many} computed in them{_begun(kind)}; NaN where "
                 "the receipt does not know these, and for what diverged",
-                units=f"s / {one}",
+                units=f"s / {unit}",
             )
         )
     taken = {*axes, *(name for v in kind.outputs for name in (v.name, *v.dims))}
-    return [variable for variable in found if variable.name not in taken]
+    return [variable for variable in variables if variable.name not in taken]
 
 
 def _begun(kind: Kind) -> str:
-    """Say what else the seconds of a first run hold."""
+    """Return the description of costs that a first run has in addition."""
     has_beginning = kind.output("calibration_equivalents") is not None
     return ", calibration and burn-in of a first run included" if has_beginning else ""
 
 
 def time_of(receipt: Receipt, variable: Variable) -> float:
-    """Return what a receipt says of one of `time_variables`."""
+    """Return one of `time_variables` of a receipt; NaN if it is unknown."""
     if variable.name == SECONDS:
         return receipt.seconds
     # A member that diverged has a share of the time of those that went on.

@@ -1,4 +1,4 @@
-"""Records as plain aligned text, for people at a terminal."""
+"""Tables: records as aligned text for a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Characters needed."""
+        """Width in characters."""
         return max(map(len, (self.field, self.units, *self.pointed())))
 
     def with_units(self) -> str:
@@ -55,28 +55,19 @@ class Column:
         return [text.ljust(self.width) for text in texts]
 
     def pointed(self) -> list[str]:
-        """Return the cells, the points of numbers one below another."""
+        """Return the cells, numbers aligned at the decimal point."""
         if not self.is_number:
             return self.cells
         behind = [len(cell) - len(cell.partition(".")[0]) for cell in self.cells]
         padded = zip(self.cells, behind, strict=True)
-        return [cell + " " * (max(behind) - own) for cell, own in padded]
+        return [cell + " " * (max(behind) - width) for cell, width in padded]
 
 
 def render(records: Rows, units: Mapping[str, str]) -> str:
-    """Lay records out in columns; those with other fields form a table of their own.
-
-    What is the same in all rows is said once above the table. A table wider than 80
-    columns goes on below itself. Numbers have the digits that the standard error in the
-    column `sem`, or that of their name with `_sem`, leaves them.
-
-    Args:
-        records: as from `schemas.records`.
-        units: units per field.
-
-    Returns:
-        Several lines; nothing without records.
-    """
+    """Return records as text tables, one per set of fields."""
+    # Constant columns are printed once above the table. A table wider than 80
+    # characters continues below. Numbers have the digits that the standard error in
+    # the column `sem`, or that of their name with `_sem`, leaves them.
     return "\n\n".join(
         "\n".join(_table(list(rows[0]), rows, units))
         for rows in group_by_fields(records, units)
@@ -84,16 +75,7 @@ def render(records: Rows, units: Mapping[str, str]) -> str:
 
 
 def group_by_fields(records: Rows, units: Mapping[str, str]) -> list[Rows]:
-    """Part records into those of equal fields.
-
-    Args:
-        records: as from `schemas.records`.
-        units: units per field; labels have none.
-
-    Returns:
-        The rows of each table, in the order of the first of each; those of counts
-        alone, such as of products, come behind what was measured.
-    """
+    """Group records by their fields, in order; tables of counts alone come last."""
     tables: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         tables.setdefault(tuple(record), []).append(record)
@@ -115,17 +97,19 @@ def _table(
 ) -> Iterator[str]:
     columns = columns_of(fields, rows, units)
     if len(rows) == 1:
-        width = max(len(one.field) for one in columns)
-        yield from (line for one in columns for line in _field_lines(one, width))
+        width = max(len(column.field) for column in columns)
+        yield from (line for column in columns for line in _field_lines(column, width))
         return
-    same = [one for one in columns if len(set(one.cells)) == 1]
-    varying = [one for one in columns if one not in same]
-    if told := [f"{one.field} = {one.with_units()}" for one in same if one.cells[0]]:
-        yield from _wrapped(told)
+    same = [column for column in columns if len(set(column.cells)) == 1]
+    varying = [column for column in columns if column not in same]
+    if constants := [
+        f"{column.field} = {column.with_units()}" for column in same if column.cells[0]
+    ]:
+        yield from _wrapped(constants)
     sections = _sections(varying, rows)
     for part in sections:
         yield ""
-        yield from _table([one.field for one in varying], part, units)
+        yield from _table([column.field for column in varying], part, units)
     for number, block in enumerate(_blocks(varying) if not sections else ()):
         yield from [""] if number else []
         yield from _lines(block)
@@ -143,8 +127,8 @@ def _field_lines(column: Column, width: int) -> Iterator[str]:
 
 
 def _sections(columns: Sequence[Column], rows: Rows) -> list[Rows]:
-    """Return the rows by the first label, if too wide together and these are few."""
-    if sum(one.width + len(GAP) for one in columns) - len(GAP) <= WIDTH:
+    """Return rows grouped by the first label, if too wide and the groups are few."""
+    if sum(column.width + len(GAP) for column in columns) - len(GAP) <= WIDTH:
         return []
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for cell, row in zip(columns[0].cells, rows, strict=True):
@@ -167,16 +151,7 @@ def _wrapped(items: Sequence[str]) -> Iterator[str]:
 def columns_of(
     fields: Sequence[str], rows: Rows, units: Mapping[str, str]
 ) -> list[Column]:
-    """Write the fields of records as columns of text.
-
-    Args:
-        fields: of all the records, in order.
-        rows: the records.
-        units: units per field.
-
-    Returns:
-        One column per field; numbers have the digits that their standard error leaves.
-    """
+    """Return one text column per field; standard errors determine the digits."""
     columns, leading = [], True
     for field in fields:
         values = [row[field] for row in rows]
@@ -217,22 +192,14 @@ def _has_fractions(values: Sequence[Any]) -> bool:
 
 
 def _error(field: str, row: Mapping[str, Any]) -> float:
-    """Return the standard error that says a field's digits, else NaN."""
+    """Return the standard error that determines a field's digits, else NaN."""
     name = field.removesuffix("_sem")
     sem = row.get("sem" if field in LIKE_THE_MEAN else f"{name}_sem")
     return sem if isinstance(sem, float) and math.isfinite(sem) else math.nan
 
 
 def cell(value: Any, error: float) -> str:
-    """Write one value.
-
-    Args:
-        value: a number, text or nothing.
-        error: its standard error; NaN if none is known.
-
-    Returns:
-        Text on one line; a number has the digits that its error leaves.
-    """
+    """Return one value as text, with the digits that its standard error leaves."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
@@ -251,26 +218,26 @@ def cell(value: Any, error: float) -> str:
 
 
 def _exponent(value: float, digits: int) -> int:
-    """Return the power of ten of the first digit, once rounded to some digits."""
+    """Return the power of ten of the first digit, after rounding to `digits`."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
 
 
 def _blocks(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Yield columns to the width, each time after those that tell the rows apart."""
-    keys = [one for one in columns if one.is_key]
-    block, used = list(keys), sum(one.width + len(GAP) for one in keys)
+    """Yield groups of columns that fit the width, each after the key columns."""
+    keys = [column for column in columns if column.is_key]
+    block, used = list(keys), sum(column.width + len(GAP) for column in keys)
     room = used
-    for one in columns[len(keys) :]:
-        if len(block) > len(keys) and room + one.width > WIDTH:
+    for column in columns[len(keys) :]:
+        if len(block) > len(keys) and room + column.width > WIDTH:
             yield block
             block, room = list(keys), used
-        block.append(one)
-        room += one.width + len(GAP)
+        block.append(column)
+        room += column.width + len(GAP)
     yield block
 
 
 def _lines(columns: Sequence[Column]) -> Iterator[str]:
-    with_units = any(one.units for one in columns)
-    texts = [one.lines(with_units=with_units) for one in columns]
+    with_units = any(column.units for column in columns)
+    texts = [column.lines(with_units=with_units) for column in columns]
     for line in zip(*texts, strict=True):
         yield GAP.join(line).rstrip()

@@ -38,7 +38,7 @@ class Axis:
     form: Literal["count", "list", "mapping"] = "list"
 
     def path(self, label: Label) -> Path:
-        """Return the path in the study at which a label's value is written."""
+        """Return the path of a label's value in the study."""
         if self.form == "count":
             return ("axes", self.name)
         step = label if self.form == "mapping" else self.labels.index(label)
@@ -46,46 +46,20 @@ class Axis:
 
 
 def is_identifier(name: object) -> bool:
-    """Tell whether this can name an axis or a stage.
-
-    Args:
-        name: what was written.
-
-    Returns:
-        Whether it is text of letters, digits and `_`, not beginning with a digit.
-    """
+    """Return whether this can name an axis or a stage: letters, digits and `_`."""
     return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
 
 
-def nearest_label(label: Label, known: Sequence[Label]) -> str:
-    """Suggest the label of an axis that was meant, or list what is known.
-
-    Args:
-        label: what was written.
-        known: the labels of the axis.
-
-    Returns:
-        A sentence for the end of an error message.
-    """
-    for one in known:
-        if str(one) == str(label):  # a number for a text, or the reverse
-            return f"Write {shown(one)}."
-    return nearest(str(label), map(str, known))
+def nearest_label(label: Label, labels: Sequence[Label]) -> str:
+    """Return a hint with the closest label of an axis, or with all of them."""
+    for known_label in labels:
+        if str(known_label) == str(label):  # a number for a text, or the reverse
+            return f"Write {shown(known_label)}."
+    return nearest(str(label), map(str, labels))
 
 
 def read_axes(document: Document) -> dict[str, Axis]:
-    """Read the axes of a study.
-
-    Args:
-        document: the resolved study.
-
-    Returns:
-        The axes by name, in the order written.
-
-    Raises:
-        StudyError: a name cannot be used, or the values are no count, no list of
-            scalars and no mapping, are empty, or repeat a label.
-    """
+    """Return the axes of a study by name; raise StudyError for bad names or values."""
     axes = {}
     for name, item in document.mapping(("axes",)).items():
         _check_name(document, name)

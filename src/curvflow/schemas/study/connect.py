@@ -1,4 +1,4 @@
-"""Connect stages: infer dimensions, check what is reduced and selected."""
+"""Connection of stages: inferred dimensions, checks of reduced and selected ones."""
 
 from __future__ import annotations
 
@@ -20,41 +20,28 @@ from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import Path, shown
 
 EPOCH = "epoch"
-# Axes that every stage taken must have, since their nodes are averaged or compared
-# along them; those of other parameters may be of some only.
+# Parameters whose axes every producer must have, since nodes are averaged or compared
+# along them; the axes of other parameters may belong to some producers only.
 _OF_ALL = ("over", "along", "within")
 
 
 def connect(
     document: Document, axes: Mapping[str, Axis], drafts: Mapping[str, Draft]
 ) -> dict[str, Stage]:
-    """Connect stages to their inputs and infer their dimensions.
-
-    Args:
-        document: the resolved study.
-        axes: the study's axes.
-        drafts: the stages as written, producers first.
-
-    Returns:
-        The finished stages in the same order.
-
-    Raises:
-        StudyError: an input is missing or of the wrong type, a parameter is wrong at
-            some label, or an axis or variable named is not that of the inputs.
-    """
+    """Return the stages, producers first, with their inputs and inferred dimensions."""
     stages: dict[str, Stage] = {}
     for draft in drafts.values():
         done = {name: stage.inputs for name, stage in stages.items()}
         inputs = resolve_inputs(document, draft, drafts, done)
         named = {name for names in inputs.values() for name in names}
         producers = [stages[name] for name in stages if name in named]
-        own = _in_order(axes, {r.axis.name for r in draft.template.references})
+        own_axes = _in_order(axes, {r.axis.name for r in draft.template.references})
         stage = Stage(
             draft.name,
             draft.kind,
             inputs,
-            own_axes=own,
-            dims=own,
+            own_axes=own_axes,
+            dims=own_axes,
             reduced=(),
             at=draft.at,
             template=draft.template,
@@ -101,7 +88,7 @@ def _check_collisions(stage: Stage, dims: tuple[str, ...]) -> None:
 
 
 def _named_values(stage: Stage, name: str) -> Iterator[tuple[Path, Any]]:
-    # Every name that a parameter holds at some label, with where it is written.
+    # All names that a parameter holds at any label, with their paths.
     changes = any(r.path[0] == name for r in stage.template.references)
     for labels in islice(stage.template.samples(), None if changes else 1):
         value = getattr(stage.params(labels), name)
@@ -159,8 +146,8 @@ def _check_dim_of_any(
 ) -> None:
     known = {dim for p in producers for dim in p.dims}
     if stage.kind.selects:
-        # Of a variable chosen it may be a dimension within nodes, as the epochs of a
-        # training curve; what takes nodes whole has none of theirs.
+        # It may be a dimension of a selected variable within nodes, such as the epochs
+        # of a training curve.
         known |= {dim for p in producers for v in p.kind.outputs for dim in v.dims}
     if stage.kind.per_stage:
         known.add(STAGE)

@@ -20,12 +20,12 @@ from curvflow.schemas.study.yaml_source import (
 
 @dataclass(frozen=True)
 class Document:
-    """A study file's content, and the errors that point into it."""
+    """The nodes of a study file, and the errors that point into it."""
 
     root: SourceNode
 
     def at(self, path: Path) -> SourceNode | None:
-        """Return what is written at a path, if anything is."""
+        """Return the node at a path, None if there is none."""
         item = self.root
         for part in path:
             if not has_child(item, part):
@@ -34,15 +34,7 @@ class Document:
         return item
 
     def place(self, path: Path, *, key: bool = False) -> Location:
-        """Return where a value is written.
-
-        Args:
-            path: from the root of the document.
-            key: give the place of the key rather than that of the value.
-
-        Returns:
-            Its place; for a value that is not there, that of the nearest key above.
-        """
+        """Return the location of a value or key, or of the key above a missing one."""
         item, spot, whole = self.root, self.root.place, True
         for part in path:
             if not has_child(item, part):
@@ -54,31 +46,12 @@ class Document:
     def error(
         self, path: Path, message: str, hint: str = "", *, key: bool = False
     ) -> StudyError:
-        """Make the error for a value of the document.
-
-        Args:
-            path: from the root of the document.
-            message: `expected <what>, got <value>`.
-            hint: what to do.
-            key: point at the key rather than at the value.
-
-        Returns:
-            The error, to be raised.
-        """
+        """Return the StudyError for a value of the document, or for its key."""
         spot = self.place(path, key=key)
         return StudyError(dotted_path(path), message, place=spot, hint=hint)
 
     def refuse_unknown(self, path: Path, known: Iterable[str], what: str) -> None:
-        """Check that the keys of a mapping are known.
-
-        Args:
-            path: of the mapping.
-            known: the keys it may have.
-            what: what a key is, such as `a key of a study`.
-
-        Raises:
-            StudyError: the value is no mapping, or has another key.
-        """
+        """Raise StudyError for a key of a mapping that is not `known`."""
         names = list(known)
         for name in self.mapping(path):
             if name not in names:
@@ -87,18 +60,7 @@ class Document:
                 raise self.error((*path, name), message, hint, key=True)
 
     def mapping(self, path: Path, what: str = "a mapping") -> dict[Label, SourceNode]:
-        """Return a mapping of the document, empty if nothing is written there.
-
-        Args:
-            path: of the mapping.
-            what: what is expected there.
-
-        Returns:
-            Key to what is written.
-
-        Raises:
-            StudyError: something else is written there.
-        """
+        """Return the mapping at a path, empty if it is missing."""
         item = self.at(path)
         if item is None:
             return {}
@@ -109,19 +71,7 @@ class Document:
 
 
 def read_document(text: str, file: str) -> Document:
-    """Read a study file.
-
-    Args:
-        text: its content, YAML 1.2.
-        file: its name, for messages.
-
-    Returns:
-        The content with the place of every key and value.
-
-    Raises:
-        StudyError: the text is not YAML, is empty, repeats a key, is no mapping, or
-            holds NaN, an infinity or a value beyond plain data.
-    """
+    """Parse a study file, YAML 1.2, with the location of every key and value."""
 
     def locate(line: int, column: int) -> Location:
         return Place(file, line + 1, column + 1)

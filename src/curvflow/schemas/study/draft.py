@@ -1,4 +1,4 @@
-"""One entry under `stages:`, read by itself, before it is connected to others."""
+"""Drafts: entries under `stages:`, read before they are connected to each other."""
 
 from __future__ import annotations
 
@@ -18,35 +18,12 @@ from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
 
 
 def find_kind(name: str, *, place: str) -> Kind:
-    """Find the kind that a study would find under this name.
-
-    Args:
-        name: as `use:` gives it.
-        place: where it was asked for, for messages.
-
-    Returns:
-        The declaration.
-
-    Raises:
-        StudyError: as `read_kind`.
-    """
+    """Return the kind that `use: name` stands for; `place` is for messages."""
     return read_kind(Document(SourceNode(name, place)), ())
 
 
 def read_kind(document: Document, path: Path) -> Kind:
-    """Find the kind that a stage uses.
-
-    Args:
-        document: the resolved study.
-        path: of the `use:`.
-
-    Returns:
-        The declaration.
-
-    Raises:
-        StudyError: nothing is written, there is no such kind, or the module that
-            should hold it cannot be imported.
-    """
+    """Return the kind that the `use:` at a path names, importing it if need be."""
     item = document.at(path)
     value = item.plain() if item else None
     if isinstance(value, str) and ":" in value:
@@ -57,10 +34,10 @@ def read_kind(document: Document, path: Path) -> Kind:
     got = shown(value) if item else "none"
     hint = "`curvflow kinds` lists them."
     if isinstance(value, str):
-        own = 'For a kind of yours write use: "module:name".'
+        user_kind = 'For a kind of yours write use: "module:name".'
         # Of `spectrum` the kind that ends in it is meant.
         ends = [name for name in kinds if name.endswith(f".{value}")]
-        hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {own}"
+        hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {user_kind}"
     raise document.error(path, f"expected the name of a kind, got {got}", hint)
 
 
@@ -101,45 +78,18 @@ class Draft:
 
 
 def takes_weights(kind: Kind) -> bool:
-    """Tell whether a kind looks at weights, and so may say at which epochs.
-
-    Args:
-        kind: the declaration.
-
-    Returns:
-        Whether one of its inputs is of weights.
-    """
+    """Return whether a kind takes weights, and so has the key `at:`."""
     return any(issubclass(taken.edge, Weights) for taken in kind.inputs.values())
 
 
 def parameter_names(kind: Kind) -> list[str]:
-    """Return the parameters of a kind as a study writes them.
-
-    Args:
-        kind: the declaration.
-
-    Returns:
-        Names in the order declared.
-    """
+    """Return the names of a kind's parameters as a study writes them."""
     fields = kind.params.model_fields.items()
     return [info.alias or name for name, info in fields]
 
 
 def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Draft:
-    """Read a stage.
-
-    Args:
-        document: the resolved study.
-        name: of the stage.
-        axes: the study's axes.
-
-    Returns:
-        The stage as written, its keys known and its references resolved.
-
-    Raises:
-        StudyError: the name cannot be used, there is no such kind, a key is unknown,
-            or an input, `at:` or a reference is badly written.
-    """
+    """Read one stage: its name, kind, keys, inputs, `at:` and references."""
     path = ("stages", name)
     if not is_identifier(name):
         message = f"expected a name of letters, digits and _, got {shown(name)}"

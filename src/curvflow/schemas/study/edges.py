@@ -1,4 +1,4 @@
-"""The types of edges, which stages return what an input takes, and their order."""
+"""Edges between stages: their types, the producers of inputs, topological order."""
 
 from __future__ import annotations
 
@@ -16,19 +16,7 @@ from curvflow.schemas.study.yaml_source import Path, shown
 
 
 def read_drafts(document: Document, axes: Mapping[str, Axis]) -> dict[str, Draft]:
-    """Read all stages, producers before their consumers, else in the order written.
-
-    Args:
-        document: the resolved study.
-        axes: the study's axes.
-
-    Returns:
-        Stages by name.
-
-    Raises:
-        StudyError: there is no stage, one is badly written, an input is no stage, or
-            stages take each other's results in a circle.
-    """
+    """Read all stages in topological order, else in the order written."""
     entries = document.mapping(("stages",))
     if not entries:
         message = "expected at least one stage, got none"
@@ -55,17 +43,7 @@ def _check_stages(
 
 
 def input_path(document: Document, stage: str, name: str, index: int) -> Path:
-    """Return where one of the stages that an input takes is written.
-
-    Args:
-        document: the resolved study.
-        stage: the consumer.
-        name: of its input.
-        index: which of the stages given.
-
-    Returns:
-        The path, of the single name or of the list's item.
-    """
+    """Return the path at which the `index`-th producer of an input is written."""
     path = ("stages", stage, name)
     item = document.at(path)
     return (*path, index) if item and isinstance(item.value, list) else path
@@ -93,33 +71,17 @@ def _visit(
 
 Inputs = Mapping[str, tuple[str, ...]]
 
-# Kinds that a message names, one and all.
+# Largest number of kinds that a message lists.
 FEW = 3
 
 
 def numeric_variables(kind: Kind) -> list[Variable]:
-    """List the variables of a kind that are numbers of a size to be looked at.
-
-    Args:
-        kind: the declaration.
-
-    Returns:
-        Its variables but text, bulk and files.
-    """
+    """Return the variables of a kind without text, bulk arrays and files."""
     return [v for v in kind.outputs if v.dtype != "str" and not (v.bulk or v.file)]
 
 
 def is_compatible(edge: type[NodeData], producer: Kind) -> bool:
-    """Tell whether a kind's result may be taken as an edge type.
-
-    Args:
-        edge: the type taken.
-        producer: the kind that returns the result.
-
-    Returns:
-        Whether it is of that type; whatever has numbers counts as `Numbers`, and
-        whatever keeps checkpoints as `Trajectory`, eigenvectors as `Eigenvectors`.
-    """
+    """Return whether a kind's result can be taken as an edge type."""
     if issubclass(producer.returns, edge):
         return True
     if edge is Trajectory:
@@ -135,20 +97,7 @@ def resolve_inputs(
     drafts: Mapping[str, Draft],
     done: Mapping[str, Inputs],
 ) -> Inputs:
-    """Fill in the inputs that follow others, and check what is taken.
-
-    Args:
-        document: the resolved study.
-        draft: the consumer.
-        drafts: all stages.
-        done: the resolved inputs of its producers.
-
-    Returns:
-        Per input the stages taken.
-
-    Raises:
-        StudyError: an input is missing, or a stage does not return what is taken.
-    """
+    """Return the producers of each input, followed ones filled in and types checked."""
     inputs = {}
     for name, declared in draft.kind.inputs.items():
         if name in draft.given:
@@ -165,7 +114,7 @@ def resolve_inputs(
 
 
 def _alternative(draft: Draft, name: str) -> str | None:
-    """Return the input given in place of one, or of what that one follows."""
+    """Return the input given as alternative to this one, or to the one it follows."""
     declared = draft.kind.inputs[name]
     for other in declared.unless:
         if other in draft.given:
@@ -184,8 +133,8 @@ def _refuse_missing(
         message = f"expected a stage that returns {edge}, got none"
         hint = _candidates(draft, name, drafts)
         raise document.error(("stages", draft.name, name), message, hint)
-    found = [(one, _producers(draft, one, drafts)) for one in names]
-    listed = [f"'{one}: {stages[0]}'" for one, stages in found if stages]
+    producers = [(option, _producers(draft, option, drafts)) for option in names]
+    listed = [f"'{option}: {stages[0]}'" for option, stages in producers if stages]
     message = f"expected one of {', '.join(map(repr, names))}, got none"
     hint = f"Add {' or '.join(listed)}." if listed else "No stage returns what fits."
     raise document.error(("stages", draft.name), message, hint, key=True)
@@ -193,7 +142,7 @@ def _refuse_missing(
 
 def _check_exclusive(document: Document, draft: Draft, name: str) -> None:
     if other := _alternative(draft, name):
-        message = f"expected no '{name}' beside '{other}', got both"
+        message = f"'{name}' cannot be combined with '{other}'"
         path = ("stages", draft.name, name)
         follows = draft.kind.inputs[name].follows
         hint = f"Remove '{name}'." if follows else "Remove one of them."
@@ -205,8 +154,8 @@ def _followed_input(
 ) -> tuple[str, ...]:
     declared = draft.kind.inputs[name]
     sources = draft.given[str(declared.follows)]
-    found = [stage for source in sources for stage in done[source].get(name, ())]
-    names = tuple(dict.fromkeys(found))
+    producers = [stage for source in sources for stage in done[source].get(name, ())]
+    names = tuple(dict.fromkeys(producers))
     if names and (len(names) == 1 or declared.many):
         return names
     got = ", ".join(names) or "none"
@@ -236,9 +185,9 @@ def _check_edge(
 
 
 def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
-    found = [f"'{other}'" for other in _producers(draft, name, drafts)]
-    if found:
-        return f"Of these there are: {', '.join(found)}."
+    candidates = [f"'{other}'" for other in _producers(draft, name, drafts)]
+    if candidates:
+        return f"Of these there are: {', '.join(candidates)}."
     edge = draft.kind.inputs[name].edge
     kinds = [kind.name for kind in all_kinds().values() if is_compatible(edge, kind)]
     if not kinds:

@@ -1,4 +1,4 @@
-"""`expect:`, known values with their sources, to be set beside what is measured."""
+"""Expectations: the known values, with sources, under `expect:`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Limits = Annotated[tuple[float, float], Field(strict=False)]
 
 
 class Expectation(Params):
-    """A known value of a quantity, and how far from it a result may be."""
+    """A known value of a quantity, with a tolerance."""
 
     stage: str = Field(description="stage that measures it")
     where: dict[str, Label] = Field(
         default_factory=dict, description="label per axis; axes left out mean all"
     )
     quantity: str = Field(description="variable, or quantity of a table")
-    value: float = Field(description="the value known")
+    value: float = Field(description="the known value")
     sd: float | None = Field(None, gt=0, description="its standard deviation")
     within: Annotated[float, Field(gt=0)] | Limits | None = Field(
         None, description="largest difference from it, or the limits [low, high]"
@@ -39,10 +39,10 @@ class Expectation(Params):
     within_sems: float | None = Field(
         None,
         gt=0,
-        description="beside within: a difference of so many of the measured standard "
-        "errors is near enough as well",
+        description="with within: a difference of so many of the measured standard "
+        "errors is also close enough",
     )
-    source: str = Field("", description="where it is from: paper, table, equation")
+    source: str = Field("", description="its source: paper, table, equation")
 
     @field_validator("within")
     @classmethod
@@ -53,18 +53,21 @@ class Expectation(Params):
 
     @model_validator(mode="after")
     def _one_tolerance(self) -> Expectation:
-        if (self.sd is None) == (self.within is None):
-            got = "neither" if self.sd is None else "both"
-            raise ValueError(f"expected one of 'sd' and 'within', got {got}")
+        if self.sd is not None and self.within is not None:
+            raise ValueError(
+                "'sd' cannot be combined with 'within'. Remove one of them."
+            )
+        if self.sd is None and self.within is None:
+            raise ValueError("expected one of 'sd' and 'within', got neither")
         if self.within_sems is not None and self.within is None:
             raise ValueError(
-                "expected 'within_sems' beside 'within' alone, got it with 'sd'"
+                "'within_sems' cannot be combined with 'sd'. Use 'within'."
             )
         return self
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """Smallest and largest value allowed, where `within` states them."""
+        """Smallest and largest value allowed; None without `within`."""
         if self.within is None or isinstance(self.within, tuple):
             return self.within
         return self.value - self.within, self.value + self.within
@@ -73,20 +76,7 @@ class Expectation(Params):
 def read_expectations(
     document: Document, stages: Mapping[str, Stage], axes: Mapping[str, Axis]
 ) -> tuple[Expectation, ...]:
-    """Read what the study expects.
-
-    Args:
-        document: the resolved study.
-        stages: its stages.
-        axes: its axes.
-
-    Returns:
-        The expectations in the order written.
-
-    Raises:
-        StudyError: an entry is badly formed, or its stage, axis, label or quantity
-            does not exist.
-    """
+    """Return the expectations in the order written; raise StudyError for a bad one."""
     item = document.at(("expect",))
     if item is None:
         return ()
@@ -108,7 +98,7 @@ def _read(
     entry = {key: item.plain() for key, item in document.mapping(path).items()}
     document.refuse_unknown(path, Expectation.model_fields, "a key of an expectation")
     try:
-        found = Expectation.model_validate(entry)
+        expectation = Expectation.model_validate(entry)
     except ValidationError as error:
         first = find_problems(error, Expectation, entry)[0]
         wording = first.wording
@@ -116,24 +106,24 @@ def _read(
         raise document.error(
             full, wording.message, wording.hint, key=first.key
         ) from None
-    if found.stage not in stages:
-        message = f"expected a stage of the study, got {shown(found.stage)}"
-        hint = nearest(found.stage, stages)
+    if expectation.stage not in stages:
+        message = f"expected a stage of the study, got {shown(expectation.stage)}"
+        hint = nearest(expectation.stage, stages)
         raise document.error((*path, "stage"), message, hint)
-    _check_where(document, path, found, stages[found.stage], axes)
-    _check_quantity(document, path, found, stages)
-    _check_row(document, path, found, stages, axes)
-    return found
+    _check_where(document, path, expectation, stages[expectation.stage], axes)
+    _check_quantity(document, path, expectation, stages)
+    _check_row(document, path, expectation, stages, axes)
+    return expectation
 
 
 def _check_where(
     document: Document,
     path: Path,
-    found: Expectation,
+    expectation: Expectation,
     stage: Stage,
     axes: Mapping[str, Axis],
 ) -> None:
-    for axis, label in found.where.items():
+    for axis, label in expectation.where.items():
         full = (*path, "where", axis)
         if axis not in stage.dims:
             message = f"expected a dimension of '{stage.name}', got {shown(axis)}"
@@ -146,9 +136,12 @@ def _check_where(
 
 
 def _check_quantity(
-    document: Document, path: Path, found: Expectation, stages: Mapping[str, Stage]
+    document: Document,
+    path: Path,
+    expectation: Expectation,
+    stages: Mapping[str, Stage],
 ) -> None:
-    stage = stages[found.stage]
+    stage = stages[expectation.stage]
     known = {variable.name for variable in numeric_variables(stage.kind)}
     if issubclass(stage.kind.returns, Table):
         producers = [name for names in stage.inputs.values() for name in names]
@@ -160,16 +153,18 @@ def _check_quantity(
             v.name for name in producers for v in numeric_variables(stages[name].kind)
         }
     # A table adds the stage or the element where a variable alone is not unique.
-    if known.isdisjoint(re.findall(r"\w+", found.quantity)):
-        message = f"expected a quantity of '{stage.name}', got '{found.quantity}'"
-        hint = nearest(found.quantity, known)
+    if known.isdisjoint(re.findall(r"\w+", expectation.quantity)):
+        message = f"expected a quantity of '{stage.name}', got '{expectation.quantity}'"
+        hint = nearest(expectation.quantity, known)
         raise document.error((*path, "quantity"), message, hint)
     # A table has its errors in a column.
-    has_error = error_of(stage.kind, found.quantity) or stage.kind.output("sem")
-    if found.within_sems is not None and not has_error:
-        message = f"expected a quantity with a standard error, got '{found.quantity}'"
+    has_error = error_of(stage.kind, expectation.quantity) or stage.kind.output("sem")
+    if expectation.within_sems is not None and not has_error:
+        message = (
+            f"expected a quantity with a standard error, got '{expectation.quantity}'"
+        )
         column = "sem" if issubclass(stage.kind.returns, Table) else ""
-        lacking = column or f"{found.quantity}_sem"
+        lacking = column or f"{expectation.quantity}_sem"
         hint = f"Remove 'within_sems': {stage.kind.name} has no {lacking}."
         raise document.error((*path, "within_sems"), message, hint)
 
@@ -177,13 +172,13 @@ def _check_quantity(
 def _check_row(
     document: Document,
     path: Path,
-    found: Expectation,
+    expectation: Expectation,
     stages: Mapping[str, Stage],
     axes: Mapping[str, Axis],
 ) -> None:
-    stage = stages[found.stage]
+    stage = stages[expectation.stage]
     taken = [stages[name] for names in stage.inputs.values() for name in names]
-    at = [one.at.epochs for one in taken if EPOCH in one.dims]
+    at = [producer.at.epochs for producer in taken if EPOCH in producer.dims]
     # Epochs that are not listed show when the nodes are laid out.
     if stage.kind.rows is None or not all(at):
         return
@@ -194,9 +189,9 @@ def _check_row(
         for sample in stage.template.samples()
         for row in stage.kind.rows(stage.params(sample), labels)
     ]
-    if not found.quantity.endswith(tuple(rows)):
-        message = f"expected a row of '{stage.name}', got '{found.quantity}'"
-        name = found.quantity.partition(": ")[0]
+    if not expectation.quantity.endswith(tuple(rows)):
+        message = f"expected a row of '{stage.name}', got '{expectation.quantity}'"
+        name = expectation.quantity.partition(": ")[0]
         known = [name + row for row in rows]
-        hint = nearest(found.quantity, known, f"One is '{known[0]}'.")
+        hint = nearest(expectation.quantity, known, f"One is '{known[0]}'.")
         raise document.error((*path, "quantity"), message, hint)

@@ -1,7 +1,7 @@
 """The JSON Schema of a study, so that editors complete and check the file.
 
-It follows the registry: every known kind is one form of a stage. What depends on other
-stages (edges, dimensions, labels) is beyond JSON Schema; `load_study` checks that.
+It follows the registry: every known kind is one form of a stage. Dependences on other
+stages (edges, dimensions, labels) are beyond JSON Schema; `load_study` checks them.
 """
 
 from __future__ import annotations
@@ -57,11 +57,7 @@ AT: Schema = {
 
 
 def study_schema() -> Schema:
-    """Describe study files as JSON Schema, draft 2020-12.
-
-    Returns:
-        The schema; it knows the kinds that are registered now.
-    """
+    """Return the JSON Schema, draft 2020-12, of studies with all registered kinds."""
     kinds = all_kinds()
     definitions: Schema = {"reference": _REFERENCE, "stage": _stage(kinds)}
     for kind in kinds.values():
@@ -112,7 +108,7 @@ def _sections() -> Schema:
 
 def _stage(kinds: Mapping[str, Kind]) -> Schema:
     named: Schema = {"enum": list(kinds)}
-    own: Schema = {
+    user_kind: Schema = {
         "type": "string",
         "pattern": "^[^:]+:[^:]+$",
         "description": "a kind of your own, package.module:function",
@@ -129,7 +125,7 @@ def _stage(kinds: Mapping[str, Kind]) -> Schema:
         "type": "object",
         "required": ["use"],
         "properties": {
-            "use": {"description": "the kind of stage", "anyOf": [named, own]}
+            "use": {"description": "the kind of stage", "anyOf": [named, user_kind]}
         },
         "allOf": forms,
     }
@@ -200,7 +196,7 @@ def _with_references(schema: Schema) -> Schema:
 
 
 def _or_reference(schema: Schema) -> Schema:
-    # What editors show stays outside the choice.
+    # Texts that editors show stay outside the choice.
     inner = _with_references(schema)
     outside = ("title", "description", "default")
     shown: Schema = {key: inner.pop(key) for key in outside if key in inner}

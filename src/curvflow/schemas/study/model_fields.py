@@ -1,4 +1,4 @@
-"""Which fields and forms a parameter model knows at some depth."""
+"""Fields and union branches of a pydantic model at a location of an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, Tag
 
 @dataclass(frozen=True)
 class Branch:
-    """One model that a value may take the form of.
+    """One model of a union.
 
     Attributes:
         model: the model.
@@ -24,7 +24,7 @@ class Branch:
     tag: str | None = None
 
     def names(self) -> list[str]:
-        """Return the names it goes by in a union: tag, literals, class."""
+        """Return its names in pydantic's locations: tag, literals, class."""
         literals = [
             str(value)
             for info in self.model.model_fields.values()
@@ -35,42 +35,18 @@ class Branch:
 
 
 def field_names(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """List the fields that a model knows beside a misspelt one.
-
-    Args:
-        model: the outermost model.
-        loc: pydantic's location of the misspelt field.
-
-    Returns:
-        Names, sorted.
-    """
+    """Return the sorted field names of the models that hold a misspelt field."""
     forms = _branches_at(model, loc[:-1])
     return sorted({info for f in forms for info in _keys(f.model)})
 
 
 def branch_names(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """List the forms among which a value had to choose.
-
-    Args:
-        model: the outermost model.
-        loc: pydantic's location of the value.
-
-    Returns:
-        The names of the forms, in the order declared.
-    """
+    """Return the names of the union branches of a value, in the order declared."""
     return [form.names()[0] for form in _branches_at(model, loc)]
 
 
 def field_description(model: type[BaseModel], loc: tuple[Any, ...]) -> str:
-    """Return what a field says that it is.
-
-    Args:
-        model: the outermost model.
-        loc: pydantic's location of the field.
-
-    Returns:
-        Its description, empty if it has none.
-    """
+    """Return the description of a field, empty if it has none."""
     for form in _branches_at(model, loc[:-1]):
         info = form.model.model_fields.get(loc[-1]) if loc else None
         if info is not None:

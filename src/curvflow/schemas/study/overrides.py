@@ -23,20 +23,7 @@ STUDY = "the study"
 def resolve(
     document: Document, profile: str | None, overrides: Sequence[str] = ()
 ) -> Document:
-    """Apply a profile, then overrides; the profiles themselves are left out.
-
-    Args:
-        document: the study as written.
-        profile: name of a profile, or None.
-        overrides: each `a.b=c`, applied in order.
-
-    Returns:
-        The resolved study.
-
-    Raises:
-        StudyError: there is no such profile, an override is not of this form, or its
-            path leads nowhere.
-    """
+    """Apply a profile, then each `a.b=c` in order; leave out all profiles."""
     names = profile_names(document)
     if profile is not None and profile not in names:
         raise StudyError(
@@ -56,32 +43,12 @@ def resolve(
 
 
 def profile_names(document: Document) -> dict[str, Label]:
-    """Return the profiles of a study, as text to the key written.
-
-    Args:
-        document: the study as written.
-
-    Returns:
-        Names in the order written.
-
-    Raises:
-        StudyError: what is written under `profiles:` is no mapping.
-    """
+    """Return the profiles of a study in order, from text to the key as written."""
     return {str(name): name for name in document.mapping(("profiles",))}
 
 
 def blame_profile(document: Document, name: Label, error: StudyError) -> StudyError:
-    """Make an error that a profile brings point at the profile.
-
-    Args:
-        document: the study as written.
-        name: of the profile.
-        error: what is wrong with the study once the profile is applied.
-
-    Returns:
-        The error itself if it points there already, else one that does: a profile may
-        take away what a line elsewhere needs.
-    """
+    """Return an error of a profile so that it points at the profile."""
     path = ("profiles", name)
     item = document.at(path)
     if item and error.place in _places(item):
@@ -121,7 +88,7 @@ def _override(root: SourceNode, override: str) -> None:
 def _set_value(
     root: SourceNode, target: str, value: SourceNode, spot: Location
 ) -> None:
-    """Set a value; all but the last part of its path must be there already."""
+    """Set a value; all but the last part of its path must exist."""
     *parents, last = target.split(".")
     item, where = root, STUDY
     for depth, name in enumerate(parents):
@@ -129,11 +96,13 @@ def _set_value(
         if key is None:
             _raise_unknown_path(target, item, name, where, spot)
         item, where = item.value[key], ".".join(parents[: depth + 1])
-    found = _key(item, last)
+    existing = _key(item, last)
     is_taken = isinstance(item.value, dict) and last
-    if found is None and (not is_taken or (item is root and _nested_paths(root, last))):
+    if existing is None and (
+        not is_taken or (item is root and _nested_paths(root, last))
+    ):
         _raise_unknown_path(target, item, last, where, spot)
-    key = last if found is None else found
+    key = last if existing is None else existing
     item.value[key] = value
     if isinstance(item.value, dict):
         item.keys[key] = spot
@@ -148,7 +117,7 @@ def _key(item: SourceNode, name: str) -> Label | None:
 
 
 def _nested_paths(root: SourceNode, name: str) -> list[str]:
-    """Return where in the study's own mappings there is something of this name."""
+    """Return the paths, one level down, of keys with this name."""
     return [
         f"{key}.{name}"
         for key, item in root.value.items()
@@ -162,9 +131,9 @@ def _raise_unknown_path(
     message = f"expected a key of {where}, got '{name}'"
     if isinstance(item.value, dict):
         hint = nearest(name, map(str, item.value))
-        if found := _nested_paths(item, name) if where == STUDY else []:
+        if paths := _nested_paths(item, name) if where == STUDY else []:
             rest = target.removeprefix(name)
-            hint = f"Did you mean {' or '.join(one + rest for one in found)}?"
+            hint = f"Did you mean {' or '.join(path + rest for path in paths)}?"
     elif isinstance(item.value, list):
         message = f"expected an index below {len(item.value)} in {where}, got '{name}'"
         hint = "Indices start at 0."

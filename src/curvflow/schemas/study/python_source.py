@@ -1,4 +1,4 @@
-"""A study given as Python's mappings and lists, rather than as text."""
+"""Reader of a study given as Python mappings and lists."""
 
 from __future__ import annotations
 
@@ -15,30 +15,19 @@ PLAIN = "expected text, a number, a list or a mapping"
 
 
 def plain_document(data: Mapping[str, object], name: str) -> Document:
-    """Read a study from plain data; NumPy's numbers and arrays become Python's.
-
-    Args:
-        data: the keys of a study.
-        name: what messages call it; the path within it stands for line and column.
-
-    Returns:
-        The content, apart from the data.
-
-    Raises:
-        StudyError: a value is no plain data, is NaN or infinite, or holds itself.
-    """
+    """Copy plain data to a document; NumPy numbers and arrays become Python's."""
     return Document(_Reader(name).read(data, ()))
 
 
 class _Reader:
-    """Turn Python's data into `Written` values, copied."""
+    """Copies Python data to source nodes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.open: list[object] = []
 
     def place(self, path: Path) -> str:
-        # So that what only a profile asks for can be told from the study itself.
+        # So that errors of a profile can be distinguished from those of the study.
         in_profile = path[:1] == ("profiles",) and len(path) > 1
         return f"{self.name}, profile {path[1]}" if in_profile else self.name
 
@@ -49,14 +38,14 @@ class _Reader:
         value = _from_numpy(value)
         if not isinstance(value, Mapping | list | tuple | range):
             return SourceNode(self.scalar(value, path), self.place(path))
-        if any(value is one for one in self.open):
+        if any(value is item for item in self.open):
             message = f"expected plain data, got a {type(value).__name__} in itself"
             raise self.error(path, message, "Write the value out.")
         self.open.append(value)
         try:
             if isinstance(value, Mapping):
                 return self.mapping(value, path)
-            items = [self.read(one, (*path, n)) for n, one in enumerate(value)]
+            items = [self.read(item, (*path, n)) for n, item in enumerate(value)]
             return SourceNode(items, self.place(path))
         finally:
             self.open.pop()
@@ -90,7 +79,7 @@ class _Reader:
         if isinstance(value, float) and not math.isfinite(value):
             message = f"expected a finite number, got {value}"
             raise self.error(path, message, "Write a number.")
-        # Only these themselves: what an enumeration or a subclass adds would be lost.
+        # Exact types only: an enumeration or a subclass would lose what it adds.
         for plain in (bool, int, float, str):
             if type(value) is plain:
                 return value

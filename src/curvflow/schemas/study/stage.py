@@ -20,7 +20,7 @@ from curvflow.schemas.study.yaml_source import Path, dotted_path, shown
 
 @dataclass(frozen=True)
 class At:
-    """Which checkpoints a stage looks at.
+    """Choice of checkpoints of a stage.
 
     Attributes:
         choice: how they are chosen.
@@ -34,11 +34,11 @@ class At:
 
     @property
     def adds_epoch(self) -> bool:
-        """Whether results get the dimension `epoch`."""
+        """Return whether results get the dimension `epoch`."""
         return self.choice not in ("final", "one")
 
     def select(self, checkpoints: Sequence[int]) -> tuple[int, ...]:
-        """Return those checkpoints that are chosen, ascending."""
+        """Return the chosen checkpoints, ascending."""
         if self.choice == "final":
             return (checkpoints[-1],)
         if self.choice in ("one", "listed"):
@@ -47,19 +47,7 @@ class At:
 
 
 def read_at(document: Document, path: Path) -> At:
-    """Read an `at:`.
-
-    Args:
-        document: the resolved study.
-        path: of the `at:`.
-
-    Returns:
-        The choice, `final` if nothing is written.
-
-    Raises:
-        StudyError: it is not `final`, `all`, an epoch, `{every: n}` or a list of
-            epochs.
-    """
+    """Read an `at:`; `final` if it is missing."""
     item = document.at(path)
     if item is None or item.value == "final":
         return At()
@@ -119,62 +107,42 @@ class Stage:
     at: At
     template: Template = field(repr=False)
     document: Document = field(repr=False)
-    _memo: dict[tuple[Label, ...], Params] = field(
+    _cache: dict[tuple[Label, ...], Params] = field(
         init=False, repr=False, default_factory=dict
     )
 
     def params(self, labels: Mapping[str, Label]) -> Params:
-        """Return the parameters at one point of the axes.
-
-        Args:
-            labels: label per axis; those that no parameter names are ignored.
-
-        Returns:
-            The validated parameters; the same object for the same own labels.
-
-        Raises:
-            StudyError: a value is wrong; the error points at where it is written,
-                which is the axis if it came from one.
-        """
+        """Return the validated parameters at one point of the axes, cached."""
         point = tuple([labels[axis] for axis in self.own_axes])
-        found = self._memo.get(point)
-        if found is None:
-            found = self._memo[point] = self._validated(labels)
-        return found
+        params = self._cache.get(point)
+        if params is None:
+            params = self._cache[point] = self._validated(labels)
+        return params
 
     def _validated(self, labels: Mapping[str, Label]) -> Params:
         filled = self.template.fill(labels)
         try:
             return self.kind.params.model_validate(filled)
         except ValidationError as error:
-            self._refuse(find_problems(error, self.kind.params, filled), labels)
+            self._raise_first(find_problems(error, self.kind.params, filled), labels)
 
-    def _refuse(self, found: list[Problem], labels: Mapping[str, Label]) -> NoReturn:
-        def position(complaint: Problem) -> tuple[bool, int, int]:
-            path, _ = self._origin(complaint.path, labels)
-            place = self.document.place(path, key=complaint.key)
+    def _raise_first(
+        self, problems: list[Problem], labels: Mapping[str, Label]
+    ) -> NoReturn:
+        def position(problem: Problem) -> tuple[bool, int, int]:
+            path, _ = self._origin(problem.path, labels)
+            place = self.document.place(path, key=problem.key)
             line = (place.line, place.column) if isinstance(place, Place) else (0, 0)
-            return complaint.missing, *line  # a misspelt key explains a missing one
+            return problem.missing, *line  # a misspelt key explains a missing one
 
-        first = min(found, key=position)
+        first = min(problems, key=position)
         wording = first.wording
         raise self.error(
             first.path, wording.message, wording.hint, labels=labels, key=first.key
         ) from None
 
     def epochs(self, checkpoints: Sequence[int]) -> tuple[int, ...]:
-        """Return which checkpoints `at:` chooses.
-
-        Args:
-            checkpoints: epochs whose weights are kept, ascending.
-
-        Returns:
-            The epochs chosen, ascending; at least one.
-
-        Raises:
-            StudyError: an epoch listed is no checkpoint, or none is a multiple of
-                `every`.
-        """
+        """Return the checkpoints that `at:` chooses, ascending and at least one."""
         chosen = self.at.select(checkpoints)
         for index, epoch in enumerate(self.at.epochs):
             if epoch not in chosen:
@@ -203,19 +171,7 @@ class Stage:
         labels: Mapping[str, Label] | None = None,
         key: bool = False,
     ) -> StudyError:
-        """Make the error for a parameter of this stage.
-
-        Args:
-            path: of the parameter, from the stage; empty for the stage itself.
-            message: `expected <what>, got <value>`.
-            hint: what to do.
-            labels: the point of the axes; if given and the value came from an axis,
-                the error points there.
-            key: point at the key rather than at the value.
-
-        Returns:
-            The error, to be raised.
-        """
+        """Return the StudyError for a parameter, at its axis if `labels` lead there."""
         full, note = self._origin(path, labels)
         hints = " ".join(part for part in (hint, note) if part)
         at_key = key or not path

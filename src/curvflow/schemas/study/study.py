@@ -21,7 +21,7 @@ from curvflow.schemas.study.yaml_source import shown
 __all__ = ["Axis", "Expectation", "Stage", "Study", "connected", "load_study"]
 
 KEYS = ("study", "axes", "stages", "expect", "profiles")
-# It names folders, so nothing that a file system could take otherwise.
+# It names folders, so it has no characters that are special to a file system.
 STUDY_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"
 
 
@@ -47,42 +47,15 @@ class Study:
 def load_study(
     text: str, *, file: str, profile: str | None = None, overrides: Sequence[str] = ()
 ) -> Study:
-    """Read a study and check everything that can be checked without computing.
-
-    Profiles that are not asked for are checked as well, each as if it were.
-
-    Args:
-        text: the YAML document.
-        file: its name, for messages.
-        profile: named overrides of the document to apply.
-        overrides: each `a.b=c` with c as YAML, applied after the profile, in order.
-
-    Returns:
-        The study.
-
-    Raises:
-        StudyError: the study asks for something that cannot be done; the error has
-            the place, the path, what was expected and found, and what to do.
-    """
+    """Load a YAML study with a profile and overrides, and check it completely."""
+    # Other profiles are checked as well, each as if it had been requested.
     return connected(read_document(text, file), profile, overrides)
 
 
 def connected(
     written: Document, profile: str | None = None, overrides: Sequence[str] = ()
 ) -> Study:
-    """Check and connect a study, as `load_study` does.
-
-    Args:
-        written: the study as written, in a file or in Python.
-        profile: named overrides of the document to apply.
-        overrides: each `a.b=c` with c as YAML, applied after the profile, in order.
-
-    Returns:
-        The study.
-
-    Raises:
-        StudyError: the study asks for something that cannot be done.
-    """
+    """Check and connect a study, as `load_study` does, from any document."""
     written.refuse_unknown((), KEYS, "a key of a study")
     study = _connected(resolve(written, profile, overrides))
     for text, name in profile_names(written).items():

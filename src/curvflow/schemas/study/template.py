@@ -1,4 +1,4 @@
-"""Parameters with `${axis}` and `${axis.field}`, compiled once and filled often."""
+"""Templates: parameters with `${axis}` or `${axis.field}`, compiled once."""
 
 from __future__ import annotations
 
@@ -55,38 +55,26 @@ class Template:
             slots[reference.path[-1]] = index
 
     def fill(self, labels: Mapping[str, Label]) -> dict[str, Any]:
-        """Substitute the values of one combination of labels.
-
-        Args:
-            labels: label per axis named; further axes are ignored.
-
-        Returns:
-            The parameters; only what holds a reference is copied.
-        """
+        """Substitute the values of one combination of labels, copying what changes."""
         values = [r.values[labels[r.axis.name]] for r in self.references]
         filled: dict[str, Any] = _fill(self.plain, self._slots, values)
         return filled
 
     def at(self, path: Path) -> Reference | None:
-        """Return the reference that brought the value at a path, if one did."""
+        """Return the reference that gives the value at a path, None if none does."""
         for reference in self.references:
             if path[: len(reference.path)] == reference.path:
                 return reference
         return None
 
     def samples(self) -> Iterator[dict[str, Label]]:
-        """Return combinations that show every label once, as `samples` does."""
+        """Yield combinations that show every label once, see the function `samples`."""
         return samples(self.references)
 
 
 def samples(references: Iterable[Reference]) -> Iterator[dict[str, Label]]:
-    """Yield combinations that show every label once, not all combinations.
-
-    Of a count only the ends are shown: bounds are what it can break.
-
-    Args:
-        references: of one stage, or of several that are looked at together.
-    """
+    """Yield combinations that show every label once, not all combinations."""
+    # Of a count only both ends are yielded: it can only break bounds.
     axes = {r.axis.name: r.axis for r in references}
     first = {name: axis.labels[0] for name, axis in axes.items()}
     yield first
@@ -109,28 +97,14 @@ def _fill(plain: Any, slots: dict[Label, Any], values: list[Any]) -> Any:
 def compile_template(
     document: Document, stage: str, names: list[str], axes: Mapping[str, Axis]
 ) -> Template:
-    """Find the references in a stage's parameters.
-
-    Args:
-        document: the resolved study.
-        stage: name of the stage.
-        names: which of its keys are parameters.
-        axes: the study's axes.
-
-    Returns:
-        The compiled parameters.
-
-    Raises:
-        StudyError: a reference is badly written, or names an axis or a field that
-            does not exist.
-    """
+    """Compile the parameters `names` of a stage, with their references."""
     entry = document.mapping(("stages", stage))
-    found = [
+    references = [
         reference
         for name in names
         for reference in _references(document, stage, (name,), entry[name], axes)
     ]
-    return Template({name: entry[name].plain() for name in names}, tuple(found))
+    return Template({name: entry[name].plain() for name in names}, tuple(references))
 
 
 def _references(

@@ -1,4 +1,4 @@
-"""Pydantic's errors in the words of a study's author, where they were written.
+"""Messages for pydantic's validation errors, in a study's words and at its lines.
 
 Of a union that fits in no branch, the branch is kept that the value comes closest to;
 if it resembles none, the branches are named together, `an integer or 'full'`.
@@ -54,9 +54,13 @@ _LENGTHS = {
 }
 
 
+# Of the second form, `<a> cannot be combined with <b>. <Remedy.>`
+COMBINED = " cannot be combined with "
+
+
 @dataclass(frozen=True)
 class Wording:
-    """What was expected and found.
+    """Parts of a message: expected, got, hint.
 
     Attributes:
         expected: such as `an integer`.
@@ -76,58 +80,27 @@ class Wording:
         return self.sentence or f"expected {self.expected}, got {self.got}"
 
     def of_key(self, key: Label, known: Iterable[str]) -> Wording:
-        """Say that a key is wrong, its value whatever it is.
-
-        Args:
-            key: as it was written.
-            known: the keys there are, if that is known.
-
-        Returns:
-            The new words.
-        """
+        """Return the wording for an unknown key, with the closest known one as hint."""
         names = list(known)
         expected = "a key that is known here" if names else self.expected
         hint = nearest(str(key), names)
         return replace(self, expected=expected, got=shown(key), hint=hint)
 
     def of_forms(self, names: Iterable[str], tag: str) -> Wording:
-        """Say that a mapping does not tell which of several forms it has.
-
-        Args:
-            names: of the forms.
-            tag: the key that tells, as pydantic quotes it, or a function's name.
-
-        Returns:
-            The new words.
-        """
+        """Return the wording for a mapping without the key that tells its form."""
         forms = ", ".join(repr(name) for name in names)
         hint = "" if tag.endswith("()") else f"Add {tag} to it."
         return replace(self, expected=f"one of the forms {forms}", hint=hint)
 
     def joined(self, others: Iterable[Wording]) -> Wording:
-        """Say that a value fits none of several descriptions.
-
-        Args:
-            others: of the same value, by the other branches of its union.
-
-        Returns:
-            One wording for all.
-        """
+        """Return one wording for a value that fits no branch of its union."""
         every = dict.fromkeys(wording.expected for wording in (self, *others))
         hints = [wording.hint for wording in (self, *others) if wording.hint]
         return replace(self, expected=" or ".join(every), hint="".join(hints[:1]))
 
 
 def wording_of(detail: Any, meaning: str = "") -> Wording:
-    """Put one of pydantic's errors into words.
-
-    Args:
-        detail: an entry of `ValidationError.errors()`.
-        meaning: the description of the field, if it has one.
-
-    Returns:
-        The words.
-    """
+    """Return the wording of one entry of `ValidationError.errors()`."""
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if kind in ("value_error", "assertion_error"):
         return _validator_wording(str(context["error"]), value)
@@ -148,9 +121,9 @@ def wording_of(detail: Any, meaning: str = "") -> Wording:
 
 
 def _validator_wording(text: str, value: object) -> Wording:
-    # Validators of our own say `expected <what>, got <value>. <What to do.>` already.
+    # Our own validators use one of the two forms of message already.
     message, _, hint = text.rstrip(".").partition(". ")
-    if not message.startswith("expected"):
+    if not (message.startswith("expected") or COMBINED in message):
         message = f"expected a valid value, got {shown(value)} ({message})"
     if hint and not hint.endswith("?"):
         hint += "."
@@ -204,7 +177,7 @@ _Steps = tuple[Path, tuple[tuple[int, str], ...]]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a value.
+    """One problem of a value.
 
     Attributes:
         path: within the value.
@@ -224,19 +197,10 @@ class Problem:
 def find_problems(
     error: ValidationError, model: type[BaseModel], value: object
 ) -> list[Problem]:
-    """List what is wrong with a value.
-
-    Args:
-        error: what pydantic raised.
-        model: the model that it raised it for.
-        value: the plain value that was validated.
-
-    Returns:
-        At least one complaint.
-    """
+    """Return the problems of a value, at least one, after a ValidationError."""
     details: Sequence[Any] = error.errors(include_url=False)
-    found = [_problem(model, value, d) for d in details if not _is_consequence(d)]
-    return _most_likely(found, 0)
+    problems = [_problem(model, value, d) for d in details if not _is_consequence(d)]
+    return _most_likely(problems, 0)
 
 
 def _is_consequence(detail: Any) -> bool:
@@ -252,18 +216,20 @@ def _problem(model: type[BaseModel], value: object, detail: Any) -> Problem:
     tail = loc[-1:] if missing else ()
     path, branches = _steps(value, loc[: len(loc) - len(tail)])
     words = wording_of(detail, field_description(model, loc))
-    found = Problem((*path, *tail), words, missing, branches=branches)
+    problem = Problem((*path, *tail), words, missing, branches=branches)
     if kind == "extra_forbidden" or "[key]" in detail["loc"]:
         names = field_names(model, loc) if kind == "extra_forbidden" else []
-        return replace(found, key=True, wording=found.wording.of_key(loc[-1], names))
+        return replace(
+            problem, key=True, wording=problem.wording.of_key(loc[-1], names)
+        )
     if kind == "union_tag_invalid":
         step, key = _tag_step(detail)
-        return replace(found, path=(*found.path, *step), key=key)
+        return replace(problem, path=(*problem.path, *step), key=key)
     if kind == "union_tag_not_found" and isinstance(detail["input"], dict):
         names = branch_names(model, loc)
-        wording = found.wording.of_forms(names, detail["ctx"]["discriminator"])
-        return replace(found, wording=wording)
-    return found
+        wording = problem.wording.of_forms(names, detail["ctx"]["discriminator"])
+        return replace(problem, wording=wording)
+    return problem
 
 
 def _steps(value: Any, loc: Path) -> _Steps:
@@ -306,14 +272,14 @@ def _tag_step(detail: Any) -> tuple[Path, bool]:
     return (), False
 
 
-def _most_likely(found: list[Problem], level: int) -> list[Problem]:
-    settled = [c for c in found if len(c.branches) <= level]
+def _most_likely(problems: list[Problem], level: int) -> list[Problem]:
+    settled = [c for c in problems if len(c.branches) <= level]
     unions: dict[Path, dict[str, list[Problem]]] = defaultdict(dict)
-    for complaint in found:
-        if len(complaint.branches) > level:
-            depth, name = complaint.branches[level]
-            union = unions[complaint.path[:depth]]
-            union.setdefault(name, []).append(complaint)
+    for problem in problems:
+        if len(problem.branches) > level:
+            depth, name = problem.branches[level]
+            union = unions[problem.path[:depth]]
+            union.setdefault(name, []).append(problem)
     for root, branches in unions.items():
         settled += _of_union(root, list(branches.values()), level)
     return settled
@@ -328,5 +294,5 @@ def _of_union(root: Path, branches: list[list[Problem]], level: int) -> list[Pro
         )
         return _most_likely(best, level + 1)
     first = branches[0][0]
-    others = [complaint.wording for branch in branches[1:] for complaint in branch]
+    others = [problem.wording for branch in branches[1:] for problem in branch]
     return [replace(first, wording=first.wording.joined(others))]

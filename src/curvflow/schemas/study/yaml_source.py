@@ -1,4 +1,4 @@
-"""YAML text as it was written, with lines and columns, and studies as YAML text."""
+"""YAML source: reading with lines and columns, and writing of studies."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from curvflow.schemas.nodes import Label
 Path = tuple[Label, ...]
 Location = Place | str
 
-# From ruamel's line and column, which count from 0, to what the user reads.
+# Location for the user, from ruamel's line and column, which count from 0.
 Locate = Callable[[int, int], Location]
 _MAX_SHOWN = 60
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _CONSTANTS = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool")
 
-# YAML 1.2 has no dates: they are text, as everything else that is no number.
+# YAML 1.2 has no dates: they are text, like everything else that is no number.
 _TEXTS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp")
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass
 class SourceNode:
-    """One value of a study file.
+    """A source node: one value of a study file.
 
     Attributes:
         value: a scalar, a mapping to `Written`, or a list of `Written`.
@@ -47,13 +47,13 @@ class SourceNode:
     keys: dict[Label, Location] = field(default_factory=dict)
 
     def children(self) -> list[tuple[Label, SourceNode]]:
-        """Return keys or indices with what is written there."""
+        """Return keys or indices with their nodes."""
         if isinstance(self.value, dict):
             return list(self.value.items())
         return list(enumerate(self.value)) if isinstance(self.value, list) else []
 
     def plain(self) -> Any:
-        """Return the value without places."""
+        """Return the value as plain data."""
         if isinstance(self.value, dict):
             return {key: item.plain() for key, item in self.value.items()}
         if isinstance(self.value, list):
@@ -62,15 +62,7 @@ class SourceNode:
 
 
 def has_child(item: SourceNode, part: Label) -> bool:
-    """Tell whether a mapping has this key, or a list this index.
-
-    Args:
-        item: what is written.
-        part: a key or an index.
-
-    Returns:
-        Whether it leads anywhere.
-    """
+    """Return whether a mapping has this key, or a list this index."""
     if isinstance(item.value, dict):
         return part in item.value
     if isinstance(item.value, list):
@@ -79,39 +71,18 @@ def has_child(item: SourceNode, part: Label) -> bool:
 
 
 def dotted_path(path: Iterable[Label]) -> str:
-    """Write a path as the user does, `stages.fit.model.hidden.0`.
-
-    Args:
-        path: keys and indices.
-
-    Returns:
-        One line.
-    """
+    """Return a path as text, `stages.fit.model.hidden.0`."""
     return ".".join(shown(p) if "\n" in str(p) else str(p) for p in path)
 
 
 def shown(value: object) -> str:
-    """Write a value as YAML would, on one line and not too long.
-
-    Args:
-        value: plain data.
-
-    Returns:
-        At most 60 characters.
-    """
+    """Return a value as YAML on one line, cut after 60 characters."""
     text = one_line_yaml(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
 def one_line_yaml(value: object) -> str:
-    """Write a value about as YAML would, on one line.
-
-    Args:
-        value: plain data.
-
-    Returns:
-        The line, however long.
-    """
+    """Return a value roughly as YAML, on one line of any length."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
@@ -123,19 +94,7 @@ def one_line_yaml(value: object) -> str:
 
 
 def parse(text: str, locate: Locate, path: Path = ()) -> SourceNode | None:
-    """Read YAML text into values with places.
-
-    Args:
-        text: YAML 1.2.
-        locate: from a line and column, counted from 0, to a place.
-        path: of the value in the study, for messages.
-
-    Returns:
-        The value written, None if there is none.
-
-    Raises:
-        StudyError: the text is not YAML, or holds what a study cannot.
-    """
+    """Parse YAML text to nodes; None if there is none. Lines count from 0."""
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except YAMLError as error:
@@ -156,7 +115,7 @@ def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
 
 
 def _syntax_hint(problem: str, written: str) -> str:
-    """Return what to do about a syntax error in a line."""
+    """Return the remedy for a syntax error in a line."""
     if re.search(r"(?<![\"'])\$\{", written):
         return 'Put references in quotes: "${axis}".'
     if "\t" in written:
@@ -169,7 +128,7 @@ def _syntax_hint(problem: str, written: str) -> str:
 
 
 class _Reader:
-    """Turn ruamel's nodes into `Written` values."""
+    """Turns ruamel's nodes into source nodes."""
 
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
@@ -210,7 +169,7 @@ class _Reader:
             result.keys[key] = self.place(key_node)
             result.value[key] = self.read(value_node, (*path, key))
             if value_node.start_mark.index == value_node.end_mark.index:
-                # Nothing is written after the colon; ruamel points at what follows.
+                # No value after the colon; ruamel points at the next token.
                 result.value[key].place = self.place(key_node)
         return result
 
@@ -246,20 +205,12 @@ class _Reader:
 WIDTH = 88
 INDENT = 2
 
-# What stands deeper than the study's keys is put on one line where that is short.
+# Below this depth, that of the study's keys, short values are put on one line.
 TOP = 2
 
 
 def to_yaml(document: dict[str, Any]) -> str:
-    """Write a study as YAML.
-
-    Args:
-        document: plain data.
-
-    Returns:
-        Text that reads as the same data, in the same order; stages and axes each on a
-        line where they fit.
-    """
+    """Return a study as YAML; stages and axes each on one line where they fit."""
     yaml = YAML()
     yaml.width = 1 << 20  # lines are broken here, not within a value
     yaml.indent(mapping=INDENT, sequence=2 * INDENT, offset=INDENT)
@@ -269,16 +220,7 @@ def to_yaml(document: dict[str, Any]) -> str:
 
 
 def _with_style(value: Any, depth: int, used: int) -> Any:
-    """Choose for each value whether it goes on one line.
-
-    Args:
-        value: plain data.
-        depth: keys and indices above it.
-        used: characters of its line that stand before it.
-
-    Returns:
-        The value as ruamel takes it.
-    """
+    """Return a value for ruamel, in flow style if it fits behind `used` characters."""
     if not isinstance(value, dict | list):
         return _quoted(value)
     on_one_line = depth >= TOP and used + _length(value) <= WIDTH
@@ -291,7 +233,7 @@ def _with_style(value: Any, depth: int, used: int) -> Any:
             result[_quoted(key)] = _with_style(item, depth + 1, before)
     else:
         result = CommentedSeq()
-        result += [_with_style(one, depth + 1, inner) for one in value]
+        result += [_with_style(item, depth + 1, inner) for item in value]
     if on_one_line or not value:
         result.fa.set_flow_style()
     else:
@@ -300,7 +242,7 @@ def _with_style(value: Any, depth: int, used: int) -> Any:
 
 
 def _quoted(value: Any) -> Any:
-    """Quote what is read as something else, or is written so on the pages."""
+    """Quote text that would be read as something else, and references."""
     if isinstance(value, str) and (
         "${" in value  # as the pages write references
         or not value.isprintable()  # line breaks of Unicode, which are escaped so
@@ -311,7 +253,7 @@ def _quoted(value: Any) -> Any:
 
 
 def _length(value: Any) -> int:
-    """Return about how many characters a value takes on one line."""
+    """Return the approximate number of characters of a value on one line."""
     text = one_line_yaml(value)
-    # Of texts, only references are sure to stand in quotes.
+    # Of texts, only references are always quoted.
     return len(text) - text.count("'") + 2 * text.count("${")

@@ -125,7 +125,7 @@ def test_what_is_wrong_is_told_at_its_place(write, text, message):
 @pytest.mark.parametrize(
     ("scale", "place", "words"),
     [
-        ("workers: 2\n  adapt: {maximum: 3}", "2:3: cluster", "got both"),
+        ("workers: 2\n  adapt: {maximum: 3}", "2:3: cluster", "cannot be combined"),
         ("adapt: {minimum: 4, maximum: 3}", "3:10: cluster.adapt", "got 4 above 3"),
     ],
 )
