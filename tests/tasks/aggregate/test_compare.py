@@ -188,7 +188,7 @@ def test_a_label_without_an_optional_variable_counts_as_missing(paired, baseline
 
 
 def test_a_baseline_alone_is_refused_by_the_name_of_its_axis():
-    with pytest.raises(InputError, match="along: expected two labels or more of rule"):
+    with pytest.raises(InputError, match="along: expected at least two labels of rule"):
         table([trace("sgd", 0, 1.0), trace("sgd", 1, 2.0)], quantities="trace")
 
 

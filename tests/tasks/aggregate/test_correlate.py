@@ -268,7 +268,7 @@ def test_a_group_without_pairs_has_a_row_of_none():
 def test_stages_whose_labels_never_agree_are_refused():
     of = nodes(*cloud(4))
     apart = [one for one in of if (one.stage == "other") == (one.coords["seed"] < 2)]
-    with pytest.raises(InputError, match=r"^x, y: expected nodes of equal labels, got"):
+    with pytest.raises(InputError, match=r"^x, y: expected nodes with equal labels"):
         table(apart)
 
 

@@ -164,7 +164,7 @@ def test_a_stage_of_which_all_diverged_keeps_its_row_beside_another():
         (
             [node({"seed": 0}, kind="probe.norms", norm_l2=1.0)],
             TRUTH,
-            "variables of the stages taken, got 'tr",
+            "variables of the given stages, got 'tr",
         ),
         (
             [node({"seed": 0}, trace=1.0)],
@@ -177,7 +177,7 @@ def test_a_stage_of_which_all_diverged_keeps_its_row_beside_another():
             "a stage that holds 'trace'",
         ),
         (estimates(2), [*TRUTH, node({"seed": 1}, "b", trace=1.0)], "got several"),
-        (estimates(2), [node({}, "dense", trace=[1.0, 2.0])], "as many elements"),
+        (estimates(2), [node({}, "dense", trace=[1.0, 2.0])], "same shape"),
     ],
     ids=["not measured", "no error", "no truth", "two truths", "shapes"],
 )

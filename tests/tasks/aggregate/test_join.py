@@ -107,9 +107,7 @@ def test_elements_and_rows_of_tables_have_columns_of_their_own():
 
 
 def test_rows_that_no_stage_has_whole_are_refused():
-    with pytest.raises(
-        InputError, match="rows: expected a stage that has all of rule,"
-    ):
+    with pytest.raises(InputError, match="rows: expected a stage with all of"):
         joined(nodes()[4:])
 
 

@@ -232,7 +232,7 @@ def test_every_declared_column_is_there_in_its_type():
 
 
 def test_a_label_alone_is_refused():
-    with pytest.raises(InputError, match="along: expected two labels or more of rule"):
+    with pytest.raises(InputError, match="along: expected at least two labels of rule"):
         table(nodes(VALUES[:, :1]))
 
 

@@ -9,7 +9,7 @@ import pytest
 from curvflow.flows.graph.expand import expand
 from curvflow.flows.graph.open_study import open_study
 from curvflow.schemas.kinds import find_kind
-from curvflow.tasks.statistics.measurements import judged, measured
+from curvflow.tasks.statistics.measurements import drop_unjudged_counts, measurements
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 RULES, SEEDS = ("sgd", "adam"), range(4)
@@ -226,8 +226,8 @@ def test_each_number_is_judged_by_the_flag_that_is_about_it():
 
 def test_where_nothing_is_judged_the_columns_that_count_it_go_and_no_others():
     table = {name: np.zeros(1) for name in ("mean", "unconverged", "num_unconverged")}
-    plain = measured([node({}, kind="toy.other")])
-    assert [*judged(plain, table)] == ["mean", "num_unconverged"]
+    plain = measurements([node({}, kind="toy.other")])
+    assert [*drop_unjudged_counts(plain, table)] == ["mean", "num_unconverged"]
 
 
 STUDY = """

@@ -12,7 +12,7 @@ from curvflow.schemas.kinds.figures.scaling import ScalingFigureParams
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks.drawing import canvas
 from curvflow.tasks.figures import scaling
-from curvflow.tasks.statistics.scaling_points import fitted
+from curvflow.tasks.statistics.scaling_points import fit_laws
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 SIZES = (25, 50, 100, 200, 400)
@@ -121,7 +121,7 @@ def test_crossings_have_three_digits(value, text):
 
 def test_the_legend_has_the_exponent_and_half_its_interval():
     params = ScalingFigureParams(**GIVEN, num_resamples=100)
-    for one in fitted(params, nodes()):
+    for one in fit_laws(params, nodes()):
         low, high = one.law.limits(0.95)
         label, _, rest = scaling._told(one, params).partition(": ")
         exponent, half = rest.replace(scaling.MINUS, "-").split(" ± ")
@@ -150,7 +150,7 @@ def test_where_all_diverged_the_legend_says_so():
     got = draw(nodes(diverged=gone))
     assert np.isnan(got["exponent"][0])
     params = ScalingFigureParams(**GIVEN, num_resamples=100)
-    (one, _) = fitted(params, nodes(diverged=gone))
+    (one, _) = fit_laws(params, nodes(diverged=gone))
     assert scaling._told(one, params) == "sgd: all 25 diverged"
     every = gone | {("adam", *rest) for _, *rest in gone}
     assert len(draw(nodes(diverged=every))["x"]) == 0

@@ -11,7 +11,7 @@ from curvflow.schemas.nodes import Member
 from curvflow.tasks.drawing.spectra import Points, ritz_points
 from curvflow.tasks.figures import stem
 from curvflow.tasks.registry import Machine, find
-from curvflow.tasks.statistics.label_groups import companies
+from curvflow.tasks.statistics.label_groups import node_groups
 from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
 
 W = wigner(40)
@@ -66,7 +66,7 @@ def test_histograms_are_as_high_as_their_shares(log_y):
     shares = np.array([0.6, 0.3, 0.1])
     points = Points(np.array([1.0, 2.0, 3.0]), shares)
     params = StemFigureParams(compare=["diagonal"], floor=0.2, log_y=log_y)
-    panel = stem.Panel(companies([ritz(W, 3)], None)[0], {"diagonal": points})
+    panel = stem.Panel(node_groups([ritz(W, 3)], None)[0], {"diagonal": points})
     axes = Figure().add_subplot()
     stem._draw(axes, panel, params, is_first=True)
     tops = [bar.get_y() + bar.get_height() for bar in axes.patches]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvflow.tasks.statistics.correlations import line, spearman
+from curvflow.tasks.statistics.correlations import fit_line, spearman
 
 
 def pairs(count=25, seed=0, ties=False):
@@ -20,7 +20,7 @@ def pairs(count=25, seed=0, ties=False):
 def test_line_and_rank_correlation_agree_with_scipy(ties):
     x, y = pairs(ties=ties)
     known = stats.linregress(x, y)
-    assert line(x, y) == pytest.approx((known.slope, known.intercept), rel=1e-12)
+    assert fit_line(x, y) == pytest.approx((known.slope, known.intercept), rel=1e-12)
     assert spearman(x, y)[0] == pytest.approx(stats.spearmanr(x, y)[0], rel=1e-12)
 
 
@@ -48,7 +48,7 @@ def test_the_interval_is_that_of_the_source():
     ("x", "y"), [([], []), ([1.0], [2.0]), ([1.0, 1, 1, 1], [1.0, 2, 3, 4])]
 )
 def test_what_does_not_differ_has_no_trend(x, y):
-    found = line(np.array(x), np.array(y))
+    found = fit_line(np.array(x), np.array(y))
     r, interval = spearman(np.array(x), np.array(y))
     assert np.isnan([*found, r, *interval]).all()
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from curvflow.tasks.statistics.label_groups import are_numbers, groups, run_x
-from curvflow.tasks.statistics.measurements import find_measured
+from curvflow.tasks.statistics.label_groups import are_numbers, value_groups, x_labels
+from curvflow.tasks.statistics.measurements import find_measurement
 from tests.tasks.measured_nodes import node, toy_kinds
 
 
@@ -19,7 +19,7 @@ def test_groups_keep_the_order_of_the_study_and_count_what_diverged():
         node({"rule": "b", "seed": 1}, trace=2.0),
         node({"rule": "a", "seed": 1}, trace=np.nan),
     ]
-    first, second = groups(find_measured("y", "trace", of), label="rule")
+    first, second = value_groups(find_measurement("y", "trace", of), label="rule")
     assert (first.label, first.nodes, first.diverged) == ("b", 2, 1)
     assert (second.label, second.nodes, second.diverged) == ("a", 2, 0)
     assert [first.nonfinite(), second.nonfinite()] == [0, 1]
@@ -31,9 +31,9 @@ def test_rows_are_set_at_their_own_x():
         node({"seed": 0}, epoch=[0, 10], train_loss=[4.0, 3.0]),
         node({"seed": 1}, epoch=[5], train_loss=[2.0]),
     ]
-    one = find_measured("y", "train_loss", of)
-    (group,) = groups(one, label=None, x="epoch")
-    xs = run_x(one, "epoch", [group])
+    one = find_measurement("y", "train_loss", of)
+    (group,) = value_groups(one, label=None, x="epoch")
+    xs = x_labels(one, "epoch", [group])
     assert xs == [0, 5, 10]
     expected = [[4.0, np.nan, 3.0], [np.nan, 2.0, np.nan]]
     np.testing.assert_array_equal(group.matrix(xs), expected)
@@ -41,10 +41,10 @@ def test_rows_are_set_at_their_own_x():
 
 def test_a_dimension_of_the_variable_becomes_label_or_x():
     of = [node({}, rank=[1, 2], eigenvalues=[1.0, 2.0])]
-    one = find_measured("y", "eigenvalues", of)
-    by_rank = groups(one, label="rank")
+    one = find_measurement("y", "eigenvalues", of)
+    by_rank = value_groups(one, label="rank")
     assert [(g.label, g.matrix([""]).item()) for g in by_rank] == [(1, 1.0), (2, 2.0)]
-    (along,) = groups(one, label=None, x="rank")
+    (along,) = value_groups(one, label=None, x="rank")
     assert along.matrix([1, 2]).tolist() == [[1.0, 2.0]]
 
 
@@ -60,6 +60,6 @@ def test_where_all_diverged_each_x_is_there_once():
         for seed in range(2)
         for width in (16, 4)
     ]
-    one = find_measured("y", "trace", of)
-    found = groups(one, label=None, x="width")
-    assert run_x(one, "width", found) == [4, 16]
+    one = find_measurement("y", "trace", of)
+    found = value_groups(one, label=None, x="width")
+    assert x_labels(one, "width", found) == [4, 16]

@@ -1,7 +1,11 @@
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.statistics.measurements import find_measured, measured, spread
+from curvflow.tasks.statistics.measurements import (
+    find_measurement,
+    measurements,
+    values_along,
+)
 from tests.tasks.measured_nodes import node, toy_kinds
 
 
@@ -13,13 +17,13 @@ def _toys():
 
 def test_a_node_that_arrives_twice_counts_once():
     of = [node({"seed": s}, trace=float(s)) for s in (0, 1, 0, 1)]
-    one = find_measured("y", "trace", of)
+    one = find_measurement("y", "trace", of)
     assert [n.coords["seed"] for n in one.nodes] == [0, 1]
 
 
 def test_what_diverged_is_kept_apart():
     of = [node({"seed": s}, diverged=s == 1) for s in range(3)]
-    one = find_measured("y", "trace", of)
+    one = find_measurement("y", "trace", of)
     assert [n.coords["seed"] for n in one.ok] == [0, 2]
     assert [n.coords["seed"] for n in one.diverged] == [1]
 
@@ -34,45 +38,47 @@ def trained(seed, *, diverged=False, lacks=False):
 
 def test_what_diverged_counts_for_a_variable_that_it_cannot_have():
     of = [trained(0), trained(1, diverged=True), trained(2, lacks=True)]
-    one = find_measured("y", "reached", of)
+    one = find_measurement("y", "reached", of)
     assert [n.coords["seed"] for n in one.ok] == [0]
     assert [n.coords["seed"] for n in one.diverged] == [1]
 
 
 def test_a_variable_asked_for_is_there_even_if_every_node_diverged():
     of = [trained(s, diverged=True) for s in range(2)]
-    assert len(find_measured("y", "reached", of).diverged) == 2
-    assert "reached" not in [one.variable.name for one in measured(of)]
+    assert len(find_measurement("y", "reached", of).diverged) == 2
+    assert "reached" not in [one.variable.name for one in measurements(of)]
 
 
 def test_a_variable_that_no_result_holds_is_not_there():
     of = [trained(0, lacks=True), trained(1, diverged=True)]
     with pytest.raises(InputError, match="expected a measured variable"):
-        find_measured("y", "reached", of)
+        find_measurement("y", "reached", of)
 
 
 def test_every_stage_brings_its_own_variables():
     of = [node({}), node({}, stage="second", kind="toy.other")]
-    found = [(m.stage, m.variable.name) for m in measured(of)]
+    found = [(m.stage, m.variable.name) for m in measurements(of)]
     assert ("probe", "trace") in found
     assert found[-2:] == [("second", "trace"), ("second", "curvature")]
 
 
 def test_a_variable_is_laid_out_along_axes_and_its_own_dimensions():
     of = [node({"rule": "a"}, rank=[1, 2], eigenvalues=[5.0, 4.0])]
-    one = find_measured("y", "eigenvalues", of)
-    labels, values = spread(of[0], one.variable, ("rule", "rank"))
+    one = find_measurement("y", "eigenvalues", of)
+    labels, values = values_along(of[0], one.variable, ("rule", "rank"))
     assert (labels, values.tolist()) == ([["a"], [1, 2]], [[5.0, 4.0]])
-    labels, values = spread(of[0], one.variable, ("rank", None))
+    labels, values = values_along(of[0], one.variable, ("rank", None))
     assert (labels, values.tolist()) == ([[1, 2], [""]], [[5.0], [4.0]])
 
 
 def test_a_dimension_without_a_coordinate_is_numbered():
     of = [node({}, eigenvalues=[5.0, 4.0])]
-    labels, _ = spread(of[0], find_measured("y", "eigenvalues", of).variable, ["rank"])
+    labels, _ = values_along(
+        of[0], find_measurement("y", "eigenvalues", of).variable, ["rank"]
+    )
     assert labels == [[0, 1]]
 
 
 def test_a_picture_is_nothing_to_measure():
     with pytest.raises(InputError, match="y: expected a measured variable"):
-        find_measured("y", "picture", [node({})])
+        find_measurement("y", "picture", [node({})])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.statistics.measurements import find_measured
-from curvflow.tasks.statistics.pairs import points
+from curvflow.tasks.statistics.measurements import find_measurement
+from curvflow.tasks.statistics.pairs import paired_points
 from tests.tasks.measured_nodes import node, toy_kinds
 
 
@@ -24,7 +24,9 @@ def other(coords, value, **kwargs):
 
 
 def paired(of, axes=("rule", "seed"), x="steps", y="curvature"):
-    return points(find_measured("x", x, of), find_measured("y", y, of), axes)
+    return paired_points(
+        find_measurement("x", x, of), find_measurement("y", y, of), axes
+    )
 
 
 def test_nodes_of_two_stages_are_paired_where_their_labels_agree():

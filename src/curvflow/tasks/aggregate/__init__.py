@@ -1,1 +1,1 @@
-"""Aggregates over axes, one file per kind."""
+"""Aggregates over axes, a file per kind."""

@@ -1,4 +1,4 @@
-"""The best setting by validation, and what is reported of it."""
+"""Best setting by validation, and the statistics reported for it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.cells import (
     Cell,
     Cells,
-    Place,
+    Labels,
     cells,
-    finite,
-    left_out,
-    named,
+    exclusion_counts,
+    finite_values,
+    labels_text,
     num_unconverged,
 )
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import are_numbers
-from curvflow.tasks.statistics.measurements import find_measured, judged, relied_on
+from curvflow.tasks.statistics.measurements import (
+    drop_unjudged_counts,
+    find_measurement,
+    mask_unconverged,
+)
 
-ROUNDING = 1e-12  # of means that are equal but for the order of their terms
-Rows = Mapping[Place, Mapping[Place, Cell]]
+ROUNDING = 1e-12  # relative difference of means by the order of their terms
+CellRows = Mapping[Labels, Mapping[Labels, Cell]]
 
 
 @dataclass
@@ -36,19 +40,19 @@ class Choice:
     """A choice among candidates.
 
     Attributes:
-        chosen: the candidate; None if none could be chosen.
-        refused: candidates that could not be.
+        chosen: the chosen candidate; None if all are refused.
+        refused: candidates with too few values.
         tied: other candidates with the same mean.
-        close: other candidates within a standard error of the best, tied ones too.
+        close: other candidates within a standard error of the best, ties included.
     """
 
-    chosen: Place | None = None
-    refused: list[Place] = field(default_factory=list)
-    tied: list[Place] = field(default_factory=list)
-    close: list[Place] = field(default_factory=list)
+    chosen: Labels | None = None
+    refused: list[Labels] = field(default_factory=list)
+    tied: list[Labels] = field(default_factory=list)
+    close: list[Labels] = field(default_factory=list)
 
-    def verdict(self, candidate: Place) -> str:
-        """Return what became of a candidate."""
+    def verdict(self, candidate: Labels) -> str:
+        """Return the verdict on a candidate."""
         if candidate == self.chosen:
             return "chosen"
         if candidate in self.refused:
@@ -56,73 +60,80 @@ class Choice:
         return "tied" if candidate in self.tied else "not chosen"
 
 
-def choose(rows: Rows, repetitions: Collection[Place], params: BestParams) -> Choice:
-    """Choose the candidate of the best mean over some repetitions.
+def choose(
+    rows: CellRows, repetitions: Collection[Labels], params: BestParams
+) -> Choice:
+    """Choose the candidate with the best mean over the given repetitions.
 
     Args:
-        rows: cells of the variable that decides, by candidate and repetition.
-        repetitions: those that decide.
-        params: what is best, and how many values a candidate must have.
+        rows: cells of the deciding variable, by candidate and repetition.
+        repetitions: repetitions that decide.
+        params: goal, and the values that a candidate must have.
 
     Returns:
-        The first of the best in the order of the candidates, and what else there was.
+        The first of the best in the order of the candidates, and the other candidates
+        by verdict.
     """
-    found = Choice()
+    choice = Choice()
     means, errors = {}, {}
     for candidate, row in rows.items():
-        values = finite({r: c for r, c in row.items() if r in repetitions})
+        values = finite_values({r: c for r, c in row.items() if r in repetitions})
         least = 1.0 if params.diverged == "refuse" else params.least_share
         if not len(values) or len(values) / len(repetitions) < least:
-            found.refused.append(candidate)
+            choice.refused.append(candidate)
             continue
-        of = statistics(values)
+        summary = statistics(values)
         sign = -1.0 if params.goal == "max" else 1.0
-        means[candidate], errors[candidate] = sign * float(of.mean), float(of.sem)
+        means[candidate], errors[candidate] = (
+            sign * float(summary.mean),
+            float(summary.sem),
+        )
     if not means:
-        return found
+        return choice
     least = min(means.values())
     slack = ROUNDING * max(map(abs, means.values()))
-    tied = [one for one, mean in means.items() if mean <= least + slack]
-    found.chosen, found.tied = tied[0], tied[1:]
-    limit = least + max(slack, errors[found.chosen])
-    found.close = [c for c, m in means.items() if m <= limit and c != found.chosen]
-    return found
+    tied = [candidate for candidate, mean in means.items() if mean <= least + slack]
+    choice.chosen, choice.tied = tied[0], tied[1:]
+    limit = least + max(slack, errors[choice.chosen])
+    choice.close = [c for c, m in means.items() if m <= limit and c != choice.chosen]
+    return choice
 
 
 def nested(
-    rows: Rows, repetitions: Collection[Place], params: BestParams
-) -> dict[Place, Place | None]:
-    """Choose for each repetition without looking at it, or at its part.
+    rows: CellRows, repetitions: Collection[Labels], params: BestParams
+) -> dict[Labels, Labels | None]:
+    """Choose for each repetition by cross-validation, without its fold.
 
     Args:
-        rows: cells of the variable that decides.
-        repetitions: all of them, in order.
-        params: into how many parts they are dealt in turn; None chooses on all.
+        rows: cells of the deciding variable.
+        repetitions: all repetitions, in order.
+        params: number of folds, to which repetitions are dealt in turn; None chooses on
+            all repetitions.
 
     Returns:
-        Repetition to candidate chosen; None where none could be.
+        Repetition to chosen candidate; None where all are refused.
 
     Raises:
-        InputError: there are fewer repetitions than parts.
+        InputError: there are fewer repetitions than folds.
     """
-    every = [*repetitions]
+    ordered = [*repetitions]
     if params.folds is None:
-        return dict.fromkeys(every, choose(rows, every, params).chosen)
-    if params.folds > len(every):
+        return dict.fromkeys(ordered, choose(rows, ordered, params).chosen)
+    if params.folds > len(ordered):
         raise InputError(
-            f"folds: expected at most the {len(every)} repetitions, got "
+            f"folds: expected at most the {len(ordered)} repetitions, got "
             f"{params.folds}. Lower it, or add repetitions."
         )
-    chosen: dict[Place, Place | None] = {}
+    chosen: dict[Labels, Labels | None] = {}
     for part in range(params.folds):
-        own = every[part :: params.folds]
-        others = [one for one in every if one not in own]
-        chosen |= dict.fromkeys(own, choose(rows, others, params).chosen)
-    return {repetition: chosen[repetition] for repetition in every}
+        held_out = ordered[part :: params.folds]
+        others = [repetition for repetition in ordered if repetition not in held_out]
+        chosen |= dict.fromkeys(held_out, choose(rows, others, params).chosen)
+    return {repetition: chosen[repetition] for repetition in ordered}
 
 
-def is_at_edge(chosen: Place | None, candidates: Collection[Place]) -> bool:
-    """Return whether a choice of one number is the least or the greatest of several."""
+def is_at_edge(chosen: Labels | None, candidates: Collection[Labels]) -> bool:
+    """Return whether a chosen number is the least or the greatest candidate."""
     labels = [candidate[0] for candidate in candidates if len(candidate) == 1]
     if chosen is None or len(labels) < 3 or not are_numbers(labels):
         return False
@@ -131,17 +142,17 @@ def is_at_edge(chosen: Place | None, candidates: Collection[Place]) -> bool:
 
 @computes_each("aggregate.best")
 def best(member: Member, machine: Machine) -> Outcome:
-    """Choose by one variable and report others of what is chosen.
+    """Choose a setting by one variable, and report others of the chosen setting.
 
     Args:
-        member: the nodes of the stages that measure them.
+        member: nodes of the stages that measure the variables.
         machine: not used.
 
     Returns:
-        A row per variable and point of `within`, and one per candidate.
+        A row per variable and combination of `within`, and a row per candidate.
 
     Raises:
-        InputError: a variable is no single number of one stage, or there are fewer
+        InputError: a variable is not a scalar of one stage, or there are fewer
             repetitions than folds.
 
     Reference:
@@ -149,11 +160,14 @@ def best(member: Member, machine: Machine) -> Outcome:
         on different repetitions.
     """
     params = cast("BestParams", member.params)
-    nodes = relied_on(member.inputs["of"], params.unconverged)
-    by = find_measured("by", params.by, nodes)
-    of = [by, *(find_measured("report", name, nodes) for name in params.report)]
+    nodes = mask_unconverged(member.inputs["of"], params.unconverged)
+    deciding_variable = find_measurement("by", params.by, nodes)
+    measurements = [
+        deciding_variable,
+        *(find_measurement("report", name, nodes) for name in params.report),
+    ]
     axes = (*params.within, *params.along)
-    grids = [cells(one, axes, params.over) for one in of]
+    grids = [cells(measurement, axes, params.over) for measurement in measurements]
     rows: list[dict[str, object]] = []
     candidates: list[dict[str, object]] = []
     for group in dict.fromkeys(place[: len(params.within)] for place in grids[0]):
@@ -161,56 +175,58 @@ def best(member: Member, machine: Machine) -> Outcome:
         repetitions = [*dict.fromkeys(r for row in deciding.values() for r in row)]
         choice = choose(deciding, repetitions, params)
         chosen = nested(deciding, repetitions, params)
-        told = _told(choice, chosen, deciding, params)
-        for one, grid in zip(of, grids, strict=True):
-            name = one.variable.name
-            behind = named(params.within, group)
+        choice_columns = _choice_columns(choice, chosen, deciding, params)
+        for measurement, grid in zip(measurements, grids, strict=True):
+            name = measurement.variable.name
+            group_text = labels_text(params.within, group)
             rows.append(
                 {
-                    "quantity": f"{name}: {behind}" if behind else name,
-                    "units": one.variable.units,
+                    "quantity": f"{name}: {group_text}" if group_text else name,
+                    "units": measurement.variable.units,
                     **_reported(_within(grid, group), chosen, params),
-                    **told,
+                    **choice_columns,
                 }
             )
         candidates += _candidates(choice, deciding, len(repetitions), group, params)
-    return Outcome(judged(of, {**_table(rows), **_table(candidates)}))
+    return Outcome(
+        drop_unjudged_counts(measurements, {**_table(rows), **_table(candidates)})
+    )
 
 
-def _within(grid: Cells, group: Place) -> dict[Place, dict[Place, Cell]]:
+def _within(grid: Cells, group: Labels) -> dict[Labels, dict[Labels, Cell]]:
     size = len(group)
     return {place[size:]: row for place, row in grid.items() if place[:size] == group}
 
 
 def _reported(
-    rows: Rows, chosen: Mapping[Place, Place | None], params: BestParams
+    rows: CellRows, chosen: Mapping[Labels, Labels | None], params: BestParams
 ) -> dict[str, object]:
-    own = {
+    values = {
         repetition: rows[candidate][repetition]
         for repetition, candidate in chosen.items()
         if candidate is not None and repetition in rows.get(candidate, {})
     }
-    found = statistics(finite(own))
-    low, high = found.interval(params.confidence)
+    summary = statistics(finite_values(values))
+    low, high = summary.interval(params.confidence)
     return {
-        "mean": float(found.mean),
-        "sd": float(found.sd),
-        "sem": float(found.sem),
+        "mean": float(summary.mean),
+        "sd": float(summary.sd),
+        "sem": float(summary.sem),
         "low": float(low),
         "high": float(high),
-        "count": int(found.count),
-        **left_out(own, len(chosen)),
-        "unconverged": num_unconverged(own),
+        "count": int(summary.count),
+        **exclusion_counts(values, len(chosen)),
+        "unconverged": num_unconverged(values),
     }
 
 
-def _told(
+def _choice_columns(
     choice: Choice,
-    chosen: Mapping[Place, Place | None],
-    rows: Rows,
+    chosen: Mapping[Labels, Labels | None],
+    rows: CellRows,
     params: BestParams,
 ) -> dict[str, object]:
-    times = Counter(_name(one, params) for one in chosen.values())
+    times = Counter(_name(candidate, params) for candidate in chosen.values())
     listed = ", ".join(f"{name or 'none'} ({n})" for name, n in times.most_common())
     return {
         "chosen": _name(choice.chosen, params),
@@ -223,22 +239,22 @@ def _told(
     }
 
 
-def _name(candidate: Place | None, params: BestParams) -> str:
-    return "" if candidate is None else named(params.along, candidate)
+def _name(candidate: Labels | None, params: BestParams) -> str:
+    return "" if candidate is None else labels_text(params.along, candidate)
 
 
 def _candidates(
-    choice: Choice, rows: Rows, expected: int, group: Place, params: BestParams
+    choice: Choice, rows: CellRows, expected: int, group: Labels, params: BestParams
 ) -> Iterator[dict[str, object]]:
     axes = (*params.within, *params.along)
     for candidate, row in rows.items():
-        found = statistics(finite(row))
-        counts = left_out(row, expected) | {"unconverged": num_unconverged(row)}
+        summary = statistics(finite_values(row))
+        counts = exclusion_counts(row, expected) | {"unconverged": num_unconverged(row)}
         yield {
-            "candidate": named(axes, (*group, *candidate)),
-            "candidate_mean": float(found.mean),
-            "candidate_sem": float(found.sem),
-            "candidate_count": int(found.count),
+            "candidate": labels_text(axes, (*group, *candidate)),
+            "candidate_mean": float(summary.mean),
+            "candidate_sem": float(summary.sem),
+            "candidate_count": int(summary.count),
             **{f"candidate_{name}": count for name, count in counts.items()},
             "verdict": choice.verdict(candidate),
         }

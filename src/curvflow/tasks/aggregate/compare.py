@@ -27,16 +27,16 @@ from curvflow.tasks.statistics.differences import (
     unpaired_difference,
 )
 from curvflow.tasks.statistics.measurements import (
-    Measured,
-    chosen,
-    judged,
-    matrix,
-    relied_on,
+    Measurement,
+    drop_unjudged_counts,
+    element_matrix,
+    mask_unconverged,
+    select_measurements,
 )
 
 Place = tuple[Label, ...]
 COUNTS = ("diverged", "nonfinite", "missing", "unconverged")
-SAME = 1e-9  # relative difference of settings that rounding makes
+SETTINGS_RTOL = 1e-9  # relative difference of settings within rounding
 
 
 @computes_each("aggregate.compare")
@@ -44,52 +44,57 @@ def compare(member: Member, machine: Machine) -> Outcome:
     """Compare every label of an axis with a baseline, quantity by quantity.
 
     Args:
-        member: the nodes of one or several stages, each quantity using those of its own
-            stage; nodes are paired where their labels of `over` agree.
+        member: nodes of one or several stages; each quantity uses the nodes of its
+            stage, paired where their labels of `over` agree.
         machine: not used.
 
     Returns:
-        One row per quantity, label and point of `within`, each column of shape
+        A row per quantity, label and combination of `within`, each column of shape
         (quantity,).
 
     Raises:
-        InputError: a quantity asked for is no number of the stages given, no node has
+        InputError: a requested quantity is not a number of these stages, no node has
             the baseline, or none has another label.
     """
     params = cast("CompareParams", member.params)
-    nodes = relied_on(member.inputs["of"], params.unconverged)
-    taken = chosen(nodes, params.quantities)
-    several = Counter(one.variable.name for one in taken)
+    nodes = mask_unconverged(member.inputs["of"], params.unconverged)
+    measurements = select_measurements(nodes, params.quantities)
+    stage_counts = Counter(m.variable.name for m in measurements)
     rows = [
         row
-        for one in taken
+        for m in measurements
         for row in _rows(
-            _Sides(one, nodes, params),
+            _Sides(m, nodes, params),
             params,
-            f"{one.stage}." if several[one.variable.name] > 1 else "",
+            f"{m.stage}." if stage_counts[m.variable.name] > 1 else "",
         )
     ]
     if not rows:
         raise InputError(
-            f"along: expected two labels or more of {params.along}, got "
-            f"'{params.baseline}' alone. Give the axis another label, or leave the "
-            "comparison out."
+            f"along: expected at least two labels of {params.along}, got only "
+            f"'{params.baseline}'. Give the axis another label, or leave the "
+            "comparison "
+            "out."
         )
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     for name in ("p_t", "p_rank"):
         table[f"{name}_holm"] = holm(table[name])
-    return Outcome(judged(taken, _told(taken, table)))
+    return Outcome(
+        drop_unjudged_counts(measurements, _drop_settings_column(measurements, table))
+    )
 
 
-def _told(taken: Sequence[Measured], table: dict[str, Array]) -> dict[str, Array]:
-    """Return a table, without what is said of settings if no estimate has any."""
-    has_settings = any(_settings(one, node) for one in taken for node in one.ok)
+def _drop_settings_column(
+    measurements: Sequence[Measurement], table: dict[str, Array]
+) -> dict[str, Array]:
+    """Drop the column of differing settings if no estimate has settings."""
+    has_settings = any(_settings(m, node) for m in measurements for node in m.ok)
     return {n: v for n, v in table.items() if has_settings or n != DIFFERING}
 
 
-def _settings(one: Measured, node: NodeData) -> dict[str, float]:
-    """Return the settings that an estimate depends on."""
-    names = SETTINGS if one.variable.judged_by else ()
+def _settings(measurement: Measurement, node: NodeData) -> dict[str, float]:
+    """Return the settings that determine an estimate."""
+    names = SETTINGS if measurement.variable.judged_by else ()
     return {name: float(node[name]) for name in names if name in node}
 
 
@@ -97,12 +102,14 @@ def _settings(one: Measured, node: NodeData) -> dict[str, float]:
 class _Side:
     """One element of a variable at the repetitions of one label.
 
+    Repetitions are given by their labels of `over`.
+
     Attributes:
-        there: values by place in `over`; those absent are not here.
-        diverged: places whose node diverged.
-        unconverged: places whose value is not converged.
-        nodes: all places that have a node.
-        settings: by place of values, what they depend on.
+        there: values of the repetitions that have one.
+        diverged: repetitions whose node diverged.
+        unconverged: repetitions whose value is not converged.
+        nodes: all repetitions with a node.
+        settings: settings of the values.
     """
 
     there: Mapping[Place, float]
@@ -113,18 +120,18 @@ class _Side:
 
 
 class _Sides:
-    """The elements of one variable, sorted by label and by place in `within`."""
+    """The elements of one variable, by label and by labels of `within`."""
 
     def __init__(
-        self, one: Measured, nodes: Sequence[NodeData], params: CompareParams
+        self, measurement: Measurement, nodes: Sequence[NodeData], params: CompareParams
     ) -> None:
-        self._elements = matrix(one)
-        self._one = one
-        self.names, self.units = self._elements.names, one.variable.units
-        self._row = {id(node): row for row, node in enumerate(one.ok)}
+        self._elements = element_matrix(measurement)
+        self._measurement = measurement
+        self.names, self.units = self._elements.names, measurement.variable.units
+        self._row = {id(node): row for row, node in enumerate(measurement.ok)}
         self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
-        # Also those without the variable, which not every label need have.
-        for node in (node for node in nodes if node.stage == one.stage):
+        # Nodes without an optional variable count too.
+        for node in (node for node in nodes if node.stage == measurement.stage):
             side = node.coords[params.along], _place(node, params.within)
             self._nodes.setdefault(side, {})[_place(node, params.over)] = node
 
@@ -138,21 +145,25 @@ class _Sides:
 
     def of(self, label: Label, group: Place, column: int) -> _Side:
         nodes = self._nodes.get((label, group), {})
-        found = self._elements
+        elements = self._elements
         rows = {
             place: row
             for place, node in nodes.items()
             if (row := self._row.get(id(node))) is not None
-            and found.present[row, column]
+            and elements.present[row, column]
         }
-        there = {place: float(found.values[row, column]) for place, row in rows.items()}
+        there = {
+            place: float(elements.values[row, column]) for place, row in rows.items()
+        }
         diverged = frozenset(
             place for place, node in nodes.items() if node.status == "diverged"
         )
         unconverged = frozenset(
-            place for place, row in rows.items() if found.doubtful[row, column]
+            place for place, row in rows.items() if elements.unconverged[row, column]
         )
-        settings = {place: _settings(self._one, nodes[place]) for place in there}
+        settings = {
+            place: _settings(self._measurement, nodes[place]) for place in there
+        }
         return _Side(there, diverged, unconverged, frozenset(nodes), settings)
 
 
@@ -181,22 +192,24 @@ def _rows(
             }
 
 
-def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object]:
-    how = Resampling(params.bootstrap, params.num_resamples, params.seed)
+def _row(side: _Side, baseline: _Side, params: CompareParams) -> dict[str, object]:
+    resampling = Resampling(params.bootstrap, params.num_resamples, params.seed)
     samples: tuple[Array, ...]
     if params.paired:
-        first_N, second_N, counts = _pairs(one, baseline)
+        first_N, second_N, counts = _paired_values(side, baseline)
         samples = (first_N - second_N,)
         largest = float(np.abs([first_N, second_N]).max(initial=0))
-        found = paired_difference(samples[0], params.confidence, largest=largest)
+        difference = paired_difference(samples[0], params.confidence, largest=largest)
         above = int((samples[0] > 0).sum())
     else:
-        (first_N, one_out), (second_N, other_out) = map(_alone, (one, baseline))
-        samples, counts, above = (first_N, second_N), one_out + other_out, -1
-        found = unpaired_difference(*samples, params.confidence)
-    low, high = bootstrap_interval(samples, params.confidence, how)
+        (first_N, side_out), (second_N, baseline_out) = map(
+            _unpaired_values, (side, baseline)
+        )
+        samples, counts, above = (first_N, second_N), side_out + baseline_out, -1
+        difference = unpaired_difference(*samples, params.confidence)
+    low, high = bootstrap_interval(samples, params.confidence, resampling)
     return {
-        **_statistics(found),
+        **_statistics(difference),
         "bootstrap_low": low,
         "bootstrap_high": high,
         "label_mean": first_N.mean() if len(first_N) else np.nan,
@@ -205,57 +218,57 @@ def _row(one: _Side, baseline: _Side, params: CompareParams) -> dict[str, object
         "baseline_count": len(second_N),
         "above": above,
         **{name: counts[name] for name in COUNTS},
-        DIFFERING: _differing(one, baseline, paired=params.paired),
+        DIFFERING: _differing_settings(side, baseline, paired=params.paired),
     }
 
 
-def _differing(one: _Side, other: _Side, *, paired: bool) -> str:
-    """Say which settings differ among the values that are compared."""
+def _differing_settings(first: _Side, second: _Side, *, paired: bool) -> str:
+    """Return as text the settings that differ among the compared values."""
     places = [
         {place for place, value in side.there.items() if np.isfinite(value)}
-        for side in (one, other)
+        for side in (first, second)
     ]
     if paired:
         places = [places[0] & places[1]] * 2
-    taken = [
+    compared = [
         side.settings[place]
-        for side, own in zip((one, other), places, strict=True)
-        for place in own
+        for side, side_places in zip((first, second), places, strict=True)
+        for place in side_places
     ]
-    told = []
+    texts = []
     for name in SETTINGS:
-        values = [settings[name] for settings in taken if name in settings]
+        values = [settings[name] for settings in compared if name in settings]
         least, most = min(values, default=0.0), max(values, default=0.0)
-        if most - least > SAME * abs(most):
-            told.append(f"{name} {least:.3g} to {most:.3g}")
-    return "; ".join(told)
+        if most - least > SETTINGS_RTOL * abs(most):
+            texts.append(f"{name} {least:.3g} to {most:.3g}")
+    return "; ".join(texts)
 
 
-def _statistics(found: Difference) -> dict[str, object]:
+def _statistics(difference: Difference) -> dict[str, object]:
     return {
-        "mean": found.mean,
-        "sd": found.sd,
-        "sem": found.sem,
-        "low": found.limits[0],
-        "high": found.limits[1],
-        "p_t": found.p_t,
-        "p_rank": found.p_rank,
-        "effect": found.effect,
-        "hedges_g": found.hedges_g,
+        "mean": difference.mean,
+        "sd": difference.sd,
+        "sem": difference.sem,
+        "low": difference.limits[0],
+        "high": difference.limits[1],
+        "p_t": difference.p_t,
+        "p_rank": difference.p_rank,
+        "effect": difference.effect,
+        "hedges_g": difference.hedges_g,
     }
 
 
-def _pairs(one: _Side, other: _Side) -> tuple[Array, Array, Counter[str]]:
-    """Return the values of both at common places, and what is left out or doubtful."""
+def _paired_values(first: _Side, second: _Side) -> tuple[Array, Array, Counter[str]]:
+    """Return both values at common repetitions, and counts of the others."""
     counts: Counter[str] = Counter()
     kept = []
     # Sorted, so that no bit depends on the order of the nodes.
-    for place in sorted(one.nodes | other.nodes, key=repr):
-        pair = [side.there[place] for side in (one, other) if place in side.there]
-        if place in one.diverged | other.diverged:
+    for place in sorted(first.nodes | second.nodes, key=repr):
+        pair = [side.there[place] for side in (first, second) if place in side.there]
+        if place in first.diverged | second.diverged:
             counts["diverged"] += 1
             continue
-        counts["unconverged"] += place in one.unconverged | other.unconverged
+        counts["unconverged"] += place in first.unconverged | second.unconverged
         if len(pair) < 2:
             counts["missing"] += 1
         elif not np.isfinite(pair).all():
@@ -266,15 +279,15 @@ def _pairs(one: _Side, other: _Side) -> tuple[Array, Array, Counter[str]]:
     return first_N, second_N, counts
 
 
-def _alone(side: _Side) -> tuple[Array, Counter[str]]:
+def _unpaired_values(side: _Side) -> tuple[Array, Counter[str]]:
     ordered = [side.there[place] for place in sorted(side.there, key=repr)]
     values_N = np.array(ordered, dtype=np.float64)
     finite = np.isfinite(values_N)
-    lacking = len(side.nodes) - len(side.diverged) - len(values_N)
+    num_missing = len(side.nodes) - len(side.diverged) - len(values_N)
     counts = Counter(
         diverged=len(side.diverged),
         unconverged=len(side.unconverged),
         nonfinite=int((~finite).sum()),
-        missing=lacking,
+        missing=num_missing,
     )
     return values_N[finite], counts

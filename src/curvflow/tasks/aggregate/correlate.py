@@ -17,86 +17,102 @@ from curvflow.tasks.statistics.correlations import CORRELATIONS, correlation_int
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.differences import holm
 from curvflow.tasks.statistics.measurements import (
-    Measured,
-    find_measured,
-    judged,
-    relied_on,
+    Measurement,
+    drop_unjudged_counts,
+    find_measurement,
+    mask_unconverged,
 )
-from curvflow.tasks.statistics.pairs import Point, num_unpaired, places, points
+from curvflow.tasks.statistics.pairs import (
+    Point,
+    label_combinations,
+    num_unpaired,
+    paired_points,
+)
 
 Place = tuple[Label, ...]
 
 
 @computes_each("aggregate.correlate")
 def correlate(member: Member, machine: Machine) -> Outcome:
-    """Correlate numbers of nodes whose labels agree.
+    """Correlate numbers of nodes with equal labels.
 
     Args:
-        member: the nodes of the stages that measure x and y.
+        member: nodes of the stages that measure x and y.
         machine: not used.
 
     Returns:
-        One row per pair of variables, point of `within` and coefficient, each column of
-        shape (quantity,); also where there is no pair of nodes.
+        A row per pair of variables, combination of `within` and coefficient, each
+        column of shape (quantity,), even where no nodes pair.
 
     Raises:
-        InputError: a variable is no single number of one of the stages given, or no
-            labels agree.
+        InputError: a variable is not a scalar of one of these stages, or no labels
+            agree.
     """
     params = cast("CorrelateParams", member.params)
-    nodes = relied_on(member.inputs["of"], params.unconverged)
+    nodes = mask_unconverged(member.inputs["of"], params.unconverged)
     pairs = [
-        (_less(params, y, nodes), find_measured("x", x, nodes))
+        (_minus(params, y, nodes), find_measurement("x", x, nodes))
         for y, x in product(params.y, params.x)
     ]
     rows = [row for y, x in pairs for row in _rows(y, x, params)]
     if not any(row["count"] or row["diverged"] or row["nonfinite"] for row in rows):
         raise InputError(
-            f"x, y: expected nodes of equal labels, got {', '.join(params.x)} and "
-            f"{', '.join(params.y)} of stages that share none. Run them over the same "
-            "labels."
+            f"x, y: expected nodes with equal labels, got {', '.join(params.x)} and "
+            f"{', '.join(params.y)} of stages without common labels. Run them over the "
+            "same labels."
         )
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     table["p_holm"] = np.full(len(rows), np.nan)
     for coefficient in params.coefficients:
-        own = table["coefficient"] == coefficient
-        table["p_holm"][own] = holm(table["p"][own])
-    return Outcome(judged((one for pair in pairs for one in pair), table))
+        of_coefficient = table["coefficient"] == coefficient
+        table["p_holm"][of_coefficient] = holm(table["p"][of_coefficient])
+    return Outcome(drop_unjudged_counts((m for pair in pairs for m in pair), table))
 
 
-def _less(params: CorrelateParams, name: str, nodes: Sequence[NodeData]) -> Measured:
-    """Return y, with what is taken off it taken off at every node that has both."""
-    y = find_measured("y", name, nodes)
+def _minus(
+    params: CorrelateParams, name: str, nodes: Sequence[NodeData]
+) -> Measurement:
+    """Return y minus the variable `minus`, at every node that has both."""
+    y = find_measurement("y", name, nodes)
     if params.minus is None:
         return y
-    off = params.minus
-    find_measured("minus", off, [node for node in nodes if node.stage == y.stage])
-    less = [
-        replace(node, arrays={**node.arrays, name: node[name] - node[off]})
+    subtracted = params.minus
+    find_measurement(
+        "minus", subtracted, [node for node in nodes if node.stage == y.stage]
+    )
+    differences = [
+        replace(node, arrays={**node.arrays, name: node[name] - node[subtracted]})
         if node.status == "ok"
         else node
         for node in y.nodes
     ]
-    return Measured(y.variable, less)
+    return Measurement(y.variable, differences)
 
 
 def _rows(
-    y: Measured, x: Measured, params: CorrelateParams
+    y: Measurement, x: Measurement, params: CorrelateParams
 ) -> Iterator[dict[str, object]]:
-    words = y.variable.name + (f" - {params.minus}" if params.minus else "")
-    groups: dict[Place, list[Point]] = {at: [] for at in places(x, y, params.within)}
-    for point in points(x, y, (*params.within, *params.over)):
+    y_text = y.variable.name + (f" - {params.minus}" if params.minus else "")
+    groups: dict[Place, list[Point]] = {
+        at: [] for at in label_combinations(x, y, params.within)
+    }
+    for point in paired_points(x, y, (*params.within, *params.over)):
         groups[tuple(point.labels[axis] for axis in params.within)].append(point)
-    for place, of in groups.items():
-        where = zip(params.within, place, strict=True)
-        behind = "".join(f", {axis}={label}" for axis, label in where)
-        counts = _counts(of, x, y, dict(zip(params.within, place, strict=True)))
+    for place, group_points in groups.items():
+        group_labels = zip(params.within, place, strict=True)
+        group_text = "".join(f", {axis}={label}" for axis, label in group_labels)
+        counts = _counts(
+            group_points, x, y, dict(zip(params.within, place, strict=True))
+        )
         # Sorted, so that no bit depends on the order of the nodes.
-        x_N, y_N = np.array(sorted(_means(of)), dtype=np.float64).reshape(-1, 2).T
+        x_N, y_N = (
+            np.array(sorted(_means(group_points)), dtype=np.float64).reshape(-1, 2).T
+        )
         for coefficient in params.coefficients:
             yield {
-                "quantity": f"{words} against {x.variable.name}: {coefficient}{behind}",
-                "y_variable": words,
+                "quantity": f"{y_text} against {x.variable.name}: "
+                f"{coefficient}{group_text}",
+                "y_variable": y_text,
                 "y_units": y.variable.units,
                 "x_variable": x.variable.name,
                 "x_units": x.variable.units,
@@ -107,28 +123,30 @@ def _rows(
             }
 
 
-def _means(of: Sequence[Point]) -> Iterator[tuple[float, float]]:
-    for point in of:
+def _means(group_points: Sequence[Point]) -> Iterator[tuple[float, float]]:
+    for point in group_points:
         if len(point.finite):
             x, y = statistics(point.finite).mean
             yield float(x), float(y)
 
 
 def _counts(
-    of: Sequence[Point], x: Measured, y: Measured, at: dict[str, Label]
+    group_points: Sequence[Point], x: Measurement, y: Measurement, at: dict[str, Label]
 ) -> dict[str, int]:
     return {
-        "diverged": sum(point.diverged for point in of),
-        "nonfinite": sum(len(point.values) - len(point.finite) for point in of),
+        "diverged": sum(point.diverged for point in group_points),
+        "nonfinite": sum(
+            len(point.values) - len(point.finite) for point in group_points
+        ),
         "missing": num_unpaired(x, y, at),
-        "unconverged": sum(sum(point.unconverged) for point in of),
+        "unconverged": sum(sum(point.unconverged) for point in group_points),
     }
 
 
 def _statistics(
     coefficient: str, x_N: Array, y_N: Array, params: CorrelateParams
 ) -> dict[str, float]:
-    found = CORRELATIONS[coefficient](x_N, y_N, params.confidence)
+    correlation = CORRELATIONS[coefficient](x_N, y_N, params.confidence)
     low, high = correlation_interval(
         coefficient,
         x_N,
@@ -138,10 +156,10 @@ def _statistics(
         seed=params.seed,
     )
     return {
-        "correlation": found.value,
-        "low": found.limits[0],
-        "high": found.limits[1],
+        "correlation": correlation.value,
+        "low": correlation.limits[0],
+        "high": correlation.limits[1],
         "bootstrap_low": low,
         "bootstrap_high": high,
-        "p": found.p,
+        "p": correlation.p,
     }

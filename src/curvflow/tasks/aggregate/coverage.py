@@ -1,4 +1,4 @@
-"""How often stated intervals hold the truth."""
+"""Coverage of stated intervals: the fraction that contains the true value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.measurements import Measured, measured
+from curvflow.tasks.statistics.measurements import Measurement, measurements
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """One estimate beside its truth, of E elements: z and inside, each (E,)."""
+class _Errors:
+    """Errors of one estimate: z-scores, coverage and finiteness of E elements, (E,)."""
 
     z: Array
     inside: Array
@@ -29,18 +29,18 @@ class _Judged:
 
 @computes_each("aggregate.coverage")
 def coverage(member: Member, machine: Machine) -> Outcome:
-    """Count the intervals that hold the truth at the same point of the axes.
+    """Count the intervals that contain the true value at the same labels.
 
     Args:
-        member: estimates of one or several stages, and the nodes that hold the truth.
+        member: estimates of one or several stages, and nodes with the true values.
         machine: not used.
 
     Returns:
-        Per quantity and element the share of intervals that hold the truth with an
-        interval of its own, and mean and spread of the errors in standard errors.
+        Per quantity and element the fraction of intervals that contain the true value,
+        with its interval, and mean and spread of the errors in standard errors.
 
     Raises:
-        InputError: a variable is missing, or several truths fit one estimate.
+        InputError: a variable is missing, or several true values fit one estimate.
 
     Reference:
         Clopper and Pearson (1934), doi:10.1093/biomet/26.4.404.
@@ -49,27 +49,27 @@ def coverage(member: Member, machine: Machine) -> Outcome:
     stages: dict[str, list[NodeData]] = {}
     for node in member.inputs["of"]:
         stages.setdefault(node.stage, []).append(node)
-    rows: dict[str, list[_Judged]] = {}
+    rows: dict[str, list[_Errors]] = {}
     unjudged: dict[str, int] = {}
     for name in params.quantities:
-        having = [one.stage for one in _named(name, member.inputs["of"])]
-        if not having:
+        stages_with = [m.stage for m in _named(name, member.inputs["of"])]
+        if not stages_with:
             known = {key for node in member.inputs["of"] for key in node.arrays}
             raise InputError(
-                f"quantities: expected variables of the stages taken, got '{name}'. "
+                f"quantities: expected variables of the given stages, got '{name}'. "
                 f"{nearest(name, known)}"
             )
-        for stage in having:
+        for stage in stages_with:
             nodes = stages[stage]
-            row = f"{stage}.{name}" if len(having) > 1 else name
+            row = f"{stage}.{name}" if len(stages_with) > 1 else name
             pairs = list(_pairs(nodes, member.inputs["truth"], name, params))
-            rows[row] = [_judged(*pair, name, params) for pair in pairs]
+            rows[row] = [_errors(*pair, name, params) for pair in pairs]
             unjudged[row] = len(nodes) - len(pairs)
     return Outcome(_table(rows, unjudged))
 
 
-def _named(name: str, nodes: Sequence[NodeData]) -> list[Measured]:
-    return [one for one in measured(nodes, [name]) if one.variable.name == name]
+def _named(name: str, nodes: Sequence[NodeData]) -> list[Measurement]:
+    return [m for m in measurements(nodes, [name]) if m.variable.name == name]
 
 
 def _pairs(
@@ -78,7 +78,7 @@ def _pairs(
     name: str,
     params: CoverageParams,
 ) -> Iterator[tuple[NodeData, Array]]:
-    """Yield estimates with their truth: that whose labels are all the estimate's."""
+    """Yield estimates with the true value whose labels are all the estimate's."""
     wanted = params.truth_variable or name
     holding = _named(wanted, truths)
     if not holding:
@@ -89,7 +89,8 @@ def _pairs(
         )
     if len(holding) > 1:
         raise InputError(
-            f"truth: expected one stage that holds '{wanted}', got several. Name one."
+            f"truth: expected one stage that holds '{wanted}', got several. Name one "
+            "of them."
         )
     exact = holding[0].nodes
     at = {frozenset(node.coords.items()): node for node in exact}
@@ -99,13 +100,13 @@ def _pairs(
             yield node, at[point][wanted]
 
 
-def _judged(node: NodeData, truth: Array, name: str, params: CoverageParams) -> _Judged:
+def _errors(node: NodeData, truth: Array, name: str, params: CoverageParams) -> _Errors:
     value = np.atleast_1d(node[name]).astype(np.float64).ravel()
     exact = np.atleast_1d(truth).astype(np.float64).ravel()
     if value.shape != exact.shape:
         raise InputError(
-            f"truth: expected as many elements as '{name}' has, {value.size}, got "
-            f"{exact.size}. Measure both alike."
+            f"truth: expected the {value.size} elements of '{name}', got {exact.size}. "
+            "Measure both with the same shape."
         )
     slack = params.rounding * np.maximum(np.abs(exact), np.abs(value))
     z = np.full(value.shape, np.nan)
@@ -113,7 +114,7 @@ def _judged(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
         low, high = (node[f"{name}_{end}"].ravel() for end in ("low", "high"))
     elif (error := error_of(find_kind(node.kind), name)) in node:
         sem = node[error].ravel()
-        half = _student(node, params) * sem
+        half = _student_quantile(node, params) * sem
         low, high = value - half, value + half
         has_error = sem > slack
         z[has_error] = ((value - exact) / np.where(has_error, sem, 1.0))[has_error]
@@ -121,45 +122,45 @@ def _judged(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
         raise InputError(
             f"quantities: expected '{name}' with a standard error, such as "
             f"{name}_sem, or its interval, {name}_low and {name}_high, got neither. "
-            "Take another."
+            "Take another quantity."
         )
     known = np.isfinite(exact) & np.isfinite(low) & np.isfinite(high)
     inside = (low - slack <= exact) & (exact <= high + slack)
-    return _Judged(np.where(known, z, np.nan), inside & known, known)
+    return _Errors(np.where(known, z, np.nan), inside & known, known)
 
 
-def _student(node: NodeData, params: CoverageParams) -> float:
+def _student_quantile(node: NodeData, params: CoverageParams) -> float:
     draws = int(node["num_draws"]) if "num_draws" in node else params.draws
     freedom = 1e12 if draws is None else max(draws - 1, 1)
     return float(stdtrit(freedom, (1 + params.confidence) / 2))
 
 
 def _table(
-    rows: Mapping[str, Sequence[_Judged]], unjudged: Mapping[str, int]
+    rows: Mapping[str, Sequence[_Errors]], unjudged: Mapping[str, int]
 ) -> dict[str, Array]:
     columns: dict[str, list[object]] = {}
-    for name, judged in rows.items():
-        sizes = {len(one.z) for one in judged} or {1}
+    for name, errors in rows.items():
+        sizes = {len(error.z) for error in errors} or {1}
         if len(sizes) != 1:
             raise InputError(
-                f"quantities: expected '{name}' of one shape at some point, got "
-                f"{len(sizes)} shapes. Repeat one measurement."
+                f"quantities: expected '{name}' to have the same shape at all nodes, "
+                f"got {len(sizes)} shapes. Repeat a single measurement."
             )
         (size,) = sizes
         for element in range(size):
             label = f"{name}[{element}]" if size > 1 else name
-            for key, entry in _row(judged, element, unjudged[name]).items():
+            for key, entry in _row(errors, element, unjudged[name]).items():
                 columns.setdefault(key, []).append(entry)
             columns.setdefault("quantity", []).append(label)
     return {key: np.array(column) for key, column in columns.items()}
 
 
-def _row(judged: Sequence[_Judged], element: int, unjudged: int) -> dict[str, object]:
-    known = np.array([one.known[element] for one in judged])
-    inside = int(sum(one.inside[element] for one in judged))
-    z = np.array([one.z[element] for one in judged])
+def _row(errors: Sequence[_Errors], element: int, unjudged: int) -> dict[str, object]:
+    known = np.array([error.known[element] for error in errors])
+    inside = int(sum(error.inside[element] for error in errors))
+    z = np.array([error.z[element] for error in errors])
     z, count = z[np.isfinite(z)], int(known.sum())
-    low, high = _binomial(inside, count)
+    low, high = _clopper_pearson(inside, count)
     return {
         "coverage": inside / count if count else np.nan,
         "coverage_low": low,
@@ -167,11 +168,11 @@ def _row(judged: Sequence[_Judged], element: int, unjudged: int) -> dict[str, ob
         "mean_z": z.mean() if len(z) else np.nan,
         "sd_z": z.std(ddof=1) if len(z) > 1 else np.nan,
         "count": np.int64(count),
-        "unjudged": np.int64(len(judged) - count + unjudged),
+        "unjudged": np.int64(len(errors) - count + unjudged),
     }
 
 
-def _binomial(inside: int, count: int) -> tuple[float, float]:
+def _clopper_pearson(inside: int, count: int) -> tuple[float, float]:
     if not count:
         return np.nan, np.nan
     low = betaincinv(inside, count - inside + 1, 0.025) if inside else 0.0

@@ -1,4 +1,4 @@
-"""Results of several stages side by side."""
+"""Join of the results of several stages into one table."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import cast
 from curvflow.schemas.kinds.aggregate.join import JoinParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.side_by_side import side_by_side
+from curvflow.tasks.statistics.joined_tables import join_table
 
 
 @computes_each("aggregate.join")
 def join(member: Member, machine: Machine) -> Outcome:
-    """Set the numbers of stages side by side, a row for each label of some axes.
+    """Join the numbers of stages into a table with a row per combination of labels.
 
     Args:
-        member: the nodes of one or several stages, tables too.
+        member: nodes of one or several stages, tables included.
         machine: not used.
 
     Returns:
-        Values and what became of each cell, shape (row, column), and the file `wide`.
+        Values and status of each cell, shape (row, column), and the file `wide`.
 
     Raises:
-        InputError: no stage has all axes of the rows, or a name is no number's.
+        InputError: no stage has all axes of the rows, or a name is not that of a
+            number.
     """
     params = cast("JoinParams", member.params)
-    return Outcome(side_by_side(member.inputs["of"], params).arrays())
+    return Outcome(join_table(member.inputs["of"], params).arrays())

@@ -1,4 +1,4 @@
-"""Power laws of measured numbers, and where they cross."""
+"""Power laws of measured numbers, and their crossovers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import numpy as np
 from curvflow.schemas.kinds.aggregate.scaling import KIND, ScalingParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.measurements import Measured, judged, relied_on
+from curvflow.tasks.statistics.measurements import (
+    Measurement,
+    drop_unjudged_counts,
+    mask_unconverged,
+)
 from curvflow.tasks.statistics.scaling_points import (
-    Fitted,
+    FittedLaw,
     bootstrap_limits,
     crossings,
-    fitted,
-    measured_axes,
+    fit_laws,
+    x_and_y,
 )
 
 
@@ -26,42 +30,44 @@ def scaling(member: Member, machine: Machine) -> Outcome:
     """Fit ln y = intercept + exponent ln x by least squares, for each label.
 
     Args:
-        member: the nodes of the stages that measure y, and perhaps x.
+        member: nodes of the stages that measure y, and x unless it is an axis.
         machine: not used.
 
     Returns:
-        One row per label, and one per pair of labels.
+        A row per label, and a row per pair of labels.
 
     Raises:
-        InputError: a variable is no single number of one stage, or the labels of the
-            axis are no numbers.
+        InputError: a variable is not a scalar of one stage, or the labels of the axis
+            are not numbers.
     """
     params = cast("ScalingParams", member.params)
-    nodes = relied_on(member.inputs["of"], params.unconverged)
-    x, y = measured_axes(params, nodes)
-    of = fitted(params, nodes)
-    rows = [_row(one, x, y, params) for one in of]
+    nodes = mask_unconverged(member.inputs["of"], params.unconverged)
+    x, y = x_and_y(params, nodes)
+    laws = fit_laws(params, nodes)
+    rows = [_row(law, x, y, params) for law in laws]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    pairs = list(crossings(of, params.confidence))
+    pairs = list(crossings(laws, params.confidence))
     declared = [v for v in KIND.outputs if v.dims == ("crossing",)]
-    beside: Mapping[str, Array] = {
+    crossing_table: Mapping[str, Array] = {
         v.name: np.array([pair[v.name] for pair in pairs], dtype=v.dtype)
         for v in declared
     }
-    return Outcome(judged([y] if x is None else [x, y], {**table, **beside}))
+    return Outcome(
+        drop_unjudged_counts([y] if x is None else [x, y], {**table, **crossing_table})
+    )
 
 
 def _row(
-    one: Fitted, x: Measured | None, y: Measured, params: ScalingParams
+    fitted: FittedLaw, x: Measurement | None, y: Measurement, params: ScalingParams
 ) -> dict[str, object]:
-    law, series = one.law, one.series
+    law, series = fitted.law, fitted.series
     low, high = law.limits(params.confidence)
-    bootstrap_low, bootstrap_high = bootstrap_limits(one, params.confidence)
+    bootstrap_low, bootstrap_high = bootstrap_limits(fitted, params.confidence)
     below, above = (float(end[0]) for end in law.band(np.ones(1), params.confidence))
     x_N = series.x
-    behind = f": {series.label}" if params.label else ""
+    label_text = f": {series.label}" if params.label else ""
     return {
-        "quantity": f"{params.y} against {params.x or params.along}{behind}",
+        "quantity": f"{params.y} against {params.x or params.along}{label_text}",
         "y_units": y.variable.units,
         "x_units": x.variable.units if x else "1",
         "exponent": law.exponent,

@@ -1,4 +1,4 @@
-"""Rows and columns of results."""
+"""Selection of rows and columns of a joined table."""
 
 from __future__ import annotations
 
@@ -10,39 +10,43 @@ from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.aggregate.select import Condition, SelectParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.cells import Place
-from curvflow.tasks.statistics.side_by_side import Sheet, side_by_side
+from curvflow.tasks.statistics.cells import Labels
+from curvflow.tasks.statistics.joined_tables import JoinedTable, join_table
 
 
 @computes_each("aggregate.select")
 def select(member: Member, machine: Machine) -> Outcome:
-    """Keep the rows at some labels, and those at which conditions hold.
+    """Keep the rows at the given labels that meet the conditions.
 
     Args:
-        member: the nodes of one or several stages, tables too.
+        member: nodes of one or several stages, tables included.
         machine: not used.
 
     Returns:
-        Values and what became of each cell, shape (row, column), the file `wide`, and
-        how many rows there were, are kept, and could not be decided.
+        Values and status of each cell, shape (row, column), the file `wide`, and the
+        numbers of rows in all, kept, and undecided.
 
     Raises:
-        InputError: no stage has all axes of the rows, a name is no number's, or a
-            condition is of no column.
+        InputError: no stage has all axes of the rows, a name is not that of a number,
+            or a condition names no column.
     """
     params = cast("SelectParams", member.params)
-    sheet = side_by_side(member.inputs["of"], params)
-    found = len(sheet.places)
-    sheet = sheet.at([n for n, p in enumerate(sheet.places) if _is_at(p, params)])
-    met, undecided = _met(sheet, params)
+    sheet = join_table(member.inputs["of"], params)
+    num_rows = len(sheet.places)
+    sheet = sheet.at([n for n, p in enumerate(sheet.places) if _has_labels(p, params)])
+    met, undecided = _meets_conditions(sheet, params)
     kept = sheet.at(np.flatnonzero(met).tolist())
-    counts = {"num_rows": found, "num_kept": int(met.sum()), "num_undecided": undecided}
+    counts = {
+        "num_rows": num_rows,
+        "num_kept": int(met.sum()),
+        "num_undecided": undecided,
+    }
     return Outcome(
         {**kept.arrays(), **{name: np.array(count) for name, count in counts.items()}}
     )
 
 
-def _is_at(place: Place, params: SelectParams) -> bool:
+def _has_labels(place: Labels, params: SelectParams) -> bool:
     for axis, label in zip(params.rows, place, strict=True):
         wanted = params.at.get(axis, label)
         if label not in (wanted if isinstance(wanted, tuple) else (wanted,)):
@@ -50,8 +54,8 @@ def _is_at(place: Place, params: SelectParams) -> bool:
     return True
 
 
-def _met(sheet: Sheet, params: SelectParams) -> tuple[Array, int]:
-    """Return which rows meet all conditions, and how many cannot be decided."""
+def _meets_conditions(sheet: JoinedTable, params: SelectParams) -> tuple[Array, int]:
+    """Return a mask of the rows that meet all conditions, and the number undecided."""
     met = np.ones(len(sheet.places), dtype=bool)
     known = met.copy()
     for name, condition in params.where.items():
@@ -62,11 +66,11 @@ def _met(sheet: Sheet, params: SelectParams) -> tuple[Array, int]:
             )
         column = list(sheet.columns).index(name)
         known &= sheet.cells[:, column] == "ok"
-        met &= _holds(sheet.values[:, column], condition)
+        met &= _meets(sheet.values[:, column], condition)
     return met & known, int((~known).sum())
 
 
-def _holds(values: Array, condition: Condition) -> Array:
+def _meets(values: Array, condition: Condition) -> Array:
     holds = np.isfinite(values)
     if condition.above is not None:
         holds &= values > condition.above

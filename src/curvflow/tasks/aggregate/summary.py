@@ -18,39 +18,39 @@ from curvflow.tasks.statistics.descriptive import (
     statistics,
 )
 from curvflow.tasks.statistics.measurements import (
-    Measured,
-    chosen,
-    judged,
-    matrix,
-    relied_on,
+    Measurement,
+    drop_unjudged_counts,
+    element_matrix,
+    mask_unconverged,
+    select_measurements,
 )
 
 
 @computes_each("aggregate.summary")
 def summary(member: Member, machine: Machine) -> Outcome:
-    """Average every quantity over the nodes given; diverged ones are only counted.
+    """Average every quantity over the given nodes; diverged nodes are only counted.
 
     Args:
-        member: the nodes of one or several stages, each quantity using those of its own
+        member: nodes of one or several stages; each quantity uses the nodes of its
             stage; booleans count as 0 and 1, text is skipped.
         machine: not used.
 
     Returns:
         Name, units, mean, sd, sem, low, high, count, diverged and nonfinite per
-        quantity, each of shape (quantity,), and what further statistics are asked for.
+        quantity, each of shape (quantity,), and the requested further statistics.
 
     Raises:
-        InputError: a quantity asked for is no number of the stages given.
+        InputError: a requested quantity is not a number of these stages.
     """
     params = member.params
     assert isinstance(params, SummaryParams)
-    nodes = relied_on(member.inputs["of"], params.unconverged)
-    taken = chosen(nodes, params.quantities)
-    several = Counter(one.variable.name for one in taken)
+    nodes = mask_unconverged(member.inputs["of"], params.unconverged)
+    measurements = select_measurements(nodes, params.quantities)
+    stage_counts = Counter(m.variable.name for m in measurements)
     blocks = [
-        _rows(one, f"{one.stage}." if several[one.variable.name] > 1 else "", params)
-        | _missing(one, nodes, params)
-        for one in taken
+        _rows(m, f"{m.stage}." if stage_counts[m.variable.name] > 1 else "", params)
+        | _missing(m, nodes, params)
+        for m in measurements
     ]
     shared = {"quantile"}  # a coordinate, the same of all
     table = {
@@ -59,55 +59,57 @@ def summary(member: Member, machine: Machine) -> Outcome:
         else np.concatenate([rows[name] for rows in blocks])
         for name in blocks[0]
     }
-    return Outcome(judged(taken, table))
+    return Outcome(drop_unjudged_counts(measurements, table))
 
 
-def _rows(one: Measured, prefix: str, params: SummaryParams) -> dict[str, Array]:
-    elements = matrix(one)
+def _rows(
+    measurement: Measurement, prefix: str, params: SummaryParams
+) -> dict[str, Array]:
+    elements = element_matrix(measurement)
     values_NE, present_NE = elements.values, elements.present
-    found = statistics(values_NE)
-    low, high = found.interval(params.confidence)
-    if how := _resampling(params):
-        low, high = mean_interval(values_NE, params.confidence, how)
+    summary = statistics(values_NE)
+    low, high = summary.interval(params.confidence)
+    if resampling := _resampling(params):
+        low, high = mean_interval(values_NE, params.confidence, resampling)
     rows = len(elements.names)
     return {
         "quantity": np.array([prefix + name for name in elements.names]),
-        "units": np.repeat([one.variable.units], rows),
-        "mean": found.mean,
-        "sd": found.sd,
-        "sem": found.sem,
+        "units": np.repeat([measurement.variable.units], rows),
+        "mean": summary.mean,
+        "sd": summary.sd,
+        "sem": summary.sem,
         "low": low,
         "high": high,
-        "count": found.count.astype(np.int64),
-        "diverged": np.full(rows, len(one.diverged), dtype=np.int64),
+        "count": summary.count.astype(np.int64),
+        "diverged": np.full(rows, len(measurement.diverged), dtype=np.int64),
         "nonfinite": (present_NE & ~np.isfinite(values_NE)).sum(axis=0, dtype=np.int64),
-        "unconverged": elements.doubtful.sum(axis=0, dtype=np.int64),
+        "unconverged": elements.unconverged.sum(axis=0, dtype=np.int64),
         **_further(values_NE, params),
     }
 
 
 def _further(values_NE: Array, params: SummaryParams) -> dict[str, Array]:
-    how = _resampling(params)
+    resampling = _resampling(params)
     names = [name for name in params.statistics if name != "missing"]
-    found = further_statistics(values_NE, names, params.confidence, how)
+    table = further_statistics(values_NE, names, params.confidence, resampling)
     if params.quantiles:
-        found |= quantiles(values_NE, params.quantiles, params.confidence, how)
-    return found
+        table |= quantiles(values_NE, params.quantiles, params.confidence, resampling)
+    return table
 
 
 def _missing(
-    one: Measured, nodes: Sequence[NodeData], params: SummaryParams
+    measurement: Measurement, nodes: Sequence[NodeData], params: SummaryParams
 ) -> dict[str, Array]:
     if "missing" not in params.statistics:
         return {}
-    # Also those without the variable, which not every node need have.
-    own = {
+    # Nodes without an optional variable count too.
+    node_coords = {
         tuple(node.coords.items())
         for node in nodes
-        if node.stage == one.stage and node.status == "ok"
+        if node.stage == measurement.stage and node.status == "ok"
     }
-    present_NE = matrix(one).present
-    return {"missing": (len(own) - present_NE.sum(axis=0)).astype(np.int64)}
+    present_NE = element_matrix(measurement).present
+    return {"missing": (len(node_coords) - present_NE.sum(axis=0)).astype(np.int64)}
 
 
 def _resampling(params: SummaryParams) -> Resampling | None:

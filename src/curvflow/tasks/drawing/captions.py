@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.words import counted
-from curvflow.tasks.statistics.label_groups import Group
-from curvflow.tasks.statistics.measurements import Measured, is_unconverged
+from curvflow.tasks.statistics.label_groups import ValueGroup
+from curvflow.tasks.statistics.measurements import Measurement, is_unconverged
 
 SPREADS = {
     "ci95": "Student's 95 % interval of the mean",
@@ -20,7 +20,7 @@ SPREADS = {
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def quantity(one: Measured) -> tuple[str, str]:
+def quantity(one: Measurement) -> tuple[str, str]:
     """Return a variable's name in words, and its units if they say more.
 
     Args:
@@ -40,21 +40,21 @@ def quantity(one: Measured) -> tuple[str, str]:
     return words, base
 
 
-def axis_label(one: Measured, *, break_line: bool = False) -> str:
+def axis_label(one: Measurement, *, break_line: bool = False) -> str:
     """Return name and units for an axis, the units on a line of their own if asked."""
     words, units = quantity(one)
     gap = "\n" if break_line else " "
     return words + (f"{gap}({units})".replace("$", r"\$") if units else "")
 
 
-def legend_label(group: Group) -> str:
+def legend_label(group: ValueGroup) -> str:
     """Return the label, with the number of nodes that diverged if any did."""
     if not group.diverged:
         return str(group.label)
     return f"{group.label} ({nothing(group)})"
 
 
-def nothing(group: Group) -> str:
+def nothing(group: ValueGroup) -> str:
     """Return why values are missing."""
     if group.diverged == group.nodes > 0:
         return f"all {group.nodes} diverged"
@@ -74,7 +74,9 @@ def off_scale(number: int, noun: str) -> list[str]:
     return [f"Not on a logarithmic axis: {what} at or below 0."] if number else []
 
 
-def averaged(one: Measured, counts: Iterable[int], parts: Sequence[str | None]) -> str:
+def averaged(
+    one: Measurement, counts: Iterable[int], parts: Sequence[str | None]
+) -> str:
     """Say what a mean is over and where the rest was held.
 
     Args:
@@ -100,7 +102,7 @@ def averaged(one: Measured, counts: Iterable[int], parts: Sequence[str | None]) 
     return text + (f", at {', '.join(held)}" if held else "")
 
 
-def left_out(of: Sequence[Group]) -> list[str]:
+def left_out(of: Sequence[ValueGroup]) -> list[str]:
     """Say what is in no mean: diverged nodes, and values that are not finite.
 
     Args:
@@ -121,7 +123,7 @@ def left_out(of: Sequence[Group]) -> list[str]:
     return sentences
 
 
-def unconverged(of: Iterable[Measured]) -> list[str]:
+def unconverged(of: Iterable[Measurement]) -> list[str]:
     """Say how many nodes are not converged, which means hold all the same.
 
     Args:

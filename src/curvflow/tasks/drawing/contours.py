@@ -16,7 +16,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.landscape import LandscapeFigureParams
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.drawing import canvas, captions
-from curvflow.tasks.statistics.label_groups import Company
+from curvflow.tasks.statistics.label_groups import NodeGroup
 
 WIDTHS = (88.0, 130.0, 180.0)  # mm, by panels side by side
 HEIGHT = 54.0  # mm, of a row of planes
@@ -59,7 +59,7 @@ def quadratic(node: NodeData, steps: Array) -> Array:
     return model
 
 
-def planes(params: LandscapeFigureParams, rows: Sequence[Company]) -> Figure:
+def planes(params: LandscapeFigureParams, rows: Sequence[NodeGroup]) -> Figure:
     """Draw the planes of training and test loss, a row for each label.
 
     Args:

@@ -12,9 +12,9 @@ from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import captions
-from curvflow.tasks.statistics.correlations import line, spearman
+from curvflow.tasks.statistics.correlations import fit_line, spearman
 from curvflow.tasks.statistics.descriptive import statistics
-from curvflow.tasks.statistics.measurements import Measured, find_measured
+from curvflow.tasks.statistics.measurements import Measurement, find_measurement
 from curvflow.tasks.statistics.pairs import Point
 
 MINUS = "\u2212"
@@ -93,7 +93,7 @@ def trend(x_N: Array, y_N: Array, params: ScatterParams) -> dict[str, Array]:
     Returns:
         The variables of `figure.scatter` without dimensions.
     """
-    slope, intercept = line(
+    slope, intercept = fit_line(
         np.log10(x_N) if params.log_x else x_N, np.log10(y_N) if params.log_y else y_N
     )
     r, (low, high) = spearman(x_N, y_N)
@@ -153,8 +153,8 @@ class Series:
         y: drawn upwards.
     """
 
-    x: Measured
-    y: Measured
+    x: Measurement
+    y: Measurement
 
     def named(self, role: str, params: ScatterParams) -> str:
         """Return what an axis says of this series.
@@ -199,7 +199,7 @@ def _series(params: ScatterParams, nodes: Iterable[NodeData], stage: str) -> Ser
     names = {"x": params.x, "y": params.y}
     chosen = {r: n if isinstance(n, str) else n[stage] for r, n in names.items()}
     of = [*nodes]
-    return Series(*(find_measured(role, name, of) for role, name in chosen.items()))
+    return Series(*(find_measurement(role, name, of) for role, name in chosen.items()))
 
 
 def series_sentences(of: Sequence[Series], params: ScatterParams) -> list[str]:

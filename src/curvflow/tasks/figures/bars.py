@@ -16,8 +16,8 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.descriptive import statistics
-from curvflow.tasks.statistics.label_groups import Group, groups
-from curvflow.tasks.statistics.measurements import Measured, find_measured
+from curvflow.tasks.statistics.label_groups import ValueGroup, value_groups
+from curvflow.tasks.statistics.measurements import Measurement, find_measurement
 
 WIDTHS = (88.0, 130.0, 180.0)  # mm, by panels side by side
 FRAME, BAR = 15.0, 7.0  # mm: a panel's axis, and each of its bars
@@ -61,7 +61,7 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, BarsParams)
-    panels = [find_measured("y", name, member.inputs["of"]) for name in params.y]
+    panels = [find_measurement("y", name, member.inputs["of"]) for name in params.y]
     grid = _grid(panels, params.label)
     canvas.check_labels(len(grid[0]))
     numbers = _numbers(panels, grid, params.error)
@@ -76,15 +76,15 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
 
-def _grid(panels: Sequence[Measured], label: str | None) -> list[list[Group]]:
+def _grid(panels: Sequence[Measurement], label: str | None) -> list[list[ValueGroup]]:
     """Return the groups of each panel, for the same labels."""
-    found = [{g.label: g for g in groups(one, label=label)} for one in panels]
+    found = [{g.label: g for g in value_groups(one, label=label)} for one in panels]
     labels = list(dict.fromkeys(name for table in found for name in table))
-    return [[table.get(name, Group(name)) for name in labels] for table in found]
+    return [[table.get(name, ValueGroup(name)) for name in labels] for table in found]
 
 
 def _numbers(
-    panels: Sequence[Measured], grid: Sequence[Sequence[Group]], error: str
+    panels: Sequence[Measurement], grid: Sequence[Sequence[ValueGroup]], error: str
 ) -> dict[str, Array]:
     found = [[statistics(g.matrix([""])[:, 0]) for g in of] for of in grid]
     ends = [[one.ends(error) for one in row] for row in found]
@@ -100,8 +100,8 @@ def _numbers(
 
 
 def _caption(
-    panels: Sequence[Measured],
-    grid: Sequence[Sequence[Group]],
+    panels: Sequence[Measurement],
+    grid: Sequence[Sequence[ValueGroup]],
     numbers: Mapping[str, Array],
     params: BarsParams,
 ) -> str:
@@ -133,8 +133,8 @@ def _sheet(params: BarsParams, panels: int, labels: int) -> Figure:
 
 def _draw_panel(
     axes: Axes,
-    one: Measured,
-    of: Sequence[Group],
+    one: Measurement,
+    of: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     params: BarsParams,
 ) -> None:
@@ -157,7 +157,7 @@ def _draw_panel(
 
 
 def _set_log(
-    axes: Axes, one: Measured, numbers: Mapping[str, Array], values: Array | None
+    axes: Axes, one: Measurement, numbers: Mapping[str, Array], values: Array | None
 ) -> None:
     mean, low, high = (numbers[name] for name in ("mean", "low", "high"))
     if np.isfinite(mean).any() and not (mean > 0).any():
@@ -174,7 +174,7 @@ def _set_log(
     canvas.set_log_ticks(axes.xaxis)
 
 
-def _say_why(axes: Axes, of: Sequence[Group], means: Array) -> None:
+def _say_why(axes: Axes, of: Sequence[ValueGroup], means: Array) -> None:
     """Say in place of a bar why there is none, beside the line of zero if there is one.
 
     It comes after all that is drawn, which decides where zero is.
@@ -225,7 +225,7 @@ def _draw_points(axes: Axes, place: int, values: Array) -> None:
     axes.plot(values, place + lanes, **CIRCLES)
 
 
-def _name_bars(axes: Axes, of: Sequence[Group], label: str | None) -> None:
+def _name_bars(axes: Axes, of: Sequence[ValueGroup], label: str | None) -> None:
     spec = axes.get_subplotspec()
     is_first = spec is not None and spec.is_first_col()
     names = [canvas.literal(group.label) for group in of]

@@ -20,8 +20,12 @@ from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.captions import say_no_values
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
-from curvflow.tasks.statistics.measurements import Measured
+from curvflow.tasks.statistics.label_groups import (
+    NodeGroup,
+    node_groups,
+    selection_text,
+)
+from curvflow.tasks.statistics.measurements import Measurement
 
 REGULAR: dict[str, Any] = {
     "color": canvas.PALETTE[1],
@@ -74,10 +78,12 @@ def captions_of_sweep(swept: Sequence[NodeData]) -> str:
     return " ".join([note, *captions.off_scale(hidden, "trial")])
 
 
-def _varied(draws: NodeData) -> Measured:
+def _varied(draws: NodeData) -> Measurement:
     """Return the setting that the trials varied, with its units."""
     name = str(draws["trial_parameter"][0])
-    return Measured(find_kind(draws.kind).output(name) or Variable(name, ""), [draws])
+    return Measurement(
+        find_kind(draws.kind).output(name) or Variable(name, ""), [draws]
+    )
 
 
 def draw(axes: Axes, draws: NodeData | None) -> None:
@@ -140,7 +146,7 @@ class Row:
         sem: its standard error, (R,).
     """
 
-    company: Company
+    company: NodeGroup
     counts: Array
     llc: Array
     sem: Array
@@ -174,7 +180,7 @@ def figure_chains(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, ChainsFigureParams)
     nodes = member.inputs["of"]
-    rows = [_row(company) for company in companies(nodes, params.label)]
+    rows = [_row(company) for company in node_groups(nodes, params.label)]
     caption = _caption(nodes, rows, params)
     columns = 3 if _swept(rows) else 2
     with canvas.quiet_style():
@@ -211,7 +217,7 @@ def figure_chains(member: Member, machine: Machine) -> Outcome:
     )
 
 
-def _row(company: Company) -> Row:
+def _row(company: NodeGroup) -> Row:
     if not company.ok:
         return Row(company, *(np.zeros(0) for _ in range(3)))
     draws = company.ok[0]
@@ -271,7 +277,7 @@ def _caption(
 ) -> str:
     drawn = [row.draws for row in rows if row.draws is not None]
     chains = sorted({len(draws["loss_trace"]) for draws in drawn})
-    where = whereabouts(drawn, params.label)
+    where = selection_text(drawn, params.label)
     many = " or ".join(map(str, chains)) or "no"
     swept = [draws for _, draws in _swept(rows)]
     notes = [
@@ -296,13 +302,15 @@ def _caption(
 
 def _verdict(row: Row) -> str:
     """Return that of the draws; of chains that all failed there are none."""
-    found = row.draws or row.company.gone[0]
+    found = row.draws or row.company.diverged_nodes[0]
     return str(found["verdict"]) if "verdict" in found else ""
 
 
 def _why(row: Row) -> str:
     """Say why nothing of a row is drawn."""
-    return f"{row.company.label}: {row.company.gone[0].reason}".removeprefix(": ")
+    return f"{row.company.label}: {row.company.diverged_nodes[0].reason}".removeprefix(
+        ": "
+    )
 
 
 def _draw_losses(axes: Axes, row: Row) -> None:

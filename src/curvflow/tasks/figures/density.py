@@ -27,7 +27,11 @@ from curvflow.tasks.drawing.spectra import (
     support,
 )
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
+from curvflow.tasks.statistics.label_groups import (
+    NodeGroup,
+    node_groups,
+    selection_text,
+)
 
 WIDTH, HEIGHT = 120.0, 66.0  # mm
 KAPPA = 0.01
@@ -87,7 +91,7 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, DensityFigureParams)
-    rows = companies(member.inputs["of"], params.label)
+    rows = node_groups(member.inputs["of"], params.label)
     curves = [*_curves(member, rows, params)]
     canvas.check_labels(len(curves))
     caption = _caption(member.inputs["of"], rows, curves, params)
@@ -108,7 +112,7 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
 
 
 def _curves(
-    member: Member, rows: Sequence[Company], params: DensityFigureParams
+    member: Member, rows: Sequence[NodeGroup], params: DensityFigureParams
 ) -> Iterator[Curve]:
     """Yield what lies behind first: all eigenvalues, Ritz values, what is compared."""
     widest = 0.0
@@ -133,10 +137,10 @@ def _curves(
         yield _law(params.overlay, widest)
 
 
-def _beside(nodes: Sequence[NodeData], label: str | None) -> list[Company]:
+def _beside(nodes: Sequence[NodeData], label: str | None) -> list[NodeGroup]:
     """Sort what is compared, which need not have the axis that is told apart."""
     has_axis = any(label in node.coords for node in nodes)
-    return companies(nodes, label if has_axis else None) if nodes else []
+    return node_groups(nodes, label if has_axis else None) if nodes else []
 
 
 def kernel_width(points: Points, params: DensityFigureParams) -> float:
@@ -195,7 +199,7 @@ def _numbers(curves: Sequence[Curve]) -> dict[str, Array]:
 
 def _caption(
     nodes: Sequence[NodeData],
-    rows: Sequence[Company],
+    rows: Sequence[NodeGroup],
     curves: Sequence[Curve],
     params: DensityFigureParams,
 ) -> str:
@@ -204,7 +208,7 @@ def _caption(
     if params.sigma is not None:
         kernel = f"width {params.sigma:g}"
     text = f"{runs_sentence(ok)}, smoothed by Gaussians of {kernel}"
-    notes = [f"{text}{whereabouts(nodes, params.label)}."]
+    notes = [f"{text}{selection_text(nodes, params.label)}."]
     if params.overlay and atom(params.overlay):
         notes.append("What the law has at 0 is smoothed by the same Gaussian.")
     notes += _beyond(curves)

@@ -18,7 +18,7 @@ from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.measurements import Measured
+from curvflow.tasks.statistics.measurements import Measurement
 
 MINUS = "\u2212"
 
@@ -71,9 +71,9 @@ class Shown:
         """Name of the row among those of all panels."""
         return f"{self.panel}: {self.name}"
 
-    def measured(self) -> Measured:
+    def measured(self) -> Measurement:
         """Return the variable, for its words and units."""
-        return Measured(Variable(self.panel, "", units=self.units), [])
+        return Measurement(Variable(self.panel, "", units=self.units), [])
 
 
 def shown(nodes: Sequence[NodeData], params: ForestParams) -> list[Shown]:

@@ -19,10 +19,15 @@ from curvflow.schemas.nodes import Array, Label, Member, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.cells import Place, cells, finite, left_out
+from curvflow.tasks.statistics.cells import (
+    Labels,
+    cells,
+    exclusion_counts,
+    finite_values,
+)
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import are_numbers
-from curvflow.tasks.statistics.measurements import Measured, find_measured
+from curvflow.tasks.statistics.measurements import Measurement, find_measurement
 
 WIDTHS = (88.0, 150.0, 180.0)  # mm, by panels side by side
 FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
@@ -55,7 +60,7 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, HeatmapParams)
-    z = find_measured("z", params.z, member.inputs["of"])
+    z = find_measurement("z", params.z, member.inputs["of"])
     numbers = _numbers(z, params)
     norm = _norm(numbers["mean"], params)
     caption = _caption(z, numbers, params)
@@ -86,7 +91,7 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
 COUNTS = ("mean", "count", "diverged", "nonfinite", "nodes")
 
 
-def _numbers(z: Measured, params: HeatmapParams) -> dict[str, Array]:
+def _numbers(z: Measurement, params: HeatmapParams) -> dict[str, Array]:
     label = [params.label] if params.label else []
     axes = (*label, params.y, params.x)
     rest = [axis for axis in z.nodes[0].coords if axis not in axes]
@@ -98,9 +103,13 @@ def _numbers(z: Measured, params: HeatmapParams) -> dict[str, Array]:
     found["mean"] = np.full(shape, np.nan)
     for place, row in grid.items():
         at = panels.index(place[:-2]), ys.index(place[-2]), xs.index(place[-1])
-        values = finite(row)
+        values = finite_values(row)
         found["mean"][at] = statistics(values).mean
-        counts = {"count": len(values), "nodes": len(row), **left_out(row, len(row))}
+        counts = {
+            "count": len(values),
+            "nodes": len(row),
+            **exclusion_counts(row, len(row)),
+        }
         for name in COUNTS[1:]:
             found[name][at] = counts[name]
     return {
@@ -111,7 +120,7 @@ def _numbers(z: Measured, params: HeatmapParams) -> dict[str, Array]:
     }
 
 
-def _labels(grid: Mapping[Place, object], number: int) -> list[Label]:
+def _labels(grid: Mapping[Labels, object], number: int) -> list[Label]:
     labels = list(dict.fromkeys(place[number] for place in grid))
     if len(labels) > MOST:
         role = "x" if number == -1 else "y"
@@ -139,7 +148,9 @@ def _norm(mean: Array, params: HeatmapParams) -> Normalize:
     return (LogNorm if params.log_z else Normalize)(float(low), float(high))
 
 
-def _caption(z: Measured, numbers: Mapping[str, Array], params: HeatmapParams) -> str:
+def _caption(
+    z: Measurement, numbers: Mapping[str, Array], params: HeatmapParams
+) -> str:
     counts = [int(n) for n in numbers["count"].flat if n]
     parts = (params.x, params.y, params.label)
     notes = [f"{captions.averaged(z, counts, parts)}."]

@@ -18,7 +18,11 @@ from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.contours import WIDTHS, panels, planes, quadratic
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
+from curvflow.tasks.statistics.label_groups import (
+    NodeGroup,
+    node_groups,
+    selection_text,
+)
 
 HEIGHT = 46.0  # mm, of a row of panels
 SERIES: dict[str, dict[str, Any]] = {
@@ -78,7 +82,7 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, LandscapeFigureParams)
     nodes = member.inputs["of"]
-    rows = companies(nodes, params.label)
+    rows = node_groups(nodes, params.label)
     slices = [
         Slice(str(row.label), node, number)
         for row in rows
@@ -125,11 +129,11 @@ def _numbers(
 
 
 def _caption(
-    nodes: Sequence[NodeData], rows: Sequence[Company], params: LandscapeFigureParams
+    nodes: Sequence[NodeData], rows: Sequence[NodeGroup], params: LandscapeFigureParams
 ) -> str:
     what = "Losses" if params.show == "plane" else params.y.capitalize()
     text = f"{what} at w + t d for steps t"
-    text += whereabouts(nodes, params.label)
+    text += selection_text(nodes, params.label)
     notes = [f"{text}.", *captions.left_out(rows)]
     drawn = [node for row in rows for node in row.ok]
     if params.quadratic and params.y == "loss" and drawn:
@@ -149,7 +153,7 @@ def _caption(
 
 
 def _lines(
-    params: LandscapeFigureParams, rows: Sequence[Company], slices: Sequence[Slice]
+    params: LandscapeFigureParams, rows: Sequence[NodeGroup], slices: Sequence[Slice]
 ) -> tuple[Figure, list[str]]:
     columns = max((one.number for one in slices), default=0) + 1
     wraps = len(rows) == 1 and columns > len(WIDTHS)
@@ -176,7 +180,7 @@ def _lines(
     return figure, shown
 
 
-def _repeat(rows: Sequence[Company], times: int) -> Iterator[Company]:
+def _repeat(rows: Sequence[NodeGroup], times: int) -> Iterator[NodeGroup]:
     for row in rows:
         yield from [row] * times
 
@@ -186,7 +190,7 @@ def _draw_lines(
     own: Sequence[Slice],
     shown: Sequence[str],
     params: LandscapeFigureParams,
-    row: Company,
+    row: NodeGroup,
 ) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_xlabel("step")

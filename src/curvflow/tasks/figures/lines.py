@@ -16,8 +16,13 @@ from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.captions import say_no_values
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.descriptive import statistics
-from curvflow.tasks.statistics.label_groups import Group, are_numbers, groups, run_x
-from curvflow.tasks.statistics.measurements import Measured, find_measured
+from curvflow.tasks.statistics.label_groups import (
+    ValueGroup,
+    are_numbers,
+    value_groups,
+    x_labels,
+)
+from curvflow.tasks.statistics.measurements import Measurement, find_measurement
 
 WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
 FEW = 12  # points that are marked one by one
@@ -44,10 +49,10 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, LinesParams)
-    y = find_measured("y", params.y, member.inputs["of"])
-    of = groups(y, label=params.label, x=params.x)
+    y = find_measurement("y", params.y, member.inputs["of"])
+    of = value_groups(y, label=params.label, x=params.x)
     canvas.check_labels(len(of))
-    xs = run_x(y, params.x, of)
+    xs = x_labels(y, params.x, of)
     numbers = _numbers(of, xs, params.band)
     shown = _shown(numbers, params)
     caption = _caption(y, of, numbers, shown, params)
@@ -70,7 +75,9 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
 
-def _numbers(of: Sequence[Group], xs: Sequence[Label], band: str) -> dict[str, Array]:
+def _numbers(
+    of: Sequence[ValueGroup], xs: Sequence[Label], band: str
+) -> dict[str, Array]:
     found = [statistics(group.matrix(xs)) for group in of]
     ends = [one.ends(band) for one in found]
     places = xs if are_numbers(xs) else range(len(xs))
@@ -109,8 +116,8 @@ def _shown(numbers: Mapping[str, Array], params: LinesParams) -> Array:
 
 
 def _caption(
-    y: Measured,
-    of: Sequence[Group],
+    y: Measurement,
+    of: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     shown: Array,
     params: LinesParams,
@@ -128,7 +135,7 @@ def _caption(
 
 
 def _set_axes(
-    axes: Axes, y: Measured, numbers: Mapping[str, Array], params: LinesParams
+    axes: Axes, y: Measurement, numbers: Mapping[str, Array], params: LinesParams
 ) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_ylabel(captions.axis_label(y))

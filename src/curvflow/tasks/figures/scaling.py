@@ -16,14 +16,14 @@ from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.captions import say_no_values
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Group
-from curvflow.tasks.statistics.measurements import Measured
-from curvflow.tasks.statistics.power_laws import EVERYWHERE
+from curvflow.tasks.statistics.label_groups import ValueGroup
+from curvflow.tasks.statistics.measurements import Measurement
+from curvflow.tasks.statistics.power_laws import UNBOUNDED
 from curvflow.tasks.statistics.scaling_points import (
-    Fitted,
+    FittedLaw,
     crossings,
-    fitted,
-    measured_axes,
+    fit_laws,
+    x_and_y,
 )
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
@@ -54,8 +54,8 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, ScalingFigureParams)
     nodes = member.inputs["of"]
-    x, y = measured_axes(params, nodes)
-    of = fitted(params, nodes)
+    x, y = x_and_y(params, nodes)
+    of = fit_laws(params, nodes)
     canvas.check_labels(len(of))
     crossed = _crossed(of, params)
     caption = _caption(x, y, of, crossed, params)
@@ -80,24 +80,24 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
 
 
 def _crossed(
-    of: Sequence[Fitted], params: ScalingFigureParams
+    of: Sequence[FittedLaw], params: ScalingFigureParams
 ) -> list[Mapping[str, Any]]:
     if not params.crossovers:
         return []
     return [row for row in crossings(of, params.confidence) if row["inside"]]
 
 
-def _numbers(of: Sequence[Fitted], params: ScalingFigureParams) -> dict[str, Array]:
+def _numbers(of: Sequence[FittedLaw], params: ScalingFigureParams) -> dict[str, Array]:
     ends = [one.law.limits(params.confidence) for one in of]
     counts = ("diverged", "nonpositive", "nonfinite")
-    labels = [str(one.series.label) for one in of for _ in one.series.found]
+    labels = [str(one.series.label) for one in of for _ in one.series.points]
     return {
         "law": np.array([str(one.series.label) for one in of]),
         "exponent": np.array([one.law.exponent for one in of]),
         "low": np.array([low for low, _ in ends]),
         "high": np.array([high for _, high in ends]),
         "prefactor": np.array([float(one.law.at(np.ones(1))[0]) for one in of]),
-        "count": np.array([len(one.series.found) for one in of], np.int64),
+        "count": np.array([len(one.series.points) for one in of], np.int64),
         **{n: np.array([getattr(f.series, n) for f in of], np.int64) for n in counts},
         "point_label": np.array(labels, str),
         "x": np.concatenate([one.series.x for one in of]),
@@ -105,7 +105,7 @@ def _numbers(of: Sequence[Fitted], params: ScalingFigureParams) -> dict[str, Arr
     }
 
 
-def _told(one: Fitted, params: ScalingFigureParams) -> str:
+def _told(one: FittedLaw, params: ScalingFigureParams) -> str:
     """Return label, exponent and half its interval, such as `sgd: -0.50 ± 0.02`."""
     label = f"{one.series.label}: " if params.label else "exponent "
     if np.isnan(one.law.exponent):
@@ -120,7 +120,7 @@ def _told(one: Fitted, params: ScalingFigureParams) -> str:
     return f"{label}{exponent} \u00b1 {half:.{decimals}f}"
 
 
-def _nothing(one: Fitted) -> str:
+def _nothing(one: FittedLaw) -> str:
     series = one.series
     if series.diverged == series.nodes > 0:
         return f"all {series.nodes} diverged"
@@ -132,13 +132,13 @@ def _signed(text: str) -> str:
 
 
 def _caption(
-    x: Measured | None,
-    y: Measured,
-    of: Sequence[Fitted],
+    x: Measurement | None,
+    y: Measurement,
+    of: Sequence[FittedLaw],
     crossed: Sequence[Mapping[str, Any]],
     params: ScalingFigureParams,
 ) -> str:
-    counts = [len(one.series.found) for one in of if one.series.found]
+    counts = [len(one.series.points) for one in of if one.series.points]
     least, most = min(counts, default=0), max(counts, default=0)
     n = f"n = {most}" if least == most else f"n = {least} to {most}"
     level = f"{100 * params.confidence:g} %"
@@ -150,7 +150,7 @@ def _caption(
         notes.append(f"Band: {level} interval of the line.")
     notes += _crossing_sentences(crossed, level)
     notes += captions.left_out(
-        [Group(f.series.label, f.series.nodes, f.series.diverged) for f in of]
+        [ValueGroup(f.series.label, f.series.nodes, f.series.diverged) for f in of]
     )
     for name, word in (("nonpositive", "At or below 0"), ("nonfinite", "Not finite")):
         if total := sum(getattr(one.series, name) for one in of):
@@ -159,7 +159,7 @@ def _caption(
     return " ".join(notes)
 
 
-def _held(y: Measured, params: ScalingFigureParams) -> str:
+def _held(y: Measurement, params: ScalingFigureParams) -> str:
     parts = {params.along, params.label, *(params.over or ()), *params.each}
     held = [f"{a} = {x}" for a, x in y.nodes[0].coords.items() if a not in parts]
     return f", at {', '.join(held)}" if held else ""
@@ -175,7 +175,7 @@ def _crossing_sentences(
         ends = row["crossover_low"], row["crossover_high"]
         if math.isnan(ends[0]):
             interval = "no interval"
-        elif ends == EVERYWHERE:
+        elif ends == UNBOUNDED:
             interval = f"{level} interval without end"
         else:
             low, high = map(_short, ends)
@@ -193,9 +193,9 @@ def _short(value: float) -> str:
 
 def _set_axes(
     axes: Axes,
-    of: Sequence[Fitted],
-    x: Measured | None,
-    y: Measured,
+    of: Sequence[FittedLaw],
+    x: Measurement | None,
+    y: Measurement,
     params: ScalingFigureParams,
 ) -> None:
     axes.grid(visible=True)
@@ -212,11 +212,11 @@ def _set_axes(
         axes.set(**{f"{axis}lim": (low / room, high * room)})
     _set_ticks(axes, of, params)
     canvas.set_log_ticks(axes.yaxis)
-    if not any(one.series.found for one in of):
+    if not any(one.series.points for one in of):
         say_no_values(axes)
 
 
-def _heights(of: Sequence[Fitted], params: ScalingFigureParams) -> Array:
+def _heights(of: Sequence[FittedLaw], params: ScalingFigureParams) -> Array:
     """Return the y of all points and of the ends of what is drawn through them.
 
     A band of few points may have next to no end, so it is cut a factor of ten beyond
@@ -235,7 +235,9 @@ def _heights(of: Sequence[Fitted], params: ScalingFigureParams) -> Array:
     return np.concatenate(found)
 
 
-def _set_ticks(axes: Axes, of: Sequence[Fitted], params: ScalingFigureParams) -> None:
+def _set_ticks(
+    axes: Axes, of: Sequence[FittedLaw], params: ScalingFigureParams
+) -> None:
     places = np.unique(np.concatenate([one.series.x for one in of]))
     if params.along is None or not 0 < len(places) <= FEW:
         canvas.set_log_ticks(axes.xaxis)
@@ -244,12 +246,12 @@ def _set_ticks(axes: Axes, of: Sequence[Fitted], params: ScalingFigureParams) ->
     axes.set_xticks([], minor=True)
 
 
-def _draw(axes: Axes, one: Fitted, number: int, params: ScalingFigureParams) -> None:
+def _draw(axes: Axes, one: FittedLaw, number: int, params: ScalingFigureParams) -> None:
     series, law = one.series, one.law
-    if not series.found:
+    if not series.points:
         return
     tone = canvas.colour(number)
-    small = len(series.found) > MANY
+    small = len(series.points) > MANY
     axes.plot(
         series.x,
         series.y,

@@ -24,9 +24,9 @@ from curvflow.tasks.drawing.scatter_data import (
     trend_sentences,
 )
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Group
-from curvflow.tasks.statistics.measurements import Measured
-from curvflow.tasks.statistics.pairs import Point, points
+from curvflow.tasks.statistics.label_groups import ValueGroup
+from curvflow.tasks.statistics.measurements import Measurement
+from curvflow.tasks.statistics.pairs import Point, paired_points
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
@@ -55,7 +55,7 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, ScatterParams)
     of = find_series(params, member.inputs["of"])
-    found = [point for one in of for point in points(one.x, one.y, params.parts)]
+    found = [point for one in of for point in paired_points(one.x, one.y, params.parts)]
     colours, shapes = _groups(found, params.label), _groups(found, params.marker)
     _check_counts(len(colours), len(shapes), has_marker=params.marker is not None)
     numbers = scattered(found, params)
@@ -82,12 +82,12 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     return Outcome({**files, "caption": np.array(caption), **numbers, **told})
 
 
-def _groups(found: Sequence[Point], axis: str | None) -> dict[str, Group]:
+def _groups(found: Sequence[Point], axis: str | None) -> dict[str, ValueGroup]:
     """Return what there is of each label of an axis, by the label's text."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, ValueGroup] = {}
     for point in found:
         label = point.text(axis)
-        group = groups.setdefault(label, Group(label))
+        group = groups.setdefault(label, ValueGroup(label))
         group.nodes += point.nodes
         group.diverged += point.diverged
         group.rows += [([], np.array(pair)) for pair in point.values]
@@ -129,14 +129,14 @@ def _shown(numbers: Mapping[str, Array], params: ScatterParams) -> Array:
 
 def _caption(
     of: Sequence[Series],
-    colours: Sequence[Group],
+    colours: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     shown: Array,
     told: Mapping[str, Array],
     params: ScatterParams,
 ) -> str:
     counts = [int(n) for n in numbers["count"] if n]
-    every = Measured(of[0].y.variable, [node for one in of for node in one.y.nodes])
+    every = Measurement(of[0].y.variable, [node for one in of for node in one.y.nodes])
     text = captions.averaged(every, counts, params.parts)
     text = f"{counted(int(shown.sum()), 'point')}; {text[0].lower()}{text[1:]}"
     if np.isfinite(numbers["x_low"][shown]).any():
@@ -255,7 +255,9 @@ def _draw_line(
 
 
 def _legend(
-    colours: Mapping[str, Group], shapes: Mapping[str, Group], params: ScatterParams
+    colours: Mapping[str, ValueGroup],
+    shapes: Mapping[str, ValueGroup],
+    params: ScatterParams,
 ) -> tuple[list[Line2D], list[str], str]:
     """Return handles and labels of the legend, and what they are labels of."""
     handles: list[Line2D] = []

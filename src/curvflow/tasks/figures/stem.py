@@ -23,7 +23,11 @@ from curvflow.tasks.drawing.spectra import (
     runs_sentence,
 )
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Company, companies, whereabouts
+from curvflow.tasks.statistics.label_groups import (
+    NodeGroup,
+    node_groups,
+    selection_text,
+)
 
 WIDTHS = (110.0, 150.0, 180.0)  # mm, by panels side by side
 HEIGHT = 52.0  # mm, of a row of panels
@@ -60,7 +64,7 @@ class Panel:
         points: stems or bins by source.
     """
 
-    company: Company
+    company: NodeGroup
     points: dict[str, Points]
 
 
@@ -84,7 +88,7 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
     nodes, matrices = member.inputs["of"], member.inputs.get("matrix", ())
     panels = [
         Panel(row, _points(row, matrices, params))
-        for row in companies(nodes, params.label)
+        for row in node_groups(nodes, params.label)
     ]
     caption = _caption(nodes, panels, params)
     with canvas.quiet_style():
@@ -108,7 +112,7 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
 
 
 def _points(
-    row: Company, matrices: Sequence[NodeData], params: StemFigureParams
+    row: NodeGroup, matrices: Sequence[NodeData], params: StemFigureParams
 ) -> dict[str, Points]:
     if not row.ok:
         return {}
@@ -154,7 +158,7 @@ def _caption(
     nodes: Sequence[NodeData], panels: Sequence[Panel], params: StemFigureParams
 ) -> str:
     ok = [node for panel in panels for node in panel.company.ok]
-    where = whereabouts(nodes, params.label)
+    where = selection_text(nodes, params.label)
     notes = [f"{runs_sentence(ok)}, and their weights{where}."]
     if params.compare:
         notes.append(

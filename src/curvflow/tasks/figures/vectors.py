@@ -18,7 +18,7 @@ from curvflow.schemas.kinds.figures.vectors import VectorsParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.label_groups import Group
+from curvflow.tasks.statistics.label_groups import ValueGroup
 
 
 def planar_rows(node: NodeData, tensor: str) -> list[tuple[str, Array]]:
@@ -81,7 +81,7 @@ MANY = 40  # arrows from which on they are drawn fainter
 
 
 @dataclass
-class Panel(Group):
+class Panel(ValueGroup):
     """The networks of one label.
 
     Attributes:

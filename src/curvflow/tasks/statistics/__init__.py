@@ -1,1 +1,1 @@
-"""Statistics of repeated measurements."""
+"""Statistics of measured variables: intervals, tests, correlations, power laws."""

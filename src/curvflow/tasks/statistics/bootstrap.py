@@ -1,4 +1,4 @@
-"""Intervals by the bootstrap: draw from the values again and again."""
+"""Bootstrap intervals of a statistic: BCa or percentile."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scipy import stats
 from curvflow.schemas.nodes import Array
 
 Limits = tuple[float, float]
-# From samples, the values along the keyword `axis`, to what is estimated of them.
+# From samples, with the values along the keyword `axis`, to the estimate.
 Statistic = Callable[..., Any]
-NOWHERE: Limits = (math.nan, math.nan)
+NO_LIMITS: Limits = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How an interval is found by the bootstrap."""
+    """Settings of a bootstrap interval: its kind, number of resamples and seed."""
 
     kind: Literal["bca", "percentile"]
     num_resamples: int
@@ -32,42 +32,43 @@ def resampled_interval(
     samples: tuple[Array, ...],
     statistic: Statistic,
     confidence: float,
-    how: Resampling,
+    resampling: Resampling,
     *,
     paired: bool = False,
 ) -> Limits:
-    """Return an interval for a statistic of one or two samples.
+    """Return a bootstrap interval for a statistic of one or two samples.
 
     Args:
-        samples: finite values, as many in each if they are paired.
-        statistic: what is estimated, along an axis that it is given.
+        samples: finite values, equally many in each if they are paired.
+        statistic: the estimator, along an axis that it takes.
         confidence: coverage of the interval.
-        how: kind, number of samples and seed.
-        paired: whether values of equal place are drawn together.
+        resampling: kind, number of resamples and seed.
+        paired: draw values with equal indices together.
 
     Returns:
-        Its limits; both the estimate where values have no spread, NaN of fewer than
-        two, and where a resample or a value left out has no such statistic.
+        Its limits; both equal to the estimate where values have no spread, NaN for
+        fewer than two values, and where the statistic of a resample or of a
+        leave-one-out sample is undefined.
 
     Reference:
         Efron (1987), doi:10.2307/2289144.
     """
     if min(map(len, samples)) < 2:
-        return NOWHERE
+        return NO_LIMITS
     if all(np.ptp(sample) == 0 for sample in samples):
-        found = float(statistic(*samples, axis=0))
-        return found, found
-    with warnings.catch_warnings():  # NaN says as much
+        estimate = float(statistic(*samples, axis=0))
+        return estimate, estimate
+    with warnings.catch_warnings():  # NaN limits report it
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = stats.bootstrap(
+        interval = stats.bootstrap(
             samples,
             statistic,
-            n_resamples=how.num_resamples,
+            n_resamples=resampling.num_resamples,
             confidence_level=confidence,
-            method="BCa" if how.kind == "bca" else "percentile",
+            method="BCa" if resampling.kind == "bca" else "percentile",
             vectorized=True,
             paired=paired,
-            random_state=np.random.default_rng(how.seed),
+            random_state=np.random.default_rng(resampling.seed),
         )
-    low, high = found.confidence_interval
+    low, high = interval.confidence_interval
     return float(low), float(high)

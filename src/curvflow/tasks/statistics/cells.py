@@ -1,4 +1,4 @@
-"""One number of each node, laid out by the labels of axes."""
+"""Cells: one number of each node, in a table by the labels of axes."""
 
 from __future__ import annotations
 
@@ -10,91 +10,93 @@ import numpy as np
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.tasks.statistics.measurements import Measured, is_unconverged
+from curvflow.tasks.statistics.measurements import Measurement, is_unconverged
 
-Place = tuple[Label, ...]
+Labels = tuple[Label, ...]
 Status = Literal["ok", "diverged", "nonfinite"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one node has to say.
+    """The number of one node.
 
     Attributes:
         value: finite, or NaN.
-        status: why it is NaN.
-        is_doubtful: whether the node says that its value is not converged.
+        status: `ok`, or the reason for NaN.
+        is_unconverged: the node reports that its value is not converged.
     """
 
     value: float
     status: Status
-    is_doubtful: bool = False
+    is_unconverged: bool = False
 
 
-Cells = dict[Place, dict[Place, Cell]]
+Cells = dict[Labels, dict[Labels, Cell]]
 
 
 def cells(
-    one: Measured,
+    measurement: Measurement,
     axes: Sequence[str],
     over: Sequence[str],
     value: Callable[[NodeData], float] | None = None,
 ) -> Cells:
-    """Lay the nodes of a variable out by two sets of axes.
+    """Arrange the nodes of a variable by two sets of axes.
 
     Args:
-        one: the variable.
-        axes: the first set.
-        over: the second, such as repetitions.
+        measurement: the variable and its nodes.
+        axes: the first set of axes.
+        over: the second set, such as repetitions.
         value: from a node that did not diverge to its number; None takes the variable,
-            which must be a single one.
+            which must be a scalar.
 
     Returns:
-        Place in `axes` to place in `over` to cell, in the order of the nodes.
+        Labels of `axes` to labels of `over` to cell, in the order of the nodes.
 
     Raises:
-        InputError: the variable has dimensions of its own, or its stage lacks an axis.
+        InputError: the variable has dimensions, or its stage lacks an axis.
     """
-    if value is None and one.variable.dims:
+    if value is None and measurement.variable.dims:
         raise InputError(
-            f"{one.variable.name}: expected a single number per node, got it with "
-            f"{', '.join(one.variable.dims)}. Choose another variable."
+            f"{measurement.variable.name}: expected a single number per node, got it "
+            "with "
+            f"{', '.join(measurement.variable.dims)}. Choose another variable."
         )
     for axis in (*axes, *over):
-        if axis not in one.nodes[0].coords:
+        if axis not in measurement.nodes[0].coords:
             raise InputError(
-                f"{one.variable.name}: expected an axis of {one.stage}, got '{axis}'. "
-                f"{nearest(axis, one.nodes[0].coords) or 'It has none.'}"
+                f"{measurement.variable.name}: expected an axis of "
+                f"{measurement.stage}, got '{axis}'. "
+                f"{nearest(axis, measurement.nodes[0].coords) or 'It has none.'}"
             )
-    read = value or (lambda node: float(node[one.variable.name]))
-    found: Cells = {}
-    for node in one.nodes:
-        row = found.setdefault(place(node, axes), {})
-        row[place(node, over)] = _cell(node, one, read)
-    return found
+    read = value or (lambda node: float(node[measurement.variable.name]))
+    table: Cells = {}
+    for node in measurement.nodes:
+        row = table.setdefault(labels_of(node, axes), {})
+        row[labels_of(node, over)] = _cell_of(node, measurement, read)
+    return table
 
 
-def place(node: NodeData, axes: Sequence[str]) -> Place:
-    """Return a node's labels of some axes."""
+def labels_of(node: NodeData, axes: Sequence[str]) -> Labels:
+    """Return a node's labels along axes."""
     return tuple(node.coords[axis] for axis in axes)
 
 
-def named(axes: Sequence[str], labels: Place) -> str:
+def labels_text(axes: Sequence[str], labels: Labels) -> str:
     """Return labels with their axes, such as `rule=sgd, lr=0.1`."""
     return ", ".join(f"{a}={label}" for a, label in zip(axes, labels, strict=True))
 
 
-def finite(row: Mapping[Place, Cell]) -> Array:
-    """Return the values that are there, sorted: no bit depends on their order."""
+def finite_values(row: Mapping[Labels, Cell]) -> Array:
+    """Return the finite values, sorted, so that no bit depends on their order."""
     return np.sort([cell.value for cell in row.values() if cell.status == "ok"])
 
 
-def left_out(row: Mapping[Place, Cell], expected: int) -> dict[str, int]:
-    """Count what is no value.
+def exclusion_counts(row: Mapping[Labels, Cell], expected: int) -> dict[str, int]:
+    """Count the cells excluded from statistics by reason.
 
     Args:
-        row: the cells there are.
-        expected: how many there should be.
+        row: the cells.
+        expected: number of cells of a complete row.
 
     Returns:
         `diverged`, `nonfinite` and `missing`.
@@ -107,15 +109,17 @@ def left_out(row: Mapping[Place, Cell], expected: int) -> dict[str, int]:
     }
 
 
-def num_unconverged(row: Mapping[Place, Cell]) -> int:
-    """Count the cells whose nodes say that they are not converged."""
-    return sum(cell.is_doubtful for cell in row.values())
+def num_unconverged(row: Mapping[Labels, Cell]) -> int:
+    """Count the cells whose nodes report that they are not converged."""
+    return sum(cell.is_unconverged for cell in row.values())
 
 
-def _cell(node: NodeData, one: Measured, read: Callable[[NodeData], float]) -> Cell:
+def _cell_of(
+    node: NodeData, measurement: Measurement, read: Callable[[NodeData], float]
+) -> Cell:
     if node.status == "diverged":
         return Cell(np.nan, "diverged")
-    value, is_doubtful = read(node), is_unconverged(node, one.variable)
+    value, unconverged = read(node), is_unconverged(node, measurement.variable)
     if np.isfinite(value):
-        return Cell(value, "ok", is_doubtful)
-    return Cell(np.nan, "nonfinite", is_doubtful)
+        return Cell(value, "ok", unconverged)
+    return Cell(np.nan, "nonfinite", unconverged)

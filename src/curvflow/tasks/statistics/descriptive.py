@@ -1,4 +1,4 @@
-"""Mean, spread, quantiles and intervals of repeated measurements."""
+"""Descriptive statistics of repetitions: mean, spread, quantiles and intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.statistics.bootstrap import (
-    NOWHERE,
+    NO_LIMITS,
     Limits,
     Resampling,
     Statistic,
@@ -26,8 +26,8 @@ class Statistics:
     """Statistics over N repetitions, each of shape (...).
 
     Attributes:
-        count: finite values, n.
-        mean: NaN without any.
+        count: number of finite values, n.
+        mean: mean; NaN without finite values.
         sd: standard deviation with n - 1; NaN for fewer than two values.
         sem: standard error of the mean, sd / sqrt(n).
         least: smallest value.
@@ -45,7 +45,7 @@ class Statistics:
         """Return Student's interval for the mean, mean -+ t(n - 1) sem.
 
         Args:
-            confidence: its coverage if the values are normal.
+            confidence: coverage for normal values.
 
         Returns:
             Lower and upper limit; NaN for fewer than two values.
@@ -61,26 +61,26 @@ class Statistics:
         """Return the ends of an error bar.
 
         Args:
-            spread: `ci95` for the interval, `sem` or `sd` for the mean -+ one, `range`
-                for least to greatest, `none`.
+            spread: `ci95` for the interval, `sem` or `sd` for the mean -+ that error,
+                `range` for least to greatest, `none`.
 
         Returns:
             Lower and upper end; NaN for `none` and where there is no spread.
         """
         if spread == "ci95":
             return self.interval()
-        some = np.where(self.count > 1, 1.0, np.nan)
+        defined = np.where(self.count > 1, 1.0, np.nan)
         if spread == "range":
-            return self.least * some, self.greatest * some
-        half = {"sem": self.sem, "sd": self.sd, "none": np.nan * some}[spread]
+            return self.least * defined, self.greatest * defined
+        half = {"sem": self.sem, "sd": self.sd, "none": np.nan * defined}[spread]
         return self.mean - half, self.mean + half
 
 
 def statistics(values_N: Array) -> Statistics:
-    """Summarise repetitions; NaN and infinities are left out.
+    """Summarise repetitions without NaN and infinities.
 
     Args:
-        values_N: one row per repetition, shape (N, ...), N may be 0.
+        values_N: a row per repetition, shape (N, ...); N may be 0.
 
     Returns:
         Statistics of shape (...), whose bits do not depend on the order of the rows.
@@ -90,8 +90,8 @@ def statistics(values_N: Array) -> Statistics:
     ordered = np.sort(np.where(finite, values_N, np.nan), axis=0)  # NaN go last
     least, greatest = _extremes(ordered, count)
     n = np.where(count > 0, count, np.nan)
-    # Differences from one of the values: equal values have exactly no spread. Sums
-    # beyond the range of doubles become infinite, which says what it should.
+    # Differences from the least value, so that equal values have exactly no spread.
+    # Sums beyond the range of doubles become infinite, as they should.
     with np.errstate(over="ignore", invalid="ignore"):
         above = np.where(np.isnan(ordered), 0.0, ordered - least)
         mean_above = above.sum(axis=0) / n
@@ -139,77 +139,88 @@ EXTREMES: Mapping[str, Any] = {"min": np.min, "max": np.max}
 
 
 def further_statistics(
-    values_NE: Array, names: Sequence[str], confidence: float, how: Resampling | None
+    values_NE: Array,
+    names: Sequence[str],
+    confidence: float,
+    resampling: Resampling | None,
 ) -> dict[str, Array]:
-    """Return the statistics of some names, over the finite values of each column.
+    """Return the named statistics of the finite values of each column.
 
     Args:
-        values_NE: a row per repetition, NaN for what is left out.
-        names: of statistics but counts.
+        values_NE: a row per repetition, NaN for excluded values.
+        names: names of statistics, counts excepted.
         confidence: coverage of intervals.
-        how: of the bootstrap; None for intervals of the geometric mean alone.
+        resampling: settings of the bootstrap; None for an interval of the geometric
+            mean alone.
 
     Returns:
-        Each statistic, shape (E,), NaN without values; beside it `_low` and `_high`,
-        where it has an interval.
+        Each statistic, shape (E,), NaN without values, with `_low` and `_high` where it
+        has an interval.
     """
-    found: dict[str, Array] = {}
+    table: dict[str, Array] = {}
     columns = _finite(values_NE)
     for name in names:
         if name == "geometric_mean":
-            rows = [_geometric_mean(column, confidence, how) for column in columns]
+            rows = [
+                _geometric_mean(column, confidence, resampling) for column in columns
+            ]
         else:
-            one = RESAMPLED.get(name) or EXTREMES[name]
-            limits = how if name in RESAMPLED else None
-            rows = [_estimate(column, one, confidence, limits) for column in columns]
-        found[name] = np.array([value for value, _ in rows])
-        if name == "geometric_mean" or (how and name in RESAMPLED):
-            found[f"{name}_low"] = np.array([low for _, (low, _) in rows])
-            found[f"{name}_high"] = np.array([high for _, (_, high) in rows])
-    return found
+            statistic = RESAMPLED.get(name) or EXTREMES[name]
+            limits = resampling if name in RESAMPLED else None
+            rows = [
+                _estimate(column, statistic, confidence, limits) for column in columns
+            ]
+        table[name] = np.array([value for value, _ in rows])
+        if name == "geometric_mean" or (resampling and name in RESAMPLED):
+            table[f"{name}_low"] = np.array([low for _, (low, _) in rows])
+            table[f"{name}_high"] = np.array([high for _, (_, high) in rows])
+    return table
 
 
 def quantiles(
-    values_NE: Array, shares: Sequence[float], confidence: float, how: Resampling | None
+    values_NE: Array,
+    shares: Sequence[float],
+    confidence: float,
+    resampling: Resampling | None,
 ) -> dict[str, Array]:
     """Return quantiles of each column, by linear interpolation between its values.
 
     Args:
-        values_NE: a row per repetition, NaN for what is left out.
-        shares: Q of them, ascending.
+        values_NE: a row per repetition, NaN for excluded values.
+        shares: Q probabilities, ascending.
         confidence: coverage of intervals.
-        how: of the bootstrap; None for no intervals.
+        resampling: settings of the bootstrap; None for no intervals.
 
     Returns:
-        `quantile` (Q,), `value_at` (E, Q), and, by the bootstrap, its limits.
+        `quantile` (Q,), `value_at` (E, Q) and the limits of its bootstrap interval.
 
     Reference:
         Hyndman and Fan (1996), doi:10.2307/2684934, definition 7.
     """
     rows = [
         [
-            _estimate(column, partial(_quantile, share=share), confidence, how)
+            _estimate(column, partial(_quantile, share=share), confidence, resampling)
             for share in shares
         ]
         for column in _finite(values_NE)
     ]
-    found = {
+    table = {
         "quantile": np.array(shares, dtype=np.float64),
         "value_at": np.array([[value for value, _ in row] for row in rows]),
     }
-    if how:
+    if resampling:
         for place, end in enumerate(("low", "high")):
             limits = [[limits[place] for _, limits in row] for row in rows]
-            found[f"value_at_{end}"] = np.array(limits)
-    return found
+            table[f"value_at_{end}"] = np.array(limits)
+    return table
 
 
 def mean_interval(
-    values_NE: Array, confidence: float, how: Resampling
+    values_NE: Array, confidence: float, resampling: Resampling
 ) -> tuple[Array, Array]:
-    """Return the bootstrap's interval for the mean of each column, shapes (E,)."""
+    """Return the bootstrap interval for the mean of each column, shapes (E,)."""
     limits = [
-        resampled_interval((column,), _mean, confidence, how)
+        resampled_interval((column,), _mean, confidence, resampling)
         for column in _finite(values_NE)
     ]
     low, high = np.array(limits).reshape(-1, 2).T
@@ -222,25 +233,32 @@ def _finite(values_NE: Array) -> list[Array]:
 
 
 def _estimate(
-    values_N: Array, of: Statistic, confidence: float, how: Resampling | None
+    values_N: Array,
+    statistic: Statistic,
+    confidence: float,
+    resampling: Resampling | None,
 ) -> tuple[float, Limits]:
     if not len(values_N):
-        return np.nan, NOWHERE
-    limits = resampled_interval((values_N,), of, confidence, how) if how else NOWHERE
-    return float(of(values_N, axis=0)), limits
+        return np.nan, NO_LIMITS
+    limits = (
+        resampled_interval((values_N,), statistic, confidence, resampling)
+        if resampling
+        else NO_LIMITS
+    )
+    return float(statistic(values_N, axis=0)), limits
 
 
 def _geometric_mean(
-    values_N: Array, confidence: float, how: Resampling | None
+    values_N: Array, confidence: float, resampling: Resampling | None
 ) -> tuple[float, Limits]:
     if not len(values_N) or values_N.min() <= 0:
-        return np.nan, NOWHERE
+        return np.nan, NO_LIMITS
     logs_N = np.log(values_N)
-    found = statistics(logs_N)
-    if how:
-        limits = resampled_interval((logs_N,), _mean, confidence, how)
+    log_statistics = statistics(logs_N)
+    if resampling:
+        limits = resampled_interval((logs_N,), _mean, confidence, resampling)
     else:
-        limits = cast("Limits", found.interval(confidence))
-    with np.errstate(over="ignore"):  # infinite says what it should
+        limits = cast("Limits", log_statistics.interval(confidence))
+    with np.errstate(over="ignore"):  # overflow is infinite, as it should be
         low, high = np.exp(np.array(limits))
-    return float(np.exp(found.mean)), (float(low), float(high))
+    return float(np.exp(log_statistics.mean)), (float(low), float(high))

@@ -1,4 +1,4 @@
-"""Differences of means, paired or not: intervals, tests and sizes of effects."""
+"""Differences of means, paired or not: intervals, tests and effect sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.special import stdtr, stdtrit
 
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.statistics.bootstrap import (
-    NOWHERE,
+    NO_LIMITS,
     Limits,
     Resampling,
     resampled_interval,
@@ -24,20 +24,20 @@ class Difference:
     """A difference of two means; NaN where there are too few values or no spread.
 
     Attributes:
-        mean: first less second.
+        mean: first minus second.
         sd: standard deviation of paired differences; NaN if not paired.
         sem: standard error of the mean.
-        limits: of Student's interval; Welch's if not paired.
+        limits: limits of Student's interval; Welch's if not paired.
         p_t: two-sided p of Student's or Welch's test.
-        p_rank: of Wilcoxon's signed ranks, or of Mann and Whitney's.
+        p_rank: p of Wilcoxon's signed-rank test, or of Mann and Whitney's.
         effect: standardised mean difference.
-        freedom: degrees of freedom of the standard deviation that it is divided by.
+        freedom: degrees of freedom of the standard deviation in `effect`.
     """
 
     mean: float
     sd: float = math.nan
     sem: float = math.nan
-    limits: Limits = NOWHERE
+    limits: Limits = NO_LIMITS
     p_t: float = math.nan
     p_rank: float = math.nan
     effect: float = math.nan
@@ -45,7 +45,7 @@ class Difference:
 
     @property
     def hedges_g(self) -> float:
-        """The effect times Hedges' exact correction for few values."""
+        """Hedges' g: the effect times the exact correction for few values."""
         half = self.freedom / 2
         if half <= 0.5:
             return math.nan
@@ -59,10 +59,10 @@ def paired_difference(
     """Summarise finite differences of pairs.
 
     Args:
-        differences_N: first less second of each pair, (N,), N may be 0.
+        differences_N: first minus second of each pair, (N,); N may be 0.
         confidence: coverage of the interval.
-        largest: magnitude of the values subtracted; spread that their rounding alone
-            can give counts as none.
+        largest: magnitude of the subtracted values; spread within their rounding counts
+            as none.
 
     Returns:
         Mean, interval, tests of no difference, and Cohen's d_z = mean / sd.
@@ -72,9 +72,9 @@ def paired_difference(
         Cohen (1988), Statistical Power Analysis, section 2.3.5, for d_z; Hedges (1981),
         doi:10.3102/10769986006002107, for the correction.
     """
-    found = statistics(differences_N)
-    mean, sd, sem = (float(x) for x in (found.mean, found.sd, found.sem))
-    low, high = found.interval(confidence)
+    summary = statistics(differences_N)
+    mean, sd, sem = (float(x) for x in (summary.mean, summary.sd, summary.sem))
+    low, high = summary.interval(confidence)
     limits = float(low), float(high)
     if not sd > 2 * np.finfo(np.float64).eps * largest:  # no test without spread
         return Difference(mean, sd, sem, limits)
@@ -93,11 +93,11 @@ def paired_difference(
 def unpaired_difference(
     first_N: Array, second_N: Array, confidence: float
 ) -> Difference:
-    """Compare the means of two samples of finite values, of unlike variances.
+    """Compare the means of two samples of finite values with unequal variances.
 
     Args:
-        first_N: one sample, shape (N,).
-        second_N: the other, of as many values or not.
+        first_N: first sample, shape (N,).
+        second_N: second sample, of any size.
         confidence: coverage of the interval.
 
     Returns:
@@ -109,17 +109,17 @@ def unpaired_difference(
         doi:10.1214/aoms/1177730491; Cohen (1988), section 2.3.2, for unequal variances;
         Delacre et al. (2021), doi:10.31234/osf.io/tu6mp, for their correction.
     """
-    one, other = statistics(first_N), statistics(second_N)
-    mean = float(one.mean - other.mean)
-    spread = float(np.sqrt((one.sd**2 + other.sd**2) / 2))
-    sem = float(np.hypot(one.sem, other.sem))
+    first, second = statistics(first_N), statistics(second_N)
+    mean = float(first.mean - second.mean)
+    spread = float(np.sqrt((first.sd**2 + second.sd**2) / 2))
+    sem = float(np.hypot(first.sem, second.sem))
     if not spread > 0:
         return Difference(mean, sem=sem, limits=(mean - sem, mean + sem))
     counts = np.array([len(first_N), len(second_N)])
-    parts = np.square(np.array([one.sem, other.sem]) / sem)
+    parts = np.square(np.array([first.sem, second.sem]) / sem)
     freedom = float(1 / (parts**2 / (counts - 1)).sum())
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * sem
-    shares = np.square(np.array([one.sd, other.sd]) / spread) / 2
+    shares = np.square(np.array([first.sd, second.sd]) / spread) / 2
     ranks = stats.mannwhitneyu(first_N, second_N)
     return Difference(
         mean,
@@ -133,24 +133,24 @@ def unpaired_difference(
 
 
 def _two_sided(t: float, freedom: float) -> float:
-    """Return Student's p; SciPy's tests warn where one sample has no spread."""
+    """Return Student's p; SciPy's tests warn where a sample has no spread."""
     return float(2 * stdtr(freedom, -abs(t)))
 
 
 def bootstrap_interval(
-    samples: tuple[Array, ...], confidence: float, how: Resampling
+    samples: tuple[Array, ...], confidence: float, resampling: Resampling
 ) -> Limits:
     """Return an interval for the mean of one sample, or the difference of two means.
 
     Args:
         samples: one or two samples of finite values.
-        confidence: its coverage.
-        how: kind, number of samples and seed.
+        confidence: coverage of the interval.
+        resampling: kind, number of resamples and seed.
 
     Returns:
-        Its limits; both the mean where values have no spread, NaN of fewer than two.
+        Its limits; both the mean where values have no spread, NaN for fewer than two.
     """
-    return resampled_interval(samples, _mean, confidence, how)
+    return resampled_interval(samples, _mean, confidence, resampling)
 
 
 def _mean(*samples: Array, axis: int = -1) -> Array:
@@ -160,13 +160,13 @@ def _mean(*samples: Array, axis: int = -1) -> Array:
 
 
 def holm(p_R: Array) -> Array:
-    """Correct p-values for their number, by Holm's step-down.
+    """Correct p-values for multiple tests by Holm's step-down procedure.
 
     Args:
-        p_R: shape (R,); NaN are no tests and stay.
+        p_R: shape (R,); NaN stands for no test and stays.
 
     Returns:
-        Corrected p-values, at most 1; those below a level hold its family-wise error.
+        Corrected p-values, at most 1, which control the family-wise error rate.
 
     Reference:
         Holm (1979), Scandinavian Journal of Statistics 6(2).

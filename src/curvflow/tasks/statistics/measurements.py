@@ -1,4 +1,4 @@
-"""Measured variables among the results of several stages, and their elements."""
+"""Measured variables of the results of stages, their elements and verdicts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from curvflow.schemas.nodes import Array, Label, NodeData
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One variable over the nodes of the stage that measures it.
 
     Attributes:
-        variable: its declaration.
-        nodes: the stage's nodes, each once, in the order of the study's axes.
+        variable: declaration of the variable.
+        nodes: nodes of the stage, each once, in the order of the study's axes.
     """
 
     variable: Variable
@@ -39,78 +39,82 @@ class Measured:
 
     @property
     def diverged(self) -> list[NodeData]:
-        """The nodes that did."""
+        """The nodes that diverged."""
         return [node for node in self.nodes if node.status == "diverged"]
 
 
-def measured(
+def measurements(
     nodes: Iterable[NodeData], names: Collection[str] | None = None
-) -> Iterator[Measured]:
+) -> Iterator[Measurement]:
     """Yield every variable that the stages of these nodes declare, stage by stage.
 
     Args:
-        nodes: results of one or several stages; a repeated one counts once.
-        names: variables asked for, which are there even if every node diverged.
+        nodes: results of one or several stages; repeated nodes count once.
+        names: requested variables, which are yielded even if every node diverged.
 
     Yields:
-        The variables in the order declared. One that some results lack has the nodes
-        that hold it, and those that diverged.
+        The variables in the order declared. An optional variable has the nodes that
+        hold it, and those that diverged.
     """
     stages: dict[str, dict[tuple[tuple[str, Label], ...], NodeData]] = {}
     for node in nodes:
         stages.setdefault(node.stage, {})[tuple(node.coords.items())] = node
     for unique in stages.values():
-        once = list(unique.values())
-        asked = names or () if all(n.status == "diverged" for n in once) else ()
-        for variable in find_kind(once[0].kind).outputs:
-            name, is_sure = variable.name, not variable.optional
-            if is_sure or name in asked or any(name in node for node in once):
-                # What diverged holds nothing, and is counted all the same.
-                yield Measured(
+        nodes = list(unique.values())
+        requested = names or () if all(n.status == "diverged" for n in nodes) else ()
+        for variable in find_kind(nodes[0].kind).outputs:
+            name, is_required = variable.name, not variable.optional
+            if is_required or name in requested or any(name in node for node in nodes):
+                # A diverged node holds no variable but is counted.
+                yield Measurement(
                     variable,
-                    [n for n in once if is_sure or name in n or n.status == "diverged"],
+                    [
+                        n
+                        for n in nodes
+                        if is_required or name in n or n.status == "diverged"
+                    ],
                 )
 
 
-def find_measured(field: str, name: str, nodes: Iterable[NodeData]) -> Measured:
-    """Return the one variable of this name.
+def find_measurement(field: str, name: str, nodes: Iterable[NodeData]) -> Measurement:
+    """Return the numeric variable of a name.
 
     Args:
         field: the parameter that names it, for messages.
-        name: the variable.
+        name: name of the variable.
         nodes: results of one or several stages.
 
     Returns:
         The variable with its nodes.
 
     Raises:
-        InputError: no stage has a number of this name, or several have.
+        InputError: no stage has a number of this name, or several stages have it.
     """
-    numbers = [one for one in measured(nodes, [name]) if is_number(one.variable)]
-    found = [one for one in numbers if one.variable.name == name]
-    if not found:
-        known = nearest(name, {one.variable.name for one in numbers})
+    numbers = [m for m in measurements(nodes, [name]) if is_number(m.variable)]
+    matches = [m for m in numbers if m.variable.name == name]
+    if not matches:
+        known = nearest(name, {m.variable.name for m in numbers})
         raise InputError(
             f"{field}: expected a measured variable, got '{name}'. {known}"
         )
-    if len(found) > 1:
-        stages = " and ".join(one.stage for one in found)
+    if len(matches) > 1:
+        stages = " and ".join(m.stage for m in matches)
         raise InputError(
             f"{field}: expected a variable of one stage, got '{name}' of {stages}. "
             "Name only one of them in `of`."
         )
-    return found[0]
+    return matches[0]
 
 
-def doubtful(node: NodeData, variable: Variable) -> Array:
-    """Return which elements of a variable its node says are not converged.
+def unconverged_mask(node: NodeData, variable: Variable) -> Array:
+    """Return a mask of the elements of a variable that are not converged.
 
     Args:
-        node: holds the variable.
-        variable: its declaration.
+        node: node that holds the variable.
+        variable: declaration of the variable.
 
     Returns:
-        Booleans in the variable's shape; false throughout if nothing judges it.
+        Booleans in the variable's shape; all false if the variable has no verdict.
     """
     shape = node[variable.name].shape
     verdict = node.arrays.get(variable.judged_by or "")
@@ -121,44 +125,54 @@ def doubtful(node: NodeData, variable: Variable) -> Array:
 
 
 def is_unconverged(node: NodeData, variable: Variable) -> bool:
-    """Return whether a node that did not diverge is in doubt of any element."""
-    return node.status == "ok" and bool(doubtful(node, variable).any())
+    """Return whether a node that did not diverge has an unconverged element."""
+    return node.status == "ok" and bool(unconverged_mask(node, variable).any())
 
 
-def relied_on(nodes: Sequence[NodeData], how: Unconverged) -> Sequence[NodeData]:
-    """Return results to take statistics of.
+def mask_unconverged(
+    nodes: Sequence[NodeData], unconverged: Unconverged
+) -> Sequence[NodeData]:
+    """Replace unconverged values by NaN, if statistics exclude them.
 
     Args:
         nodes: results of one or several stages.
-        how: `count` for all as they are; `exclude` to hold NaN in place of values that
-            are not converged, whose verdicts stay to be counted.
+        unconverged: `count` leaves all values; `exclude` replaces those that are not
+            converged by NaN, and keeps their verdicts for the counts.
 
     Returns:
         The results, in their order.
     """
-    return nodes if how == "count" else [_without_unconverged(node) for node in nodes]
+    return (
+        nodes
+        if unconverged == "count"
+        else [_without_unconverged(node) for node in nodes]
+    )
 
 
 def _without_unconverged(node: NodeData) -> NodeData:
-    blank = {
-        variable.name: np.where(doubtful(node, variable), np.nan, node[variable.name])
+    masked = {
+        variable.name: np.where(
+            unconverged_mask(node, variable), np.nan, node[variable.name]
+        )
         for variable in find_kind(node.kind).outputs
         if variable.name in node and is_unconverged(node, variable)
     }
-    return replace(node, arrays={**node.arrays, **blank}) if blank else node
+    return replace(node, arrays={**node.arrays, **masked}) if masked else node
 
 
-def judged(of: Iterable[Measured], table: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a table, without counts of what is not converged if nothing is judged.
+def drop_unjudged_counts(
+    measurements: Iterable[Measurement], table: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Drop the counts of unconverged values from a table without verdicts.
 
     Args:
-        of: the variables it is of.
-        table: its columns.
+        measurements: variables of the table.
+        table: columns of the table.
 
     Returns:
-        The columns, all of them if a variable has a verdict.
+        The columns; all of them if a variable has a verdict.
     """
-    is_judged = any(one.variable.judged_by for one in of)
+    is_judged = any(m.variable.judged_by for m in measurements)
     return {n: v for n, v in table.items() if is_judged or n not in COUNTS}
 
 
@@ -171,12 +185,12 @@ def dim_labels(node: NodeData, dim: str, size: int) -> list[Label]:
     """Return the coordinate along a dimension within a node, else 0, 1, 2, ...
 
     Args:
-        node: holds the coordinate, if there is one.
+        node: node that may hold the coordinate.
         dim: the dimension.
-        size: its length.
+        size: length of the dimension.
 
     Returns:
-        One label per index.
+        A label per index.
     """
     coordinate = node.arrays.get(dim)
     if coordinate is None or coordinate.shape != (size,):
@@ -184,18 +198,19 @@ def dim_labels(node: NodeData, dim: str, size: int) -> list[Label]:
     return [item.item() for item in coordinate]
 
 
-def spread(
+def values_along(
     node: NodeData, variable: Variable, along: Sequence[str | None]
 ) -> tuple[list[list[Label]], Array]:
-    """Lay one node's variable out along axes and its own dimensions.
+    """Arrange one node's variable along axes and dimensions.
 
     Args:
-        node: holds the variable.
-        variable: its declaration; each of its dimensions must be in `along`.
+        node: node that holds the variable.
+        variable: declaration; each of its dimensions must be in `along`.
         along: dimensions within the node, axes of the study, or None for a single row.
 
     Returns:
-        Per entry of `along` its labels, and the values as float64, shape their counts.
+        Labels of each entry of `along`, and the values as float64, in the shape of
+        their counts.
     """
     array = np.asarray(node[variable.name], dtype=np.float64)
     inner = [dim for dim in along if dim in variable.dims]
@@ -207,40 +222,42 @@ def spread(
             labels.append(dim_labels(node, dim, sizes[dim]))
         else:
             labels.append([node.coords[dim] if dim is not None else ""])
-    return labels, array.reshape([len(some) for some in labels])
+    return labels, array.reshape([len(axis_labels) for axis_labels in labels])
 
 
-def chosen(nodes: Sequence[NodeData], names: Sequence[str] | None) -> list[Measured]:
-    """Return the numbers of some names.
+def select_measurements(
+    nodes: Sequence[NodeData], names: Sequence[str] | None
+) -> list[Measurement]:
+    """Return the numeric variables of the given names.
 
     Args:
         nodes: results of one or several stages.
-        names: of variables; None for all that tables hold.
+        names: names of variables; None for all that tables hold.
 
     Returns:
         The variables, stage by stage, in the order declared.
 
     Raises:
-        InputError: a name is no number's, or there is none at all.
+        InputError: a name is not that of a number, or there are no numbers.
     """
-    numbers = [one for one in measured(nodes, names) if is_number(one.variable)]
-    if names is None:  # coordinates such as ranks are no quantities
-        variables = [(one, one.variable) for one in numbers]
-        tabular = [one for one, v in variables if v.tabular and v.dims != (v.name,)]
+    numbers = [m for m in measurements(nodes, names) if is_number(m.variable)]
+    if names is None:  # coordinates such as ranks are not quantities
+        variables = [(m, m.variable) for m in numbers]
+        tabular = [m for m, v in variables if v.tabular and v.dims != (v.name,)]
         if not tabular:
             raise InputError(
                 "of: expected stages with numbers in their tables, got none. "
-                "Name the variables wanted under `quantities`."
+                "Name variables under `quantities`."
             )
         return tabular
-    known_names = {one.variable.name for one in numbers}
+    known_names = {m.variable.name for m in numbers}
     for name in names:
         if name not in known_names:
             raise InputError(
                 f"quantities: expected measured variables, got '{name}'. "
                 f"{nearest(name, known_names)}"
             )
-    return [one for one in numbers if one.variable.name in names]
+    return [m for m in numbers if m.variable.name in names]
 
 
 @dataclass(frozen=True)
@@ -248,37 +265,43 @@ class Elements:
     """The E elements of a variable at the N nodes that did not diverge.
 
     Attributes:
-        names: of the elements.
-        values: shape (N, E), NaN where a node lacks one.
-        present: shape (N, E), where they are there.
-        doubtful: shape (N, E), where they are there and not converged.
+        names: names of the elements.
+        values: shape (N, E), NaN where a node lacks an element.
+        present: shape (N, E), true where a node has an element.
+        unconverged: shape (N, E), true where an element is not converged.
     """
 
     names: Sequence[str]
     values: Array
     present: Array
-    doubtful: Array
+    unconverged: Array
 
 
-def matrix(one: Measured) -> Elements:
-    """Set nodes against elements, which need not be the same at every node."""
-    elements = [list(_elements(node, one.variable)) for node in one.ok]
+def element_matrix(measurement: Measurement) -> Elements:
+    """Return nodes against elements, which may differ from node to node."""
+    elements = [list(_elements(node, measurement.variable)) for node in measurement.ok]
     # A diverged node names its elements too, so that a table keeps its rows.
-    further = [_elements(node, one.variable) for node in one.diverged]
-    names = list(dict.fromkeys(chain(*elements, *further))) or [one.variable.name]
+    further = [_elements(node, measurement.variable) for node in measurement.diverged]
+    names = list(dict.fromkeys(chain(*elements, *further))) or [
+        measurement.variable.name
+    ]
     column = {name: number for number, name in enumerate(names)}
     values_NE = np.full((len(elements), len(names)), np.nan)
-    present_NE, doubtful_NE = np.zeros((2, *values_NE.shape), dtype=bool)
-    for row, (node, own) in enumerate(zip(one.ok, elements, strict=True)):
-        where = [column[name] for name in own]
-        values_NE[row, where] = node[one.variable.name].ravel()
-        present_NE[row, where] = True
-        doubtful_NE[row, where] = doubtful(node, one.variable).ravel()
-    return Elements(names, values_NE, present_NE, doubtful_NE)
+    present_NE, unconverged_NE = np.zeros((2, *values_NE.shape), dtype=bool)
+    for row, (node, element_names) in enumerate(
+        zip(measurement.ok, elements, strict=True)
+    ):
+        columns = [column[name] for name in element_names]
+        values_NE[row, columns] = node[measurement.variable.name].ravel()
+        present_NE[row, columns] = True
+        unconverged_NE[row, columns] = unconverged_mask(
+            node, measurement.variable
+        ).ravel()
+    return Elements(names, values_NE, present_NE, unconverged_NE)
 
 
 def _elements(node: NodeData, variable: Variable) -> Iterator[str]:
-    """Yield each element's name: by labels that tell them apart, else by number."""
+    """Yield each element's name, by its labels if they are distinct, else by number."""
     array = node.arrays.get(variable.name)
     if array is None:
         return

@@ -1,4 +1,4 @@
-"""Two measured variables, node by node, set out as points."""
+"""Pairs of two measured variables at nodes with equal labels, grouped into points."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.tasks.statistics.measurements import Measured, is_unconverged
+from curvflow.tasks.statistics.measurements import Measurement, is_unconverged
 
 Coords = Mapping[str, Label]
 
 
 @dataclass
 class Point:
-    """The pairs of nodes that one point stands for.
+    """The pairs of nodes of one point.
 
     Attributes:
-        labels: of the axes that have points of their own.
-        nodes: how many pairs there are.
-        diverged: of how many a node diverged.
-        values: x and y of the others.
-        unconverged: of each of these, whether x or y is not converged.
+        labels: labels of the axes with a point per label.
+        nodes: number of pairs.
+        diverged: number of pairs with a diverged node.
+        values: x and y of the other pairs.
+        unconverged: x or y is not converged, for each of these pairs.
     """
 
     labels: Coords
@@ -45,25 +45,26 @@ class Point:
         return values_N2[np.isfinite(values_N2).all(axis=1)]
 
 
-def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
-    """Pair the nodes of two variables whose labels agree, and sort them into points.
+def paired_points(x: Measurement, y: Measurement, axes: Sequence[str]) -> list[Point]:
+    """Pair the nodes of two variables with equal labels, and group them into points.
 
     Args:
-        x: the variable drawn to the right.
-        y: the variable drawn upwards, of the same stage or another.
-        axes: those with a point for each label; `stage` is the stage of y.
+        x: the horizontal variable.
+        y: the vertical variable, of the same stage or another.
+        axes: axes with a point for each label; `stage` is the stage of y.
 
     Returns:
         The points, in the order of the study.
 
     Raises:
-        InputError: a variable is no single number per node, or neither has an axis.
+        InputError: a variable is not a scalar of each node, or neither has an axis.
     """
-    for role, one in (("x", x), ("y", y)):
-        if one.variable.dims:
+    for role, measurement in (("x", x), ("y", y)):
+        if measurement.variable.dims:
             raise InputError(
-                f"{role}: expected a single number per node, got {one.variable.name} "
-                f"with {', '.join(one.variable.dims)}. Choose another variable."
+                f"{role}: expected a single number per node, got "
+                f"{measurement.variable.name} "
+                f"with {', '.join(measurement.variable.dims)}. Choose another variable."
             )
     known = {**x.nodes[0].coords, **y.nodes[0].coords, STAGE: y.stage}
     for axis in axes:
@@ -72,27 +73,27 @@ def points(x: Measured, y: Measured, axes: Sequence[str]) -> list[Point]:
                 f"label, marker, each: expected an axis of {x.stage} or {y.stage}, got "
                 f"'{axis}'. {nearest(axis, known) or 'They have none.'}"
             )
-    found: dict[tuple[Label, ...], Point] = {}
+    points_of: dict[tuple[Label, ...], Point] = {}
     for coords, pair in _pairs(x, y):
         named = {**coords, STAGE: y.stage}
         labels = {axis: named[axis] for axis in axes}
-        point = found.setdefault(tuple(labels.values()), Point(labels))
+        point = points_of.setdefault(tuple(labels.values()), Point(labels))
         point.nodes += 1
         if any(node.status == "diverged" for node in pair):
             point.diverged += 1
         else:
             at_x, at_y = (
-                float(node[one.variable.name])
-                for node, one in zip(pair, (x, y), strict=True)
+                float(node[measurement.variable.name])
+                for node, measurement in zip(pair, (x, y), strict=True)
             )
             point.values.append((at_x, at_y))
             doubts = map(is_unconverged, pair, (x.variable, y.variable))
             point.unconverged.append(any(doubts))
-    return list(found.values())
+    return list(points_of.values())
 
 
 def _pairs(
-    x: Measured, y: Measured
+    x: Measurement, y: Measurement
 ) -> Iterator[tuple[Coords, tuple[NodeData, NodeData]]]:
     shared = [axis for axis in y.nodes[0].coords if axis in x.nodes[0].coords]
     partners: dict[tuple[Label, ...], list[NodeData]] = {}
@@ -104,48 +105,53 @@ def _pairs(
             yield {**other.coords, **node.coords}, (other, node)
 
 
-def places(x: Measured, y: Measured, axes: Sequence[str]) -> list[tuple[Label, ...]]:
-    """List the labels of some axes at which either variable has nodes.
+def label_combinations(
+    x: Measurement, y: Measurement, axes: Sequence[str]
+) -> list[tuple[Label, ...]]:
+    """List the combinations of labels at which either variable has nodes.
 
     Args:
-        x: one variable.
-        y: the other.
-        axes: each of them an axis of either; where one lacks it, it is at all labels.
+        x: first variable.
+        y: second variable.
+        axes: axes of either variable; a variable without an axis counts at all its
+            labels.
 
     Returns:
-        Places in these axes, those of y first, in the order of the nodes.
+        Labels of these axes, those of y first, in the order of the nodes.
     """
     nodes = [*y.nodes, *x.nodes]
-    seen = {
+    labels_of_axis = {
         axis: dict.fromkeys(n.coords[axis] for n in nodes if axis in n.coords)
         for axis in axes
     }
-    found: dict[tuple[Label, ...], None] = {}
+    combinations: dict[tuple[Label, ...], None] = {}
     for node in nodes:
-        own = [(node.coords[a],) if a in node.coords else seen[a] for a in axes]
-        found |= dict.fromkeys(product(*own))
-    return list(found)
+        node_labels = [
+            (node.coords[a],) if a in node.coords else labels_of_axis[a] for a in axes
+        ]
+        combinations |= dict.fromkeys(product(*node_labels))
+    return list(combinations)
 
 
-def num_unpaired(x: Measured, y: Measured, at: Coords) -> int:
+def num_unpaired(x: Measurement, y: Measurement, at: Coords) -> int:
     """Count the nodes of either variable that have no partner in the other.
 
     Args:
-        x: one variable.
-        y: the other.
-        at: labels of axes; only nodes there count, as far as they have these axes.
+        x: first variable.
+        y: second variable.
+        at: labels of axes; only nodes with these labels, or without the axes, count.
 
     Returns:
-        The number of such nodes; 0 for two variables of one stage.
+        The number of unpaired nodes; 0 for two variables of one stage.
     """
     shared = [axis for axis in y.nodes[0].coords if axis in x.nodes[0].coords]
-    places = [
-        {tuple(node.coords[axis] for axis in shared) for node in one.nodes}
-        for one in (x, y)
+    shared_labels = [
+        {tuple(node.coords[axis] for axis in shared) for node in measurement.nodes}
+        for measurement in (x, y)
     ]
     return sum(
         tuple(node.coords[axis] for axis in shared) not in others
-        for one, others in zip((x, y), reversed(places), strict=True)
-        for node in one.nodes
+        for measurement, others in zip((x, y), reversed(shared_labels), strict=True)
+        for node in measurement.nodes
         if all(node.coords.get(axis, label) == label for axis, label in at.items())
     )

@@ -1,4 +1,4 @@
-"""The points that power laws are fitted to, and what is fitted to them."""
+"""Points of scaling laws by label, the laws fitted to them, and their crossings."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import numpy as np
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.shared.tables import ScalingLaw
 from curvflow.schemas.nodes import Array, Label, NodeData
-from curvflow.tasks.statistics.bootstrap import NOWHERE, Limits
+from curvflow.tasks.statistics.bootstrap import NO_LIMITS, Limits
 from curvflow.tasks.statistics.label_groups import are_numbers
 from curvflow.tasks.statistics.measurements import (
-    Measured,
-    find_measured,
+    Measurement,
+    find_measurement,
     is_unconverged,
 )
-from curvflow.tasks.statistics.pairs import Point, points
+from curvflow.tasks.statistics.pairs import Point, paired_points
 from curvflow.tasks.statistics.power_laws import (
     PowerLaw,
     crossover,
-    draws,
-    percentiles,
+    percentile_interval,
     power_law,
+    repetition_counts,
     resampled_crossover,
     resampled_laws,
 )
 
 Repetition = tuple[Label, ...]
-_Word = Literal["", "diverged", "unconverged"]
-_Found = tuple[Mapping[str, Label], float, float, _Word]
+_Flag = Literal["", "diverged", "unconverged"]
+_RawPoint = tuple[Mapping[str, Label], float, float, _Flag]
 
 
 @dataclass
@@ -40,17 +40,17 @@ class Series:
     """The points of one label.
 
     Attributes:
-        label: of the axis whose labels have a law each; empty without.
-        found: repetition, x and y of each point that is fitted.
-        nodes: how many there are.
-        diverged: nodes that diverged.
-        nonpositive: points of which x or y is not above 0.
-        nonfinite: points with NaN or infinity.
-        unconverged: points with a value that is not converged.
+        label: label of the axis with a law per label; empty without.
+        points: repetition, x and y of each fitted point.
+        nodes: number of nodes.
+        diverged: number of diverged nodes.
+        nonpositive: number of points with x or y not above 0.
+        nonfinite: number of points with NaN or infinity.
+        unconverged: number of points with an unconverged value.
     """
 
     label: Label
-    found: list[tuple[Repetition, float, float]] = field(default_factory=list)
+    points: list[tuple[Repetition, float, float]] = field(default_factory=list)
     nodes: int = 0
     diverged: int = 0
     nonpositive: int = 0
@@ -60,37 +60,37 @@ class Series:
     @property
     def x(self) -> Array:
         """Positive x of the points, shape (N,)."""
-        return np.array([x for _, x, _ in self.found], dtype=np.float64)
+        return np.array([x for _, x, _ in self.points], dtype=np.float64)
 
     @property
     def y(self) -> Array:
         """Positive y of the points, shape (N,)."""
-        return np.array([y for _, _, y in self.found], dtype=np.float64)
+        return np.array([y for _, _, y in self.points], dtype=np.float64)
 
     @property
     def num_repetitions(self) -> int:
-        """Different repetitions among the points."""
-        return len({repetition for repetition, _, _ in self.found})
+        """Number of different repetitions among the points."""
+        return len({repetition for repetition, _, _ in self.points})
 
     def add(self, repetition: Repetition, x: float, y: float) -> None:
-        """Take a point, or count why it is none."""
+        """Add a point, or count the reason to exclude it."""
         if not np.isfinite([x, y]).all():
             self.nonfinite += 1
         elif min(x, y) <= 0:
             self.nonpositive += 1
         else:
-            self.found.append((repetition, x, y))
+            self.points.append((repetition, x, y))
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedLaw:
     """A series with its law.
 
     Attributes:
         series: the points.
-        law: fitted to them.
-        exponents: of resamples, shape (R,).
-        intercepts: of resamples, shape (R,).
+        law: the law fitted to them.
+        exponents: exponents of resamples, shape (R,).
+        intercepts: intercepts of resamples, shape (R,).
     """
 
     series: Series
@@ -99,122 +99,131 @@ class Fitted:
     intercepts: Array
 
 
-def measured_axes(
+def x_and_y(
     params: ScalingLaw, nodes: Sequence[NodeData]
-) -> tuple[Measured | None, Measured]:
-    """Return the variables that are x, None where it is an axis, and y."""
-    x = None if params.x is None else find_measured("x", params.x, nodes)
-    return x, find_measured("y", params.y, nodes)
+) -> tuple[Measurement | None, Measurement]:
+    """Return the variables x, None where it is an axis, and y."""
+    x = None if params.x is None else find_measurement("x", params.x, nodes)
+    return x, find_measurement("y", params.y, nodes)
 
 
-def fitted(params: ScalingLaw, nodes: Sequence[NodeData]) -> list[Fitted]:
+def fit_laws(params: ScalingLaw, nodes: Sequence[NodeData]) -> list[FittedLaw]:
     """Fit a law to the points of each label.
 
     Args:
-        params: what is x and y, and what the bootstrap draws.
+        params: names of x and y, and settings of the bootstrap.
         nodes: results of the stages that measure them.
 
     Returns:
         The laws, in the order of the labels.
 
     Raises:
-        InputError: a variable is not measured, or an axis has labels that are no
-            numbers.
+        InputError: a variable is not measured, or labels of an axis are not numbers.
     """
-    every = _series(params, nodes)
-    repetitions = sorted({r for one in every for r, _, _ in one.found}, key=repr)
-    place = {repetition: number for number, repetition in enumerate(repetitions)}
-    weights_RS = draws(max(len(repetitions), 1), params.num_resamples, params.seed)
-    found = []
-    for one in every:
-        x_N, y_N = one.x, one.y
-        places = [place[repetition] for repetition, _, _ in one.found]
+    all_series = _series(params, nodes)
+    repetitions = sorted(
+        {r for series in all_series for r, _, _ in series.points}, key=repr
+    )
+    number_of = {repetition: number for number, repetition in enumerate(repetitions)}
+    weights_RS = repetition_counts(
+        max(len(repetitions), 1), params.num_resamples, params.seed
+    )
+    laws = []
+    for series in all_series:
+        x_N, y_N = series.x, series.y
+        places = [number_of[repetition] for repetition, _, _ in series.points]
         drawn = resampled_laws(places, x_N, y_N, weights_RS)
-        found.append(Fitted(one, power_law(x_N, y_N), *drawn))
-    return found
+        laws.append(FittedLaw(series, power_law(x_N, y_N), *drawn))
+    return laws
 
 
-def crossings(of: Sequence[Fitted], confidence: float) -> Iterator[dict[str, object]]:
-    """Yield where each two laws cross.
+def crossings(
+    laws: Sequence[FittedLaw], confidence: float
+) -> Iterator[dict[str, object]]:
+    """Yield the crossover of each two laws.
 
     Args:
-        of: the laws.
+        laws: the fitted laws.
         confidence: coverage of the intervals.
 
     Yields:
         A row of `aggregate.scaling` with the dimension `crossing`.
     """
-    for one, other in combinations(of, 2):
-        at, (low, high) = crossover(one.law, other.law, confidence)
-        both_vary = min(one.series.num_repetitions, other.series.num_repetitions) > 1
-        ends = NOWHERE
+    for first, second in combinations(laws, 2):
+        at, (low, high) = crossover(first.law, second.law, confidence)
+        both_vary = min(first.series.num_repetitions, second.series.num_repetitions) > 1
+        bootstrap = NO_LIMITS
         if both_vary:
-            first, second = ((f.exponents, f.intercepts) for f in (one, other))
-            ends = resampled_crossover(first, second, confidence)
-        every = [np.array(f.series.x) for f in (one, other)]
-        is_inside = all(len(x) and x.min() <= at <= x.max() for x in every)
+            first_draws, second_draws = (
+                (f.exponents, f.intercepts) for f in (first, second)
+            )
+            bootstrap = resampled_crossover(first_draws, second_draws, confidence)
+        x_values = [np.array(f.series.x) for f in (first, second)]
+        is_inside = all(len(x) and x.min() <= at <= x.max() for x in x_values)
         yield {
-            "crossing": f"{one.series.label} / {other.series.label}",
+            "crossing": f"{first.series.label} / {second.series.label}",
             "crossover": at,
             "crossover_low": low,
             "crossover_high": high,
-            "crossover_bootstrap_low": ends[0],
-            "crossover_bootstrap_high": ends[1],
+            "crossover_bootstrap_low": bootstrap[0],
+            "crossover_bootstrap_high": bootstrap[1],
             "inside": bool(is_inside),
         }
 
 
-def bootstrap_limits(one: Fitted, confidence: float) -> Limits:
-    """Return the percentile interval of the exponent; NaN of one repetition."""
-    if one.series.num_repetitions < 2:
-        return NOWHERE
-    return percentiles(one.exponents, confidence)
+def bootstrap_limits(law: FittedLaw, confidence: float) -> Limits:
+    """Return the percentile interval of the exponent; NaN for a single repetition."""
+    if law.series.num_repetitions < 2:
+        return NO_LIMITS
+    return percentile_interval(law.exponents, confidence)
 
 
 def _series(params: ScalingLaw, nodes: Sequence[NodeData]) -> list[Series]:
-    found: dict[Label, Series] = {}
-    for labels, x, y, word in _points(params, nodes):
+    series_of: dict[Label, Series] = {}
+    for labels, x, y, flag in _points(params, nodes):
         key = "" if params.label is None else labels[params.label]
-        one = found.setdefault(key, Series(key))
-        one.nodes += 1
-        one.diverged += word == "diverged"
-        one.unconverged += word == "unconverged"
-        if word != "diverged":
+        series = series_of.setdefault(key, Series(key))
+        series.nodes += 1
+        series.diverged += flag == "diverged"
+        series.unconverged += flag == "unconverged"
+        if flag != "diverged":
             axes = params.over or [axis for axis in labels if axis != params.label]
-            one.add(tuple(labels[axis] for axis in axes), x, y)
-    for one in found.values():
-        one.found.sort(key=repr)  # so that no bit depends on the order of the nodes
-    return list(found.values())
+            series.add(tuple(labels[axis] for axis in axes), x, y)
+    for series in series_of.values():
+        series.points.sort(key=repr)  # so that no bit depends on the order of the nodes
+    return list(series_of.values())
 
 
-def _points(params: ScalingLaw, nodes: Sequence[NodeData]) -> Iterator[_Found]:
-    """Yield labels, x, y and what is wrong with them, of each pair of nodes."""
-    x, y = measured_axes(params, nodes)
+def _points(params: ScalingLaw, nodes: Sequence[NodeData]) -> Iterator[_RawPoint]:
+    """Yield labels, x, y and a flag for each pair of nodes."""
+    x, y = x_and_y(params, nodes)
     axes = [*(params.over or ()), *params.each]
     axes += [params.label] if params.label else []
     if x is not None:
-        for point in points(x, y, axes):
+        for point in paired_points(x, y, axes):
             yield from _of_point(point)
         return
     along = str(params.along)
-    _check(y, along, axes)
+    _check_axes(y, along, axes)
     for node in y.nodes:
         labels = {axis: node.coords[axis] for axis in (along, *axes)}
         if node.status == "diverged":
             yield labels, np.nan, np.nan, "diverged"
         else:
-            word: _Word = "unconverged" if is_unconverged(node, y.variable) else ""
-            yield labels, float(node.coords[along]), float(node[params.y]), word
+            flag: _Flag = "unconverged" if is_unconverged(node, y.variable) else ""
+            yield labels, float(node.coords[along]), float(node[params.y]), flag
 
 
-def _of_point(point: Point) -> Iterator[_Found]:
-    for (x, y), is_doubtful in zip(point.values, point.unconverged, strict=True):
-        yield point.labels, x, y, "unconverged" if is_doubtful else ""
+def _of_point(point: Point) -> Iterator[_RawPoint]:
+    for (x, y), is_unconverged_pair in zip(
+        point.values, point.unconverged, strict=True
+    ):
+        yield point.labels, x, y, "unconverged" if is_unconverged_pair else ""
     for _ in range(point.diverged):
         yield point.labels, np.nan, np.nan, "diverged"
 
 
-def _check(y: Measured, along: str, axes: Sequence[str]) -> None:
+def _check_axes(y: Measurement, along: str, axes: Sequence[str]) -> None:
     if y.variable.dims:
         raise InputError(
             f"y: expected a single number per node, got {y.variable.name} with "
