@@ -1,11 +1,19 @@
-"""The command line in this process, and a study that runs in a moment."""
+"""The command line in this process, and a study that runs in a moment.
 
+What commands leave behind is made once in a process and copied, store and results, for
+each test that starts from it. Figures are placed, not drawn.
+"""
+
+import shutil
 import sys
 from dataclasses import dataclass
 
 import pytest
 
 from curvflow.cli.app import main
+from tests.pictures import _figures_are_placed_only
+
+__all__ = ["_figures_are_placed_only"]
 
 STUDY = """\
 study: tiny
@@ -57,3 +65,31 @@ def curvflow(monkeypatch, capsys):
         return Said(int(stopped.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def left_behind():
+    """Folders as commands left them, by study and commands."""
+    return {}
+
+
+@pytest.fixture
+def after(curvflow, left_behind, tmp_path_factory):
+    """Return a function that does commands on a study in a folder of its own.
+
+    The second time it copies the folder as it was after the first.
+    """
+
+    def done(study, *commands):
+        key = study.name, study.read_text(), commands
+        if key in left_behind:
+            shutil.copytree(left_behind[key], study.parent, dirs_exist_ok=True)
+            return study
+        for name, *arguments in commands:
+            assert curvflow(name, study, *arguments).code == 0
+        folder = tmp_path_factory.mktemp("left")
+        shutil.copytree(study.parent, folder, dirs_exist_ok=True)
+        left_behind[key] = folder
+        return study
+
+    return done

@@ -12,9 +12,8 @@ from curvflow.cli.arguments import print_json
 
 
 @pytest.fixture
-def ran(curvflow, study):
-    assert curvflow("run", study).code == 0
-    return study
+def ran(after, study):
+    return after(study, ("run",))
 
 
 def test_plan_json_has_the_promised_form(curvflow, study):

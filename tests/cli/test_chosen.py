@@ -10,13 +10,12 @@ LINE = "order of differentiation: "
 
 
 @pytest.fixture
-def ran(curvflow, study):
+def ran(after, study):
     text = study.read_text().replace(
         "weights: fit, k: 2", "weights: fit, k: 2, order: auto"
     )
     study.write_text(text)
-    assert curvflow("run", study).code == 0
-    return study
+    return after(study, ("run",))
 
 
 def test_show_tells_the_order_that_was_chosen(curvflow, ran):

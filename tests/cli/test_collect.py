@@ -10,10 +10,8 @@ MORE = ("--set", "stages.fit.epochs=6")
 
 
 @pytest.fixture
-def twice_run(curvflow, study):
-    curvflow("run", study)
-    curvflow("run", study, *MORE)
-    return study
+def twice_run(after, study):
+    return after(study, ("run",), ("run", *MORE))
 
 
 def files(study):

@@ -23,12 +23,11 @@ LONGER = ("--set", "stages.fit.epochs=3")
 
 
 @pytest.fixture
-def ran(curvflow, tmp_path, monkeypatch):
+def ran(after, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
-    assert curvflow("run", path).code == 0
-    return path
+    return after(path, ("run",))
 
 
 def fits(text):

@@ -12,9 +12,8 @@ expect:
 
 
 @pytest.fixture
-def ran(curvflow, study):
-    assert curvflow("run", study).code == 0
-    return study
+def ran(after, study):
+    return after(study, ("run",))
 
 
 def expecting(study, **entry):

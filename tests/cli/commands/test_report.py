@@ -11,9 +11,8 @@ import pytest
 
 
 @pytest.fixture
-def ran(curvflow, study):
-    assert curvflow("run", study).code == 0
-    return study
+def ran(after, study):
+    return after(study, ("run",))
 
 
 def test_the_page_stands_beside_the_results_and_is_named(curvflow, ran, tmp_path):

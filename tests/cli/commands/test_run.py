@@ -25,6 +25,7 @@ def test_run_json_counts_what_was_executed_then_nothing(curvflow, study):
     assert second.err == ""
 
 
+@pytest.mark.pictures
 def test_run_names_the_files_it_leaves(curvflow, study):
     said = curvflow("run", study)
     assert "run 1 executed 16 nodes" in said.out

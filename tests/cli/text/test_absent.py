@@ -18,12 +18,10 @@ NOTICE = (
 
 
 @pytest.fixture
-def collected(curvflow, study):
+def collected(after, study):
     """Return a study whose trained weights are gone for good."""
-    curvflow("run", study)
-    for _ in range(2):
-        assert curvflow("gc", study, "--drop", "train", "--yes").code == 0
-    return study
+    drop = ("gc", "--drop", "train", "--yes")
+    return after(study, ("run",), drop, drop)
 
 
 def log(study):
