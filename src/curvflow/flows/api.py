@@ -1,4 +1,4 @@
-"""The Python door: `curvflow.run` and `curvflow.open`."""
+"""The Python interface to studies: `curvflow.run` and `curvflow.open`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from curvflow.schemas.study.study import Stage, Study
 
 
 class Source:
-    """One producer of one input of a stage.
+    """The nodes of one producer of one input of a stage.
 
     Attributes:
         name: the input.

@@ -1,4 +1,4 @@
-"""Files that parameters name: found, hashed, read and checked."""
+"""Files that parameters name: located, hashed, read and checked."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ from curvflow.stores.base import Store
 
 SILENCE = 60.0
 BEATS_PER_SILENCE = 6
-LOOK_EVERY = 0.5  # seconds after which a request to end is told of, at most
+LOOK_EVERY = 0.5  # seconds after which workers learn of a request to end, at most
 
 Process = Literal["running", "paused", "ended", "elsewhere"]
 
 
 class HeartbeatMonitor:
-    """Tells whether a run that claimed something is gone."""
+    """Watches heartbeats, to see which runs are gone."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ def _moving(store: Store, runs: Collection[int]) -> set[int]:
 
 
 def process(sign: Mapping[str, Any]) -> Process:
-    """Return what can be known at once of the process that gave a sign of life."""
+    """Return the state of the process that wrote a heartbeat, as far as known."""
     if sign.get("over"):
         return "ended"
     here = _identity()
@@ -170,7 +170,7 @@ def process(sign: Mapping[str, Any]) -> Process:
 
 
 def _identity() -> dict[str, Any]:
-    """Name this process; `boot` also tells its machine and its space of numbers."""
+    """Identify this process; `boot` also holds its machine and its space of numbers."""
     pid, boot = os.getpid(), None
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

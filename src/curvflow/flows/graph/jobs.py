@@ -1,4 +1,4 @@
-"""A tile as it travels to where it is computed, and what comes back.
+"""Jobs: a tile as it travels to its runner, and the reports that come back.
 
 Store references go in, small reports come out; arrays pass through the store alone.
 """
@@ -26,7 +26,7 @@ class TakenResult:
 
     @property
     def memo(self) -> tuple[str, tuple[str, ...]]:
-        """What tells one reading from another."""
+        """The identity of a reading."""
         return self.receipt.key, self.parts
 
 
@@ -67,10 +67,10 @@ class TileJob:
 
     @property
     def covered(self) -> int | None:
-        """How much of what its kind continues, such as epochs, each member asks for.
+        """The amount that each member adds to what its kind continues, such as epochs.
 
-        None if the members differ, whose shares of the time are equal nevertheless, or
-        if the kind continues nothing.
+        None if the members differ, though their shares of the time are equal, or if the
+        kind continues nothing.
         """
         continues = find_kind(self.kind).continues
         if continues is None:
@@ -86,7 +86,7 @@ class TileJob:
 
 @dataclass(frozen=True)
 class Computed:
-    """What became of one node: its result is in the store already."""
+    """A node that was computed; its result is in the store, uncommitted."""
 
     digest: str
     parts: Mapping[str, str]

@@ -46,7 +46,7 @@ def key_of(node: Node) -> str | None:
 
 
 def input_digests(node: Node) -> dict[str, Any] | None:
-    """Return what a node's key says of its inputs, or None if one is unknown."""
+    """Return the part of a node's key that describes its inputs; None if unknown."""
     digests: dict[str, Any] = {}
     for name, taken in node.inputs.items():
         if any(one.node.receipt is None for one in taken):
@@ -71,7 +71,7 @@ def _hashed(parts: tuple[tuple[str, str], ...]) -> str:
 def _labelled(taken: Taken) -> list[Any]:
     receipt = taken.node.receipt
     assert receipt is not None
-    # Where results are reduced, their labels and their divergence are told apart.
+    # Where results are reduced, labels and divergence count.
     return [taken.node.stage, taken.node.coords, receipt.status, _digest(taken)]
 
 

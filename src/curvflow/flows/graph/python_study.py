@@ -1,4 +1,4 @@
-"""A study built in Python: what a study file says, as mappings and lists."""
+"""Studies built in Python: the content of a study file, as mappings and lists."""
 
 from __future__ import annotations
 

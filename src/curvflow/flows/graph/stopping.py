@@ -1,4 +1,4 @@
-"""End a run when asked to: after the work in hand, or at once when asked twice."""
+"""End a run on request: after the work in hand, or at once on a second request."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from curvflow.errors import Stopped
 
 ASKED = b"curvflow: stopping as soon as work is safe; once more to stop now\n"
 LOOK_EVERY = 0.05
-# Seconds within which SIGTERM may come again and mean the same: whoever ends a service
-# tells all of its processes, and a parent passes it on to its child.
+# Seconds within which SIGTERM may come again and mean the same: a service manager sends
+# it to all processes, and a parent passes it on to its child.
 SAME_WISH = 1.0
 
 
 class Stopping:
-    """Whether the run has been asked to end.
+    """The request to end a run.
 
     Attributes:
-        signal: the number of the signal that asked; None while nobody has.
+        signal: number of the signal; None without a request.
     """
 
     def __init__(self) -> None:

@@ -82,7 +82,7 @@ def width_for(node_bytes: int, budget: int) -> int:
 
 
 def padded(members: Sequence[T]) -> list[T]:
-    """Never compute one member alone: its last bits would depend on its loneliness."""
+    """Return a single member twice: the last bits of a batch of one differ."""
     return [*members, *members] if len(members) == 1 else list(members)
 
 
@@ -97,7 +97,7 @@ def bisect(
     try:
         return [(result, len(members)) for result in compute(members)]
     # Whatever a stage raises, user code included, is that node's failure; so is an
-    # exit, which must not end the run with a code of its own.
+    # exit, which must not end the run.
     except (Exception, SystemExit) as error:
         if len(members) == 1:
             return [(error, 1)]

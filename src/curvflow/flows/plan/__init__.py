@@ -1,1 +1,1 @@
-"""What would run, and why."""
+"""Plans: the nodes that would run, and why."""

@@ -1,4 +1,4 @@
-"""Set what was measured beside what was expected."""
+"""Compare measured values with expectations."""
 
 from __future__ import annotations
 

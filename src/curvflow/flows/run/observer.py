@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Told of a run's progress as it happens."""
+    """Receives a run's progress as it happens."""
 
     def begin(self, plan: Plan) -> None:
         """The plan is made and computing may begin."""
@@ -35,7 +35,7 @@ class Observer(Protocol):
 
 
 class Unwatched:
-    """An observer that looks away."""
+    """An observer that shows nothing."""
 
     def begin(self, plan: Plan) -> None:
         """Ignore the plan."""
@@ -47,11 +47,11 @@ class Unwatched:
         """Ignore the progress."""
 
     def tell(self, message: str) -> None:
-        """Write the line to the log of Python, where it is shown if asked for."""
+        """Write the line to Python's log, where it is shown on request."""
         logging.getLogger("curvflow").info(message)
 
     def warn(self, message: str) -> None:
-        """Ignore the warning; the store's log tells what was struck off."""
+        """Ignore the warning; the store's log has what was retired."""
 
     def end(self) -> None:
         """Ignore the end."""
@@ -129,7 +129,7 @@ class InNotebook(Unwatched):
         return table + lines
 
     def as_text(self) -> str:
-        """Return the same as text, for what shows no HTML."""
+        """Return the same as text, for a front end without HTML."""
         stages = self._stages.items()
         lines = [f"{s} {c['done']}/{c['total']}, {_progress(c)}" for s, c in stages]
         return "\n".join([*lines, *(f"curvflow: {line}" for line in self._lines)])

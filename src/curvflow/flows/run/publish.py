@@ -104,7 +104,7 @@ class Publisher:
         return done
 
     def receipt(self, node: Node, report: Computed) -> Receipt:
-        """Return the receipt of what was computed for a node."""
+        """Return the receipt of a computed node."""
         assert node.key is not None
         return Receipt(
             key=node.key,

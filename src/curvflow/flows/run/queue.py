@@ -18,7 +18,7 @@ from curvflow.flows.run.tile.compute import estimated, load
 
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
 
-# Seconds between looks at what is asked of the run while tiles are in flight.
+# Seconds between looks at requests to end while tiles are in flight.
 LOOK_EVERY = 1.0
 
 
@@ -54,8 +54,7 @@ class TileJobs:
             job = self.job([node])
             (member,) = load(self._context.store, node.kind, job.members)
             whole, data = estimated(node.kind, member)
-        # Whatever is wrong with a member, or a model of the user's own, its tile will
-        # meet it as well, and report it.
+        # A fault of a member, or of a user's model, is met and reported by its tile.
         except Exception:
             return NODE_BY_NODE_WIDTH
         budget = self._context.options.tile_bytes

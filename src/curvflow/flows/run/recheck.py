@@ -1,4 +1,4 @@
-"""Compute some results again, and compare them with what is stored."""
+"""Results computed again, and compared with what is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from curvflow.schemas.records.receipts import Receipt, part_digests, result_dige
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 
-# Company that cannot be had again may change last bits, and no more.
+# Another tile may change the last bits, and no more.
 TOLERANCE = 1e-9
 
 Result = Outcome | BaseException
@@ -32,7 +32,7 @@ Result = Outcome | BaseException
 
 @dataclass(frozen=True, order=True)
 class Difference:
-    """How far a result is from what is stored.
+    """The difference of a result from what is stored.
 
     Attributes:
         relative: to the largest number of the variable; infinite for anything else
@@ -45,13 +45,13 @@ class Difference:
 
     @property
     def is_finite(self) -> bool:
-        """Whether it is one of numbers."""
+        """Return whether it is a difference of numbers."""
         return math.isfinite(self.relative)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What computing a sample again has shown.
+    """The outcome of computing a sample again.
 
     Attributes:
         sampled: results computed again.
@@ -65,7 +65,7 @@ class Evidence:
 
     @property
     def is_good(self) -> bool:
-        """Whether all results came out the same but for their last bits."""
+        """Return whether all results came out the same but for their last bits."""
         return self.worst.relative <= TOLERANCE
 
     def as_json(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def sample(plan: Plan, drift: Drift, share: float) -> list[Node]:
 
 
 def _is_there(plan: Plan, node: Node) -> bool:
-    """Whether a node's arrays and those of all that it takes can be read."""
+    """Return whether a node's arrays and those of its inputs can be read."""
     taken = [one.node for some in node.inputs.values() for one in some]
     return all(
         one.state == "cached"
@@ -113,7 +113,7 @@ class Recheck:
     ) -> None:
         self._plan, self._store, self._files = plan, store, files
         self._machine = machine
-        # States are kept by runs alone: whoever is stopped here begins anew.
+        # Snapshots are for runs alone: a recheck that is stopped begins anew.
         self._partials = Partials(store, Stopping(), every=math.inf)
 
     def compare(self, nodes: Sequence[Node]) -> Evidence:
@@ -133,7 +133,7 @@ class Recheck:
         company = self._company(node)
         if len(company) == 1:
             return alone
-        # Last bits may depend on who else is computed in the same call.
+        # The last bits may depend on the other nodes of the call.
         again = self._computed(company)[company.index(node)]
         return min(alone, self._difference(node, again))
 
@@ -188,7 +188,7 @@ class Recheck:
         )
 
     def _size(self, node: Node, variable: str) -> float:
-        """Return the largest number of what a variable is compared by."""
+        """Return the largest absolute value of the variable that sets the scale."""
         declared = node.kind.output(variable)
         beside = declared.error_of if declared and declared.error_of else variable
         values = self._stored(node, beside)

@@ -152,7 +152,7 @@ class Schedule:
         return []
 
     def priority(self, node: Node) -> float:
-        """Return a number that is larger for what goes first."""
+        """Return the priority of a node; larger goes first."""
         remaining = self._remaining(node)
         return self._depths[node.stage] + remaining / (1.0 + remaining)
 

@@ -33,7 +33,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person says of changed code.
+    """A person's answer to changed code: accept results, or run them again.
 
     Attributes:
         accept: kinds whose results mean the same as before.
@@ -142,7 +142,7 @@ def settle(
         concerned = drifts[kind].nodes if kind in drifts else _of_kind(plan, kind)
         if keys := {node.receipt.key for node in concerned if node.receipt}:
             reason = f"rerun: {answer.reason or 'asked for'}"
-            # What another run has computed again since the plan is as was asked for.
+            # Results that another run has computed since the plan are as requested.
             store.retire(sorted(keys), reason, upto=plan.index.number)
     return bool(accepted or answer.rerun)
 
@@ -195,7 +195,7 @@ def _of_kind(plan: Plan, kind: str) -> list[Node]:
 
 
 def told(drift: Drift) -> str:
-    """Return what has moved, whom it concerns and what that costs, on one line."""
+    """Word a drift on one line: the moves, the nodes concerned, the cost."""
     moves = [str(move) for move in drift.moves[:SHOWN]]
     if more := len(drift.moves) - SHOWN if len(drift.moves) > SHOWN else 0:
         moves.append(f"{more} more")
@@ -234,7 +234,7 @@ def _verified(
 
 
 def _codes(plan: Plan, drifts: Sequence[Drift]) -> Mapping[str, CodeRecord]:
-    """Return what was accepted, so that the next change is told against it."""
+    """Return the accepted code, for the next change to be compared with."""
     nodes = {
         plan.codes.of(node).fingerprint: node for one in drifts for node in one.nodes
     }

@@ -18,7 +18,7 @@ LOOK_AFTER, LOOK_AT_LAST = 0.1, 2.0
 
 
 class SharedWork:
-    """What this run has claimed, and what it leaves to other runs.
+    """The nodes that this run has claimed, and those it leaves to other runs.
 
     Attributes:
         busy: nodes that other runs are computing, to be tried again, by action key.
@@ -57,7 +57,7 @@ class SharedWork:
         self._finished += [key for key in keys if self.busy.pop(key, None) is None]
 
     def release(self) -> None:
-        """Release now what is done or has failed, so that nobody waits for it."""
+        """Release now what is done or has failed, so that no run waits for it."""
         if self._finished:
             self._store.claims.release(self._begun, self._finished)
             self._finished.clear()

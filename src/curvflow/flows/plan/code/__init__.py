@@ -1,1 +1,1 @@
-"""What code computes a node, and what becomes of its results when that changes."""
+"""Fingerprints of the code that computes nodes, and its drift."""

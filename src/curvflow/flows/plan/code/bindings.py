@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-# Sets of exact types: most of the time here goes into asking what a node is.
+# Sets of exact types: most of the time here goes into tests of types.
 _NAMED = {*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
 _DECLARING = {ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal}
 _BINDING = {ast.Name, ast.MatchMapping, *_NAMED, *_DECLARING}
@@ -19,7 +19,7 @@ _CLOSED = {*FUNCTIONS, ast.ClassDef, ast.Lambda, ast.Name, ast.Constant}
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What an import statement binds a name to.
+    """The module, and its member, that an import binds a name to.
 
     Attributes:
         module: dotted name.
@@ -47,7 +47,7 @@ class Bindings:
     enclosing: set[str] = field(default_factory=set)
 
     def alias(self, name: str) -> Import | None:
-        """Return what a name is imported as, if it is nothing else."""
+        """Return the origin of a name that is imported and not bound otherwise."""
         targets = self.imported.get(name, ())
         if name in self.assigned or len(targets) != 1:
             return None
@@ -154,7 +154,7 @@ class Scopes:
 
     @property
     def in_class(self) -> bool:
-        """Whether the innermost scope is a class."""
+        """Return whether the innermost scope is a class."""
         return bool(self._stack) and self._stack[-1].is_class
 
     @contextmanager

@@ -33,7 +33,7 @@ import numpy as np
 from curvflow.flows.plan.code.bindings import bindings
 
 MAIN = "__main__"
-# What Python and IPython put among the names, such as earlier inputs and outputs.
+# Names that Python and IPython add, such as earlier inputs and outputs.
 _HISTORY = re.compile(r"_+\d*|_i+\d*|_[iod]h|In|Out|__\w+__")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _NESTED = (list, tuple, dict, set, frozenset)
@@ -103,7 +103,7 @@ def _told(value: object, depth: int = 10) -> str | None:
 
 
 def _array(value: object) -> str | None:
-    """Tell an array, a number of NumPy or a tensor by its digest."""
+    """Write an array, a number of NumPy or a tensor as its digest."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         try:
@@ -120,7 +120,7 @@ def _array(value: object) -> str | None:
 
 
 def _taken(module: ModuleType, name: str) -> str:
-    """Write what a function or class took when it was defined, which may have moved."""
+    """Write the values that a function or class took at its definition."""
     value = getattr(module, name)
     taken: list[str] = []
     if isinstance(value, type) and value.__module__ == MAIN:
@@ -150,7 +150,7 @@ def _functions(value: object) -> Iterator[FunctionType]:
 
 
 def _by_code(module: ModuleType, name: str, functions: Sequence[FunctionType]) -> str:
-    """Write a function that says what bytecode says, and names the same names."""
+    """Write a function with the bytecode's content and names."""
     pending, called = [one.__code__ for one in functions], set[str]()
     told = [repr(_given(one)) for one in functions]
     while pending:
@@ -166,7 +166,7 @@ def _by_code(module: ModuleType, name: str, functions: Sequence[FunctionType]) -
 
 
 def _given(function: FunctionType, depth: int = 5) -> list[str]:
-    """Return the plain data among defaults and what a function closes over."""
+    """Return the plain data among a function's defaults and closed-over values."""
     given: list[object] = [*(function.__defaults__ or ())]
     given += chain(*(function.__kwdefaults__ or {}).items())
     for one in function.__closure__ or ():
@@ -180,7 +180,7 @@ def _given(function: FunctionType, depth: int = 5) -> list[str]:
 
 
 def _newest() -> Iterator[Mapping[str, str]]:
-    """Yield what cells bind, the last one first."""
+    """Yield the names that cells bind, the last cell first."""
     history = getattr(sys.modules[MAIN], "In", None)
     if isinstance(history, list):  # of IPython, in order of execution
         texts = [text for text in history if isinstance(text, str)]

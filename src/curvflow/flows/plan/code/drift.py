@@ -1,4 +1,4 @@
-"""Results whose code has changed under the same version, and what is accepted."""
+"""Drift: results whose code has changed under an unchanged version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Accepted:
                 self._groups.update(dict.fromkeys(joined, joined))
 
     def alike(self, fingerprint: str) -> Set[str]:
-        """Return the fingerprints that mean the same as one, itself included."""
+        """Return the fingerprints accepted as equal to the given, itself included."""
         return self._groups.get(fingerprint) or {fingerprint}
 
     def moved(self, receipt: Receipt, node: Node) -> tuple[str, str] | None:
@@ -69,7 +69,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Move:
-    """A definition that is not what it was.
+    """A definition that has changed.
 
     Attributes:
         name: `module:function`, `module:Class.method` or `module:NAME`.
@@ -150,7 +150,7 @@ def _drift(
     nodes = [node for some in pairs.values() for node in some]
     moves: dict[str, Move] = {}
     for (then, _), some in pairs.items():
-        # Of code that counts as the same, the nearest shows what is new.
+        # Of accepted code, the nearest shows what is new.
         alike = (index.codes.get(one) for one in sorted(accepted.alike(then)))
         records = [one for one in alike if one and one.form == NORMAL_FORM]
         nearest = min((_moves(one, codes.of(some[0])) for one in records), key=len)
@@ -167,7 +167,7 @@ def _drift(
 
 
 def _from_the_top(move: Move) -> tuple[bool, int, str]:
-    # What has gone is best understood by what has lost it, so it comes last.
+    # A removed definition is understood by its user, so it comes last.
     return not move.path, len(move.path), move.name
 
 

@@ -1,4 +1,4 @@
-"""What code computes a node, told from source text.
+"""Fingerprints of the code that computes a node, from source text.
 
 Followed are functions, classes with their methods and bases, constants, closures,
 defaults, decorators, imports wherever they stand and re-exports, within the project;
@@ -50,7 +50,7 @@ class Code:
 
 @dataclass(slots=True)
 class _Runs:
-    """What runs for nodes that are alike.
+    """The functions that run for nodes that are alike.
 
     Attributes:
         all: what their parameters name.
@@ -87,7 +87,7 @@ class Fingerprints:
         return runs.code
 
     def read(self, nodes: Iterable[Node]) -> None:
-        """Tell the code of nodes now; later edits of their files count no more."""
+        """Read the code of nodes now, so that later edits do not count."""
         for node in nodes:
             self.of(node)
 
@@ -96,7 +96,7 @@ class Fingerprints:
         return self._by_params(node).all.functions
 
     def record(self, node: Node) -> CodeRecord:
-        """Return what the log is to remember of the code that computes a node."""
+        """Return the record of a node's code, for the log."""
         code, kind = self.of(node), node.kind
         read = self._sources.read()
         return CodeRecord(kind.name, kind.version, NORMAL_FORM, code.definitions, read)

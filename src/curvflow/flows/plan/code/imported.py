@@ -1,8 +1,8 @@
-"""Make sure that the code told from files is the code that computes.
+"""Check that the code read from files is the code that computes.
 
 Python keeps a module as it was imported, while fingerprints are told from its file. So
-before anything is computed, all modules that the nodes reach are imported, and held
-against their files: no file has changed while they were imported; every function of the
+before anything is computed, all modules that the nodes reach are imported, and compared
+with their files: no file has changed while they were imported; every function of the
 user's modules has the code that its file says; and what was told of an import in an
 earlier run of this process is told again. Edits of what the nodes do not reach pass, as
 do comments and layout once the module has been seen.
@@ -35,7 +35,7 @@ Codes = Mapping[str, list[CodeType]]
 
 @dataclass
 class _Seen:
-    """What was told of one import of a module.
+    """The definitions read of one import of a module.
 
     Attributes:
         spec: of the import; a reload makes another.
@@ -63,7 +63,7 @@ def import_code(codes: Fingerprints, nodes: Iterable[Node]) -> None:
             read.setdefault(name.partition(":")[0], set()).add((name, digest))
     for name in read:
         _import(name)
-    # What was typed has no file, and was told from what it means now.
+    # Typed modules have no file, and were read as they are now.
     theirs = {
         name: sys.modules[name]
         for name in read
@@ -82,7 +82,7 @@ def import_code(codes: Fingerprints, nodes: Iterable[Node]) -> None:
 
 def _import(name: str) -> None:
     if name not in sys.modules:
-        # The node that needs it fails the same way, and tells of it.
+        # The node that needs it fails the same way, and reports it.
         with suppress(Exception):
             import_module(name)
 

@@ -1,4 +1,4 @@
-"""Which code the parameters of a node name: modules, functions, models."""
+"""Code that the parameters of a node name: modules, functions, models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def loaded(kind: Kind, params: Params) -> Loaded:
 
 
 def carried(kind: Kind, params: Params) -> Loaded:
-    """Return what of it runs again wherever the node's result is taken as Weights."""
+    """Return the part that runs again where the node's result is taken as Weights."""
     found = Loaded()
     for subtree in kind.carries:
         inner = [path for path in kind.loads if f"{path}.".startswith(f"{subtree}.")]
@@ -52,7 +52,7 @@ def carried(kind: Kind, params: Params) -> Loaded:
 
 
 def signature(kind: Kind, params: Params) -> Hashable:
-    """Return what `loaded` and `carried` depend on, quickly: most nodes are alike."""
+    """Return the parameters that `loaded` and `carried` depend on; most are alike."""
     shape: list[object] = [kind.name, kind.home]
     shape += [_at(params, path) for path in kind.loads]
     pending: list[tuple[str, Any]] = [("", params)]

@@ -48,7 +48,7 @@ class NamedCode:
                 raise stage.error(path, *fault, labels=labels)
 
     def _fault(self, module: str, function: str) -> tuple[str, str] | None:
-        """Return what was expected and what to do; None if nothing is wrong."""
+        """Return the expectation and the remedy; None if nothing is wrong."""
         spec = None if is_typed(module) else self._spec(module)
         if spec is None:
             return None if self._is_elsewhere(module) else _no_module(module)
@@ -82,7 +82,7 @@ class NamedCode:
         return spec
 
     def _is_elsewhere(self, module: str) -> bool:
-        """Return whether a module may come from where no file tells of it."""
+        """Return whether a module may come from a place without files."""
         top = module.partition(".")[0]
         if module in sys.modules:
             return True

@@ -1,4 +1,4 @@
-"""What the names of one module mean, read from its text.
+"""Names of one module and their meanings, read from its text.
 
 A name's definition is every statement of the module that binds or changes it: a
 function, a class, an assignment, `NAME["x"] = f`, `NAME.update(...)`. What a module

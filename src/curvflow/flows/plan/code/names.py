@@ -1,4 +1,4 @@
-"""What a name means: a definition of the project, a module, or something outside."""
+"""Meanings of names: definitions of the project, modules, or names outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from curvflow.flows.plan.code.sources import Sources
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a name or a dotted name means.
+    """The meaning of a name or a dotted name.
 
     Attributes:
         text: full name, the same however it was imported.
@@ -55,11 +55,11 @@ class Names:
         return self._attributes(found, attributes)
 
     def imported(self, target: Import, attributes: Sequence[str]) -> Meaning:
-        """Say what an imported name means, as `of` does."""
+        """Return the meaning of an imported name, as `of` does."""
         return self._attributes(self._import(target), attributes)
 
     def spelt(self, module: Module, node: ast.expr) -> Meaning:
-        """Say what a dotted name, or what is called by one, means in a module."""
+        """Return the meaning of a dotted name, or of a call of one, in a module."""
         attributes, root = dotted(node.func if isinstance(node, ast.Call) else node)
         if isinstance(root, ast.Name):
             return self.of(module, root.id, attributes)

@@ -25,7 +25,7 @@ COMPUTES = {
     "curvflow.tasks.registry:computes",
     "curvflow.tasks.registry:computes_each",
 }
-# They say how a function is offered, not what it computes.
+# They register a function, and do not change its result.
 _OFFERS = {*COMPUTES, "curvflow.tasks.stage:stage"}
 _WORDS = {"description", "title", "examples"}  # of a pydantic field
 

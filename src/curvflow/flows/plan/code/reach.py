@@ -1,4 +1,4 @@
-"""Definitions reached from those that run first, and on which way."""
+"""Definitions reached from those that run first, and the ways to them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ _VALIDATORS = {"pydantic.field_validator", "pydantic.model_validator"}
 
 
 class Entries:
-    """Where following the code of a node starts, in one project."""
+    """The definitions that run first for a node, in one project."""
 
     def __init__(self, names: Names, definitions: Definitions) -> None:
         self._names, self._definitions = names, definitions

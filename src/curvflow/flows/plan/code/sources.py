@@ -1,4 +1,4 @@
-"""Where the project's modules lie, and what is in them; no module is imported."""
+"""Source files of the project's modules; no module is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class Sources:
-    """The modules of the project, found by file name and read when asked for.
+    """The modules of the project, located by file name and read on demand.
 
     The project is this package, the top-level packages of a user's kinds and factories,
     and what lies under the study's folder.
@@ -55,11 +55,11 @@ class Sources:
         return None
 
     def read(self) -> dict[str, str]:
-        """Return the digest of each module asked for so far; empty without a file."""
+        """Return the digest of each module read so far; empty without a file."""
         return dict(self._digests)
 
     def changed(self) -> list[str]:
-        """Return the modules asked for so far whose files are not as they were."""
+        """Return the modules read so far whose files have changed."""
         now = Sources(self._folder, self._package)
         return [n for n, digest in self._digests.items() if now.digest(n) != digest]
 

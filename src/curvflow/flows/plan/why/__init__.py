@@ -1,1 +1,1 @@
-"""Why nodes must run, back to the root causes, and how long it will take."""
+"""Reasons why nodes must run, back to the root causes, and the time it will take."""

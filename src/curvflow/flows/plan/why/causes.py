@@ -1,4 +1,4 @@
-"""Why nodes must run: what differs from the nearest earlier result."""
+"""Causes for nodes to run: the differences from the nearest earlier result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Causes:
         }
 
     def of(self, node: Node) -> list[str]:
-        """List why one node is not done; empty if it is."""
+        """List the reasons why a node is not done; empty if it is."""
         if node.state == "waiting":
             return [f"waits for {name}" for name in _awaited(node)]
         return [str(change) for change in self.changes(node)]

@@ -1,4 +1,4 @@
-"""Predicted time of nodes, from the receipts of what was computed before."""
+"""Predicted time of nodes, from the receipts of earlier results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATEST = 5  # runs by which the start of the next is foretold
 
 @dataclass(frozen=True)
 class Prediction:
-    """How long some nodes would take, one after another on one device.
+    """The predicted time of nodes, one after another on one device.
 
     Attributes:
         seconds: sum of each node's share of its tile's time; those of unknown cost are
@@ -92,7 +92,7 @@ class Costs:
         return None, False
 
     def _stands_on_rough(self, node: Node) -> bool:
-        """Whether something that it takes was never computed like this."""
+        """Return whether an input was never computed with such parameters."""
         taken = (several[0].node for several in node.inputs.values() if several)
         return any(one.state != "cached" and self._is_unlike(one) for one in taken)
 
@@ -126,7 +126,7 @@ class Costs:
 
     def _sorted(self, kind: Kind) -> Mapping[Hashable, float]:
         """Return the median of seconds per unit by signature, form, and of all."""
-        # What stands on diverged results was passed on and took no time.
+        # Results with a diverged input were not computed and took no time.
         receipts = [
             receipt
             for receipt in self._index.rows.values()
@@ -151,7 +151,7 @@ class Costs:
                     rates[label].append(receipt.seconds / units)
                 if units < _units(kind, receipt.params):
                     known[GONE_ON, label].append(receipt.seconds / units)
-        # Where units are not told, continued training looks faster than it is.
+        # Without units, continued training looks faster than it is.
         return {label: median(rates) for label, rates in {**found, **known}.items()}
 
     def _by_address(self, kind: Kind) -> Mapping[Address, Node]:
@@ -166,7 +166,7 @@ class Costs:
 def _rate(
     node: Node, medians: Mapping[Hashable, float], label: Hashable
 ) -> float | None:
-    """Return seconds per unit; what goes on spends nothing on a beginning."""
+    """Return seconds per unit, of resumed results or of those from the start."""
     if node.shorter is None:
         return medians.get(label)
     if (found := medians.get((GONE_ON, label))) is not None:

@@ -1,4 +1,4 @@
-"""Why a node is done or not, from the node up to the changes at the root of it."""
+"""Explanations of a node: done, or not, up to the root causes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Step = tuple[Node, Receipt | None]  # a node, and what it gave before if it is d
 
 @dataclass(frozen=True)
 class Link:
-    """Nodes of one stage that are not as they were, for the same causes.
+    """Nodes of one stage that have changed for the same causes.
 
     Attributes:
         node: name of the first of them.
@@ -100,7 +100,7 @@ def _changed(
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of one node.
+    """The explanation of one node.
 
     Attributes:
         stage: its stage.
@@ -213,7 +213,7 @@ def _elsewhere(plan: Plan, earlier: Receipt) -> str:
 
 
 def _moved(plan: Plan, node: Node) -> Iterator[str]:
-    """Tell what has moved in the code of a node, not in that of others of its kind."""
+    """Return the drift of a node's code, apart from other nodes of its kind."""
     reached = plan.codes.of(node).definitions
     for drift in plan.drifts:
         if any(one is node for one in drift.nodes):
@@ -223,7 +223,7 @@ def _moved(plan: Plan, node: Node) -> Iterator[str]:
 
 
 def _own(plan: Plan, node: Node) -> list[str]:
-    """Tell what changed in a node that waits, and so runs whatever it waits for."""
+    """Return the changes of a waiting node itself, for which it runs in any case."""
     if node.state != "waiting":
         return []
     return [str(one) for one in plan.causes.changes(node) if one.what != "new"]

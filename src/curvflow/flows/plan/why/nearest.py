@@ -1,4 +1,4 @@
-"""Earlier results nearest to a node, and what differs from them."""
+"""Earlier results nearest to a node, and the differences from them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ CANDIDATES = 16  # compared in full, of those that are about as near
 
 
 class NearestResults:
-    """Every result that the log ever told of, live or not."""
+    """Every result in the log, live or not, by its nearness to a node."""
 
     def __init__(self, index: Index, study: str) -> None:
         self._index, self._rows = index, index.rows
@@ -125,7 +125,7 @@ class NearestResults:
         return self._stage(node.stage).get(frozenset(node.coords.items()), ())
 
     def nearest_at(self, node: Node) -> Receipt | None:
-        """Return that one of `at` with the fewest changes, the latest of equals."""
+        """Return the result of `at` with the fewest changes, the latest of equals."""
         return _nearest(node, self.at(node))
 
     def nearest(self, node: Node) -> Receipt | None:
@@ -138,7 +138,7 @@ class NearestResults:
         return self.nearest_at(node) or _nearest(node, self._like(node).near(node))
 
     def has_alike(self, node: Node) -> bool:
-        """Whether a result of the same kind, version and parameters was ever there."""
+        """Return whether a result ever had the same kind, version and parameters."""
         return self._like(node).has(node)
 
     def labels(self, stage: str) -> Mapping[str, set[Label]]:
@@ -163,7 +163,7 @@ class NearestResults:
         return self._stages[stage]
 
     def _shared(self, stage: str) -> Iterator[tuple[Coords, Receipt]]:
-        """Yield what the latest run left: a receipt names one of its nodes alone."""
+        """Yield the latest run's results, as a receipt names only one of its nodes."""
         last = next((run for run in reversed(self._runs) if stage in run.tables), None)
         if last is None:
             return

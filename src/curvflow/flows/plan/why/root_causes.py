@@ -1,4 +1,4 @@
-"""Root causes, what must run after them, and how long it will take."""
+"""Root causes, the nodes that must run after them, and the time it will take."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def root_causes(graph: Graph, causes: Causes) -> list[RootCause]:
 
 
 class _Attribution:
-    """Goes through the nodes once, what they take first."""
+    """Goes through the nodes once, inputs first."""
 
     def __init__(self, causes: Causes) -> None:
         self._causes = causes
@@ -130,7 +130,7 @@ class _Attribution:
         return self._inputs(node, earlier, changes) or self._own(node, changes)
 
     def _inputs(self, node: Node, earlier: Receipt, changes: Found) -> Places:
-        """Follow inputs that changed up to what changed them and is done since."""
+        """Follow changed inputs up to the nodes that changed them and are done."""
         found = [
             self._source(one, receipt)
             for change in changes

@@ -1,1 +1,1 @@
-"""Where tiles are computed: in this process, or by the workers of a cluster."""
+"""Runners: tiles are computed in this process, or by the workers of a cluster."""

@@ -17,12 +17,12 @@ from curvflow.errors import ClusterError
 # Seconds that a scheduler has to answer, at first and when the connection is lost.
 ANSWER_WITHIN = 6.0
 
-# What Dask raises of an address or settings that it cannot use.
+# Errors of Dask for an address or settings that it cannot use.
 UNUSABLE = (ValueError, TypeError, ImportError, OverflowError, RuntimeError)
 
 
 class _Client(Client):
-    """Is closed if it cannot start; Dask would complain of it at some time later."""
+    """Closes itself if it cannot start; Dask would warn of it later."""
 
     async def _start(self, *given: Any, **named: Any) -> Any:
         start: Any = super()._start  # has no types
@@ -54,7 +54,7 @@ def connected(to: object) -> Iterator[Client]:
             client.close(timeout=ANSWER_WITHIN)
 
 
-# What a client raises that has lost its scheduler.
+# Errors of a client that has lost its scheduler.
 LOST = (OSError, AttributeError, ClosedClientError)
 
 
@@ -80,7 +80,7 @@ def is_missing(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, or what it is if it says nothing."""
+    """Return an error's message on one line, or its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

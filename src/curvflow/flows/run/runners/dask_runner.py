@@ -47,7 +47,7 @@ def as_bytes(function: Callable[..., object], *arguments: bytes | str) -> bytes:
 LOOK_EVERY, ANSWER_WITHIN, FETCH_WITHIN = 1.0, 30.0, 30.0
 
 # Seconds after which a result is asked for anew: to reach a worker that has just died
-# takes as long as Dask has patience, but by then another one may have the result.
+# takes as long as Dask has patience, but by then another may have the result.
 FETCH_EVERY = 2.0
 
 # Times that a tile is sent again after it was lost before it began.
@@ -72,7 +72,7 @@ class _Tile:
 
 
 class DaskRunner:
-    """Sends tiles to a scheduler, a few per worker, and takes back what became of them.
+    """Sends tiles to a scheduler, a few per worker, and takes back their fates.
 
     Dask repeats nothing by itself: an attempt begins once at most. Tiles that were lost
     before they began are sent again; those lost afterwards are `Died`.
@@ -126,7 +126,7 @@ class DaskRunner:
         return self._count
 
     def wait(self, seconds: float) -> list[tuple[int, Returned]]:
-        """Return what came back, as soon as there is something."""
+        """Return the tiles that came back, as soon as there are any."""
         until = time.monotonic() + seconds
         found: list[tuple[int, Returned]] = []
         while not found:
@@ -183,7 +183,7 @@ class DaskRunner:
         tile.future.add_done_callback(lambda _: self._ended.put((number, attempt)))
 
     def _returned(self, number: int, attempt: str) -> Returned | None:
-        """Return what became of an attempt; None if the tile is on its way again."""
+        """Return the fate of an attempt; None if the tile was sent again."""
         tile = self._tiles.get(number)
         if tile is None or tile.attempt != attempt:
             return None

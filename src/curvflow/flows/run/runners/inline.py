@@ -105,7 +105,7 @@ class ThisProcess:
         self._machine: Machine | None = None
 
     def __enter__(self) -> ThisProcess:
-        """Take care of what was set; `__exit__` sets it back."""
+        """Begin; `__exit__` restores the number of threads."""
         return self
 
     def __exit__(
@@ -118,7 +118,7 @@ class ThisProcess:
         self._stack.close()
 
     def machine(self, kind: str) -> Machine:
-        """Return what the tiles of a kind are to be computed on."""
+        """Return the machine for the tiles of a kind."""
         if issubclass(find_kind(kind).returns, Table | Figure):
             return Machine()
         return self.ready()

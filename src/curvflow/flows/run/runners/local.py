@@ -149,7 +149,7 @@ def _started(workers: dict[str, Any], *, dashboard: bool) -> SpecCluster:
             scheduler={"cls": Scheduler, "options": options},
             silence_logs=SILENT,
         )
-    # Whatever keeps a process from starting comes through, in many shapes.
+    # Failures to start a process come as many types.
     except Exception as error:
         raise ClusterError(
             f"--workers: expected {len(workers)} processes that start, got "

@@ -41,7 +41,7 @@ TILES_PER_PROCESS = 16
 
 @dataclass(frozen=True)
 class Processes:
-    """Numbers of processes beside that of the run itself.
+    """Numbers of processes in addition to that of the run itself.
 
     Attributes:
         cpu: that compute on the CPU.

@@ -1,4 +1,4 @@
-"""Which workers of a cluster take which tiles."""
+"""Pools: the workers of a cluster that take CPU and GPU tiles."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Worker:
     resources: Mapping[str, float] = field(default_factory=dict)
 
     def has(self, wanted: Iterable[str]) -> bool:
-        """Return whether it declares some resources."""
+        """Return whether it declares the resources."""
         return all(self.resources.get(name, 0) >= 1 for name in wanted)
 
 
 def workers_in(identity: Mapping[str, Any]) -> list[Worker]:
-    """Read the workers of a cluster from what its scheduler tells."""
+    """Return the workers of a cluster from its scheduler's identity."""
     return [
         Worker(address, told["nthreads"], dict(told.get("resources") or {}))
         for address, told in identity["workers"].items()
@@ -42,7 +42,7 @@ def workers_in(identity: Mapping[str, Any]) -> list[Worker]:
 
 
 def threads_fault(threads: int, scheduler: str) -> str | None:
-    """Say what is wrong with a worker that runs several tiles at a time."""
+    """Word the fault of a worker that runs several tiles at a time."""
     if threads == 1:
         return None
     return (
@@ -52,7 +52,7 @@ def threads_fault(threads: int, scheduler: str) -> str | None:
 
 
 class Pools:
-    """Which resources tiles ask for, from what workers have declared so far.
+    """The resources that tiles request, by those that workers declared so far.
 
     A resource once seen is asked for to the end: when the last GPU goes, its tiles wait
     for another and do not slip onto a CPU.
@@ -74,15 +74,15 @@ class Pools:
         return (wanted,) if wanted in self._declared else ()
 
     def device(self, needs: Needs) -> str:
-        """Return on which device such tiles compute; others take what is there."""
+        """Return the device that such tiles compute on; `auto` for others."""
         return self._device if needs == "gpu" or self._device == "cpu" else "auto"
 
     def takers(self, resources: Iterable[str]) -> int:
-        """Return how many workers may take tiles that ask for these resources."""
+        """Return the number of workers that may take tiles with these resources."""
         return sum(worker.has(resources) for worker in self.workers)
 
     def room(self, resources: Iterable[str]) -> int:
-        """Return how many such tiles may be with the cluster.
+        """Return the number of such tiles that may be with the cluster.
 
         At least one, for a cluster that grows with the work has to see some.
         """

@@ -1,4 +1,4 @@
-"""Ask every worker, before any tile, whether it is fit for the tiles of a run."""
+"""Preflight: every worker is checked before any tile is sent."""
 
 from __future__ import annotations
 

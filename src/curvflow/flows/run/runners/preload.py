@@ -1,4 +1,4 @@
-"""What every worker of a local cluster loads before anything else.
+"""Preload of each worker of a local cluster.
 
 A terminal sends SIGINT to all processes of the run, and a queue SIGTERM. Workers leave
 both to the run, which tells them in its own way, so that no tile loses what it has.

@@ -98,7 +98,7 @@ _imported: dict[str, str] = {}  # digests of files, as this process imported the
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the tiles of a run find in a worker's process.
+    """The store, context and watcher that a run's tiles use in a worker.
 
     Attributes:
         context: settings and code of the tiles.
@@ -168,7 +168,7 @@ def _import(name: str, folder: str) -> None:
             f"{name}: expected a module that can be imported, got {error}. Install it "
             f"there, or share the folder {folder}."
         ) from error
-    # The node that needs it fails the same way, and tells of it.
+    # The node that needs it fails the same way, and reports it.
     except Exception:
         return
 

@@ -1,1 +1,1 @@
-"""One tile: computed, checked, kept."""
+"""One tile: computed, checked, saved in snapshots."""

@@ -33,7 +33,7 @@ LIBRARIES = ("torch", "numpy")
 
 @dataclass(frozen=True)
 class Cost:
-    """What each node of a tile took.
+    """The cost of each node of a tile.
 
     Attributes:
         seconds: its share of the time.
@@ -111,7 +111,7 @@ def outcomes(
 
 
 def estimated(kind: Kind, member: Member) -> tuple[int, int]:
-    """Return the estimated bytes of a member, and how many of them its data take."""
+    """Return the estimated bytes of a member, and of its data among them."""
     found = find(kind.name)
     return found.member_bytes(member), found.data_bytes(member)
 
@@ -166,7 +166,7 @@ def _outcomes(
 
 
 def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
-    """Name what a tile keeps by all that its last bits depend on."""
+    """Name a tile's snapshot by all that its last bits depend on."""
     where = [machine.device, machine.hardware, machine.threads, machine.compiler]
     return sha256([job.kind, job.code, list(keys), where, _versions()])
 
@@ -218,7 +218,7 @@ def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> Nod
 def _as_edge(
     edge: type[NodeData], taken: TakenResult, arrays: Mapping[str, Array]
 ) -> NodeData:
-    # One result may stand at several nodes, each with coordinates of its own.
+    # One result may stand at several nodes, each with its coordinates.
     return edge(
         stage=taken.stage,
         kind=taken.receipt.kind,

@@ -70,7 +70,7 @@ def _check_shape(
             )
 
 
-# What saves less than this part is not worth naming, and three remedies are enough.
+# Remedies that save less than this part are not named, and three are enough.
 LEAST, MOST = 0.1, 3
 
 
@@ -94,7 +94,7 @@ def remedies(kind: Kind, member: Member) -> str:
 
 
 def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:
-    """Yield what may be done about a parameter, its name, and a smaller value."""
+    """Yield a remedy, the parameter's name, and a smaller value."""
     for name, field in type(params).model_fields.items():
         value = getattr(params, name)
         if value is True:

@@ -16,11 +16,11 @@ KEEP_EVERY = 60.0
 
 
 def _unheard(_: str) -> None:
-    """Tell nobody."""
+    """Drop the line."""
 
 
 class Partials:
-    """The states that the tiles of one run keep."""
+    """The snapshots of one run's tiles."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Partials:
     ) -> None:
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
         self.tell, self.stage = tell, ""
-        # What the tile in work has said of how its results come about.
+        # Choices of the tile in work, such as its differentiation mode.
         self.recorded: list[str] = []
         self._used: set[str] = set()
         # Whether a tile since the last call of `taken` went on from a state, so that
@@ -45,7 +45,7 @@ class Partials:
         self.stage = stage
 
     def of(self, name: str, nodes: int) -> TilePartial:
-        """Return the keeper of the state of one tile of so many nodes."""
+        """Return the snapshot of one tile of so many nodes."""
         return TilePartial(self, name, nodes)
 
     def used(self, name: str) -> None:
@@ -63,7 +63,7 @@ class Partials:
 
 
 class TilePartial:
-    """The state of one tile; see `tasks.registry.Partial`."""
+    """The snapshot of one tile; see `tasks.registry.Partial`."""
 
     def __init__(self, partials: Partials, name: str, nodes: int) -> None:
         self._partials, self._name = partials, name
@@ -71,7 +71,7 @@ class TilePartial:
         self._last = partials.clock()
 
     def load(self) -> Mapping[str, Array] | None:
-        """Return what an earlier attempt at the same tile has kept."""
+        """Return the arrays that an earlier attempt at the same tile saved."""
         self._partials.used(self._name)  # to be cleared even if it cannot be read
         found = self._partials.store.load_snapshot(self._name)
         if found:
@@ -81,13 +81,13 @@ class TilePartial:
         return found
 
     def is_due(self) -> bool:
-        """Return whether the state is too old, or the run is asked to end."""
+        """Return whether the snapshot is too old, or the run is asked to end."""
         if self._partials.stop.signal is not None:
             return True
         return self._partials.clock() - self._last >= self._partials.every
 
     def keep(self, arrays: Mapping[str, Array]) -> None:
-        """Replace what was kept; ends the run if it has been asked to end."""
+        """Replace the snapshot; raises Stopped if the run is asked to end."""
         with suppress(StoreError):  # a full disk is met by what publishes
             self._partials.store.save_snapshot(self._name, arrays)
             if self._partials.stop.signal is not None:
@@ -97,7 +97,7 @@ class TilePartial:
         self._partials.stop.check()
 
     def tell(self, message: str) -> None:
-        """Show a line to whoever watches the run, behind the name of the stage."""
+        """Show a line to the observer, after the name of the stage."""
         self._partials.tell(f"{self._partials.stage}: {message}")
 
     def record(self, message: str) -> None:
