@@ -98,8 +98,8 @@ def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
     if report.record.failures and (
         observer is None or isinstance(observer, InNotebook)
     ):
-        told = "%d nodes failed; results.run.failures holds their tracebacks"
-        logging.getLogger("curvflow").warning(told, len(report.record.failures))
+        message = "%d nodes failed; results.run.failures holds their tracebacks"
+        logging.getLogger("curvflow").warning(message, len(report.record.failures))
     views = plan_views(report.plan, report.record.failures)
     written = write_outputs(views, opened.store, opened.folder)
     shown = with_removed(views, opened.store)

@@ -40,12 +40,14 @@ class Source:
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def _epochs_by_others(self) -> Mapping[Point, Sequence[int]]:
-        found: dict[Point, list[int]] = defaultdict(list)
+        epochs_by_point: dict[Point, list[int]] = defaultdict(list)
         if "epoch" in self._shared:
             slot = self._shared.index("epoch")
             for point in self._groups:
-                found[point[:slot] + point[slot + 1 :]].append(int(point[slot]))
-        return {others: sorted(epochs) for others, epochs in found.items()}
+                epochs_by_point[point[:slot] + point[slot + 1 :]].append(
+                    int(point[slot])
+                )
+        return {others: sorted(epochs) for others, epochs in epochs_by_point.items()}
 
     def epochs(self, labels: Mapping[str, Label]) -> Sequence[int]:
         """List the epochs the producer offers at a point of the other axes."""
@@ -126,17 +128,17 @@ def _nodes(graph: Graph, stage: Stage, files: SourceFiles) -> Iterator[Node]:
     forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
         labels = dict(zip(axes, point, strict=True))
-        own = tuple(labels[axis] for axis in stage.own_axes)
-        if own not in forms:
+        key = tuple(labels[axis] for axis in stage.own_axes)
+        if key not in forms:
             params = stage.params(labels)
             plain = form(params, files.digests(stage, params))
-            forms[own] = params, plain, Encoded(canonical(plain))
+            forms[key] = params, plain, Encoded(canonical(plain))
         for epoch in _epochs(stage, sources, labels):
             at = labels if epoch is None else {**labels, "epoch": epoch}
-            taken = _taken(sources, at, forms[own][0])
+            taken = _taken(sources, at, forms[key][0])
             if all(taken.values()):
                 full = point if epoch is None else (*point, epoch)
-                yield Node(stage.name, stage.kind, stage.dims, full, *forms[own], taken)
+                yield Node(stage.name, stage.kind, stage.dims, full, *forms[key], taken)
 
 
 def _epochs(
@@ -152,6 +154,6 @@ def _taken(
 ) -> dict[str, tuple[Taken, ...]]:
     taken: dict[str, tuple[Taken, ...]] = {}
     for source in sources:
-        found = source.taken(labels, params)
-        taken[source.name] = taken.get(source.name, ()) + found
+        results = source.taken(labels, params)
+        taken[source.name] = taken.get(source.name, ()) + results
     return taken

@@ -75,12 +75,12 @@ def beating(
             store.write_heartbeat(run, {"count": count, **who, **asked})
 
     def beat_on() -> None:
-        count, has_told = 0, False
+        count, has_said = 0, False
         last = time.monotonic()
         while not over.wait(min(LOOK_EVERY, silence / BEATS_PER_SILENCE)):
-            is_news = stop.signal is not None and not has_told
+            is_news = stop.signal is not None and not has_said
             if is_news or time.monotonic() - last >= silence / BEATS_PER_SILENCE:
-                count, last, has_told = count + 1, time.monotonic(), is_news or has_told
+                count, last, has_said = count + 1, time.monotonic(), is_news or has_said
                 beat(count)
 
     beat(0)

@@ -77,9 +77,9 @@ class TileJob:
             return None
         name = continues.param
         counts = {
-            getattr(one.params, name)
-            - (one.shorter.receipt.params[name] if one.shorter else 0)
-            for one in self.members
+            getattr(member.params, name)
+            - (member.shorter.receipt.params[name] if member.shorter else 0)
+            for member in self.members
         }
         return counts.pop() if len(counts) == 1 else None
 
@@ -121,7 +121,7 @@ def tile_job(
             key=node.key or "",
             params=node.params,
             inputs={
-                name: [_taken(graph, one) for one in taken]
+                name: [_taken(graph, result) for result in taken]
                 for name, taken in node.inputs.items()
             },
             files=files.get(id(node.form), {}),

@@ -49,10 +49,12 @@ def input_digests(node: Node) -> dict[str, Any] | None:
     """Return the part of a node's key that describes its inputs; None if unknown."""
     digests: dict[str, Any] = {}
     for name, taken in node.inputs.items():
-        if any(one.node.receipt is None for one in taken):
+        if any(result.node.receipt is None for result in taken):
             return None
         many = node.kind.inputs[name].many
-        digests[name] = [_labelled(one) for one in taken] if many else _digest(taken[0])
+        digests[name] = (
+            [_labelled(result) for result in taken] if many else _digest(taken[0])
+        )
     return digests
 
 
@@ -77,23 +79,23 @@ def _labelled(taken: Taken) -> list[Any]:
 
 def taken_parts(receipt: Receipt, names: Iterable[str]) -> Mapping[str, str]:
     """Return the digests of named parts, a sliced variable's bare name meaning all."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for name in names:
         if name in receipt.parts:
-            found[name] = receipt.parts[name]
+            digests[name] = receipt.parts[name]
         else:
             prefix = f"{name}@"
-            found |= {p: d for p, d in receipt.parts.items() if p.startswith(prefix)}
-    return found
+            digests |= {p: d for p, d in receipt.parts.items() if p.startswith(prefix)}
+    return digests
 
 
 def diverged_inputs(node: Node) -> list[Taken]:
     """Return the plain inputs that divergence left without finite content."""
-    found = []
+    diverged = []
     for name, taken in node.inputs.items():
         if not node.kind.inputs[name].many:
-            found += [one for one in taken if _is_diverged(one)]
-    return found
+            diverged += [result for result in taken if _is_diverged(result)]
+    return diverged
 
 
 def _is_diverged(taken: Taken) -> bool:

@@ -145,8 +145,8 @@ class Study:
 
     def _data(self) -> dict[str, Any]:
         """Return the study as plain data, its keys in their order."""
-        found: dict[str, Any] = self._written.root.plain()
-        return {k: found[k] for k in KEYS if k in REQUIRED or found.get(k)}
+        fields: dict[str, Any] = self._written.root.plain()
+        return {k: fields[k] for k in KEYS if k in REQUIRED or fields.get(k)}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Study):

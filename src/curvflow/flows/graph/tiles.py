@@ -27,11 +27,11 @@ def groups(nodes: Sequence[Node]) -> list[list[Node]]:
     """Group nodes by what must be equal within a tile, in order of first members."""
     if nodes and not nodes[0].kind.vectorised:
         return [list(nodes)]
-    found: dict[str, list[Node]] = defaultdict(list)
+    by_signature: dict[str, list[Node]] = defaultdict(list)
     known: Signatures = {}
     for node in nodes:
-        found[_signature(node, known)].append(node)
-    return list(found.values())
+        by_signature[_signature(node, known)].append(node)
+    return list(by_signature.values())
 
 
 def _signature(node: Node, known: Signatures) -> str:

@@ -10,7 +10,7 @@ from curvflow.flows.report.basis import Basis, compact
 from curvflow.flows.report.cost import Cost, Environment
 from curvflow.flows.report.expected import Expectations
 from curvflow.flows.report.verdicts import STATUSES, Troubles, Verdicts
-from curvflow.flows.results.node_results import told
+from curvflow.flows.results.node_results import typed_label
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.words import counted, duration
 
@@ -108,7 +108,7 @@ def _axes(basis: Basis) -> Iterator[Axis]:
         labels: dict[tuple[type, Label], Label] = {}
         for view in (v for v in basis.views if name in v.dims):
             place = view.dims.index(name)
-            labels |= {told(point[place]): point[place] for point in view.points}
+            labels |= {typed_label(point[place]): point[place] for point in view.points}
         yield Axis(name, len(labels), compact(list(labels.values())))
 
 

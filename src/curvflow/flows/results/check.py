@@ -18,7 +18,7 @@ from curvflow.schemas.words import counted
 
 # Differences of more combined standard deviations than these contradict.
 MAX_Z = 3.0
-# The column of a table that holds what its quantity is; each kind has one of them.
+# The column of a table that names its quantity; each kind has one of them.
 MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
 
 Verdict = Literal["agrees", "contradicted", "not measured"]
@@ -49,12 +49,12 @@ class Finding:
 
     @property
     def doubts(self) -> str:
-        """What the measured value is not to be read without; mostly empty."""
+        """Caveats to show with the measured value; usually empty."""
         number = self.unconverged or 0
         noun = "pair" if self.paired else "estimate"
-        told = [counted(number, f"unconverged {noun}")] if number else []
+        notes = [counted(number, f"unconverged {noun}")] if number else []
         made = [f"made at different settings, {self.settings}"] if self.settings else []
-        return "; ".join([*told, *made])
+        return "; ".join([*notes, *made])
 
     @property
     def z(self) -> float:
@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the value agrees."""
+        """Return whether the value agrees."""
         if not math.isfinite(self.measured):
             return "not measured"
         return "agrees" if self._is_near else "contradicted"
@@ -109,7 +109,11 @@ def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
         CorruptPayloadError: a result cannot be read.
         RemovedPayloadError: collection has removed a result meanwhile.
     """
-    return [finding for one in expected for finding in _findings(results, one)]
+    return [
+        finding
+        for expectation in expected
+        for finding in _findings(results, expectation)
+    ]
 
 
 def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
@@ -120,7 +124,9 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     # Not every quantity has a standard error beside it.
     error = error_of(view.kind, name)
     judge = _judge(view.kind, name)
-    names = [one for one in (name, error, judge) if view.kind.output(one)]
+    names = [
+        variable for variable in (name, error, judge) if view.kind.output(variable)
+    ]
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
     )
@@ -128,19 +134,19 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     for row in rows:
         by_point[tuple(row[dim] for dim in view.dims)].append(row)
     for number, point in enumerate(view.points):
-        own = by_point[point]
+        rows_at = by_point[point]
         if is_table:
-            found = [
+            values = [
                 (row[column], row.get("sem"), row)
-                for row in own
+                for row in rows_at
                 if row.get("quantity") == name
                 for column in MEASURED
                 if column in row
             ]
         else:
-            found = [(r[name], r.get(error), r) for r in own if name in r]
+            values = [(r[name], r.get(error), r) for r in rows_at if name in r]
         nothing: tuple[object, object, Mapping[str, Any]] = None, None, {}
-        measured, sem, beside = found[0] if len(found) == 1 else nothing
+        measured, sem, beside = values[0] if len(values) == 1 else nothing
         yield Finding(
             expected,
             view.coords(number),
@@ -153,7 +159,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
 
 
 def _judge(kind: Kind, name: str) -> str:
-    """Return the variable that says whether another is converged; empty if none does.
+    """Return the name of the variable that judges another's convergence, if any.
 
     Of elements that each have a flag, none is of the node's single value.
     """

@@ -31,18 +31,18 @@ def verdicts(view: View, store: Store) -> Counter[str]:
     kind = _kind(view)
     judges = _judges(kind)
     known: dict[tuple[str, ...], str] = {}
-    told: list[str | tuple[str, ...]] = []
+    judged: list[str | tuple[str, ...]] = []
     for number, receipt in enumerate(view.receipts):
         if kind is None or receipt is None:
             continue
         if not (names := [name for name in judges if name in receipt.parts]):
-            told.append(inherited(kind, receipt))
+            judged.append(inherited(kind, receipt))
             continue
         digests = tuple(receipt.parts[name] for name in names)
         if digests not in known and view.status(number) != "removed":
             known |= _read(store, receipt, names, digests)
-        told.append(digests)
-    words = (one if isinstance(one, str) else known.get(one) for one in told)
+        judged.append(digests)
+    words = (item if isinstance(item, str) else known.get(item) for item in judged)
     return Counter(word for word in words if word)
 
 
@@ -75,7 +75,9 @@ def _declared(name: str) -> Kind | None:
 
 def _judges(kind: Kind | None) -> list[str]:
     outputs = kind.outputs if kind else ()
-    return list(dict.fromkeys(one.judged_by for one in outputs if one.judged_by))
+    return list(
+        dict.fromkeys(variable.judged_by for variable in outputs if variable.judged_by)
+    )
 
 
 def _read(
@@ -93,17 +95,17 @@ def _read(
     return {digests: doubts[0] if doubts else CONVERGED}
 
 
-def unconverged_of(stage: str, found: Counter[str]) -> str:
+def unconverged_of(stage: str, counts: Counter[str]) -> str:
     """Word the unconverged estimates of a stage; empty if all are converged.
 
     Such as `3 of 12 estimates of llc unconverged: 2 drifting, 1 escaped`.
     """
-    if not (number := _num_unconverged(found)):
+    if not (number := _num_unconverged(counts)):
         return ""
-    doubts = [(w, n) for w, n in found.most_common() if w != CONVERGED]
+    doubts = [(w, n) for w, n in counts.most_common() if w != CONVERGED]
     why = ", ".join(f"{n} {word}" for word, n in doubts if word != UNCONVERGED)
     more = f": {why}" if why else ""
-    return f"{number} of {found.total()} estimates of {stage} unconverged{more}"
+    return f"{number} of {counts.total()} estimates of {stage} unconverged{more}"
 
 
 def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
@@ -115,28 +117,28 @@ def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
     if kind is None or not issubclass(kind.returns, Table):
         return []
     taken = {
-        one[0]
+        group[0]
         for receipt in view.receipts
         if receipt
         for several in receipt.inputs.values()
         if isinstance(several, Sequence) and not isinstance(several, str)
-        for one in several
+        for group in several
     }
-    told = [
-        unconverged_of(one.stage, verdicts(one, store))
-        for one in views
-        if one.stage in taken
+    lines = [
+        unconverged_of(view.stage, verdicts(view, store))
+        for view in views
+        if view.stage in taken
     ]
-    return [f"made with {line}" for line in told if line]
+    return [f"made with {line}" for line in lines if line]
 
 
 def verdicts_json(judged: Mapping[str, Counter[str]]) -> dict[str, Any]:
     """Return verdicts in the form of `curvflow run --json`."""
     return {
-        "unconverged": {s: _num_unconverged(found) for s, found in judged.items()},
-        "verdicts": {stage: dict(found) for stage, found in judged.items()},
+        "unconverged": {s: _num_unconverged(counts) for s, counts in judged.items()},
+        "verdicts": {stage: dict(counts) for stage, counts in judged.items()},
     }
 
 
-def _num_unconverged(found: Counter[str]) -> int:
-    return found.total() - found[CONVERGED]
+def _num_unconverged(counts: Counter[str]) -> int:
+    return counts.total() - counts[CONVERGED]

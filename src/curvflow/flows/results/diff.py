@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
-from curvflow.flows.results.node_results import View, run_views, told
+from curvflow.flows.results.node_results import View, run_views, typed_label
 from curvflow.schemas.nodes import Array, Table
 from curvflow.schemas.records.compare import (
     compare_arrays,
@@ -54,7 +54,7 @@ class StageDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether any result is another."""
+        """Return whether any result differs."""
         return any(self.counts[name] for name in VERDICTS[:3])
 
     def as_json(self) -> dict[str, Any]:
@@ -109,45 +109,47 @@ class _Comparison:
     def of(self, old: View | None, new: View | None) -> StageDiff:
         view = new or old
         assert view is not None
-        found = StageDiff(view.stage, view.use)
+        difference = StageDiff(view.stage, view.use)
         pairs = []
         before, after = _results(old), _results(new)
         for place in {**before, **after}:
             ours, theirs = before.get(place), after.get(place)
             verdict = _verdict(ours, theirs)
-            found.counts[verdict] += 1
+            difference.counts[verdict] += 1
             if verdict == "changed" and ours and theirs:
                 pairs.append((dict(zip(place[0], place[1], strict=True)), ours, theirs))
-        self._numbers(found, view, [(_labels(c), a, b) for c, a, b in pairs])
-        return found
+        self._numbers(difference, view, [(_labels(c), a, b) for c, a, b in pairs])
+        return difference
 
-    def _numbers(self, found: StageDiff, view: View, pairs: Sequence[Pair]) -> None:
-        found.statuses.update(
+    def _numbers(
+        self, difference: StageDiff, view: View, pairs: Sequence[Pair]
+    ) -> None:
+        difference.statuses.update(
             f"{a.status} -> {b.status}" for _, a, b in pairs if a.status != b.status
         )
         try:
             kind = view.kind
         except UnknownNameError:  # digests alone can be compared
-            found.variables = _by_digests(pairs)
+            difference.variables = _by_digests(pairs)
             return
         wanted = [v.name for v in kind.chosen() if not v.file]
         read = [(c, a, b, self._both(a, b, wanted)) for c, a, b in pairs]
-        found.gone = sum(arrays is None for *_, arrays in read)
+        difference.gone = sum(arrays is None for *_, arrays in read)
         there = [(c, *arrays) for c, _, _, arrays in read if arrays is not None]
         if issubclass(kind.returns, Table):
             sides = (
-                records([(c, "", one[side]) for c, *one in there], kind.outputs)
+                records([(c, "", sides[side]) for c, *sides in there], kind.outputs)
                 for side in (0, 1)
             )
             rows = compare_rows(*sides)
-            found.rows = [row for row in rows if row["relative"] > self._rtol]
-            found.below_rtol = len(rows) - len(found.rows)
+            difference.rows = [row for row in rows if row["relative"] > self._rtol]
+            difference.below_rtol = len(rows) - len(difference.rows)
             return
         apart = [e for c, a, b in there for e in compare_arrays(c, a, b)]
-        listed = [one for one in apart if one.relative > self._rtol]
-        found.below_rtol = len(apart) - len(listed)
+        listed = [number for number in apart if number.relative > self._rtol]
+        difference.below_rtol = len(apart) - len(listed)
         units = {variable.name: variable.units for variable in kind.outputs}
-        found.variables = largest_differences(listed, units)
+        difference.variables = largest_differences(listed, units)
 
     def _both(
         self, before: Receipt, after: Receipt, names: Sequence[str]
@@ -174,7 +176,7 @@ def _results(view: View | None) -> dict[Place, Receipt | None]:
     if view is None:
         return {}
     return {
-        (view.dims, tuple(told(label) for label in point)): receipt
+        (view.dims, tuple(typed_label(label) for label in point)): receipt
         for point, receipt in zip(view.points, view.receipts, strict=True)
     }
 
@@ -192,7 +194,7 @@ def _verdict(before: Receipt | None, after: Receipt | None) -> str:
 
 
 def _by_digests(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    found = Counter(
+    counts = Counter(
         name
         for _, before, after in pairs
         for name in {
@@ -201,4 +203,4 @@ def _by_digests(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
             if before.parts.get(part) != after.parts.get(part)
         }
     )
-    return [{"variable": name, "nodes": nodes} for name, nodes in found.most_common()]
+    return [{"variable": name, "nodes": nodes} for name, nodes in counts.most_common()]

@@ -122,10 +122,10 @@ def read_devinterp(path: str | Path) -> Dataset:
             f"{kept.sizes['step']}. Sample more."
         )
     init_loss, nbeta = float(samples["init_loss"]), float(settings["n_beta"])
-    found = summarised(kept.values, init_loss, nbeta)
+    summary = summarised(kept.values, init_loss, nbeta)
     every = summarised(samples["step_losses"].values, init_loss, nbeta)
-    told: dict[str, Any] = {
-        name: (("chain",)[: value.ndim], value) for name, value in found.items()
+    variables: dict[str, Any] = {
+        name: (("chain",)[: value.ndim], value) for name, value in summary.items()
     }
     return samples.drop_vars("step_losses").assign(
         loss_trace=(("chain", "draw"), kept.values),
@@ -133,5 +133,5 @@ def read_devinterp(path: str | Path) -> Dataset:
         localization=float(settings.get("localization", 0.0)),
         lr=float(settings.get("lr", "nan")),
         llc_all_steps=float(every["llc_mean"]),
-        **told,
+        **variables,
     )

@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class View:
-    """One stage's nodes and what became of them.
+    """One stage's nodes and their results.
 
     Attributes:
         stage: its name.
@@ -62,13 +62,15 @@ class View:
         return Counter(self.status(number) for number in range(len(self.points)))
 
     def chosen(self) -> list[str]:
-        """Return what computing the nodes chose on the spot, and for how many of them.
+        """Return the choices made while computing, each with its number of nodes.
 
-        Such as the fastest order of differentiation: it may be another on another day.
+        Such as the fastest differentiation mode: it may be another on another day.
         """
-        found = Counter(one.how for one in self.receipts if one and one.how)
+        counts = Counter(
+            receipt.how for receipt in self.receipts if receipt and receipt.how
+        )
         of = sum(receipt is not None for receipt in self.receipts)
-        return [f"{how} ({count} of {of} nodes)" for how, count in found.items()]
+        return [f"{how} ({count} of {of} nodes)" for how, count in counts.items()]
 
     def coords(self, number: int) -> dict[str, Label]:
         """Return a node's labels by dimension."""
@@ -90,8 +92,12 @@ class View:
                 )
             slot = self.dims.index(dim)
             several = [texts] if isinstance(texts, str) else texts
-            matching = {one for text in several for one in self._labelled(slot, text)}
-            keep &= {n for n in positions if told(self.points[n][slot]) in matching}
+            matching = {
+                label for text in several for label in self._labelled(slot, text)
+            }
+            keep &= {
+                n for n in positions if typed_label(self.points[n][slot]) in matching
+            }
         return replace(
             self,
             points=[self.points[n] for n in sorted(keep)],
@@ -100,9 +106,9 @@ class View:
 
     def _labelled(self, slot: int, text: str) -> set[tuple[type, Label]]:
         """Return the labels of a dimension that a text means."""
-        known = {told(point[slot]) for point in self.points}
-        exact = {one for one in known if str(one[1]) == text}
-        if matching := exact or {one for one in known if _means(text, one[1])}:
+        known = {typed_label(point[slot]) for point in self.points}
+        exact = {label for label in known if str(label[1]) == text}
+        if matching := exact or {label for label in known if _means(text, label[1])}:
             return matching
         hint = nearest(text, (str(label) for _, label in known))
         raise UnknownNameError(
@@ -111,8 +117,8 @@ class View:
         )
 
 
-def told(label: Label) -> tuple[type, Label]:
-    """Tell labels apart that Python holds equal: 1, 1.0 and True."""
+def typed_label(label: Label) -> tuple[type, Label]:
+    """Return a label with its type, so that 1, 1.0 and True differ."""
     return type(label), label
 
 
@@ -166,14 +172,19 @@ def with_removed(views: Mapping[str, View], store: Store) -> dict[str, View]:
     if not index.evicted:
         return dict(views)
 
-    def found(receipt: Receipt | None) -> Receipt | None:
+    def present(receipt: Receipt | None) -> Receipt | None:
         if receipt is None or receipt.payload not in index.evicted:
             return receipt
         live = index.receipts.get(receipt.key, receipt)
         return live if live.digest == receipt.digest else receipt
 
-    receipts = {name: [*map(found, view.receipts)] for name, view in views.items()}
-    held = {one.payload for some in receipts.values() for one in some if one}
+    receipts = {name: [*map(present, view.receipts)] for name, view in views.items()}
+    held = {
+        receipt.payload
+        for several in receipts.values()
+        for receipt in several
+        if receipt
+    }
     evicted = {payload for payload in held if payload} & index.evicted
     gone = frozenset(evicted - store.present(evicted))
     return {
@@ -206,9 +217,9 @@ def run_tables(views: Mapping[str, View], index: Index) -> dict[str, Any]:
 
 def _places(index: Index) -> Callable[[Receipt], Place | None]:
     # By identity first: the same key may have been committed, retired and committed.
-    own = {id(receipt): place for place, receipt in index.rows.items()}
+    by_identity = {id(receipt): place for place, receipt in index.rows.items()}
     alike = {(r.key, r.digest): place for place, r in index.rows.items()}
-    return lambda r: own.get(id(r)) or alike.get((r.key, r.digest))
+    return lambda r: by_identity.get(id(r)) or alike.get((r.key, r.digest))
 
 
 def _entry(
@@ -227,7 +238,7 @@ def run_views(run: RunRecord, index: Index) -> dict[str, View]:
     Raises:
         StoreError: an entry of the log that the run refers to is lost.
     """
-    by_end = {one.ended: one for one in index.runs}
+    by_end = {past_run.ended: past_run for past_run in index.runs}
     views = {}
     for name, table in run.tables.items():
         number = table.get("same_as", run.ended)

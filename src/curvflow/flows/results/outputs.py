@@ -1,4 +1,4 @@
-"""Tables and figures as files, beside the study, for people to open."""
+"""Tables and figures as files next to the study, for people to open."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list
             unreadable.append(error)
     for name in known.keys() - shown.keys():
         # It showed results that the study no longer has.
-        with _told(folder / name):
+        with _as_store_error(folder / name):
             (folder / name).unlink(missing_ok=True)
     if shown != known:
         replace_file(manifest, json.dumps(shown, indent=1).encode())
@@ -63,14 +63,14 @@ def write_outputs(views: Mapping[str, View], store: Store, folder: Path) -> list
 
 
 def _read_manifest(path: Path) -> dict[str, str]:
-    """Return what was written before; nothing if that cannot be told any more."""
+    """Return the files written before; none if their manifest cannot be read."""
     try:
         known = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     if not isinstance(known, dict):
         return {}
-    # What it names is removed one day, so it may name nothing outside its folder.
+    # Files in it are removed one day, so none may lie outside its folder.
     return {
         name: digest
         for name, digest in known.items()
@@ -152,17 +152,17 @@ def view_records(
         readable = receipt if status != "removed" else None
         arrays = {**_arrays(store, readable, wanted), **_times(readable, times)}
         node = view.coords(n), status, arrays
-        found = records([node], outputs, variables=variables)
+        node_rows = records([node], outputs, variables=variables)
         more = _diverged(view.kind, receipt, wanted) if receipt else {}
-        rows += [row | more for row in found]
+        rows += [row | more for row in node_rows]
     return rows
 
 
 def _diverged(kind: Kind, receipt: Receipt, wanted: Sequence[str]) -> dict[str, str]:
     """Return why a node diverged, and the verdict that it passes on."""
-    told = {"reason": receipt.reason} if receipt.reason else {}
+    reason = {"reason": receipt.reason} if receipt.reason else {}
     word = inherited(kind, receipt) if VERDICT in wanted else ""
-    return {VERDICT: word, **told} if word else told
+    return {VERDICT: word, **reason} if word else reason
 
 
 def _arrays(
@@ -180,7 +180,9 @@ def _times(
 ) -> Mapping[str, Array]:
     if receipt is None:
         return {}
-    return {one.name: np.array(time_of(receipt, one)) for one in variables}
+    return {
+        variable.name: np.array(time_of(receipt, variable)) for variable in variables
+    }
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -200,7 +202,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file at once, in a folder made for it; StoreError if it cannot be."""
     partial_path = path.with_name(f".{path.name}.{os.getpid()}")
-    with _told(path):
+    with _as_store_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             partial_path.write_bytes(content)
@@ -211,7 +213,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _as_store_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

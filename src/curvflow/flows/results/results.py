@@ -1,4 +1,4 @@
-"""Results as xarray sees them: one Dataset per stage, read when looked at."""
+"""Results as xarray Datasets, one per stage, read on access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
 from curvflow.flows.results.convergence_counts import made_of, verdicts
-from curvflow.flows.results.node_results import View, told
+from curvflow.flows.results.node_results import View, typed_label
 from curvflow.flows.results.outputs import columns_of, view_records
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Label, Table
@@ -84,9 +84,15 @@ class Results(Mapping[str, "Dataset"]):
         coords = {
             dim: _labels(view, position) for position, dim in enumerate(view.dims)
         }
-        at = [{told(label): i for i, label in enumerate(coords[d])} for d in view.dims]
+        at = [
+            {typed_label(label): i for i, label in enumerate(coords[d])}
+            for d in view.dims
+        ]
         cells = {
-            tuple(own[told(label)] for own, label in zip(at, point, strict=True)): n
+            tuple(
+                places[typed_label(label)]
+                for places, label in zip(at, point, strict=True)
+            ): n
             for n, point in enumerate(view.points)
         }
         dataset = labelled(
@@ -144,16 +150,16 @@ class Results(Mapping[str, "Dataset"]):
         Raises:
             UnknownNameError: no stage has the axis, or none has a label.
         """
-        found, single = copy(self), set(self._single)
+        selected, single = copy(self), set(self._single)
         for dim, asked in labels.items():
             if isinstance(asked, str) or not isinstance(asked, Iterable):
                 single.add(dim)
                 texts = [str(asked)]
             else:
                 texts = [str(label) for label in asked]
-            found._views = _where(self.study, found._views, dim, texts)
-        found._single = frozenset(single)
-        return found
+            selected._views = _where(self.study, selected._views, dim, texts)
+        selected._single = frozenset(single)
+        return selected
 
     def to_dataframe(
         self, stage: str, variables: Sequence[str] | None = None
@@ -205,7 +211,7 @@ class Results(Mapping[str, "Dataset"]):
         """
         view = self.view(stage).where(where or {})
         self.check_variables(stage, variables)
-        times = _told_times(view, variables)
+        times = _shown_times(view, variables)
         return view_records(view, self._store, variables or None, times)
 
     def check_variables(self, stage: str, variables: Sequence[str] | None) -> None:
@@ -225,7 +231,7 @@ class Results(Mapping[str, "Dataset"]):
                 raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
 
     def verdicts(self, stage: str) -> Counter[str]:
-        """Count one stage's estimates by what they say of themselves.
+        """Count one stage's estimates by verdict.
 
         Args:
             stage: name of the stage.
@@ -240,7 +246,7 @@ class Results(Mapping[str, "Dataset"]):
         return verdicts(self.view(stage), self._store)
 
     def made_of(self, stage: str) -> list[str]:
-        """Say which of the estimates that a table is made of are not converged.
+        """Word the unconverged estimates that a table is made of.
 
         Args:
             stage: name of the table's stage; another is made of none.
@@ -254,7 +260,7 @@ class Results(Mapping[str, "Dataset"]):
         return made_of(self.view(stage), self._views.values(), self._store)
 
     def __contains__(self, stage: object) -> bool:
-        """Tell whether the study has a stage, without reading it."""
+        """Return whether the study has a stage, without reading it."""
         return stage in self._views
 
     def __iter__(self) -> Iterator[str]:
@@ -273,15 +279,18 @@ class Results(Mapping[str, "Dataset"]):
     def __repr__(self) -> str:
         of = f"run {self.run.number} of " if self.run else ""
         failed = len(self.run.failures) if self.run else 0
-        told = f"; {failed} nodes failed" if failed else ""
-        return f"<Results of {of}{self.study}: {', '.join(self._views)}{told}>"
+        failures = f"; {failed} nodes failed" if failed else ""
+        return f"<Results of {of}{self.study}: {', '.join(self._views)}{failures}>"
 
     def _repr_html_(self) -> str:
         """Return a table of the stages, for notebooks."""
         of = f"run {self.run.number} of " if self.run else ""
         cells = [("stage", "kind", "dimensions", "results")]
         cells += [_cells(view, self._single) for view in self._views.values()]
-        rows = [_row("td" if n else "th", one) for n, one in enumerate(cells)]
+        rows = [
+            _row("td" if n else "th", cells_of_row)
+            for n, cells_of_row in enumerate(cells)
+        ]
         table = f"<table>{''.join(rows)}</table>"
         return f"<div><b>Results</b> of {of}{escape(self.study)}{table}</div>"
 
@@ -290,21 +299,21 @@ def _where(
     study: str, views: Mapping[str, View], dim: str, texts: Sequence[str]
 ) -> dict[str, View]:
     """Keep the nodes of all stages at some labels of one axis."""
-    found: dict[str, View] = {}
+    selected: dict[str, View] = {}
     refused: list[UnknownNameError] = []
     for stage, view in views.items():
         try:
-            found[stage] = view.where({dim: texts}) if dim in view.dims else view
+            selected[stage] = view.where({dim: texts}) if dim in view.dims else view
         except UnknownNameError as error:
             refused.append(error)
-    if not any(dim in view.dims for view in found.values()):
+    if not any(dim in view.dims for view in selected.values()):
         if refused:
             raise refused[0]
         hint = nearest(dim, {d for view in views.values() for d in view.dims})
         raise UnknownNameError(
             f"{study}: expected an axis of its stages, got '{dim}'. {hint}"
         )
-    return found
+    return selected
 
 
 def _variables(view: View) -> tuple[Variable, ...]:
@@ -314,7 +323,10 @@ def _variables(view: View) -> tuple[Variable, ...]:
 def _cells(view: View, single: Collection[str]) -> tuple[str, str, str, str]:
     dims = []
     for n, dim in enumerate(view.dims):
-        first, size = view.points[0][n], len({told(point[n]) for point in view.points})
+        first, size = (
+            view.points[0][n],
+            len({typed_label(point[n]) for point in view.points}),
+        )
         dims.append(f"{dim} = {first}" if dim in single else f"{dim}: {size}")
     states = ", ".join(f"{n} {status}" for status, n in view.counts().items())
     return view.stage, view.use, ", ".join(dims), states
@@ -326,18 +338,18 @@ def _row(tag: str, cells: Sequence[str]) -> str:
     return f"<tr>{''.join(inner)}</tr>"
 
 
-def _told_times(view: View, names: Sequence[str] | None) -> list[Variable]:
+def _shown_times(view: View, names: Sequence[str] | None) -> list[Variable]:
     times = time_variables(view.kind, view.dims)
     if names:
         return [variable for variable in times if variable.name in names]
-    # Rows of a table and elements of arrays have no time of their own.
+    # Rows of a table and elements of arrays have no time.
     is_table = issubclass(view.kind.returns, Table)
-    has_values = any(not one.dims for one in view.kind.chosen())
+    has_values = any(not variable.dims for variable in view.kind.chosen())
     return times if has_values and not is_table else []
 
 
 def _labels(view: View, position: int) -> list[Label]:
-    found = {told(point[position]): point[position] for point in view.points}
+    labels = {typed_label(point[position]): point[position] for point in view.points}
     # Nodes whose checkpoints differ do not bring the epochs in order.
     is_epoch = view.dims[position] == "epoch"
-    return sorted(found.values()) if is_epoch else list(found.values())
+    return sorted(labels.values()) if is_epoch else list(labels.values())

@@ -37,11 +37,11 @@ class Difference:
     Attributes:
         relative: to the largest number of the variable; infinite for anything else
             that differs; 0 for equal digests.
-        told: what differs, for people.
+        text: the difference in words.
     """
 
     relative: float = 0.0
-    told: str = ""
+    text: str = ""
 
     @property
     def is_finite(self) -> bool:
@@ -83,25 +83,25 @@ def sample(plan: Plan, drift: Drift, share: float) -> list[Node]:
     Raises:
         RequestError: the arrays of all results, or of what they take, are gone.
     """
-    found = {node.key: node for node in drift.nodes if _is_there(plan, node)}
-    if not found:
+    nodes = {node.key: node for node in drift.nodes if _is_there(plan, node)}
+    if not nodes:
         raise RequestError(
             f"--verify: expected results of {drift.kind} and what they take, got none "
             "whose arrays are there. Leave --verify out, or run with "
             f"--rerun {drift.kind}."
         )
-    count = math.ceil(round(share * len(found), 6))
-    return [found[key] for key in sorted(found, key=sha256)[: max(count, 1)]]
+    count = math.ceil(round(share * len(nodes), 6))
+    return [nodes[key] for key in sorted(nodes, key=sha256)[: max(count, 1)]]
 
 
 def _is_there(plan: Plan, node: Node) -> bool:
     """Return whether a node's arrays and those of its inputs can be read."""
-    taken = [one.node for some in node.inputs.values() for one in some]
+    taken = [result.node for several in node.inputs.values() for result in several]
     return all(
-        one.state == "cached"
-        and one.receipt is not None
-        and one.receipt.payload not in plan.removed
-        for one in (node, *taken)
+        needed.state == "cached"
+        and needed.receipt is not None
+        and needed.receipt.payload not in plan.removed
+        for needed in (node, *taken)
     )
 
 
@@ -122,9 +122,9 @@ class Recheck:
         Raises:
             StoreError: a result, or what it takes, cannot be read.
         """
-        found = [self._compared(node) for node in nodes]
-        equal = sum(not one.told for one in found)
-        return Evidence(len(found), equal, max(found))
+        differences = [self._compared(node) for node in nodes]
+        equal = sum(not difference.text for difference in differences)
+        return Evidence(len(differences), equal, max(differences))
 
     def _compared(self, node: Node) -> Difference:
         alone = self._difference(node, self._computed([node])[0])
@@ -142,24 +142,24 @@ class Recheck:
         if not node.kind.vectorised or node.receipt is None:
             return [node]
         payload = node.receipt.payload
-        found = {node.key: node}
-        for one in self._plan.graph.nodes[node.stage]:
-            if payload and one.receipt and one.receipt.payload == payload:
-                found.setdefault(one.key, one)
-        whole = all(_is_there(self._plan, one) for one in found.values())
-        return sorted(found.values(), key=_slot) if whole else [node]
+        siblings = {node.key: node}
+        for other in self._plan.graph.nodes[node.stage]:
+            if payload and other.receipt and other.receipt.payload == payload:
+                siblings.setdefault(other.key, other)
+        whole = all(_is_there(self._plan, sibling) for sibling in siblings.values())
+        return sorted(siblings.values(), key=_slot) if whole else [node]
 
     def _computed(self, nodes: Sequence[Node]) -> list[Result]:
         try:
             files = {id(n.form): self._files.read(n.params, n.form) for n in nodes}
             code = [self._plan.codes.of(node).fingerprint for node in nodes]
             job = tile_job(self._plan.graph, nodes, files, code)
-            found = outcomes(self._store, job, self._machine, self._partials)
+            results = outcomes(self._store, job, self._machine, self._partials)
         except StoreError as error:
             raise StoreError(f"--verify: {node_name(nodes[0])}: {error}") from error
         except CurvflowError as error:  # a file is not what it was
             return [error for _ in nodes]
-        return [result for result, _ in found]
+        return [result for result, _ in results]
 
     def _difference(self, node: Node, result: Result) -> Difference:
         receipt, name = node.receipt, node_name(node)
@@ -215,8 +215,8 @@ def _status(result: Outcome | Receipt) -> str:
 
 def _apart(new: Array, old: Array, size: float, name: str) -> Difference:
     if new.shape != old.shape:
-        told = f"{name} of shape {new.shape} where it was {old.shape}"
-        return Difference(math.inf, told)
+        text = f"{name} of shape {new.shape} where it was {old.shape}"
+        return Difference(math.inf, text)
     if not (new.dtype.kind in "fiuc" and old.dtype.kind in "fiuc"):
         relative = 0.0 if np.array_equal(new, old) else math.inf
         return Difference(relative, f"{name} is not what it was")

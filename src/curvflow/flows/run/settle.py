@@ -150,7 +150,7 @@ def settle(
 def refuse(drifts: Sequence[Drift]) -> None:
     """Raise ChangedCodeError if there are drifts without an answer."""
     if drifts:
-        what = [told(drift) for drift in drifts]
+        what = [drift_text(drift) for drift in drifts]
         kind = drifts[0].kind if len(drifts) == 1 else "KIND"
         raise ChangedCodeError("\n".join([*what, REMEDY.format(kind=kind)]))
 
@@ -194,7 +194,7 @@ def _of_kind(plan: Plan, kind: str) -> list[Node]:
     return [node for node in plan.graph if node.kind.name == kind]
 
 
-def told(drift: Drift) -> str:
+def drift_text(drift: Drift) -> str:
     """Word a drift on one line: the moves, the nodes concerned, the cost."""
     moves = [str(move) for move in drift.moves[:SHOWN]]
     if more := len(drift.moves) - SHOWN if len(drift.moves) > SHOWN else 0:
@@ -227,7 +227,7 @@ def _verified(
         )
         raise RequestError(
             f"--accept-code {drift.kind}: expected {counted(len(nodes), 'result')} to "
-            f"come out the same, got {evidence.equal} equal; {worst.told}{amount}. "
+            f"come out the same, got {evidence.equal} equal; {worst.text}{amount}. "
             f"Raise the version of {drift.kind}, or run with --rerun {drift.kind}."
         )
     return evidence
@@ -236,7 +236,9 @@ def _verified(
 def _codes(plan: Plan, drifts: Sequence[Drift]) -> Mapping[str, CodeRecord]:
     """Return the accepted code, for the next change to be compared with."""
     nodes = {
-        plan.codes.of(node).fingerprint: node for one in drifts for node in one.nodes
+        plan.codes.of(node).fingerprint: node
+        for drift in drifts
+        for node in drift.nodes
     }
     return {code: plan.codes.record(node) for code, node in nodes.items()}
 
@@ -246,8 +248,8 @@ def _settlement(
 ) -> Settlement:
     pairs = [list(pair) for pair in drift.pairs]
     shown = evidence.get(drift.kind)
-    found = {"of": drift.cost.nodes, **shown.as_json()} if shown else {}
-    return Settlement(drift.kind, pairs, reason, found)
+    record = {"of": drift.cost.nodes, **shown.as_json()} if shown else {}
+    return Settlement(drift.kind, pairs, reason, record)
 
 
 def _done(drift: Drift | None, evidence: Evidence | None) -> str:

@@ -56,18 +56,18 @@ class Bindings:
 
 def bindings(nodes: Sequence[ast.AST], package: str) -> Bindings:
     """Collect the names that the statements of one scope, or a lambda's body, bind."""
-    found = Bindings()
+    result = Bindings()
     for node in _of_scope(nodes):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name, target in imports(node, package):
-                found.imported.setdefault(name, set()).add(target)
+                result.imported.setdefault(name, set()).add(target)
         elif isinstance(node, ast.Global):
-            found.outside.update(node.names)
+            result.outside.update(node.names)
         elif isinstance(node, ast.Nonlocal):
-            found.enclosing.update(node.names)
+            result.enclosing.update(node.names)
         elif (bound := _bound(node)) is not None:
-            found.assigned.add(bound)
-    return found
+            result.assigned.add(bound)
+    return result
 
 
 def _bound(node: ast.AST) -> str | None:
@@ -92,7 +92,7 @@ def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
             for field in node._fields:
                 value = getattr(node, field, None)
                 if type(value) is list:
-                    pending += [one for one in value if isinstance(one, ast.AST)]
+                    pending += [child for child in value if isinstance(child, ast.AST)]
                 elif isinstance(value, ast.AST):
                     pending.append(value)
 
@@ -183,8 +183,8 @@ class Scopes:
             if not scope.is_class or innermost:
                 if name in scope.bindings.outside:
                     return None
-                if found := self._in(scope, name):
-                    return found
+                if meaning := self._in(scope, name):
+                    return meaning
             innermost = False
         return None
 

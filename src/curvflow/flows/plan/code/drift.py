@@ -147,13 +147,17 @@ def _drift(
     codes: Fingerprints,
     costs: Costs,
 ) -> Drift:
-    nodes = [node for some in pairs.values() for node in some]
+    nodes = [node for several in pairs.values() for node in several]
     moves: dict[str, Move] = {}
-    for (then, _), some in pairs.items():
+    for (then, _), moved in pairs.items():
         # Of accepted code, the nearest shows what is new.
-        alike = (index.codes.get(one) for one in sorted(accepted.alike(then)))
-        records = [one for one in alike if one and one.form == NORMAL_FORM]
-        nearest = min((_moves(one, codes.of(some[0])) for one in records), key=len)
+        alike = (
+            index.codes.get(fingerprint) for fingerprint in sorted(accepted.alike(then))
+        )
+        records = [record for record in alike if record and record.form == NORMAL_FORM]
+        nearest = min(
+            (_moves(record, codes.of(moved[0])) for record in records), key=len
+        )
         moves |= {move.name: move for move in nearest if move.name not in moves}
     kind = nodes[0].kind
     return Drift(

@@ -117,15 +117,15 @@ class Fingerprints:
         return all(self._sources.digest(name) == old for name, old in files.items())
 
     def _runs(self, node: Node) -> _Runs:
-        found = self._nodes.get(node)
-        if found is None:
-            found = self._by_params(node)
+        runs = self._nodes.get(node)
+        if runs is None:
+            runs = self._by_params(node)
             for name, taken in node.inputs.items():
                 if issubclass(node.kind.inputs[name].edge, Weights | Trajectory):
-                    for one in taken:
-                        found = self._beside(found, self._runs(one.node))
-            self._nodes[node] = found
-        return found
+                    for result in taken:
+                        runs = self._beside(runs, self._runs(result.node))
+            self._nodes[node] = runs
+        return runs
 
     def _by_params(self, node: Node) -> _Runs:
         kind, params = node.kind, node.params
@@ -146,8 +146,8 @@ class Fingerprints:
             self._with[key] = both, runs, network
         return self._with[key][0]
 
-    def _code(self, kind: Kind, found: Loaded) -> Code:
-        named = (*found.functions, *found.models, *([kind.home] if kind.home else []))
+    def _code(self, kind: Kind, code: Loaded) -> Code:
+        named = (*code.functions, *code.models, *([kind.home] if kind.home else []))
         tops = frozenset(name.partition(":")[0].partition(".")[0] for name in named)
         tops -= {OWN}
         if tops not in self._projects:
@@ -155,7 +155,7 @@ class Fingerprints:
             definitions = Definitions(names, self._own)
             self._projects[tops] = Entries(names, definitions), definitions
         entries, definitions = self._projects[tops]
-        functions, beside = entries.functions(kind), entries.beside(found)
+        functions, beside = entries.functions(kind), entries.beside(code)
         if not functions or beside is None:
             return Code()
         paths = definitions.reached(functions, beside)

@@ -87,19 +87,21 @@ def _import(name: str) -> None:
             import_module(name)
 
 
-def _as_seen(module: ModuleType, digest: str, told: set[tuple[str, str]]) -> bool:
+def _as_seen(
+    module: ModuleType, digest: str, definitions: set[tuple[str, str]]
+) -> bool:
     spec = module.__spec__ or module
     seen = _seen.get(module.__name__)
     if seen is None or seen.spec is not spec:
         seen = _seen[module.__name__] = _Seen(spec, digest)
     if seen.digest == digest:
-        seen.definitions |= told
-    return told <= seen.definitions
+        seen.definitions |= definitions
+    return definitions <= seen.definitions
 
 
 def _other_functions(modules: Mapping[str, ModuleType]) -> Iterator[str]:
     """Name the modules of functions that have other code than their file says."""
-    files = {str(one.__file__): _in_file(one) for one in modules.values()}
+    files = {str(module.__file__): _in_file(module) for module in modules.values()}
     for module in modules.values():
         for function in _functions(module, modules):
             code = function.__code__
@@ -134,7 +136,7 @@ def _beneath(value: object) -> Iterator[FunctionType]:
 
 def _in_file(module: ModuleType) -> Codes:
     """Compile a module's file as it is; return the code of its functions by name."""
-    found: dict[str, list[CodeType]] = {}
+    by_name: dict[str, list[CodeType]] = {}
     loader = getattr(module, "__loader__", None)
     if type(loader) is SourceFileLoader:
         with suppress(OSError, SyntaxError), catch_warnings():
@@ -145,8 +147,8 @@ def _in_file(module: ModuleType) -> Codes:
                 inner = [c for c in pending.pop().co_consts if isinstance(c, CodeType)]
                 pending += inner
                 for code in inner:
-                    found.setdefault(code.co_qualname, []).append(_bare(code))
-    return found
+                    by_name.setdefault(code.co_qualname, []).append(_bare(code))
+    return by_name
 
 
 def _bare(code: CodeType) -> CodeType:

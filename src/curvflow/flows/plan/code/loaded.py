@@ -44,11 +44,11 @@ def loaded(kind: Kind, params: Params) -> Loaded:
 
 def carried(kind: Kind, params: Params) -> Loaded:
     """Return the part that runs again where the node's result is taken as Weights."""
-    found = Loaded()
+    carried_code = Loaded()
     for subtree in kind.carries:
         inner = [path for path in kind.loads if f"{path}.".startswith(f"{subtree}.")]
-        found |= _named(kind, params, inner, _at(params, subtree))
-    return found
+        carried_code |= _named(kind, params, inner, _at(params, subtree))
+    return carried_code
 
 
 def signature(kind: Kind, params: Params) -> Hashable:
@@ -111,8 +111,8 @@ def _models(value: object, path: Path = ()) -> Iterator[tuple[Path, Params]]:
         inner = enumerate(value)
     elif isinstance(value, dict):
         inner = value.items()
-    for key, one in inner:
-        yield from _models(one, (*path, key))
+    for key, item in inner:
+        yield from _models(item, (*path, key))
 
 
 @cache
@@ -129,4 +129,4 @@ def _holds_more(annotation: object) -> bool:
         return False
     if not arguments:
         return True
-    return any(_holds_more(one) for one in arguments)
+    return any(_holds_more(argument) for argument in arguments)

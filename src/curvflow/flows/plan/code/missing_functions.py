@@ -58,16 +58,16 @@ class NamedCode:
             return None
         try:
             text = origin.read_bytes()
-            found = read_module(module, text, is_package=spec.parent == module)
+            names = read_module(module, text, is_package=spec.parent == module)
         except SyntaxError as error:
             reason = f"got a syntax error in line {error.lineno} of {origin}"
             return f"expected a module that can be imported, {reason}", ""
         except OSError as error:
             reason = f"got {origin} ({error.strerror})"
             return f"expected a module that can be read, {reason}", ""
-        known = {*found.parts, *found.aliases, *found.lazy} - {ON_IMPORT}
+        known = {*names.parts, *names.aliases, *names.lazy} - {ON_IMPORT}
         bound = known | _bound(text)
-        if found.stars or function in bound or _HIDDEN & bound:
+        if names.stars or function in bound or _HIDDEN & bound:
             return None
         message = f"expected a function of module '{module}', got '{function}'"
         return message, nearest(function, known)
@@ -101,6 +101,6 @@ def _no_module(module: str) -> tuple[str, str]:
 def _bound(text: bytes) -> set[str]:
     """Return the names that a text uses or declares anywhere, also within functions."""
     nodes = list(ast.walk(ast.parse(text)))
-    declared = (one.names for one in nodes if isinstance(one, ast.Global))
-    used = (one.id for one in nodes if isinstance(one, ast.Name))
+    declared = (node.names for node in nodes if isinstance(node, ast.Global))
+    used = (node.id for node in nodes if isinstance(node, ast.Name))
     return {*used, *chain.from_iterable(declared)}

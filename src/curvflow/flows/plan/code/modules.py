@@ -83,8 +83,8 @@ class _Reader:
         module = self.module
         for name, part in self.changes:
             known = module.parts.get(name, [])
-            own = any(not _is_import(one.statement) for one in known)
-            module.parts.setdefault(name if own else ON_IMPORT, []).append(part)
+            is_defined = any(not _is_import(part.statement) for part in known)
+            module.parts.setdefault(name if is_defined else ON_IMPORT, []).append(part)
         for name, parts in list(module.parts.items()):
             targets = {t for p in parts for t in self._targets(name, p.statement)}
             if len(targets) == 1 and all(_is_import(p.statement) for p in parts):
@@ -107,8 +107,8 @@ class _Reader:
     def _choice(self, statement: ast.If, guards: tuple[ast.expr, ...]) -> None:
         if is_for_checkers(statement.test):
             inner = [s for s in statement.body if isinstance(s, ast.ImportFrom)]
-            for one in inner:
-                self.module.lazy.update(imports(one, self.module.package))
+            for lazy in inner:
+                self.module.lazy.update(imports(lazy, self.module.package))
             self.read(statement.orelse, guards)
         elif not _is_main(statement.test):
             self.read(statement.body, (*guards, statement.test))
@@ -131,15 +131,15 @@ class _Reader:
             return
         for alias in node.names:
             if isinstance(node, ast.Import):
-                one: ast.Import | ast.ImportFrom = ast.Import([alias])
+                single: ast.Import | ast.ImportFrom = ast.Import([alias])
             elif alias.name == "*":
                 self.module.stars.append(origin(node, self.module.package))
                 continue
             else:
-                one = ast.ImportFrom(node.module, [alias], node.level)
-            one.lineno = node.lineno
-            for name, _ in imports(one, self.module.package):
-                self._add(name, Part(one, guards))
+                single = ast.ImportFrom(node.module, [alias], node.level)
+            single.lineno = node.lineno
+            for name, _ in imports(single, self.module.package):
+                self._add(name, Part(single, guards))
 
     def _other(self, statement: ast.stmt, guards: tuple[ast.expr, ...]) -> None:
         if _is_idle(statement):

@@ -51,8 +51,8 @@ class Names:
 
         That of an unknown name, such as a builtin, is `?` and itself.
         """
-        found = self._named(module, name) or Meaning(f"?{name}")
-        return self._attributes(found, attributes)
+        meaning = self._named(module, name) or Meaning(f"?{name}")
+        return self._attributes(meaning, attributes)
 
     def imported(self, target: Import, attributes: Sequence[str]) -> Meaning:
         """Return the meaning of an imported name, as `of` does."""
@@ -65,17 +65,17 @@ class Names:
             return self.of(module, root.id, attributes)
         return Meaning("?")
 
-    def _attributes(self, found: Meaning, attributes: Sequence[str]) -> Meaning:
+    def _attributes(self, meaning: Meaning, attributes: Sequence[str]) -> Meaning:
         for name in attributes:
-            if found.module is not None:
-                found = self._member(found.module, name)
+            if meaning.module is not None:
+                meaning = self._member(meaning.module, name)
             else:
-                found = Meaning(f"{found.text}.{name}", found.definition)
-        return found
+                meaning = Meaning(f"{meaning.text}.{name}", meaning.definition)
+        return meaning
 
     def _member(self, module: Module, name: str) -> Meaning:
-        if found := self._named(module, name):
-            return found
+        if meaning := self._named(module, name):
+            return meaning
         inner = self.module(f"{module.name}.{name}")
         text = f"{module.name}.{name}"
         return Meaning(text, module=inner)
@@ -104,8 +104,8 @@ class Names:
             return Meaning(full, full)
         for star in module.stars:
             other = self.module(star)
-            found = self._named(other, name) if other else None
-            if found is not None:
-                return found
+            meaning = self._named(other, name) if other else None
+            if meaning is not None:
+                return meaning
         lazy = module.lazy.get(name)
         return self._import(lazy) if lazy else None

@@ -120,11 +120,11 @@ class _Writer:
     # names
 
     def _meaning(self, name: str, attributes: Sequence[str]) -> Meaning | None:
-        found = self.scopes.find(name)
-        if isinstance(found, str):
+        meaning = self.scopes.find(name)
+        if isinstance(meaning, str):
             return None
-        if isinstance(found, Import):
-            return self._names.imported(found, attributes)
+        if isinstance(meaning, Import):
+            return self._names.imported(meaning, attributes)
         return self._names.of(self._module, name, attributes)
 
     def _refer(self, meaning: Meaning) -> None:
@@ -135,8 +135,8 @@ class _Writer:
 
     def _local(self, name: str | None) -> None:
         if name is not None:
-            found = self.scopes.find(name)
-            self.out.append(f" {found if isinstance(found, str) else name}")
+            meaning = self.scopes.find(name)
+            self.out.append(f" {meaning if isinstance(meaning, str) else name}")
 
     def name(self, node: ast.Name) -> None:
         meaning = self._meaning(node.id, ())
@@ -184,8 +184,10 @@ class _Writer:
         self._list(args.kw_defaults)
         lists = [args.posonlyargs, args.args, args.kwonlyargs]
         lists += [[a] if a else [] for a in (args.vararg, args.kwarg)]
-        parameters = [a.arg for some in lists for a in some]
-        self.out.append("|".join(",".join(a.arg for a in some) for some in lists))
+        parameters = [a.arg for arguments in lists for a in arguments]
+        self.out.append(
+            "|".join(",".join(a.arg for a in arguments) for arguments in lists)
+        )
         with self.scopes.entered(body, parameters):
             self._list(body)
 
@@ -197,9 +199,11 @@ class _Writer:
         self._list(node.decorator_list)
         self._list(node.bases)
         self._list(node.keywords)
-        own = [s for s in node.body if not (outermost and isinstance(s, FUNCTIONS))]
+        statements = [
+            s for s in node.body if not (outermost and isinstance(s, FUNCTIONS))
+        ]
         with self.scopes.entered(node.body, is_class=True):
-            self._list(own)
+            self._list(statements)
 
     def comprehension(self, node: Any) -> None:
         self.out.append(type(node).__name__)
@@ -248,8 +252,8 @@ class _Writer:
         if called == "typing.cast" and len(node.args) == 2:
             self.write(node.args[1])
         elif called == "pydantic.Field":
-            told = [k for k in node.keywords if k.arg not in _WORDS]
-            parts = [("func", node.func), ("args", node.args), ("keywords", told)]
+            keywords = [k for k in node.keywords if k.arg not in _WORDS]
+            parts = [("func", node.func), ("args", node.args), ("keywords", keywords)]
             self._fields("Call", parts)
         else:
             self._plain(node)

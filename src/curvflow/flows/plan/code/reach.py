@@ -34,8 +34,8 @@ class Definition:
 class Definitions:
     """The definitions of one project by name: `module:name`, `module:Class.method`."""
 
-    def __init__(self, names: Names, own: Definitions | None = None) -> None:
-        self._names, self._own = names, own
+    def __init__(self, names: Names, library: Definitions | None = None) -> None:
+        self._names, self._own = names, library
         self._memo: dict[str, Definition | None] = {}
 
     def of(self, name: str) -> Definition | None:
@@ -78,9 +78,9 @@ class Definitions:
 
     def _read(self, name: str) -> Definition | None:
         module_name, _, full = name.partition(":")
-        own, _, method = full.partition(".")
+        top, _, method = full.partition(".")
         module = self._names.module(module_name)
-        parts = module.parts.get(own, []) if module else []
+        parts = module.parts.get(top, []) if module else []
         if module is None or not parts:
             return None
         if method:
@@ -88,7 +88,7 @@ class Definitions:
         form = normal_form(self._names, module, parts, None)
         inner = dict.fromkeys(methods(parts))
         others = [f"{name}.{m}" for m in inner]
-        if own != ON_IMPORT and ON_IMPORT in module.parts:
+        if top != ON_IMPORT and ON_IMPORT in module.parts:
             others.append(f"{module_name}:{ON_IMPORT}")
         return _definition(form.text, (*form.references, *others))
 
@@ -141,18 +141,18 @@ class Entries:
             return (kind.home,) if self._definitions.of(kind.home) else ()
         return tuple(self._computing(kind.name, home_of(kind.name)))
 
-    def beside(self, found: Loaded) -> tuple[str, ...] | None:
+    def beside(self, loaded: Loaded) -> tuple[str, ...] | None:
         """Return definitions that run for a node, not named in its kind's function.
 
         None if a function has no source file.
         """
-        whole = [n for m in sorted(found.modules) for n in self._definitions.whole(m)]
+        whole = [n for m in sorted(loaded.modules) for n in self._definitions.whole(m)]
         functions = sorted(
-            f for f in found.functions if f.partition(".")[0] not in LIBRARIES
+            f for f in loaded.functions if f.partition(".")[0] not in LIBRARIES
         )
         if not all(self._definitions.of(function) for function in functions):
             return None
-        inner = [name for m in sorted(found.models) for name in self._methods(m)]
+        inner = [name for m in sorted(loaded.models) for name in self._methods(m)]
         return (*whole, *functions, *dict.fromkeys(inner))
 
     def _computing(self, kind: str, home: str) -> Iterator[str]:
@@ -180,6 +180,6 @@ class Entries:
                     yield from self._methods(inherited)
             for method, function in methods([part]).items():
                 decorators = function.decorator_list
-                told = {self._names.spelt(module, d).text for d in decorators}
-                if not told & _VALIDATORS:
+                texts = {self._names.spelt(module, d).text for d in decorators}
+                if not texts & _VALIDATORS:
                     yield f"{model}.{method}"

@@ -88,9 +88,9 @@ class Sources:
         place = self._place(top)
         if place is None:
             return False
-        for one in (place, place.resolve()):  # a link beside the study counts as there
-            if one.is_relative_to(self._folder):
-                return not set(_INSTALLED) & set(one.relative_to(self._folder).parts)
+        for path in (place, place.resolve()):  # a link beside the study counts as there
+            if path.is_relative_to(self._folder):
+                return not set(_INSTALLED) & set(path.relative_to(self._folder).parts)
         return False
 
     def _read(self, name: str) -> tuple[Module | None, str]:
@@ -126,8 +126,8 @@ class Sources:
             return _file(above if above.is_dir() else above.parent, last)
         # The files of a package come before any folder of its name.
         bases = [self._folder, *(Path(entry) for entry in sys.path)]
-        found = [place for base in bases if (place := _file(base, last))]
-        return next((p for p in found if p.is_file()), found[0] if found else None)
+        places = [place for base in bases if (place := _file(base, last))]
+        return next((p for p in places if p.is_file()), places[0] if places else None)
 
 
 def _loaded(name: str) -> Path | None:

@@ -77,9 +77,9 @@ class Causes:
 
         If there are none, the earlier result was retired.
         """
-        found = own_changes(node, earlier) + input_changes(node, earlier)
-        if found or node.state == "waiting":
-            return tuple(found)
+        changes = own_changes(node, earlier) + input_changes(node, earlier)
+        if changes or node.state == "waiting":
+            return tuple(changes)
         reason = self._index.retired.get(node.key or "")
         text = "earlier result struck off" + (f": {reason}" if reason else "")
         return (Change("struck off", text),)
@@ -98,8 +98,8 @@ class Causes:
     def failures(self) -> list[Mapping[str, Any]]:
         """Return the failures of earlier runs that still stand."""
         standing = {node.key for node in self._graph if node.state == "stale"}
-        found = self._failed.items()
-        return [failure for key, (_, failure) in found if key in standing]
+        failures = self._failed.items()
+        return [failure for key, (_, failure) in failures if key in standing]
 
     def traceback(self, node: Node) -> str:
         """Return the traceback of a node that failed before; empty if it did not."""
@@ -108,8 +108,8 @@ class Causes:
 
     def grouped(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
         """Group the causes of many nodes: `{"cause", "nodes"}`, most nodes first."""
-        found = Counter(cause for node in nodes for cause in self.of(node))
-        return [{"cause": c, "nodes": n} for c, n in found.most_common()]
+        causes = Counter(cause for node in nodes for cause in self.of(node))
+        return [{"cause": c, "nodes": n} for c, n in causes.most_common()]
 
 
 def _awaited(node: Node) -> list[str]:
@@ -134,22 +134,25 @@ def replaced(
     """
     before = receipt.inputs.get(name)
     many = isinstance(before, list | tuple)
-    digests = {_member(*one[:2]): one[3] for one in before or ()} if many else {}
+    digests = {_member(*item[:2]): item[3] for item in before or ()} if many else {}
     for taken in node.inputs.get(name, ()):
-        one = taken.node
-        old = digests.get(_member(one.stage, one.coords)) if many else before
-        if one.receipt is None or _digest(one.receipt, taken) == old:
+        producer = taken.node
+        old = digests.get(_member(producer.stage, producer.coords)) if many else before
+        if producer.receipt is None or _digest(producer.receipt, taken) == old:
             continue
-        of_old = (r for r in reversed(earlier.at(one)) if _digest(r, taken) == old)
-        if (found := next(of_old, None)) is not None:
-            yield one, found
+        of_old = (r for r in reversed(earlier.at(producer)) if _digest(r, taken) == old)
+        if (receipt_before := next(of_old, None)) is not None:
+            yield producer, receipt_before
 
 
 def takes_others(node: Node, earlier: NearestResults) -> bool:
     """Return whether a reduction takes nodes that no earlier result of it took."""
     reduced = [name for name in node.inputs if node.kind.inputs[name].many]
     now = {
-        name: {_member(one.node.stage, one.node.coords) for one in node.inputs[name]}
+        name: {
+            _member(result.node.stage, result.node.coords)
+            for result in node.inputs[name]
+        }
         for name in reduced
     }
     return bool(reduced) and not any(

@@ -68,12 +68,12 @@ class Costs:
     def predicted(self, nodes: Iterable[Node]) -> Prediction:
         """Return the predicted time of nodes; those of one key are computed once."""
         unique = {node.key or id(node): node for node in nodes}
-        found = [self.of(node) for node in unique.values()]
+        costs = [self.of(node) for node in unique.values()]
         return Prediction(
-            sum(seconds for seconds, _ in found if seconds is not None),
-            len(found),
-            sum(rough for seconds, rough in found if seconds is not None),
-            sum(seconds is None for seconds, _ in found),
+            sum(seconds for seconds, _ in costs if seconds is not None),
+            len(costs),
+            sum(rough for seconds, rough in costs if seconds is not None),
+            sum(seconds is None for seconds, _ in costs),
         )
 
     def of(self, node: Node) -> tuple[float | None, bool]:
@@ -86,15 +86,18 @@ class Costs:
         medians = self._of_kind(node.kind)
         exact = self._signature(node)
         for label, rough in ((exact, False), (self._form(node), False), ("", True)):
-            if (found := _rate(node, medians, label)) is not None:
+            if (rate := _rate(node, medians, label)) is not None:
                 units = _units(node.kind, node.form) - _done(node)
-                return found * units, rough or self._stands_on_rough(node)
+                return rate * units, rough or self._stands_on_rough(node)
         return None, False
 
     def _stands_on_rough(self, node: Node) -> bool:
         """Return whether an input was never computed with such parameters."""
         taken = (several[0].node for several in node.inputs.values() if several)
-        return any(one.state != "cached" and self._is_unlike(one) for one in taken)
+        return any(
+            producer.state != "cached" and self._is_unlike(producer)
+            for producer in taken
+        )
 
     def _is_unlike(self, node: Node) -> bool:
         seconds, rough = self.of(node)
@@ -137,7 +140,7 @@ class Costs:
         device = _device(receipts[-1])
         alike = [receipt for receipt in receipts if _device(receipt) == device]
         nodes = self._by_address(kind)
-        found: dict[Hashable, list[float]] = defaultdict(list)
+        from_start: dict[Hashable, list[float]] = defaultdict(list)
         known: dict[Hashable, list[float]] = defaultdict(list)
         for receipt in alike:
             units = receipt.covered or _units(kind, receipt.params)
@@ -147,12 +150,14 @@ class Costs:
             if node is not None and self._form(node) == form:
                 labels.append(self._signature(node))
             for label in labels:
-                for rates in (found, known) if receipt.covered else (found,):
+                for rates in (from_start, known) if receipt.covered else (from_start,):
                     rates[label].append(receipt.seconds / units)
                 if units < _units(kind, receipt.params):
                     known[GONE_ON, label].append(receipt.seconds / units)
         # Without units, continued training looks faster than it is.
-        return {label: median(rates) for label, rates in {**found, **known}.items()}
+        return {
+            label: median(rates) for label, rates in {**from_start, **known}.items()
+        }
 
     def _by_address(self, kind: Kind) -> Mapping[Address, Node]:
         return {
@@ -169,8 +174,8 @@ def _rate(
     """Return seconds per unit, of resumed results or of those from the start."""
     if node.shorter is None:
         return medians.get(label)
-    if (found := medians.get((GONE_ON, label))) is not None:
-        return found
+    if (resumed := medians.get((GONE_ON, label))) is not None:
+        return resumed
     whole = medians.get(label)
     return None if whole is None else whole * (1 - node.once)
 
@@ -208,7 +213,7 @@ def start_seconds(index: Index) -> float | None:
             computing[receipt.run] += receipt.seconds
     beside = [run.seconds - computing[begun] for begun, run in latest.items()]
     # Workers that a run chose by itself may compute more seconds than pass.
-    return median(found) if (found := [s for s in beside if s > 0]) else None
+    return median(positive) if (positive := [s for s in beside if s > 0]) else None
 
 
 def _tells_of_start(run: RunRecord) -> bool:

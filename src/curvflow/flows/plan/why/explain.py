@@ -41,8 +41,8 @@ class Link:
     def __str__(self) -> str:
         more = f" and {self.nodes - 1} more" if self.nodes > 1 else ""
         done = " (done since)" if self.state == "cached" else ""
-        told = "; ".join([*self.causes, *map(continued, self.continues)])
-        return f"{self.node}{more}: {told}{done}"
+        reasons = "; ".join([*self.causes, *map(continued, self.continues)])
+        return f"{self.node}{more}: {reasons}{done}"
 
 
 def chain(node: Node, causes: Causes) -> list[Link]:
@@ -56,21 +56,21 @@ def _links(node: Node, causes: Causes) -> Iterator[Link]:
     while level:
         above = {
             id(step[0]): step
-            for one in level
-            for step in _above(*one, causes)
+            for step_below in level
+            for step in _above(*step_below, causes)
             if id(step[0]) not in seen
         }
         seen.update(above)
         level = list(above.values())
         alike: dict[tuple[str, str, tuple[str, ...]], list[Node]] = defaultdict(list)
-        for one, before in level:
-            alike[one.stage, one.state, _told(one, before, causes)].append(one)
-        for (_, state, told), nodes in alike.items():
+        for node, before in level:
+            alike[node.stage, node.state, _reasons(node, before, causes)].append(node)
+        for (_, state, reasons), nodes in alike.items():
             name = node_name(nodes[0])
-            yield Link(name, len(nodes), state, told, continues(nodes))
+            yield Link(name, len(nodes), state, reasons, continues(nodes))
 
 
-def _told(node: Node, before: Receipt | None, causes: Causes) -> tuple[str, ...]:
+def _reasons(node: Node, before: Receipt | None, causes: Causes) -> tuple[str, ...]:
     if before is None:
         return tuple(causes.of(node))
     return tuple(map(str, causes.differences(node, before)))
@@ -78,7 +78,7 @@ def _told(node: Node, before: Receipt | None, causes: Causes) -> tuple[str, ...]
 
 def _above(node: Node, before: Receipt | None, causes: Causes) -> Iterator[Step]:
     if node.state == "waiting":
-        for taken in (one for several in node.inputs.values() for one in several):
+        for taken in (result for several in node.inputs.values() for result in several):
             if taken.node.receipt is None:
                 yield taken.node, None
         return
@@ -166,7 +166,7 @@ class Answer:
             of = f" of {self.elsewhere}" if self.elsewhere else ""
             lines.append(f"  nearest earlier result: {node_name(self.nearest)}{of}")
             lines += [f"    {difference}" for difference in self.differs]
-        lines += [f"  {continued(one)}" for one in self.continues]
+        lines += [f"  {continued(span)}" for span in self.continues]
         lines += [f"  since {link}" for link in self.chain]
         return "\n".join([*lines, *self.traceback.splitlines()])
 
@@ -216,7 +216,7 @@ def _moved(plan: Plan, node: Node) -> Iterator[str]:
     """Return the drift of a node's code, apart from other nodes of its kind."""
     reached = plan.codes.of(node).definitions
     for drift in plan.drifts:
-        if any(one is node for one in drift.nodes):
+        if any(drifted is node for drifted in drift.nodes):
             for move in drift.moves:
                 if move.name in reached or move.change == "removed":
                     yield str(move)
@@ -226,4 +226,4 @@ def _own(plan: Plan, node: Node) -> list[str]:
     """Return the changes of a waiting node itself, for which it runs in any case."""
     if node.state != "waiting":
         return []
-    return [str(one) for one in plan.causes.changes(node) if one.what != "new"]
+    return [str(change) for change in plan.causes.changes(node) if change.what != "new"]

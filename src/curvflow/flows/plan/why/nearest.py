@@ -50,15 +50,15 @@ class Change:
 
 def own_changes(node: Node, earlier: Receipt) -> list[Change]:
     """List the changes of a node itself: kind, version, parameters and files."""
-    found = []
+    changes = []
     kind = node.kind
     if kind.name != earlier.kind:
         text = f"kind {earlier.kind} -> {kind.name}"
-        found.append(Change("kind", text, "", earlier.kind, kind.name))
+        changes.append(Change("kind", text, "", earlier.kind, kind.name))
     elif kind.version != earlier.version:
         text = f"version {earlier.version} -> {kind.version}"
-        found.append(Change("version", text, "", earlier.version, kind.version))
-    return found + list(_parameters(earlier.params, node.form))
+        changes.append(Change("version", text, "", earlier.version, kind.version))
+    return changes + list(_parameters(earlier.params, node.form))
 
 
 def input_changes(node: Node, earlier: Receipt) -> list[Change]:
@@ -152,14 +152,14 @@ class NearestResults:
 
     def _stage(self, stage: str) -> Mapping[Coords, Sequence[Receipt]]:
         if stage not in self._stages:
-            found = defaultdict(list)
-            own = {run.begun for run in self._runs}
+            by_coords = defaultdict(list)
+            begun = {run.begun for run in self._runs}
             for receipt in self._rows.values():
-                if receipt.stage == stage and receipt.run in own:
-                    found[frozenset(receipt.coords.items())].append(receipt)
+                if receipt.stage == stage and receipt.run in begun:
+                    by_coords[frozenset(receipt.coords.items())].append(receipt)
             for coords, receipt in self._shared(stage):
-                found.setdefault(coords, [receipt])
-            self._stages[stage] = dict(found)
+                by_coords.setdefault(coords, [receipt])
+            self._stages[stage] = dict(by_coords)
         return self._stages[stage]
 
     def _shared(self, stage: str) -> Iterator[tuple[Coords, Receipt]]:
@@ -206,8 +206,8 @@ class _Like:
         if exact:
             return exact[-CANDIDATES:]
         for rest in _all_but_one(items):
-            if found := self._all_but.get(rest):
-                return found[-CANDIDATES:]
+            if receipts := self._all_but.get(rest):
+                return receipts[-CANDIDATES:]
         return self._latest
 
     def _of(self, node: Node) -> Items:

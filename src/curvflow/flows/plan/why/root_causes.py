@@ -44,17 +44,17 @@ class RootCause:
     def __str__(self) -> str:
         if self.changes[0].what == "new":
             return self._new()
-        told = "; ".join(str(change) for change in self.changes)
-        return f"{self.where}: {told}" if self.where else told
+        text = "; ".join(str(change) for change in self.changes)
+        return f"{self.where}: {text}" if self.where else text
 
     def _new(self) -> str:
         dims = [dim for dim in self.changes[0].name.split(", ") if dim]
-        told = []
+        parts = []
         for dim in dims:
             labels = list(dict.fromkeys(str(node.coords[dim]) for node in self.own))
             more = f" and {len(labels) - EXAMPLES} more" if labels[EXAMPLES:] else ""
-            told.append(f"{dim} {', '.join(labels[:EXAMPLES])}{more}")
-        return f"new {'; '.join(told)}" if told else "never computed"
+            parts.append(f"{dim} {', '.join(labels[:EXAMPLES])}{more}")
+        return f"new {'; '.join(parts)}" if parts else "never computed"
 
     def as_json(self) -> dict[str, Any]:
         """Return the cause as plain data, nodes counted per stage."""
@@ -122,33 +122,33 @@ class _Attribution:
 
     def _of_stale(self, node: Node) -> Places:
         changes = self._causes.changes(node)
-        own = tuple(change for change in changes if change.what != "input")
-        if own:
-            return self._own(node, own)
+        changed = tuple(change for change in changes if change.what != "input")
+        if changed:
+            return self._own(node, changed)
         earlier = self._causes.results.nearest_at(node)
         assert earlier is not None
         return self._inputs(node, earlier, changes) or self._own(node, changes)
 
     def _inputs(self, node: Node, earlier: Receipt, changes: Found) -> Places:
         """Follow changed inputs up to the nodes that changed them and are done."""
-        found = [
-            self._source(one, receipt)
+        sources = [
+            self._source(producer, receipt)
             for change in changes
-            for one, receipt in replaced(
+            for producer, receipt in replaced(
                 node, earlier, change.name, self._causes.results
             )
         ]
-        return NOTHING.union(*found)
+        return NOTHING.union(*sources)
 
     def _source(self, node: Node, earlier: Receipt) -> Places:
         if id(node) in self._places:
             return self._places[id(node)]
         memo = id(node), id(earlier)
         if memo not in self._sources:
-            own = own_changes(node, earlier)
+            changed = own_changes(node, earlier)
             self._sources[memo] = (
-                self._own(node, tuple(own))
-                if own
+                self._own(node, tuple(changed))
+                if changed
                 else self._inputs(node, earlier, tuple(input_changes(node, earlier)))
             )
         return self._sources[memo]
@@ -169,24 +169,28 @@ class _Attribution:
     def _of_new(self, node: Node, changes: Found, above: Places) -> Places:
         awaited = [taken.node for several in node.inputs.values() for taken in several]
         # Nothing was there that a new input could turn out to be equal to.
-        new = [self._places[id(one)] for one in awaited if id(one) in self._new]
+        new = [
+            self._places[id(producer)]
+            for producer in awaited
+            if id(producer) in self._new
+        ]
         if new or not self._causes.results.has_alike(node):
             self._sure.add(id(node))
         if new:
             return NOTHING.union(*new)
         if changes[0].name == "epoch":  # it is what it waits for that goes on longer
             return above
-        own = self._own(node, changes)
-        return own if id(node) in self._sure else own | above
+        causes = self._own(node, changes)
+        return causes if id(node) in self._sure else causes | above
 
     def _above(self, node: Node) -> Places:
-        found = {
+        above = {
             self._places.get(id(taken.node), NOTHING)
             for several in node.inputs.values()
             for taken in several
             if taken.node.receipt is None
         }
-        return next(iter(found)) if len(found) == 1 else NOTHING.union(*found)
+        return next(iter(above)) if len(above) == 1 else NOTHING.union(*above)
 
 
 def forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
@@ -205,20 +209,20 @@ def _forecast(graph: Graph, index: Index, causes: Causes) -> dict[str, Any]:
     costs, roots = Costs(graph, index), root_causes(graph, causes)
     todo = [node for node in graph if node.state != "cached"]
     sure = {id(node): node for root in roots for node in root.runs}
-    told = costs.predicted(todo)
+    prediction = costs.predicted(todo)
     return {
-        "causes": sorted((_told(root, costs) for root in roots), key=_weight),
-        "predicted_seconds": told.seconds,
+        "causes": sorted((_as_json(root, costs) for root in roots), key=_weight),
+        "predicted_seconds": prediction.seconds,
         "must_run_seconds": costs.predicted(sure.values()).seconds,
-        "predicted_nodes": told.nodes,
-        "rough_cost_nodes": told.rough,
-        "unknown_cost_nodes": told.unknown,
+        "predicted_nodes": prediction.nodes,
+        "rough_cost_nodes": prediction.rough,
+        "unknown_cost_nodes": prediction.unknown,
         "start_seconds": start_seconds(index),
         "saved_seconds": saved_seconds(graph),
     }
 
 
-def _told(root: RootCause, costs: Costs) -> dict[str, Any]:
+def _as_json(root: RootCause, costs: Costs) -> dict[str, Any]:
     runs, follow = costs.predicted(root.runs), costs.predicted(root.may_follow)
     both: Prediction = runs + follow
     return root.as_json() | {

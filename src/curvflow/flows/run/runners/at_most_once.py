@@ -60,10 +60,10 @@ def in_work(client: Any, attempts: Iterable[str]) -> set[str]:
     asked = list(attempts)
 
     async def ask() -> list[bool]:
-        return [await client.scheduler.event_is_set(name=one) for one in asked]
+        return [await client.scheduler.event_is_set(name=name) for name in asked]
 
     try:
         begun = client.sync(ask, callback_timeout=ANSWER_WITHIN)
     except (OSError, AttributeError):  # there is no connection
         return set(asked)
-    return {one for one, has in zip(asked, begun, strict=True) if has}
+    return {name for name, has in zip(asked, begun, strict=True) if has}

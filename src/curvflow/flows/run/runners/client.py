@@ -67,7 +67,7 @@ def give_up(address: str) -> NoReturn:
 
 
 MISSING = (ImportError, AttributeError, UnpicklingError)
-NAMES = ("ModuleNotFoundError", *(one.__name__ for one in MISSING))
+NAMES = ("ModuleNotFoundError", *(error.__name__ for error in MISSING))
 NAMED = tuple(f"{name}(" for name in NAMES)
 
 

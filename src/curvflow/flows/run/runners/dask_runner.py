@@ -128,8 +128,8 @@ class DaskRunner:
     def wait(self, seconds: float) -> list[tuple[int, Returned]]:
         """Return the tiles that came back, as soon as there are any."""
         until = time.monotonic() + seconds
-        found: list[tuple[int, Returned]] = []
-        while not found:
+        came_back: list[tuple[int, Returned]] = []
+        while not came_back:
             self._look()
             left = until - time.monotonic()
             try:
@@ -140,8 +140,10 @@ class DaskRunner:
                 continue
             while not self._ended.empty():
                 ended.append(self._ended.get())
-            found = [(n, one) for n, a in ended if (one := self._returned(n, a))]
-        return found
+            came_back = [
+                (n, returned) for n, a in ended if (returned := self._returned(n, a))
+            ]
+        return came_back
 
     def withdraw(self) -> list[int]:
         """Take back the tiles that have not begun, and those that no worker is for."""
@@ -262,8 +264,12 @@ class DaskRunner:
 
     def _find_starved(self) -> None:
         now, waiting = time.monotonic(), {t.resources for t in self._tiles.values()}
-        starved = {one for one in waiting if not self._pools.takers(one)}
-        self._starved = {one: self._starved.get(one, now) for one in starved}
+        starved = {
+            resources for resources in waiting if not self._pools.takers(resources)
+        }
+        self._starved = {
+            resources: self._starved.get(resources, now) for resources in starved
+        }
         for resources, since in self._starved.items():
             what = " and ".join(resources)
             with_it = f" with the resource {what}" if what else ""

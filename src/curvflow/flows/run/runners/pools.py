@@ -35,9 +35,9 @@ class Worker:
 def workers_in(identity: Mapping[str, Any]) -> list[Worker]:
     """Return the workers of a cluster from its scheduler's identity."""
     return [
-        Worker(address, told["nthreads"], dict(told.get("resources") or {}))
-        for address, told in identity["workers"].items()
-        if told.get("status", "running") == "running"
+        Worker(address, facts["nthreads"], dict(facts.get("resources") or {}))
+        for address, facts in identity["workers"].items()
+        if facts.get("status", "running") == "running"
     ]
 
 

@@ -63,7 +63,7 @@ def check_resources(address: str, identity: Mapping[str, Any], device: str) -> N
 
 def _answers(client: Any, context: Sealed, address: str) -> Mapping[str, str | None]:
     try:
-        found = client.sync(
+        answers = client.sync(
             client._run,
             _unfit,
             context.build,
@@ -80,7 +80,7 @@ def _answers(client: Any, context: Sealed, address: str) -> Mapping[str, str | N
         give_up(address)
     return {
         worker: _wording(worker, answer) if isinstance(answer, Exception) else answer
-        for worker, answer in found.items()
+        for worker, answer in answers.items()
         if not isinstance(answer, CommClosedError)
     }
 

@@ -118,9 +118,9 @@ def prepared(build: bytes, context: bytes) -> Prepared:
     Raises:
         RequestError: this process has other software, code or another store.
     """
-    if found := difference(this_build(), pickle.loads(build)):
+    if fault := difference(this_build(), pickle.loads(build)):
         raise RequestError(
-            f"{found}. Install the same there as where the run is started, and restart "
+            f"{fault}. Install the same there as where the run is started, and restart "
             "the workers."
         )
     wanted: JobContext = pickle.loads(context)

@@ -107,13 +107,15 @@ def outcomes(
     half = len(job.members) // 2
     halves = (job.members[:half], job.members[half:])
     jobs = [replace(job, members=members) for members in halves]
-    return [one for part in jobs for one in outcomes(store, part, machine, partials)]
+    return [
+        outcome for part in jobs for outcome in outcomes(store, part, machine, partials)
+    ]
 
 
 def estimated(kind: Kind, member: Member) -> tuple[int, int]:
     """Return the estimated bytes of a member, and of its data among them."""
-    found = find(kind.name)
-    return found.member_bytes(member), found.data_bytes(member)
+    implementation = find(kind.name)
+    return implementation.member_bytes(member), implementation.data_bytes(member)
 
 
 def _fitting(
@@ -145,20 +147,23 @@ def _outcomes(
     job: TileJob, members: Sequence[Member], machine: Machine, partials: Partials
 ) -> list[tuple[Outcome | BaseException, int]]:
     kind = find_kind(job.kind)
-    keys = {id(m): one.key for m, one in zip(members, job.members, strict=True)}
+    keys = {
+        id(m): member_job.key
+        for m, member_job in zip(members, job.members, strict=True)
+    }
 
-    def together(some: Sequence[Member]) -> list[Outcome]:
-        whole = _fitting(kind, some, machine) if kind.vectorised else some
+    def together(part: Sequence[Member]) -> list[Outcome]:
+        whole = _fitting(kind, part, machine) if kind.vectorised else part
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
-            name = partial_name(job, [keys[id(member)] for member in some], machine)
-            keeping = replace(machine, partial=partials.of(name, len(some)))
-        found = find(job.kind).compute(whole, keeping)
-        if len(found) != len(whole):
+            name = partial_name(job, [keys[id(member)] for member in part], machine)
+            keeping = replace(machine, partial=partials.of(name, len(part)))
+        results = find(job.kind).compute(whole, keeping)
+        if len(results) != len(whole):
             raise InputError(
-                f"{kind.name}: expected {len(whole)} outcomes, got {len(found)}"
+                f"{kind.name}: expected {len(whole)} outcomes, got {len(results)}"
             )
-        return [checked(kind, outcome) for outcome in found[: len(some)]]
+        return [checked(kind, outcome) for outcome in results[: len(part)]]
 
     # Node by node nothing is shared, so a failure costs its siblings no second try.
     parts = [members] if kind.vectorised else [[member] for member in members]
@@ -183,16 +188,20 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
         LostInputError: a result taken cannot be read.
     """
     loaded: Loaded = {}
-    taken = [one for job in jobs for some in job.inputs.values() for one in some]
+    taken = [
+        result for job in jobs for several in job.inputs.values() for result in several
+    ]
     taken += [job.shorter for job in jobs if job.shorter]
-    for one in sorted(taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)):
-        if one.memo not in loaded:  # in the order of payloads, each opened once
-            loaded[one.memo] = _arrays(store, one.receipt, one.parts)
+    for result in sorted(
+        taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)
+    ):
+        if result.memo not in loaded:  # in the order of payloads, each opened once
+            loaded[result.memo] = _arrays(store, result.receipt, result.parts)
     return [
         Member(
             job.params,
             {
-                name: [_node_data(kind, name, one, loaded) for one in taken]
+                name: [_node_data(kind, name, result, loaded) for result in taken]
                 for name, taken in job.inputs.items()
             },
             job.files,

@@ -80,17 +80,21 @@ def remedies(kind: Kind, member: Member) -> str:
     Each parameter that can be lowered is halved, or switched off, and the memory
     estimated anew; what makes no difference is not named.
     """
-    found = find(kind.name)
-    whole, data = found.member_bytes(member), found.data_bytes(member)
+    implementation = find(kind.name)
+    whole, data = implementation.member_bytes(member), implementation.data_bytes(member)
     saved: dict[str, float] = {"take fewer samples": data / 2}
     for words, name, value in _smaller(member.params):
         params = member.params.model_copy(update={name: value})
         with suppress(Exception):  # what no estimate can be made of is no remedy
-            saved[words] = whole - found.member_bytes(replace(member, params=params))
+            saved[words] = whole - implementation.member_bytes(
+                replace(member, params=params)
+            )
     worth = [words for words in saved if saved[words] >= LEAST * whole]
     best = sorted(worth, key=lambda words: -saved[words])[:MOST]
-    told = ", ".join([*(best or ["take a smaller model"]), "or take another machine."])
-    return told[0].upper() + told[1:]
+    sentence = ", ".join(
+        [*(best or ["take a smaller model"]), "or take another machine."]
+    )
+    return sentence[0].upper() + sentence[1:]
 
 
 def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:

@@ -73,12 +73,12 @@ class TilePartial:
     def load(self) -> Mapping[str, Array] | None:
         """Return the arrays that an earlier attempt at the same tile saved."""
         self._partials.used(self._name)  # to be cleared even if it cannot be read
-        found = self._partials.store.load_snapshot(self._name)
-        if found:
+        arrays = self._partials.store.load_snapshot(self._name)
+        if arrays:
             self._partials.were_found = True
             go = "goes" if self._counted == "1 node" else "go"
             self.tell(f"{self._counted} {go} on from a kept state")
-        return found
+        return arrays
 
     def is_due(self) -> bool:
         """Return whether the snapshot is too old, or the run is asked to end."""
