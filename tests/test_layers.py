@@ -5,6 +5,7 @@ text given to `import_module`.
 """
 
 import ast
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -20,7 +21,14 @@ BELOW = {
     "tasks": {"errors", "schemas"},
     "flows": {"errors", "schemas", "stores", "tasks"},
     "cli": {"errors", "schemas", "stores", "tasks", "flows"},
+    # For authors of kinds and stores; nothing in the product stands on it.
+    "testing": {"errors", "schemas", "stores", "tasks"},
 }
+# What the numerics stand on, beside Python's own modules and themselves.
+NUMERICS, BELOW_NUMERICS = (
+    "curvflow.tasks.numerics",
+    {"errors", "numpy", "scipy", "torch"},
+)
 OWNERS = {
     "click": {"cli"},
     "rich": {"cli"},
@@ -32,13 +40,14 @@ OWNERS = {
     "matplotlib": {"tasks"},
     "scipy": {"tasks"},
     "sklearn": {"tasks"},
-    "torch": {"tasks"},
+    "torch": {"tasks", "testing"},
     "numcodecs": {"stores"},
     "obstore": {"stores"},
     "zarr": {"stores"},
     "pandas": {"stores", "tasks"},
     "xarray": {"stores", "tasks"},
-    "pydantic": {"schemas", "tasks"},
+    "pydantic": {"schemas", "tasks", "testing"},
+    "pytest": {"testing"},
     "pydantic_core": {"schemas"},
     "ruamel": {"schemas"},
     # The disk is reached from where results live and from where paths are given.
@@ -125,6 +134,38 @@ def cycle(source: Path) -> list[str]:
 
 def test_every_import_points_down_and_every_library_stays_with_its_owner():
     assert faults(SOURCE) == []
+
+
+def below_numerics(source: Path) -> list[str]:
+    trees = modules(source)
+    own = ("__future__", *sys.stdlib_module_names, *BELOW_NUMERICS)
+    return [
+        f"{module}:{line}: {name} is not below the numerics"
+        for module, tree in trees.items()
+        if module.startswith(NUMERICS)
+        for line, name in imports(tree, set(trees))
+        if not name.startswith(NUMERICS)
+        and name.removeprefix("curvflow.").partition(".")[0] not in own
+    ]
+
+
+def test_the_numerics_import_torch_numpy_and_scipy_alone():
+    assert below_numerics(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import xarray",
+        "def f():\n    import pydantic",
+        "from curvflow.schemas.params import Params",
+        "from curvflow.tasks.registry import Machine",
+    ],
+)
+def test_what_is_not_below_the_numerics_is_found(tmp_path, text):
+    write(tmp_path, {"tasks/numerics/wrong.py": text, "tasks/registry.py": ""})
+    (only,) = below_numerics(tmp_path / "curvflow")
+    assert only.startswith("curvflow.tasks.numerics.wrong:")
 
 
 def test_no_modules_import_each_other():

@@ -7,10 +7,10 @@ from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.local import LocalStore
 from curvflow.stores.log_entries import encode
 from curvflow.stores.memory import MemoryStore
+from curvflow.testing.stores import begin
 from tests.faults.children import digests
 from tests.flows.run.test_run import executed
 from tests.flows.toys import run
-from tests.stores.contract import begin
 
 
 def alive(_):

@@ -15,9 +15,9 @@ from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
+from curvflow.testing.stores import begin
 from tests.faults.children import committed, digests
 from tests.flows.toys import opened, run
-from tests.stores.contract import begin
 
 ELSEWHERE = {"host": "far", "boot": "another", "pid": 1, "started": "1"}
 

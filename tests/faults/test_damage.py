@@ -10,7 +10,7 @@ import pytest
 from curvflow.errors import CorruptPayloadError
 from curvflow.stores import local_payloads
 from curvflow.stores.local import LocalStore
-from tests.stores.contract import publish
+from curvflow.testing.stores import publish
 
 
 @pytest.mark.parametrize("limit", [1 << 20, -1], ids=["zip", "folder"])

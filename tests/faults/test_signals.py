@@ -15,6 +15,7 @@ from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.tile.compute import partial_name
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
+from curvflow.testing.stores import begin
 from tests.faults.children import (
     PATIENCE,
     committed,
@@ -26,7 +27,6 @@ from tests.faults.children import (
 )
 from tests.faults.long import Long
 from tests.flows.toys import opened
-from tests.stores.contract import begin
 
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
 KEPT = "curvflow: fit: the state of 3 nodes in work is kept"

@@ -8,7 +8,7 @@ import pytest
 from curvflow.schemas.records.receipts import CodeRecord, Pin, Settlement
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
-from tests.stores.contract import arrays_of, begin, end, publish
+from curvflow.testing.stores import arrays_of, begin, end, publish
 from tests.stores.crash import Crash, Recorded
 
 

@@ -16,10 +16,10 @@ from curvflow.flows.run.observer import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.flows.run.shared_work import WaitNotice
 from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.testing.stores import begin
 from tests.flows import toys
 from tests.flows.lab import Watcher
 from tests.flows.toys import opened
-from tests.stores.contract import begin
 
 # What a run on another machine shows; here nobody can tell whether it has ended.
 FAR = {"count": 0, "host": "far", "boot": "x", "pid": 7, "started": "1"}

@@ -15,7 +15,7 @@ from pathlib import Path
 from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
-from tests.stores.contract import arrays_of, begin, end, publish
+from curvflow.testing.stores import arrays_of, begin, end, publish
 
 SCENARIOS = ("zip", "folder", "without links", "healing")
 NEVER = -1

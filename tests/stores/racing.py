@@ -14,7 +14,7 @@ from pathlib import Path
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.open import open_store
-from tests.stores.contract import arrays_of, receipt_of
+from curvflow.testing.stores import arrays_of, receipt_of
 
 
 class Unlinkable(Disk):

@@ -25,8 +25,8 @@ from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from curvflow.stores.payload_digests import payload_id
+from curvflow.testing.stores import arrays_of, begin, end, publish, receipt_of
 from tests.stores import killed
-from tests.stores.contract import arrays_of, begin, end, publish, receipt_of
 from tests.stores.crash import Crash, Recorded
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from curvflow.stores.open import open_store
-from tests.stores.contract import StoreContract, arrays_of, begin, end, publish
+from curvflow.testing.stores import StoreContract, arrays_of, begin, end, publish
 
 
 def payload_path(store, payload):

@@ -21,7 +21,7 @@ from curvflow.stores.log_entries import (
     pack_receipts,
     unpack_receipts,
 )
-from tests.stores.contract import arrays_of, begin, end, publish, receipt_of
+from curvflow.testing.stores import arrays_of, begin, end, publish, receipt_of
 
 
 def receipts_of(*keys, seed=0, **changes):

@@ -1,7 +1,7 @@
 import pytest
 
 from curvflow.stores.memory import MemoryStore
-from tests.stores.contract import StoreContract
+from curvflow.testing.stores import StoreContract
 
 
 class TestMemoryStore(StoreContract):

@@ -11,7 +11,7 @@ from curvflow.stores.bucket import Bucket
 from curvflow.stores.objects import ObjectStore
 from curvflow.stores.open import open_store
 from curvflow.stores.payload_cache import MAX_PAYLOADS
-from tests.stores.contract import StoreContract, arrays_of, begin, publish
+from curvflow.testing.stores import StoreContract, arrays_of, begin, publish
 from tests.stores.server import SECRET
 
 

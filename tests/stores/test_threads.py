@@ -10,7 +10,7 @@ import pytest
 from curvflow.stores.local import LocalStore
 from curvflow.stores.log import Log
 from curvflow.stores.memory import MemoryStore
-from tests.stores.contract import arrays_of, begin, publish, receipt_of
+from curvflow.testing.stores import arrays_of, begin, publish, receipt_of
 
 THREADS = 4
 

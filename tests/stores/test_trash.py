@@ -13,7 +13,7 @@ from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryFiles, MemoryStore
 from curvflow.stores.open import open_store
 from curvflow.stores.trash import payload_folder, trash_folder
-from tests.stores.contract import arrays_of, publish
+from curvflow.testing.stores import arrays_of, publish
 
 
 @pytest.fixture(params=["zip", "folder", "memory", "bucket"])

@@ -11,7 +11,7 @@ from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.local import LocalStore
 from curvflow.stores.payload_digests import payload_id
 from curvflow.stores.zarr_payloads import ZarrPayload, entries, zip_payload
-from tests.stores.contract import OUTPUTS, arrays_of, publish
+from curvflow.testing.stores import OUTPUTS, arrays_of, publish
 
 
 def write(path, arrays, *, sharded=True):

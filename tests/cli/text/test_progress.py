@@ -9,7 +9,7 @@ from rich.console import Console
 from curvflow.cli.text.progress import Bars, Lines
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
-from tests.stores.contract import begin
+from curvflow.testing.stores import begin
 
 
 @pytest.mark.parametrize("terminal", [False, True], ids=["file", "terminal"])

@@ -6,7 +6,7 @@ import pytest
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.records.records import time_of, time_variables
-from tests.stores.contract import receipt_of
+from curvflow.testing.stores import receipt_of
 
 TRAIN = find_kind("train")
 

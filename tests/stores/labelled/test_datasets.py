@@ -12,7 +12,7 @@ from curvflow.stores.labelled import datasets as module
 from curvflow.stores.labelled.datasets import labelled, tree, write
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
-from tests.stores.contract import publish, receipt_of
+from curvflow.testing.stores import publish, receipt_of
 
 OUTPUTS = (
     Variable("trace", "trace of the Hessian", units="loss / parameter^2"),

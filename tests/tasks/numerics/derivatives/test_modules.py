@@ -5,7 +5,6 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, TensorDataset
 
 from curvflow.errors import InputError
@@ -18,6 +17,13 @@ from curvflow.tasks.numerics import (
     residual,
 )
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
+from curvflow.testing import (
+    assert_operator_is,
+    dense,
+    dense_ggn,
+    dense_hessian,
+    sample_gradients,
+)
 from tests.tasks.toys import Attention, Recurrent
 
 
@@ -70,51 +76,6 @@ def made(name, samples=7, dtype=torch.float64):
     return module.eval(), x, torch.arange(samples) % 3
 
 
-def flat(tensors):
-    return torch.cat([t.flatten() for t in tensors])
-
-
-def rows_of(values, module):
-    """Return the gradients of some numbers, one row each, (R, D)."""
-    leaves = list(module.parameters())
-    rows = [
-        flat(
-            torch.autograd.grad(
-                v, leaves, retain_graph=True, materialize_grads=True, allow_unused=True
-            )
-        )
-        for v in values.flatten()
-    ]
-    return torch.stack(rows)
-
-
-def dense_hessian(module, x, y, loss=F.cross_entropy):
-    with sdpa_kernel(SDPBackend.MATH):
-        slopes = torch.autograd.grad(
-            loss(module(x), y), list(module.parameters()), create_graph=True
-        )
-        return rows_of(flat(slopes), module)
-
-
-def dense_ggn(module, x, y):
-    """Cross entropy's, from the Jacobian and diag p - p p'."""
-    with sdpa_kernel(SDPBackend.MATH):
-        outputs = module(x)
-        J_NCD = rows_of(outputs, module).view(*outputs.shape, -1)
-    p = outputs.softmax(-1).detach()
-    B_NCC = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-    return torch.einsum("nci,ncd,ndj->ij", J_NCD, B_NCC, J_NCD) / len(x)
-
-
-def dense_rows(module, x, y):
-    with sdpa_kernel(SDPBackend.MATH):
-        return rows_of(F.cross_entropy(module(x), y, reduction="none"), module)
-
-
-def columns_of(operator):
-    return operator @ torch.eye(operator.shape[0], dtype=operator.dtype)
-
-
 def assert_equal(found, expected, rtol=1e-10):
     near = {"rtol": 0, "atol": rtol * float(expected.abs().max())}
     torch.testing.assert_close(found, expected, **near)
@@ -124,23 +85,26 @@ def assert_equal(found, expected, rtol=1e-10):
 def test_every_operator_is_its_dense_twin(name):
     module, x, y = made(name)
     take = (module, nn.CrossEntropyLoss(), (x, y))
-    H, G = dense_hessian(module, x, y), dense_ggn(module, x, y)
-    rows = dense_rows(module, x, y)
+    H, G = (
+        dense_hessian(module, F.cross_entropy, x, y),
+        dense_ggn(module, F.cross_entropy, x, y),
+    )
+    rows = sample_gradients(module, F.cross_entropy, x, y)
     E, g = rows.T @ rows / len(x), rows.mean(0)
     order = "forward_over_reverse"
-    assert_equal(columns_of(hessian(*take, order=order)), H)
-    assert_equal(columns_of(residual(*take, order=order)), H - G)
-    assert_equal(columns_of(ggn(*take)), G)
-    assert_equal(columns_of(fisher(*take, kind="type-2")), G)
-    assert_equal(columns_of(fisher(*take, kind="empirical")), E)
-    assert_equal(columns_of(gradient_covariance(*take)), E - torch.outer(g, g))
+    assert_operator_is(hessian(*take, order=order), H)
+    assert_operator_is(residual(*take, order=order), H - G)
+    assert_operator_is(ggn(*take), G)
+    assert_operator_is(fisher(*take, kind="type-2"), G)
+    assert_operator_is(fisher(*take, kind="empirical"), E)
+    assert_operator_is(gradient_covariance(*take), E - torch.outer(g, g))
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_lanczos_writes_the_products_into_its_own_memory(order, count):
     module, x, y = made("conv-norm-skip")
-    H = dense_hessian(module, x, y)
+    H = dense_hessian(module, F.cross_entropy, x, y)
     batches = list(zip(x.split(7 // count), y.split(7 // count), strict=True))
     operator = hessian(module, "cross_entropy", batches, order=order).batched
     start = torch.randn(1, len(H), 2, dtype=H.dtype)
@@ -174,11 +138,12 @@ def test_single_precision_takes_differentiable_routes_too(name):
     module, x, y = made(name, dtype=torch.float32)
     module.load_state_dict(exact[0].state_dict())
     x = exact[1].float()
-    H, G = (twin(exact[0], exact[1], y) for twin in (dense_hessian, dense_ggn))
+    twins = (exact[0], F.cross_entropy, exact[1], y)
+    H, G = dense_hessian(*twins), dense_ggn(*twins)
     order = "forward_over_reverse"
-    found = columns_of(hessian(module, F.cross_entropy, (x, y), order=order))
+    found = dense(hessian(module, F.cross_entropy, (x, y), order=order))
     assert_equal(found.double(), H, rtol=1e-4)
-    found = columns_of(ggn(module, F.cross_entropy, (x, y)))
+    found = dense(ggn(module, F.cross_entropy, (x, y)))
     assert_equal(found.double(), G, rtol=1e-4)
 
 
@@ -276,27 +241,27 @@ def test_some_parameters_give_the_block_of_the_whole():
     module, batch = small(), batch_of()
     whole = hessian(module, "cross_entropy", batch, order="retained")
     assert whole.sizes == {"0.weight": 20, "0.bias": 5, "2.weight": 15, "2.bias": 3}
-    H = columns_of(whole)
+    H = dense(whole)
     some = hessian(
         module, "cross_entropy", batch, order="retained", params=["2.*", "0.bias"]
     )
     assert list(some.sizes) == ["0.bias", "2.weight", "2.bias"]
-    assert_equal(columns_of(some), H[20:, 20:])
-    assert_equal(columns_of(whole.block("2.*", "0.bias")), H[20:, 20:])
-    assert_equal(columns_of(whole.block("2.*").block("2.bias")), H[40:, 40:])
+    assert_equal(dense(some), H[20:, 20:])
+    assert_equal(dense(whole.block("2.*", "0.bias")), H[20:, 20:])
+    assert_equal(dense(whole.block("2.*").block("2.bias")), H[40:, 40:])
     with pytest.raises(InputError, match=r"block: expected some of 0.weight, .*got 9"):
         whole.block("9.*")
     module[0].requires_grad_(False)
     frozen = hessian(module, "cross_entropy", batch, order="retained")
-    assert_equal(columns_of(frozen), H[25:, 25:])
+    assert_equal(dense(frozen), H[25:, 25:])
 
 
 def test_operators_serve_scipy_and_arithmetic():
     module, batch = small(), batch_of()
     found = operators(module, "cross_entropy", batch)
-    H, G = (columns_of(found[name]) for name in ("hessian", "ggn"))
-    assert_equal(columns_of(found["hessian"] - found["ggn"]), H - G)
-    assert_equal(columns_of(0.5 * (found["ggn"] * 2).shifted(0.1)), G + 0.05 * eye())
+    H, G = (dense(found[name]) for name in ("hessian", "ggn"))
+    assert_equal(dense(found["hessian"] - found["ggn"]), H - G)
+    assert_equal(dense(0.5 * (found["ggn"] * 2).shifted(0.1)), G + 0.05 * eye())
     (top,) = eigsh(found["ggn"].to_scipy(), k=1, which="LA", return_eigenvectors=False)
     assert top == pytest.approx(float(torch.linalg.eigvalsh(G)[-1]), rel=1e-8)
     assert found["hessian"].dtype == torch.float64

@@ -1,6 +1,10 @@
-"""What every store must do; each store's tests inherit `StoreContract`."""
+"""The contract of stores: a store's own tests inherit `StoreContract`."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +15,17 @@ from curvflow.errors import (
     UnknownNameError,
 )
 from curvflow.schemas.kind import Variable
-from curvflow.schemas.nodes import Outcome
+from curvflow.schemas.nodes import Array, Outcome, Status
 from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
     Receipt,
+    RunRecord,
     Settlement,
     part_digests,
     result_digest,
 )
+from curvflow.stores.base import Store
 from curvflow.stores.log import Log
 
 ARRAYS = {
@@ -40,7 +46,8 @@ ARRAYS = {
 }
 
 
-def arrays_of(seed=0, nodes=3):
+def arrays_of(seed: int = 0, nodes: int = 3) -> dict[str, Array]:
+    """Return the arrays of a payload of some nodes."""
     return {
         "loss": np.random.default_rng(seed).normal(size=(nodes, 4)),
         "epoch": np.tile(np.array([0, 5, 10]), (nodes, 1)),
@@ -55,7 +62,16 @@ OUTPUTS = (
 )
 
 
-def receipt_of(arrays, slot, *, key=None, payload=None, outputs=(), status="ok"):
+def receipt_of(
+    arrays: Mapping[str, Array],
+    slot: int,
+    *,
+    key: str | None = None,
+    payload: str | None = None,
+    outputs: Sequence[Variable] = (),
+    status: Status = "ok",
+) -> Receipt:
+    """Return a receipt of one node of a payload."""
     node = {name: np.asarray(array[slot]) for name, array in arrays.items()}
     declared = outputs or [Variable(name, name) for name in arrays]
     parts = part_digests(declared, Outcome(node, status))
@@ -77,7 +93,10 @@ def receipt_of(arrays, slot, *, key=None, payload=None, outputs=(), status="ok")
     )
 
 
-def publish(store, arrays, keys, **options):
+def publish(
+    store: Store, arrays: Mapping[str, Array], keys: Iterable[str], **options: Any
+) -> list[Receipt]:
+    """Write a payload and commit a receipt for each key."""
     payload = store.write_payload(arrays)
     receipts = [
         receipt_of(arrays, slot, key=key, payload=payload, **options)
@@ -86,7 +105,8 @@ def publish(store, arrays, keys, **options):
     return store.commit(receipts)
 
 
-def begin(store, study="study"):
+def begin(store: Store, study: str = "study") -> RunRecord:
+    """Begin a run of a study."""
     return store.begin_run(
         study,
         document={"axes": {"seed": 2}},
@@ -95,8 +115,9 @@ def begin(store, study="study"):
     )
 
 
-def end(store, run, **changes):
-    given = {
+def end(store: Store, run: RunRecord, **changes: Any) -> RunRecord:
+    """End a run, with some of its record changed."""
+    given: dict[str, Any] = {
         "seconds": 1.5,
         "counts": {"executed": {"fit": 2}},
         "failures": [],
@@ -106,24 +127,34 @@ def end(store, run, **changes):
 
 
 class StoreContract:
+    """Tests of what every store must do.
+
+    Inherit it in a test class with a fixture `store`, and `other` where the store can
+    be opened twice, and say by `lose` and `swap` how a payload is damaged.
+    """
+
     @pytest.fixture
-    def store(self):
+    def store(self) -> Store:
+        """Return an empty store."""
         raise NotImplementedError
 
     @pytest.fixture
-    def other(self, store):
+    def other(self, store: Store) -> Store:
         """Return a second opening of the same store, if it can have one."""
         return store
 
-    def lose(self, store, payload):
+    def lose(self, store: Store, payload: str) -> None:
+        """Remove the content of a payload."""
         raise NotImplementedError
 
-    def swap(self, store, payload, other):
+    def swap(self, store: Store, payload: str, other: str) -> None:
         """Put the content of `other` where `payload` is."""
         raise NotImplementedError
 
     @pytest.mark.parametrize("name", ARRAYS)
-    def test_a_variable_of_any_type_comes_back_as_it_was(self, store, name):
+    def test_a_variable_of_any_type_comes_back_as_it_was(
+        self, store: Store, name: str
+    ) -> None:
         arrays = {name: ARRAYS[name]}
         for receipt in publish(store, arrays, ["a", "b", "c"]):
             got = store.read(receipt, [name])[name]
@@ -132,26 +163,30 @@ class StoreContract:
             assert got.dtype.kind == ARRAYS[name].dtype.kind
             assert got.shape == expected.shape
 
-    def test_text_held_as_objects_comes_back_as_text(self, store):
+    def test_text_held_as_objects_comes_back_as_text(self, store: Store) -> None:
         arrays = {"word": np.array(["a", "bcd"], dtype=object)}
         receipts = publish(store, arrays, ["a", "b"])
         assert [str(store.read(r, ["word"])["word"]) for r in receipts] == ["a", "bcd"]
 
-    def test_all_variables_of_a_payload_are_read_in_one_call(self, store):
+    def test_all_variables_of_a_payload_are_read_in_one_call(
+        self, store: Store
+    ) -> None:
         for receipt in publish(store, ARRAYS, ["a", "b", "c"]):
             got = store.read(receipt, list(ARRAYS))
             assert list(got) == list(ARRAYS)
             for name, array in got.items():
                 np.testing.assert_array_equal(array, ARRAYS[name][receipt.slot])
 
-    def test_equal_payloads_coincide_and_others_do_not(self, store):
+    def test_equal_payloads_coincide_and_others_do_not(self, store: Store) -> None:
         first = store.write_payload(arrays_of(0))
         assert store.write_payload(arrays_of(0)) == first
         assert store.write_payload(arrays_of(1)) != first
         renamed = {f"{name}_": array for name, array in arrays_of(0).items()}
         assert store.write_payload(renamed) != first
 
-    def test_what_is_read_and_written_shares_no_memory_with_the_store(self, store):
+    def test_what_is_read_and_written_shares_no_memory_with_the_store(
+        self, store: Store
+    ) -> None:
         arrays = arrays_of()
         (receipt,) = publish(store, arrays, ["a"])
         expected = arrays["loss"][0].copy()
@@ -161,7 +196,9 @@ class StoreContract:
             np.testing.assert_array_equal(got, expected)
             got[:] = 0
 
-    def test_slices_and_the_whole_of_a_sliced_variable_are_read(self, store):
+    def test_slices_and_the_whole_of_a_sliced_variable_are_read(
+        self, store: Store
+    ) -> None:
         arrays = arrays_of()
         receipts = publish(store, arrays, ["a", "b", "c"], outputs=OUTPUTS)
         for slot, receipt in enumerate(receipts):
@@ -172,17 +209,19 @@ class StoreContract:
             np.testing.assert_array_equal(got["weights"], weights)
             assert got["epoch"].tolist() == [0, 5, 10]
 
-    def test_a_part_that_the_result_lacks_is_refused_by_name(self, store):
+    def test_a_part_that_the_result_lacks_is_refused_by_name(
+        self, store: Store
+    ) -> None:
         (receipt,) = publish(store, arrays_of(), ["a"], outputs=OUTPUTS)
         with pytest.raises(UnknownNameError, match=r"'weights@7'.*'weights@"):
             store.read(receipt, ["weights@7"])
         with pytest.raises(UnknownNameError, match="'weight'"):
             store.read(receipt, ["weight"])
 
-    def test_nothing_is_read_when_nothing_is_asked(self, store):
+    def test_nothing_is_read_when_nothing_is_asked(self, store: Store) -> None:
         assert store.read(replace(receipt_of(arrays_of(), 0)), []) == {}
 
-    def test_a_diverged_part_is_read_without_a_digest(self, store):
+    def test_a_diverged_part_is_read_without_a_digest(self, store: Store) -> None:
         arrays = arrays_of(nodes=2)
         arrays["loss"][1, 2] = np.nan
         receipts = publish(store, arrays, "ab", outputs=OUTPUTS, status="diverged")
@@ -191,20 +230,24 @@ class StoreContract:
             store.read(receipts[1], ["loss"])["loss"], arrays["loss"][1]
         )
 
-    def test_a_payload_is_present_until_it_is_lost(self, store):
+    def test_a_payload_is_present_until_it_is_lost(self, store: Store) -> None:
         names = [store.write_payload(arrays_of(seed)) for seed in range(3)]
         assert store.present([*names, "f" * 64]) == set(names)
         self.lose(store, names[1])
         assert store.present(names) == {names[0], names[2]}
         assert store.present([]) == set()
 
-    def test_a_lost_payload_is_reported_with_payload_and_slot(self, store):
+    def test_a_lost_payload_is_reported_with_payload_and_slot(
+        self, store: Store
+    ) -> None:
         receipt = publish(store, arrays_of(), ["a", "b"])[1]
         self.lose(store, receipt.payload)
         with pytest.raises(CorruptPayloadError, match=f"{receipt.payload[:12]}.*miss"):
             store.read(receipt, ["loss"])
 
-    def test_a_foreign_payload_under_the_id_is_never_read_as_ours(self, store, other):
+    def test_a_foreign_payload_under_the_id_is_never_read_as_ours(
+        self, store: Store, other: Store
+    ) -> None:
         (receipt,) = publish(store, arrays_of(0), ["a"], outputs=OUTPUTS)
         foreign = store.write_payload(arrays_of(5))
         self.swap(store, receipt.payload, foreign)
@@ -212,7 +255,9 @@ class StoreContract:
             with pytest.raises(CorruptPayloadError, match=r"slot 0: .* not what was"):
                 other.read(receipt, [part])
 
-    def test_a_foreign_payload_with_other_variables_is_refused(self, store, other):
+    def test_a_foreign_payload_with_other_variables_is_refused(
+        self, store: Store, other: Store
+    ) -> None:
         (receipt,) = publish(store, arrays_of(0), ["a"], outputs=OUTPUTS)
         foreign = store.write_payload(
             {"loss": np.zeros((1, 4)), "weights": np.zeros((1, 2, 6))}
@@ -222,7 +267,7 @@ class StoreContract:
             with pytest.raises(CorruptPayloadError, match="slot 0"):
                 other.read(receipt, [part])
 
-    def test_computing_again_heals_a_corrupt_payload(self, store):
+    def test_computing_again_heals_a_corrupt_payload(self, store: Store) -> None:
         (receipt,) = publish(store, arrays_of(0), ["a"], outputs=OUTPUTS)
         self.swap(store, receipt.payload, store.write_payload(arrays_of(5)))
         with pytest.raises(CorruptPayloadError):
@@ -230,7 +275,9 @@ class StoreContract:
         assert store.write_payload(arrays_of(0)) == receipt.payload
         assert store.read(receipt, ["loss"])["loss"].shape == (4,)
 
-    def test_the_layout_tells_shapes_and_types_without_reading(self, store):
+    def test_the_layout_tells_shapes_and_types_without_reading(
+        self, store: Store
+    ) -> None:
         layout = store.layout(store.write_payload(ARRAYS))
         for name, array in ARRAYS.items():
             assert layout[name].shape == array.shape[1:]
@@ -239,11 +286,13 @@ class StoreContract:
         with pytest.raises(CorruptPayloadError, match="missing"):
             store.layout("f" * 64)
 
-    def test_an_empty_store_has_an_empty_index(self, store):
+    def test_an_empty_store_has_an_empty_index(self, store: Store) -> None:
         index = store.index()
         assert (index.number, index.receipts, index.runs, index.rows) == (0, {}, [], {})
 
-    def test_receipts_come_back_as_they_were_committed(self, store, other):
+    def test_receipts_come_back_as_they_were_committed(
+        self, store: Store, other: Store
+    ) -> None:
         receipts = [replace(r) for r in publish(store, arrays_of(), ["a", "b", "c"])]
         index = other.index()
         assert [index.receipts[key] for key in "abc"] == receipts
@@ -251,7 +300,9 @@ class StoreContract:
         assert list(index.receipts["a"].parts) == list(receipts[0].parts)
         assert isinstance(index.receipts["a"].params["whole"], float)
 
-    def test_receipts_that_differ_in_every_field_come_back(self, store, other):
+    def test_receipts_that_differ_in_every_field_come_back(
+        self, store: Store, other: Store
+    ) -> None:
         first = replace(receipt_of(arrays_of(), 0), params={"x": 1, "y": None})
         second = Receipt(
             "k2", "s2", {}, "kind2", 2, {"x": 1.0}, {}, "e", {}, "diverged", "step 3"
@@ -262,7 +313,9 @@ class StoreContract:
         assert got == [first, second, third]
         assert [type(r.params["x"]) for r in got] == [int, float, bool]
 
-    def test_of_two_commits_of_a_key_the_first_wins(self, store, other):
+    def test_of_two_commits_of_a_key_the_first_wins(
+        self, store: Store, other: Store
+    ) -> None:
         first = publish(store, arrays_of(0), ["a", "b"])
         second = publish(other, arrays_of(1), ["b", "c", "a"])
         assert second[0] == first[1]
@@ -271,22 +324,26 @@ class StoreContract:
         assert store.index().receipts["b"] == first[1]
         assert sorted(store.index().receipts) == ["a", "b", "c"]
 
-    def test_committing_the_same_result_again_adds_no_entry(self, store, other):
+    def test_committing_the_same_result_again_adds_no_entry(
+        self, store: Store, other: Store
+    ) -> None:
         publish(store, arrays_of(0), ["a", "b"])
         again = publish(other, arrays_of(0), ["a", "b"])
         assert [r.key for r in again] == ["a", "b"]
         assert other.index().number == 1
 
-    def test_a_key_given_twice_in_one_commit_counts_once(self, store):
+    def test_a_key_given_twice_in_one_commit_counts_once(self, store: Store) -> None:
         one, two = receipt_of(arrays_of(0), 0), receipt_of(arrays_of(1), 0)
         assert store.commit([one, two]) == [one, one]
         assert list(store.index().rows) == [(1, 0)]
 
-    def test_a_commit_of_nothing_adds_no_entry(self, store):
+    def test_a_commit_of_nothing_adds_no_entry(self, store: Store) -> None:
         assert store.commit([]) == []
         assert store.index().number == 0
 
-    def test_retiring_one_payload_spares_what_was_computed_again(self, store, other):
+    def test_retiring_one_payload_spares_what_was_computed_again(
+        self, store: Store, other: Store
+    ) -> None:
         (receipt,) = publish(store, arrays_of(nodes=1), ["a"])
         again = replace(receipt, payload="elsewhere")
         store.retire([receipt.key], "rotten", payload=receipt.payload)
@@ -295,7 +352,9 @@ class StoreContract:
         other.retire([receipt.key], "rotten", payload=receipt.payload)
         assert store.index().receipts[receipt.key].payload == "elsewhere"
 
-    def test_retiring_up_to_a_number_spares_what_came_later(self, store, other):
+    def test_retiring_up_to_a_number_spares_what_came_later(
+        self, store: Store, other: Store
+    ) -> None:
         publish(store, arrays_of(0), ["a", "b"])
         seen = other.index().number
         store.retire(["a"], "seen first")
@@ -309,7 +368,9 @@ class StoreContract:
         other.retire(["a"], "seen now", upto=index.number)
         assert store.index().receipts == {}
 
-    def test_a_retired_key_may_be_committed_again(self, store, other):
+    def test_a_retired_key_may_be_committed_again(
+        self, store: Store, other: Store
+    ) -> None:
         old = publish(store, arrays_of(0), ["a", "b"])
         other.retire(["a", "unknown"], "payload lost")
         assert list(store.index().receipts) == ["b"]
@@ -319,7 +380,7 @@ class StoreContract:
         assert index.rows[1, 0] == old[0]
         assert index.rows[3, 0] == new
 
-    def test_the_past_is_read_as_of_a_number(self, store):
+    def test_the_past_is_read_as_of_a_number(self, store: Store) -> None:
         publish(store, arrays_of(0), ["a"])
         run = begin(store)
         store.retire(["a"], "why not")
@@ -335,7 +396,7 @@ class StoreContract:
             "interrupted", "done", "done",
         ]  # fmt: skip
 
-    def test_an_index_does_not_change_under_its_reader(self, store):
+    def test_an_index_does_not_change_under_its_reader(self, store: Store) -> None:
         publish(store, arrays_of(0), ["a"])
         index = store.index()
         publish(store, arrays_of(1), ["b"])
@@ -344,14 +405,18 @@ class StoreContract:
         assert (index.number, index.runs, list(index.rows)) == (1, [], [(1, 0)])
         assert sorted(store.index().receipts) == ["a", "b"]
 
-    def test_runs_are_numbered_within_their_study(self, store, other):
+    def test_runs_are_numbered_within_their_study(
+        self, store: Store, other: Store
+    ) -> None:
         runs = [begin(store, "x"), begin(other, "y"), begin(store, "x")]
         assert [run.number for run in runs] == [1, 1, 2]
         assert [run.begun for run in runs] == [1, 2, 3]
         assert other.index().runs == runs
         assert runs[0].started.endswith("+00:00")
 
-    def test_a_run_that_ended_keeps_its_counts_failures_and_tables(self, store, other):
+    def test_a_run_that_ended_keeps_its_counts_failures_and_tables(
+        self, store: Store, other: Store
+    ) -> None:
         run, cut_short = begin(store), begin(store)
         failures = [{"stage": "fit", "coords": {"seed": 1}, "error": "no"}]
         ended = end(other, run, failures=failures)
@@ -363,7 +428,9 @@ class StoreContract:
         assert store.index().runs == [ended, cut_short]
         assert cut_short.status == "interrupted"
 
-    def test_the_journal_keeps_its_lines_per_run(self, store, other):
+    def test_the_journal_keeps_its_lines_per_run(
+        self, store: Store, other: Store
+    ) -> None:
         first, second = begin(store), begin(store)
         store.append_event(first, {"event": "begins", "stage": "fit"})
         other.append_event(first, {"event": "committed", "keys": ["a"]})
@@ -375,28 +442,34 @@ class StoreContract:
         assert store.journal(second) == [{"event": "failed"}]
         assert store.index().number == 2
 
-    def test_a_run_without_notes_has_an_empty_journal(self, store):
+    def test_a_run_without_notes_has_an_empty_journal(self, store: Store) -> None:
         assert store.journal(begin(store)) == []
 
-    def test_a_key_is_claimed_by_one_run_at_a_time(self, store, other):
+    def test_a_key_is_claimed_by_one_run_at_a_time(
+        self, store: Store, other: Store
+    ) -> None:
         assert store.claims.take(1, ["a", "b"], lambda _: False) == ["a", "b"]
         assert other.claims.take(2, ["c", "b", "a"], lambda _: False) == ["c"]
         assert store.claims.take(1, ["a", "c"], lambda _: False) == ["a"]
         assert other.claims.holders() == {"a": 1, "b": 1, "c": 2}
 
-    def test_claims_of_a_run_that_is_gone_are_taken_over(self, store, other):
+    def test_claims_of_a_run_that_is_gone_are_taken_over(
+        self, store: Store, other: Store
+    ) -> None:
         store.claims.take(1, ["a", "b"], lambda _: False)
         assert other.claims.take(2, ["b"], lambda run: run == 1) == ["b"]
         assert store.claims.holders() == {"a": 1, "b": 2}
 
-    def test_what_is_released_can_be_claimed(self, store, other):
+    def test_what_is_released_can_be_claimed(self, store: Store, other: Store) -> None:
         store.claims.take(1, ["a", "b"], lambda _: False)
         other.claims.release(2, ["a"])  # not its own: nothing happens
         assert other.claims.take(2, ["a"], lambda _: False) == []
         store.claims.release(1, ["a"])
         assert other.claims.take(2, ["a", "b"], lambda _: False) == ["a"]
 
-    def test_claims_are_swept_when_all_who_made_them_are_gone(self, store, other):
+    def test_claims_are_swept_when_all_who_made_them_are_gone(
+        self, store: Store, other: Store
+    ) -> None:
         store.claims.take(1, ["a"], lambda _: False)
         other.claims.take(2, ["b"], lambda _: False)
         store.claims.sweep(lambda run: run == 1)
@@ -406,11 +479,13 @@ class StoreContract:
         assert other.claims.take(3, ["a", "b"], lambda _: True) == ["a", "b"]
         assert store.claims.take(4, ["a", "c"], lambda _: False) == ["c"]
 
-    def test_claims_leave_the_log_alone(self, store):
+    def test_claims_leave_the_log_alone(self, store: Store) -> None:
         store.claims.take(1, ["a"], lambda _: False)
         assert store.index().number == 0
 
-    def test_a_partial_is_replaced_read_and_dropped(self, store, other):
+    def test_a_partial_is_replaced_read_and_dropped(
+        self, store: Store, other: Store
+    ) -> None:
         assert store.load_snapshot("tile1") is None
         store.save_snapshot("tile1", {"step": np.array(1), "w": np.zeros((2, 3))})
         kept = {"step": np.array(2), "w": np.ones((2, 3)), "name": np.array(["a", "é"])}
@@ -425,14 +500,16 @@ class StoreContract:
         other.drop_snapshot("tile1")
         assert store.load_snapshot("tile1") is None
 
-    def test_a_partial_shares_no_memory_with_the_store(self, store):
+    def test_a_partial_shares_no_memory_with_the_store(self, store: Store) -> None:
         kept = np.zeros(3)
         store.save_snapshot("tile1", {"w": kept})
         kept[:] = 1
         store.load_snapshot("tile1")["w"][:] = 2
         np.testing.assert_array_equal(store.load_snapshot("tile1")["w"], np.zeros(3))
 
-    def test_the_latest_sign_of_life_of_each_run_is_told(self, store, other):
+    def test_the_latest_sign_of_life_of_each_run_is_told(
+        self, store: Store, other: Store
+    ) -> None:
         first, second = begin(store), begin(store)
         assert store.heartbeats() == {}
         sign = {"count": 0, "pid": 1, "host": "ö"}
@@ -446,7 +523,7 @@ class StoreContract:
         assert other.heartbeats() == {second.begun: signs[second.begun]}
         assert store.journal(first) == []
 
-    def test_codes_are_recorded_once(self, store, other):
+    def test_codes_are_recorded_once(self, store: Store, other: Store) -> None:
         code = CodeRecord("train", 1, 1, {"fit": "d1"})
         store.record_codes({"f1": code})
         other.record_codes({"f1": replace(code, version=9)})
@@ -454,14 +531,16 @@ class StoreContract:
         assert store.index().codes == {"f1": code, "f2": code}
         assert store.index().number == 2
 
-    def test_settlements_come_back_in_order(self, store, other):
+    def test_settlements_come_back_in_order(self, store: Store, other: Store) -> None:
         one = Settlement("train", [["f1", "f2"]], "renamed", {"compared": 3})
         two = Settlement("probe.norms", [["f3", "f4"]], "moved")
         store.settle([one])
         other.settle([two, one])
         assert store.index().settlements == [one, two, one]
 
-    def test_receipts_outlive_payloads_that_are_evicted(self, store, other):
+    def test_receipts_outlive_payloads_that_are_evicted(
+        self, store: Store, other: Store
+    ) -> None:
         receipts = publish(store, arrays_of(), ["a", "b"])
         assert store.live("ab") == dict(zip("ab", receipts, strict=True))
         number = store.evict([receipts[0].payload], "old")
@@ -471,7 +550,9 @@ class StoreContract:
         assert index.receipts == dict(zip("ab", receipts, strict=True))
         assert other.live(["a", "b", "unknown"]) == {}
 
-    def test_an_evicted_result_is_restored_by_the_same_result(self, store, other):
+    def test_an_evicted_result_is_restored_by_the_same_result(
+        self, store: Store, other: Store
+    ) -> None:
         (old,) = publish(store, arrays_of(nodes=1), ["a"])
         store.evict([old.payload], "old")
         twin = replace(old, digest="e" * 64, payload="f" * 64)
@@ -482,7 +563,9 @@ class StoreContract:
         assert other.live(["a"]) == {"a": again}
         assert other.index().rows[1, 0] == old
 
-    def test_what_collection_removed_is_told_and_never_struck_off(self, store, other):
+    def test_what_collection_removed_is_told_and_never_struck_off(
+        self, store: Store, other: Store
+    ) -> None:
         receipts = publish(store, arrays_of(), ["a", "b"])
         store.evict([receipts[0].payload], "old")
         self.lose(store, receipts[0].payload)
@@ -492,7 +575,9 @@ class StoreContract:
         assert other.index().number == 2
         assert set(other.index().receipts) == {"a", "b"}
 
-    def test_a_result_computed_again_stands_for_the_one_removed(self, store):
+    def test_a_result_computed_again_stands_for_the_one_removed(
+        self, store: Store
+    ) -> None:
         (old,) = publish(store, arrays_of(nodes=1), ["a"])
         store.evict([old.payload], "old")
         self.lose(store, old.payload)
@@ -504,14 +589,16 @@ class StoreContract:
         with pytest.raises(RemovedPayloadError):
             store.fetch(old, ["loss"])
 
-    def test_a_payload_that_is_there_again_is_not_evicted(self, store):
+    def test_a_payload_that_is_there_again_is_not_evicted(self, store: Store) -> None:
         (old,) = publish(store, arrays_of(nodes=1), ["a"])
         store.evict([old.payload], "old")
         assert publish(store, arrays_of(nodes=1), ["a"]) == [old]
         assert store.index().evicted == set()
         assert store.live(["a"]) == {"a": old}
 
-    def test_pins_are_set_replaced_and_taken_away(self, store, other):
+    def test_pins_are_set_replaced_and_taken_away(
+        self, store: Store, other: Store
+    ) -> None:
         run = begin(store)
         store.pin(Pin("paper", run.begun, "Table 1"))
         store.pin(Pin("paper", run.begun, "Table 2"))
@@ -522,7 +609,9 @@ class StoreContract:
         other.unpin("never")
         assert list(store.index().pins) == ["ö/../x"]
 
-    def test_an_entry_that_is_torn_is_void_and_can_be_buried(self, store, caplog):
+    def test_an_entry_that_is_torn_is_void_and_can_be_buried(
+        self, store: Store, caplog: pytest.LogCaptureFixture
+    ) -> None:
         publish(store, arrays_of(0), ["a"])
         publish(store, arrays_of(1), ["b"])
         store._log._commits.replace(1, b"{")
