@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import cast
 
 import torch
+from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams
@@ -22,11 +23,14 @@ from curvflow.tasks.numerics.operators.base import (
     Dense,
     Operator,
     Repeated,
+    product,
 )
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
 from curvflow.tasks.registry import Machine
 
 MATRIX = "matrix"
+# Columns of the identity multiplied in one pass.
+DENSE_BLOCK = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +165,25 @@ def tile_operator(
             columns=columns,
         )
     return TileOperator(operator, tuple(sizes), tuple(sizes.values()))
+
+
+def dense_matrices(operator: BatchedOperator) -> Tensor:
+    """Form matrices from the products with the identity.
+
+    Args:
+        operator: symmetric maps of M models.
+
+    Returns:
+        The matrices, (M, D, D), symmetric up to rounding.
+
+    Raises:
+        InputError: products hold NaN or infinity.
+    """
+    models, size, _ = operator.shape
+    identity = torch.eye(size, dtype=torch.float64, device=operator.device)
+    columns = torch.split(identity, DENSE_BLOCK, dim=1)
+    blocks = [product(operator, block.expand(models, -1, -1)) for block in columns]
+    return torch.cat(blocks, dim=2)
 
 
 def _of_matrices(members: Sequence[Member], machine: Machine) -> BatchedOperator:

@@ -14,18 +14,16 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.dense import DenseParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
+    DENSE_BLOCK,
     batch_key,
+    dense_matrices,
     product_bytes,
     shared_bytes,
     size_of,
     tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
-from curvflow.tasks.numerics.operators.base import BatchedOperator, product
 from curvflow.tasks.registry import Machine, computes
-
-# Columns of the identity multiplied in one pass.
-BLOCK = 64
 
 
 def _params(member: Member) -> DenseParams:
@@ -35,7 +33,7 @@ def _params(member: Member) -> DenseParams:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products and four matrices."""
     size = size_of(member)
-    return product_bytes(member, min(BLOCK, size)) + 4 * 8 * size**2
+    return product_bytes(member, min(DENSE_BLOCK, size)) + 4 * 8 * size**2
 
 
 @computes("probe.dense", member_bytes=member_bytes, data_bytes=shared_bytes)
@@ -65,22 +63,14 @@ def dense(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     size = size_of(members[0])
-    of = tile_operator(members, machine, columns=min(BLOCK, size))
-    matrices_MDD = _matrices(of.operator).cpu()
+    of = tile_operator(members, machine, columns=min(DENSE_BLOCK, size))
+    matrices_MDD = dense_matrices(of.operator).cpu()
     values_MD = torch.linalg.eigvalsh((matrices_MDD + matrices_MDD.mT) / 2)
     eps = size**0.5 * float(torch.finfo(of.operator.dtype).eps)
     return [
         _outcome(values_D, _params(member), eps=eps)
         for member, values_D in zip(members, values_MD, strict=True)
     ]
-
-
-def _matrices(operator: BatchedOperator) -> Tensor:
-    models, size, _ = operator.shape
-    identity = torch.eye(size, dtype=torch.float64, device=operator.device)
-    columns = torch.split(identity, BLOCK, dim=1)
-    products = [product(operator, some.expand(models, -1, -1)) for some in columns]
-    return torch.cat(products, dim=2)
 
 
 def _outcome(values_D: Tensor, params: DenseParams, *, eps: float) -> Outcome:

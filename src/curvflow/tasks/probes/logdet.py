@@ -18,6 +18,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import ritz_data
 from curvflow.tasks.curvature.operators import (
     MATRIX,
+    dense_matrices,
     matrix_operator,
     size_of,
     tile_operator,
@@ -39,7 +40,6 @@ from curvflow.tasks.numerics.estimators.logdets import (
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
-from curvflow.tasks.numerics.operators.base import product
 from curvflow.tasks.numerics.operators.matrices import norm_bound
 from curvflow.tasks.registry import Machine, computes
 
@@ -244,13 +244,9 @@ def _dense(members: Sequence[Member], machine: Machine) -> list[float]:
         InputError: a matrix is not positive definite.
     """
     operator = tile_operator(members, machine, columns=64).operator
-    models, size, _ = operator.shape
+    size = operator.shape[1]
     eye = torch.eye(size, dtype=torch.float64, device=operator.device)
-    blocks = [
-        product(operator, eye[:, start : start + 64].expand(models, -1, -1))
-        for start in range(0, size, 64)
-    ]
-    matrices_MDD = torch.cat(blocks, dim=2) + _params(members[0]).damping * eye
+    matrices_MDD = dense_matrices(operator) + _params(members[0]).damping * eye
     symmetric_MDD = (matrices_MDD + matrices_MDD.mT) / 2
     return [_cholesky_logdet(_params(members[0]), A_DD) for A_DD in symmetric_MDD]
 
