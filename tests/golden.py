@@ -1,22 +1,23 @@
-"""Golden keys: settings of every kind, and the part of the key that follows from them.
+"""Golden keys: settings of every kind and rule, and the key that follows from them.
 
 `make golden` writes `golden_keys.json`, which is reviewed as a diff. A key that moves
 throws away results: raise the kind's version and say so in the change log, or give a
-new field its neutral value. Settings once written stay; those of a new kind are its
-example's.
+new field its neutral value. Settings once written stay; those of a new kind or rule
+are its example's.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from curvflow.schemas.explanations import explanations
-from curvflow.schemas.keys import action_key, form
+from curvflow.schemas.explanations import Section, explanations
+from curvflow.schemas.keys import action_key, form, sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.rules import all_rules, sections
 
 FILE = Path(__file__).with_name("golden_keys.json")
 Entries = dict[str, dict[str, Any]]
@@ -29,16 +30,25 @@ def written() -> Entries:
 
 
 def renewed(before: Entries) -> Entries:
-    """Return an entry for every built-in kind, with the key it has now."""
-    return dict(_renewed(before))
-
-
-def _renewed(before: Entries) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return an entry for every built-in kind and rule, with the key it has now."""
+    entries: Entries = {}
     for name, kind in all_kinds().items():
-        if kind.home:
-            continue
-        given = before[name]["params"] if name in before else params_of(kind)
-        yield name, {"params": given, "key": key_of(kind, given)}
+        if not kind.home:
+            params = before[name]["params"] if name in before else params_of(kind)
+            entries[name] = {"params": params, "key": key_of(kind, params)}
+    for rule, section in sections().items():
+        name = f"rule.{rule}"
+        params = before[name]["params"] if name in before else _first_rule(section)
+        key = sha256(form(all_rules()[rule](**params)))[:40]
+        entries[name] = {"params": params, "key": key}
+    return entries
+
+
+def _first_rule(section: Section) -> dict[str, Any]:
+    """Return the first settings of the example of a rule."""
+    rules = YAML(typ="safe").load(section.example)["axes"]["rule"]
+    params: dict[str, Any] = next(iter(rules.values()))
+    return params
 
 
 def key_of(kind: Kind, params: Mapping[str, Any]) -> str:
