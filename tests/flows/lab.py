@@ -110,14 +110,18 @@ class Lab:
         return Opened(study, self.store, SourceFiles(self.folder), self.folder / "out")
 
     def plan(self, *overrides, text=STUDY):
-        one = self.opened(*overrides, text=text)
-        return make_plan(one.study, one.store, one.files)
+        opened_study = self.opened(*overrides, text=text)
+        return make_plan(opened_study.study, opened_study.store, opened_study.files)
 
     def run(self, *overrides, answer=None, text=STUDY) -> RunReport:
-        one, watcher = self.opened(*overrides, text=text), Watcher()
+        opened_study, watcher = self.opened(*overrides, text=text), Watcher()
         try:
             return run_study(
-                one.study, one.store, one.files, answer=answer, observer=watcher
+                opened_study.study,
+                opened_study.store,
+                opened_study.files,
+                answer=answer,
+                observer=watcher,
             )
         finally:
             self.told = watcher.told
@@ -142,9 +146,9 @@ def laboratory(folder, store):
         forget()
 
 
-def accept(*found, verify=None):
-    return Answer(accept=found, reason="it means the same", verify=verify)
+def accept(*kinds, verify=None):
+    return Answer(accept=kinds, reason="it means the same", verify=verify)
 
 
-def rerun(*found):
-    return Answer(rerun=found)
+def rerun(*kinds):
+    return Answer(rerun=kinds)

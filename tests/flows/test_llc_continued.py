@@ -25,13 +25,13 @@ def executed(store, *overrides):
 
 def drawn(store, num_draws):
     """Return what is stored of chains of so many draws, by their seed's network."""
-    found = {}
+    by_loss = {}
     for receipt in store.index().receipts.values():
         if receipt.stage == "llc":
             arrays = store.fetch(receipt, list(receipt.parts))
             if arrays["loss_trace"].shape[1] == num_draws:
-                found[float(arrays["init_loss"])] = arrays
-    return found
+                by_loss[float(arrays["init_loss"])] = arrays
+    return by_loss
 
 
 ALL = {"xor": 1, "fit": 2, "norms": 2, "llc": 2, "table": 1}

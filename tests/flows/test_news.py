@@ -92,52 +92,54 @@ def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
     assert watcher.told == ["fit: the state of 2 nodes in work is kept"]
     assert watched(store, Watcher()) == ["fit: 2 nodes go on from a kept state"]
     assert watched(store, Watcher()) == []
-    fit = [one for one in store.index().receipts.values() if one.stage == "fit"]
+    fit = [
+        receipt for receipt in store.index().receipts.values() if receipt.stage == "fit"
+    ]
     # Their time is that of the last attempt alone.
-    assert [one.covered for one in fit] == [None, None]
+    assert [item.covered for item in fit] == [None, None]
 
 
 def test_a_state_of_one_node_is_told_of_in_the_singular(store):
-    told, stop = [], Stopping()
-    partials = Partials(store, stop, tell=told.append)
+    lines, stop = [], Stopping()
+    partials = Partials(store, stop, tell=lines.append)
     partials.turn_to("fit")
     partial = partials.of("tile", nodes=1)
     partial.keep({"weights": np.ones(2)})
-    assert told == []  # a state kept on the way is no news
+    assert lines == []  # a state kept on the way is no news
     stop.signal = signal.SIGTERM
     with pytest.raises(Stopped):
         partial.keep({"weights": np.ones(2)})
     partial.load()
-    assert told == [
+    assert lines == [
         "fit: the state of 1 node in work is kept",
         "fit: 1 node goes on from a kept state",
     ]
 
 
 def test_a_state_that_could_not_be_kept_is_not_said_to_be(store):
-    told, stop = [], Stopping()
+    lines, stop = [], Stopping()
     stop.signal = signal.SIGTERM
-    partial = Partials(store, stop, tell=told.append).of("tile", nodes=1)
+    partial = Partials(store, stop, tell=lines.append).of("tile", nodes=1)
     with (
         mock.patch.object(store, "save_snapshot", side_effect=StoreError("full")),
         pytest.raises(Stopped),
     ):
         partial.keep({"weights": np.ones(2)})
-    assert told == []
+    assert lines == []
 
 
 def test_the_runs_waited_for_are_named_once_until_they_change(store, claimed):
-    told = []
-    waiting = WaitNotice(store, told.append)
+    lines = []
+    waiting = WaitNotice(store, lines.append)
     busy = claimed("data", 1)
     waiting.show(busy)
     waiting.show(busy)
-    assert told == ["waiting for run 1 of long (process 7 on far): 1 data node"]
+    assert lines == ["waiting for run 1 of long (process 7 on far): 1 data node"]
     other = begin(store, "other")
     store.claims.take(other.begun, ["k1", "k2"], lambda _: False)
     waiting.show(busy | {"k1": "fit", "k2": "fit"})
     waiting.show({"given up": "fit"})
-    assert told[1:] == [
+    assert lines[1:] == [
         "waiting for run 1 of long (process 7 on far): 1 data node; "
         "run 1 of other: 2 fit nodes"
     ]
@@ -189,7 +191,7 @@ def test_a_plan_with_nothing_to_do_looks_for_no_other_run(store):
 def test_what_nobody_watches_goes_to_the_log_of_python(store, caplog, capsys):
     with caplog.at_level(logging.INFO, "curvflow"), pytest.raises(Stopped):
         watched(store, Silent())
-    assert [(one.levelname, one.message) for one in caplog.records] == [
-        ("INFO", "fit: the state of 2 nodes in work is kept")
-    ]
+    assert [
+        (log_record.levelname, log_record.message) for log_record in caplog.records
+    ] == [("INFO", "fit: the state of 2 nodes in work is kept")]
     assert capsys.readouterr().out == ""

@@ -35,8 +35,11 @@ def study(tmp_path):
 def test_times_are_positive_and_lie_within_that_of_the_run(study):
     results = curvflow.run(study)
     seconds = {stage: results[stage]["seconds"] for stage in results}
-    assert all((one > 0).all() for one in seconds.values())
-    assert sum(float(one.sum()) for one in seconds.values()) < results.run.seconds
+    assert all((seconds_of > 0).all() for seconds_of in seconds.values())
+    assert (
+        sum(float(seconds_of.sum()) for seconds_of in seconds.values())
+        < results.run.seconds
+    )
     fit = results["fit"]
     assert fit["seconds"].dims == fit["seconds_per_epoch"].dims == ("seed",)
     assert fit["seconds"].attrs["units"] == "s"
@@ -45,13 +48,13 @@ def test_times_are_positive_and_lie_within_that_of_the_run(study):
 
 
 def test_equal_studies_are_equal_whatever_time_they_take():
-    found = []
+    digests = []
     for _ in range(2):
         store = MemoryStore()
         run(store, text=STUDY)
         receipts = store.index().receipts
-        found.append({key: (r.digest, r.parts) for key, r in receipts.items()})
-    assert found[0] == found[1]
+        digests.append({key: (r.digest, r.parts) for key, r in receipts.items()})
+    assert digests[0] == digests[1]
 
 
 def test_longer_training_has_the_time_of_the_epochs_it_was_trained_for(study):
@@ -82,11 +85,11 @@ def test_times_can_be_asked_for_by_name(study):
 def job(*members):
     """Return a tile of trainings, each of so many epochs and gone on from others."""
     params = find_kind("train").params
-    some = []
+    member_jobs = []
     for epochs, earlier in members:
         asked = {"model": {"kind": "mlp", "hidden": [2]}, "epochs": epochs}
         receipt = SimpleNamespace(params={"epochs": earlier})
-        some.append(
+        member_jobs.append(
             MemberJob(
                 key="",
                 params=params(rule={"rule": "sgd", "lr": 0.1}, **asked),
@@ -95,7 +98,7 @@ def job(*members):
                 earlier=TakenResult({}, receipt, (), "fit") if earlier else None,
             )
         )
-    return TileJob("train", some)
+    return TileJob("train", member_jobs)
 
 
 def test_a_tile_knows_its_epochs_if_all_its_members_have_as_many():

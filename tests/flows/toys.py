@@ -165,13 +165,13 @@ def _probe(members: Sequence[Member], _: Machine) -> list[Outcome]:
 
 def _mean(members: Sequence[Member], _: Machine) -> list[Outcome]:
     CALLS["toy.mean"] += 1
-    found = []
+    outcomes = []
     for member in members:
         nodes = member.inputs["of"]
         values = [float(v) for n in nodes if n.status == "ok" for v in _numbers(n)]
         bad = sum(node.status == "diverged" for node in nodes)
         mean = np.mean(values) if values else np.nan
-        found.append(
+        outcomes.append(
             Outcome(
                 {
                     "mean": np.array(mean, np.float64),
@@ -180,7 +180,7 @@ def _mean(members: Sequence[Member], _: Machine) -> list[Outcome]:
                 }
             )
         )
-    return found
+    return outcomes
 
 
 def _numbers(node):

@@ -37,8 +37,8 @@ def folder(tmp_path):
 
 def planned(store, folder, line):
     text = f"{STUDY}  asked: {{use: {line}}}\n"
-    one = opened(store, text=text, folder=folder)
-    return make_plan(one.study, one.store, one.files)
+    opened_study = opened(store, text=text, folder=folder)
+    return make_plan(opened_study.study, opened_study.store, opened_study.files)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_order_and_type_of_what_is_written_tell_studies_apart():
     assert hash(first) == hash(build())
     assert first != build(axes={"rule": RULES, "seed": 2})
     assert first != build(axes={"seed": [0, 1], "rule": RULES})
-    ones = [{"seed": 2, "rule": {"slow": {"lr": one}}} for one in (1, 1.0)]
+    ones = [{"seed": 2, "rule": {"slow": {"lr": lr}}} for lr in (1, 1.0)]
     assert build(axes=ones[0]) != build(axes=ones[1])
     assert first != "toys"
 
@@ -92,7 +92,7 @@ def test_what_is_done_to_the_parts_of_a_study_does_not_reach_it():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"axes": {"sede": 2, "rule": RULES}}, r"Study: stages.fit.seed: .*'sede'"),
         ({"axes": 3}, "Study: axes: expected a mapping, got 3"),
@@ -103,8 +103,8 @@ def test_what_is_done_to_the_parts_of_a_study_does_not_reach_it():
         ({"expect": [{"stage": "lst"}]}, "Study: expect.0"),
     ],
 )
-def test_a_study_is_checked_when_it_is_built(changes, told):
-    with pytest.raises(StudyError, match=f"^{told}") as caught:
+def test_a_study_is_checked_when_it_is_built(changes, message):
+    with pytest.raises(StudyError, match=f"^{message}") as caught:
         build(**changes)
     assert "\n" not in str(caught.value)
 

@@ -64,10 +64,10 @@ NUMBERS = st.integers(0, 30)
 
 @given(st.lists(NUMBERS, min_size=1, max_size=40), st.sets(NUMBERS))
 def test_bisection_isolates_exactly_the_culprits(members, culprits):
-    def compute(some):
-        if culprits.intersection(some):
+    def compute(members):
+        if culprits.intersection(members):
             raise ValueError("bad")
-        return [m * 2 for m in some]
+        return [m * 2 for m in members]
 
     results = bisect(members, compute)
     for member, (result, width) in zip(members, results, strict=True):

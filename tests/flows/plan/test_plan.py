@@ -102,7 +102,7 @@ def test_aggregates_are_broadcast_over_the_dims_of_all_they_take(store):
     graph = make_plan(o.study, o.store, o.files).graph
     assert o.study.stages["mean"].dims == ("rule", "epoch")
     node = graph.nodes["mean"][0]
-    stages = [one.node.stage for one in node.inputs["of"]]
+    stages = [taken.node.stage for taken in node.inputs["of"]]
     assert stages == ["last"] * 3 + ["path"] * 3
 
 

@@ -34,18 +34,18 @@ def make():
 @pytest.fixture
 def began(monkeypatch):
     """Epochs that trainings begin at, in order."""
-    found = []
+    begins = []
     real = registry.find("train")
 
     def compute(members, machine):
-        found.extend(
+        begins.extend(
             0 if m.earlier is None else int(m.earlier["epoch"][-1]) for m in members
         )
         return real.compute(members, machine)
 
     watched = replace(real, compute=compute)
     monkeypatch.setitem(registry._implementations, "train", watched)
-    return found
+    return begins
 
 
 def epochs(number):
@@ -53,7 +53,7 @@ def epochs(number):
 
 
 def digests(store):
-    return {key: one.digest for key, one in store.index().receipts.items()}
+    return {key: receipt.digest for key, receipt in store.index().receipts.items()}
 
 
 def planned(store, *overrides):
@@ -107,7 +107,7 @@ def test_new_seeds_begin_at_the_beginning_beside_old_ones_that_go_on(store, bega
 def test_a_training_whose_arrays_are_gone_is_not_gone_on_from(store, began):
     run(store, text=STUDY)
     fits = [r for r in store.index().receipts.values() if r.stage == "fit"]
-    for payload in {one.payload for one in fits}:
+    for payload in {receipt.payload for receipt in fits}:
         store.evict([payload], "room")
         del store._payloads[payload]
     began.clear()
@@ -138,7 +138,7 @@ def test_a_shorter_training_that_cannot_be_read_is_struck_off(store, began):
     "unknown",
     [
         lambda codes: {},
-        lambda codes: {name: replace(one, form=0) for name, one in codes.items()},
+        lambda codes: {name: replace(code, form=0) for name, code in codes.items()},
     ],
     ids=["unrecorded", "another-form"],
 )

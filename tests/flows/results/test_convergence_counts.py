@@ -42,7 +42,7 @@ def test_removed_verdicts_are_in_no_count(tmp_path):
     path.write_text(STUDY)
     results = curvflow.run(path)
     view = results.view("short")
-    payloads = frozenset(str(one.payload) for one in view.receipts if one)
+    payloads = frozenset(str(receipt.payload) for receipt in view.receipts if receipt)
     with mock.patch.object(
         results, "view", return_value=replace(view, removed=payloads)
     ):

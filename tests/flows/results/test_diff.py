@@ -13,18 +13,18 @@ from tests.flows.toys import run
 
 def difference(store, before, after, **options):
     runs = store.index().runs
-    found = diff_runs(runs[before - 1], runs[after - 1], store, **options)
-    return {one.stage: one for one in found}
+    stages = diff_runs(runs[before - 1], runs[after - 1], store, **options)
+    return {stage_diff.stage: stage_diff for stage_diff in stages}
 
 
 def test_stages_are_counted_by_verdict(store):
     run(store)
     run(store, "stages.last.scale=2.0", "axes.seed=[0, 1, 5]")
-    found = difference(store, 1, 2)
-    assert found["data"].counts == {"same": 1}
-    assert found["fit"].counts == {"same": 4, "added": 2, "removed": 2}
-    assert found["last"].counts == {"changed": 4, "added": 2, "removed": 2}
-    assert found["mean"].counts == {"changed": 2}
+    stages = difference(store, 1, 2)
+    assert stages["data"].counts == {"same": 1}
+    assert stages["fit"].counts == {"same": 4, "added": 2, "removed": 2}
+    assert stages["last"].counts == {"changed": 4, "added": 2, "removed": 2}
+    assert stages["mean"].counts == {"changed": 2}
 
 
 def test_the_largest_differences_are_told_per_variable(store):
@@ -54,9 +54,9 @@ def test_results_computed_again_and_equal_are_told_apart_from_the_same(store):
     keys = [r.key for r in store.index().receipts.values() if r.kind == "toy.fit"]
     store.retire(keys, "to be computed again")
     run(store)
-    found = difference(store, 1, 2)
-    assert found["fit"].counts == {"recomputed": 6}
-    assert found["last"].counts == {"same": 6}
+    stages = difference(store, 1, 2)
+    assert stages["fit"].counts == {"recomputed": 6}
+    assert stages["last"].counts == {"same": 6}
 
 
 def test_arrays_that_are_gone_leave_the_verdict(store):
@@ -66,16 +66,16 @@ def test_arrays_that_are_gone_leave_the_verdict(store):
         r.payload for r in store.index().rows.values() if r.params.get("scale") == 2.0
     }
     del store._payloads[node]
-    found = difference(store, 1, 2)["last"]
-    assert (found.counts["changed"], found.gone, found.variables) == (6, 6, [])
+    stages = difference(store, 1, 2)["last"]
+    assert (stages.counts["changed"], stages.gone, stages.variables) == (6, 6, [])
 
 
 def test_a_kind_that_is_unknown_now_is_compared_by_digests(store, monkeypatch):
     run(store)
     run(store, "stages.last.scale=2.0")
     monkeypatch.delitem(kinds._added, "toy.probe")
-    found = difference(store, 1, 2)["last"]
-    assert found.variables == [{"variable": "square", "nodes": 6}]
+    stages = difference(store, 1, 2)["last"]
+    assert stages.variables == [{"variable": "square", "nodes": 6}]
 
 
 def test_a_stage_of_neither_run_is_refused(store):
@@ -101,18 +101,20 @@ def test_a_difference_the_other_way_round_is_its_opposite(before, after):
     run(store, *before)
     run(store, *after)
     there, back = difference(store, 1, 2), difference(store, 2, 1)
-    for stage, one in there.items():
+    for stage, stage_diff in there.items():
         other = back[stage]
-        assert one.counts["added"] == other.counts["removed"]
+        assert stage_diff.counts["added"] == other.counts["removed"]
         for verdict in ("changed", "recomputed", "same"):
-            assert one.counts[verdict] == other.counts[verdict]
-        sizes = [(v["variable"], v["absolute"], v["relative"]) for v in one.variables]
+            assert stage_diff.counts[verdict] == other.counts[verdict]
+        sizes = [
+            (v["variable"], v["absolute"], v["relative"]) for v in stage_diff.variables
+        ]
         assert sizes == [
             (v["variable"], v["absolute"], v["relative"]) for v in other.variables
         ]
         # As text, since NaN is not even equal to itself.
-        assert sorted(str([r["labels"], r["old"], r["new"]]) for r in one.rows) == (
-            sorted(str([r["labels"], r["new"], r["old"]]) for r in other.rows)
-        )
+        assert sorted(
+            str([r["labels"], r["old"], r["new"]]) for r in stage_diff.rows
+        ) == (sorted(str([r["labels"], r["new"], r["old"]]) for r in other.rows))
     same = difference(store, 2, 2)
-    assert all(set(one.counts) <= {"same"} for one in same.values())
+    assert all(set(stage_diff.counts) <= {"same"} for stage_diff in same.values())

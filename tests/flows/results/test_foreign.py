@@ -54,72 +54,72 @@ def written(path, values=None, completed=1, sampler=SAMPLER, first=FIRST):
 
 
 def test_a_store_is_read_with_our_statistics(tmp_path):
-    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr"))
+    draws = curvflow.read_devinterp(written(tmp_path / "samples.zarr"))
     every = losses().astype(np.float64).mean((2, 3))
-    assert found["loss_trace"].dims == ("chain", "draw")
-    np.testing.assert_allclose(found["loss_trace"], every[:, BURN_IN:])
-    assert float(found["init_loss"]) == pytest.approx(2.3, rel=1e-6)
-    init_loss = float(found["init_loss"])
+    assert draws["loss_trace"].dims == ("chain", "draw")
+    np.testing.assert_allclose(draws["loss_trace"], every[:, BURN_IN:])
+    assert float(draws["init_loss"]) == pytest.approx(2.3, rel=1e-6)
+    init_loss = float(draws["init_loss"])
     llc = NBETA * (every[:, BURN_IN:].mean() - init_loss)
-    assert float(found["llc_mean"]) == pytest.approx(llc)
-    assert float(found["llc_all_steps"]) == pytest.approx(
+    assert float(draws["llc_mean"]) == pytest.approx(llc)
+    assert float(draws["llc_all_steps"]) == pytest.approx(
         NBETA * (every.mean() - init_loss)
     )
-    assert float(found["llc_all_steps"]) < llc - 10 * float(found["llc_sem"])
-    assert float(found["r_hat"]) < 1.1
-    assert float(found["localization"]) == 100
-    assert found.attrs["sampling_method"] == "rmsprop_sgld"
-    assert curvflow.to_arviz(found)["posterior"]["llc"].mean() == pytest.approx(llc)
+    assert float(draws["llc_all_steps"]) < llc - 10 * float(draws["llc_sem"])
+    assert float(draws["r_hat"]) < 1.1
+    assert float(draws["localization"]) == 100
+    assert draws.attrs["sampling_method"] == "rmsprop_sgld"
+    assert curvflow.to_arviz(draws)["posterior"]["llc"].mean() == pytest.approx(llc)
 
 
 def test_a_failed_chain_is_counted_and_left_out(tmp_path):
     values = losses()
     values[1, BURN_IN + 7 :] = np.nan
-    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", values))
-    assert int(found["num_failed"]) == 1
-    assert found["failed_at"].values.tolist() == [-1, 7, -1]
-    assert np.isnan(found["llc_per_chain"][1])
-    assert float(found["llc_mean"]) == pytest.approx(
-        float(np.nanmean(found["llc_per_chain"]))
+    draws = curvflow.read_devinterp(written(tmp_path / "samples.zarr", values))
+    assert int(draws["num_failed"]) == 1
+    assert draws["failed_at"].values.tolist() == [-1, 7, -1]
+    assert np.isnan(draws["llc_per_chain"][1])
+    assert float(draws["llc_mean"]) == pytest.approx(
+        float(np.nanmean(draws["llc_per_chain"]))
     )
 
 
 def test_a_token_that_is_nan_at_one_draw_fails_the_chain_and_is_counted(tmp_path):
     values = losses()
     values[1, BURN_IN + 7, 0, 3] = np.nan
-    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", values))
-    assert found["num_nan"].values.tolist() == [0, 1, 0]
-    assert found["failed_at"].values.tolist() == [-1, 7, -1]
-    assert int(found["num_left_out"]) == int(found["num_nan_init"]) == 0
+    draws = curvflow.read_devinterp(written(tmp_path / "samples.zarr", values))
+    assert draws["num_nan"].values.tolist() == [0, 1, 0]
+    assert draws["failed_at"].values.tolist() == [-1, 7, -1]
+    assert int(draws["num_left_out"]) == int(draws["num_nan_init"]) == 0
 
 
 def test_tokens_without_any_loss_are_left_out_of_both_means(tmp_path):
     values, first = losses(), np.linspace(2.2, 2.4, 5)
     values[..., 4], first[4] = np.nan, np.nan
     path = written(tmp_path / "samples.zarr", values, first=first)
-    found = curvflow.read_devinterp(path)
-    assert int(found["num_left_out"]) == 1
-    assert found["num_nan"].values.tolist() == [0, 0, 0]
-    assert int(found["num_failed"]) == 0
-    assert float(found["init_loss"]) == pytest.approx(first[:4].mean())
+    draws = curvflow.read_devinterp(path)
+    assert int(draws["num_left_out"]) == 1
+    assert draws["num_nan"].values.tolist() == [0, 0, 0]
+    assert int(draws["num_failed"]) == 0
+    assert float(draws["init_loss"]) == pytest.approx(first[:4].mean())
     every = values[..., :4].astype(np.float64).mean((2, 3))
-    np.testing.assert_allclose(found["loss_trace"], every[:, BURN_IN:])
+    np.testing.assert_allclose(draws["loss_trace"], every[:, BURN_IN:])
 
 
 def test_a_token_without_a_first_loss_is_left_out_of_both_means(tmp_path):
     first = np.linspace(2.2, 2.4, 5)
     first[4] = np.nan
-    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", first=first))
-    assert int(found["num_left_out"]) == 1
-    assert float(found["init_loss"]) == pytest.approx(first[:4].mean())
+    draws = curvflow.read_devinterp(written(tmp_path / "samples.zarr", first=first))
+    assert int(draws["num_left_out"]) == 1
+    assert float(draws["init_loss"]) == pytest.approx(first[:4].mean())
 
 
 def test_a_first_loss_that_one_chain_lacks_leaves_no_estimate(tmp_path):
     first = np.array([np.linspace(2.2, 2.4, 5)] * CHAINS)
     first[1, 2] = np.nan
-    found = curvflow.read_devinterp(written(tmp_path / "samples.zarr", first=first))
-    assert int(found["num_nan_init"]) == 1
-    assert np.isnan(found["llc_mean"])
+    draws = curvflow.read_devinterp(written(tmp_path / "samples.zarr", first=first))
+    assert int(draws["num_nan_init"]) == 1
+    assert np.isnan(draws["llc_mean"])
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,9 @@ def test_a_damaged_manifest_counts_as_empty(store, folder, damaged):
 
 def test_a_folder_that_cannot_be_made_is_told_on_one_line(store, folder):
     folder.write_text("a file where the folder should be")
-    with pytest.raises(StoreError, match=r"expected a file that can be") as told:
+    with pytest.raises(StoreError, match=r"expected a file that can be") as caught:
         write_outputs(views_of(store), store, folder)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_all_others_are_written_where_one_result_is_unreadable(store, folder):

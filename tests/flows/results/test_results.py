@@ -148,9 +148,9 @@ def test_a_result_struck_off_during_the_run_stands_in_its_tables(tmp_path):
     key = run(mine).plan.graph.nodes["data"][0].key
     begin = mine.begin_run
 
-    def begin_run(*args, **told):
+    def begin_run(*args, **options):
         theirs.retire([key], "somebody else found it torn")
-        return begin(*args, **told)
+        return begin(*args, **options)
 
     with mock.patch.object(mine, "begin_run", begin_run):
         again = run(mine)

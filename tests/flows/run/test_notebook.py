@@ -27,9 +27,9 @@ class Display:
 
 @pytest.fixture
 def ipython(monkeypatch):
-    found = Display(kernel=object())
-    monkeypatch.setitem(sys.modules, "IPython", found)
-    return found
+    display = Display(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", display)
+    return display
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ def folder(tmp_path):
 def payload_of(folder, stage):
     index = LocalStore(folder).index()
     receipts = [r for r in index.receipts.values() if r.stage == stage]
-    (found,) = {p for r in receipts for p in folder.rglob(f"{r.payload}*")}
-    return found
+    (path,) = {p for r in receipts for p in folder.rglob(f"{r.payload}*")}
+    return path
 
 
 def digests(folder):

@@ -112,7 +112,7 @@ def test_every_node_is_computed_once_and_after_what_it_takes():
         bench.done(tile)
     assert when.keys() == order.keys()
     for node in when:
-        for taken in (t.node for some in node.inputs.values() for t in some):
+        for taken in (t.node for several in node.inputs.values() for t in several):
             assert when[taken] < when[node]
 
 

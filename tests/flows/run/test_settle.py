@@ -22,8 +22,8 @@ CHANGED = ("scaled(x) + 1.0", "scaled(x) + 2.0")
 
 @pytest.fixture
 def lab(tmp_path, store):
-    with laboratory(tmp_path, store) as found:
-        yield found
+    with laboratory(tmp_path, store) as lab_open:
+        yield lab_open
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_what_comes_out_different_is_refused(lab, store, name):
-    before, after, told = DIFFERENCES[name]
+    before, after, text = DIFFERENCES[name]
     result = '{"value": 1.0, "many": np.asarray(MANY)}'
     old, new = result.replace("MANY", before), result.replace("MANY", after)
     lab.edit('{"value": many.sum(), "many": many}', old, "lab_kinds.py")
@@ -128,7 +128,7 @@ def test_what_comes_out_different_is_refused(lab, store, name):
         with pytest.raises(RequestError) as error:
             lab.run(answer=accept("lab.measure", verify=1.0))
     message = str(error.value)
-    assert told in message
+    assert text in message
     assert "many of measure[seed=" in message
     assert "got 0 equal" in message
     assert "\n" not in message
@@ -168,8 +168,8 @@ def test_diverged_results_compare_with_their_reason(lab, store):
     lab.edit("at epoch 3", "at epoch 4", "lab_kinds.py")
     with pytest.raises(RequestError) as error:
         lab.run(answer=accept("lab.measure", verify=1.0))
-    told = "diverged (at epoch 4) where it was diverged (at epoch 3)"
-    assert told in str(error.value)
+    text = "diverged (at epoch 4) where it was diverged (at epoch 3)"
+    assert text in str(error.value)
     lab.edit(bad.replace("3", "4"), ok, "lab_kinds.py")
     with pytest.raises(RequestError, match="ok where it was diverged"):
         lab.run(answer=accept("lab.measure", verify=1.0))
@@ -238,10 +238,12 @@ def depend_on_company(monkeypatch, kind, variable):
     real = registry.find(kind)
 
     def compute(members, machine):
-        found = real.compute(members, machine)
-        for one in found:
-            one.arrays[variable] = one.arrays[variable] * (1 + 1e-3 * len(members))
-        return found
+        outcomes = real.compute(members, machine)
+        for outcome in outcomes:
+            outcome.arrays[variable] = outcome.arrays[variable] * (
+                1 + 1e-3 * len(members)
+            )
+        return outcomes
 
     changed = replace(real, compute=compute)
     monkeypatch.setitem(registry._implementations, kind, changed)

@@ -71,12 +71,12 @@ def several(monkeypatch):
 
 
 def digests(store):
-    return {key: one.digest for key, one in store.index().receipts.items()}
+    return {key: receipt.digest for key, receipt in store.index().receipts.items()}
 
 
 def payload_of(folder, stage):
     receipts = LocalStore(folder).index().receipts.values()
-    (payload,) = {one.payload for one in receipts if one.stage == stage}
+    (payload,) = {receipt.payload for receipt in receipts if receipt.stage == stage}
     (path,) = folder.rglob(f"{payload}*")
     return path
 
@@ -107,8 +107,8 @@ def test_old_company_is_computed_once_and_counted_once(tmp_path, monkeypatch):
     def sociable(members, machine):
         bits = 2.0**-50 * len(members)
         return [
-            Outcome({**one.arrays, "final": one.arrays["final"] + bits})
-            for one in toys._fit(members, machine)
+            Outcome({**outcome.arrays, "final": outcome.arrays["final"] + bits})
+            for outcome in toys._fit(members, machine)
         ]
 
     folder = tmp_path / "store"
@@ -178,7 +178,7 @@ def test_failed_and_blocked_nodes_are_counted_once(several):
     record = run(MemoryStore(), "axes.seed=[0, 13]").record
     assert record.counts["failed"]["fit"] == 2
     assert record.counts["executed"]["fit"] == 2
-    assert [one["stage"] for one in record.failures] == ["fit", "fit"]
+    assert [failure["stage"] for failure in record.failures] == ["fit", "fit"]
 
 
 def test_tiles_that_have_not_begun_are_left_when_the_run_is_to_end(monkeypatch):

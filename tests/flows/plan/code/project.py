@@ -226,7 +226,7 @@ def own_kind(name: str, home: str, params: type[Params] = NoParams) -> Kind:
 def node(kind: str | Kind, params: dict | None = None, **inputs: Node) -> Node:
     kind = find_kind(kind) if isinstance(kind, str) else kind
     taken: dict[str, tuple[Taken, ...]] = {
-        name: (Taken(one, ()),) for name, one in inputs.items()
+        name: (Taken(producer, ()),) for name, producer in inputs.items()
     }
     model = kind.params.model_validate(params or {})
     return Node("s", kind, (), (), model, {}, Encoded(canonical({})), taken)
@@ -245,7 +245,7 @@ FACTORY = {"factory": "lab.models:make"}
 
 def nodes() -> dict[str, Node]:
     """Return nodes that run built-in code, the user's, and both."""
-    found = {
+    made = {
         "points": node("data.factory", {"factory": "lab.points:make"}),
         "sgd": fit(MLP, SGD),
         "adam": fit(MLP, ADAM),
@@ -254,18 +254,18 @@ def nodes() -> dict[str, Node]:
     }
     sharpness = own_kind("probe.sharpness", "lab.kinds:sharpness")
     plain = own_kind("probe.plain", "lab.kinds:plain")
-    return found | {
-        "norms": node("probe.norms", weights=found["adam"]),
-        "norms_linear": node("probe.norms", weights=found["linear"]),
-        "norms_factory": node("probe.norms", weights=found["factory"]),
-        "sharpness": node(sharpness, weights=found["sgd"]),
-        "plain": node(plain, weights=found["sgd"]),
+    return made | {
+        "norms": node("probe.norms", weights=made["adam"]),
+        "norms_linear": node("probe.norms", weights=made["linear"]),
+        "norms_factory": node("probe.norms", weights=made["factory"]),
+        "sharpness": node(sharpness, weights=made["sgd"]),
+        "plain": node(plain, weights=made["sgd"]),
     }
 
 
 def codes(folder: Path, package: Path | None = None) -> dict[str, Code]:
     fingerprints = Fingerprints(folder, package)
-    return {name: fingerprints.of(one) for name, one in nodes().items()}
+    return {name: fingerprints.of(producer) for name, producer in nodes().items()}
 
 
 def moved(before: dict[str, Code], after: dict[str, Code]) -> dict[str, set[str]]:

@@ -87,7 +87,7 @@ def test_a_kind_of_a_cell_is_computed_once_and_for_new_seeds(notebook):
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "message"),
     [
         (KIND.replace(") **", " + 1) **"), "__main__:size changed"),
         (HELPER.replace("* x", "+ x"), r"__main__:scaled changed \(by size > scaled\)"),
@@ -97,12 +97,12 @@ def test_a_kind_of_a_cell_is_computed_once_and_for_new_seeds(notebook):
         ("for FACTOR in [5, 6]: pass", "__main__:FACTOR changed"),
     ],
 )
-def test_a_changed_cell_is_noticed_and_asked_about(notebook, cell, told):
+def test_a_changed_cell_is_noticed_and_asked_about(notebook, cell, message):
     notebook.run(HELPER)
     notebook.run(KIND)
     executed()
     notebook.run(cell)
-    with pytest.raises(ChangedCodeError, match=told) as caught:
+    with pytest.raises(ChangedCodeError, match=message) as caught:
         executed()
     assert "answer=curvflow.Answer(" in "".join(caught.value.__notes__)
     notebook.run(HELPER)
@@ -188,7 +188,7 @@ def test_what_stands_in_no_cell_is_told_by_its_bytecode(notebook, unseen):
 
 
 def test_bytecode_tells_constants_inner_functions_and_methods(notebook):
-    def told(text):
+    def digest_of(text):
         exec(text, notebook.main.__dict__)
         return typed_text()
 
@@ -202,9 +202,9 @@ def test_bytecode_tells_constants_inner_functions_and_methods(notebook):
         "def f(x, y=(1, {})): pass",
         "def f(*, y={}): pass",
     ):
-        first = told(template.replace("{}", "1"))
-        assert told(template.replace("{}", "1")) == first
-        assert told(template.replace("{}", "2")) != first
+        first = digest_of(template.replace("{}", "1"))
+        assert digest_of(template.replace("{}", "1")) == first
+        assert digest_of(template.replace("{}", "2")) != first
 
 
 def test_names_stand_for_what_they_mean_now(notebook):

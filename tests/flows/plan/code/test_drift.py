@@ -31,8 +31,8 @@ LONGER = "stages.fit.epochs=4"
 
 @pytest.fixture
 def lab(tmp_path, store):
-    with laboratory(tmp_path, store) as found:
-        yield found
+    with laboratory(tmp_path, store) as lab_open:
+        yield lab_open
 
 
 def names(drift):
@@ -84,7 +84,9 @@ def test_untouched_files_are_compared_by_their_bytes_and_not_read_as_code(
 
 def test_a_record_names_the_modules_that_were_read(lab):
     lab.run()
-    read = {name for one in lab.store.index().codes.values() for name in one.files}
+    read = {
+        name for record in lab.store.index().codes.values() for name in record.files
+    }
     assert {"lab_kinds", "lab_help"} <= read
 
 
@@ -162,7 +164,7 @@ def test_lost_results_run_anyway(lab, store):
 
 def test_a_kind_whose_source_is_unknown_is_not_compared(lab):
     receipts = lab.run().plan.index.receipts.values()
-    assert {one.code for one in receipts if one.kind == "toy.mean"} <= {""}
+    assert {receipt.code for receipt in receipts if receipt.kind == "toy.mean"} <= {""}
 
 
 def test_another_study_of_the_same_store_is_not_stopped(lab):

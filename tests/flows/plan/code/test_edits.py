@@ -166,9 +166,9 @@ def test_an_edit_moves_what_it_must_and_nothing_else(edit, before, tmp_path):
     assert edit.old in FILES[edit.file]
     text = FILES[edit.file].replace(edit.old, edit.new)
     after = codes(write(tmp_path, {**FILES, edit.file: text}))
-    found = moved(before, after)
-    assert set(found) == edit.nodes
-    for definitions in found.values():
+    by_node = moved(before, after)
+    assert set(by_node) == edit.nodes
+    for definitions in by_node.values():
         assert definitions == {full(name) for name in edit.moves}
     for name in edit.nodes & {"sharpness", "plain"} if edit.way else ():
         expected = tuple(map(full, edit.way))

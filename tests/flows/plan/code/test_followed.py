@@ -8,13 +8,13 @@ from curvflow.flows.plan.code.fingerprints import Code, Fingerprints
 from tests.flows.plan.code.project import fit, node, own_kind, write
 
 
-def told(folder, files: dict[str, str], home: str = "mine:start") -> Code:
+def code_of(folder, files: dict[str, str], home: str = "mine:start") -> Code:
     write(folder, files)
     return Fingerprints(folder).of(node(own_kind("mine", home)))
 
 
 def reached(folder, files: dict[str, str]) -> set[str]:
-    return set(told(folder, files).definitions)
+    return set(code_of(folder, files).definitions)
 
 
 FOLLOWED = {
@@ -108,16 +108,16 @@ def test_what_does_not_run_is_not_followed(code, tmp_path):
 
 @pytest.mark.parametrize("code", IMPORTS.values(), ids=IMPORTS)
 def test_an_import_leads_to_where_the_name_is_defined(code, tmp_path):
-    found = reached(tmp_path, {"mine.py": code, **PACKAGE})
-    assert "pkg.inner:helper" in found
-    assert "pkg.inner:unused" not in found
+    reached_code = reached(tmp_path, {"mine.py": code, **PACKAGE})
+    assert "pkg.inner:helper" in reached_code
+    assert "pkg.inner:unused" not in reached_code
 
 
 @pytest.mark.parametrize("first", sorted(CALLING_HELPER))
 def test_how_a_name_is_imported_does_not_matter(first, tmp_path):
-    one = told(tmp_path / "1", {"mine.py": IMPORTS[first], **PACKAGE})
-    other = told(tmp_path / "2", {"mine.py": IMPORTS["by name"], **PACKAGE})
-    assert one == other
+    first_code = code_of(tmp_path / "1", {"mine.py": IMPORTS[first], **PACKAGE})
+    other = code_of(tmp_path / "2", {"mine.py": IMPORTS["by name"], **PACKAGE})
+    assert first_code == other
 
 
 def test_modules_that_import_each_other_are_followed(tmp_path):
@@ -158,8 +158,8 @@ def test_an_installed_package_of_kinds_is_followed(tmp_path, monkeypatch):
     installed = write(tmp_path / "site-packages", files)
     monkeypatch.syspath_prepend(str(installed))
     (tmp_path / "studies").mkdir()
-    found = told(tmp_path / "studies", {}, "plugin.kinds:start")
-    assert set(found.definitions) == {"plugin.kinds:start", "plugin.helper:f"}
+    reached_code = code_of(tmp_path / "studies", {}, "plugin.kinds:start")
+    assert set(reached_code.definitions) == {"plugin.kinds:start", "plugin.helper:f"}
 
 
 def test_a_module_that_is_loaded_is_read_from_where_it_was_loaded(
@@ -169,8 +169,8 @@ def test_a_module_that_is_loaded_is_read_from_where_it_was_loaded(
     monkeypatch.setitem(sys.modules, "loaded", type(sys)("loaded"))
     sys.modules["loaded"].__file__ = str(elsewhere / "loaded.py")
     (tmp_path / "studies").mkdir()
-    found = told(tmp_path / "studies", {}, "loaded:start")
-    assert set(found.definitions) == {"loaded:start"}
+    reached_code = code_of(tmp_path / "studies", {}, "loaded:start")
+    assert set(reached_code.definitions) == {"loaded:start"}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_module_that_is_loaded_is_read_from_where_it_was_loaded(
 def test_a_function_without_source_is_not_compared(home, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", type(sys)("__main__"))
     files = {"mine.py": "def outer(): pass", "bad.py": "def f(:"}
-    assert told(tmp_path, files, home) == Code()
+    assert code_of(tmp_path, files, home) == Code()
 
 
 def test_a_factory_without_source_is_not_compared(tmp_path):
@@ -196,8 +196,8 @@ def test_a_factory_of_a_library_is_taken_as_it_is(tmp_path):
 
 
 def test_a_change_on_disk_is_seen_by_the_next_reading(tmp_path):
-    first = told(tmp_path, {"mine.py": "def start(): return 1"})
-    second = told(tmp_path, {"mine.py": "def start(): return 10"})
+    first = code_of(tmp_path, {"mine.py": "def start(): return 1"})
+    second = code_of(tmp_path, {"mine.py": "def start(): return 10"})
     assert first.fingerprint != second.fingerprint
 
 

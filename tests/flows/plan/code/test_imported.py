@@ -38,8 +38,8 @@ stages:
 
 @pytest.fixture
 def lab(tmp_path, store):
-    with laboratory(tmp_path, store) as one:
-        yield one
+    with laboratory(tmp_path, store) as lab_open:
+        yield lab_open
 
 
 def edited(lab, old, new, file="lab_help.py"):

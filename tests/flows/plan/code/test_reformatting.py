@@ -35,14 +35,14 @@ class OneModule(Names):
 def digests(text: str) -> dict[str, str]:
     definitions = Definitions(OneModule(text))
     pending = list(definitions.whole("one"))
-    found: dict[str, str] = {}
+    collected: dict[str, str] = {}
     while pending:
         name = pending.pop()
-        if name not in found:
-            found[name] = definitions.digest(name)
+        if name not in collected:
+            collected[name] = definitions.digest(name)
             definition = definitions.of(name)
             pending += definition.references if definition else ()
-    return found
+    return collected
 
 
 def starts_of_lines(text: str) -> list[int]:
@@ -94,7 +94,7 @@ class Renaming(ast.NodeTransformer):
 def simple_functions(tree: ast.Module) -> list[ast.FunctionDef]:
     """Return functions whose names need no thought: all is in one scope."""
     nested = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.Global, ast.Nonlocal)
-    found = []
+    collected = []
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -107,8 +107,8 @@ def simple_functions(tree: ast.Module) -> list[ast.FunctionDef]:
         if any(isinstance(n, nested) for n in inner) or asks:
             continue
         if not parameters & stored:
-            found.append(function)
-    return found
+            collected.append(function)
+    return collected
 
 
 @given(data=st.data())

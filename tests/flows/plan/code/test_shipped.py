@@ -96,10 +96,10 @@ def test_an_edit_of_the_package_concerns_who_runs_it(
     package = tmp_path / "curvflow"
     shutil.copytree(copied[1], package, copy_function=os.symlink)
     lengthen(package / file, function)
-    found = moved(before, codes(copied[0], package))
-    assert set(found) == concerned
+    result = moved(before, codes(copied[0], package))
+    assert set(result) == concerned
     module = f"curvflow.{file[:-3].replace('/', '.')}:"
-    for name, definitions in found.items():
+    for name, definitions in result.items():
         (only,) = definitions
         assert only.startswith(module)
         assert only.endswith(function)
@@ -108,12 +108,12 @@ def test_an_edit_of_the_package_concerns_who_runs_it(
 
 def lengthen(path: Path, function: str) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    (found,) = [
+    (result,) = [
         n
         for n in ast.walk(tree)
         if isinstance(n, ast.FunctionDef) and n.name == function
     ]
-    found.body[-1:] = [*ast.parse("1 + 1").body, found.body[-1]]
+    result.body[-1:] = [*ast.parse("1 + 1").body, result.body[-1]]
     path.unlink()  # a link to the file that all share
     path.write_text(ast.unparse(tree), encoding="utf-8")
 
@@ -126,12 +126,12 @@ def test_a_copy_of_the_package_elsewhere_has_the_same_fingerprints(copied, befor
 def test_every_shipped_kind_has_a_fingerprint(name, tmp_path):
     kind = all_kinds()[name]
     write(tmp_path, FILES)
-    one = node("data.digits")
-    one.kind = kind
-    one.params = kind.params.model_construct(
+    digits = node("data.digits")
+    digits.kind = kind
+    digits.params = kind.params.model_construct(
         rule=fit(MLP, SGD).params.rule, model=None, factory="lab.points:make"
     )
-    code = Fingerprints(tmp_path).of(one)
+    code = Fingerprints(tmp_path).of(digits)
     assert len(code.fingerprint) == 64
     assert code.definitions
     assert set(code.paths) == set(code.definitions)
@@ -213,7 +213,7 @@ print(json.dumps({
 """
 
 
-def told(study: Path, folder: Path) -> dict:
+def planned(study: Path, folder: Path) -> dict:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", TELL, str(study), str(folder / "store")],
         capture_output=True,
@@ -225,10 +225,10 @@ def told(study: Path, folder: Path) -> dict:
 
 
 def test_the_code_of_a_study_is_told_without_loading_what_computes(tmp_path):
-    found = told(STUDIES / "quickstart.yaml", tmp_path)
-    assert all(found["told"].values())
-    assert "torch" not in found["loaded"]
-    computing = [n for n in found["loaded"] if n.startswith("curvflow.tasks.")]
+    result = planned(STUDIES / "quickstart.yaml", tmp_path)
+    assert all(result["told"].values())
+    assert "torch" not in result["loaded"]
+    computing = [n for n in result["loaded"] if n.startswith("curvflow.tasks.")]
     assert computing == ["curvflow.tasks.registry"]
 
 
@@ -250,5 +250,5 @@ stages:
   count: {use: "mine:count", weights: fit}
 """
     write(tmp_path, {"mine.py": kind, "own.yaml": study})
-    found = told(tmp_path / "own.yaml", tmp_path)
-    assert all(found["told"].values())
+    result = planned(tmp_path / "own.yaml", tmp_path)
+    assert all(result["told"].values())

@@ -18,7 +18,7 @@ def plan(store, *overrides, text=STUDY):
 def causes(store, *overrides, text=STUDY):
     """Return what runs and what may follow, by cause."""
     said = plan(store, *overrides, text=text).as_json()["causes"]
-    return {one["cause"]: (one["runs"], one["may_follow"]) for one in said}
+    return {cause["cause"]: (cause["runs"], cause["may_follow"]) for cause in said}
 
 
 def why(store, stage, *overrides, **where):
@@ -50,9 +50,9 @@ def test_a_new_label_names_the_axis_and_everything_behind_it_must_run(store):
 
 def test_a_node_with_a_change_of_its_own_runs_whatever_it_waits_for(store):
     run(store)
-    found = causes(store, "stages.data.count=8", "stages.last.scale=2.0")
-    assert found["last: parameter scale: 1.0 -> 2.0"] == ({"last": 6}, {"mean": 2})
-    assert found["data: parameter count: 4 -> 8"] == (
+    by_cause = causes(store, "stages.data.count=8", "stages.last.scale=2.0")
+    assert by_cause["last: parameter scale: 1.0 -> 2.0"] == ({"last": 6}, {"mean": 2})
+    assert by_cause["data: parameter count: 4 -> 8"] == (
         {"data": 1},
         {"fit": 6, "path": 18},
     )
@@ -68,16 +68,16 @@ def test_a_raised_version_is_one_cause_for_all_stages_of_the_kind(store, monkeyp
     run(store)
     monkeypatch.setitem(kinds._added, "toy.probe", replace(PROBE, version=2))
     expected = {"last": 6, "path": 15}, {"mean": 2}
-    found = causes(store)["toy.probe: version 1 -> 2"]
-    assert (found[0].keys(), found[1]) == (expected[0].keys(), expected[1])
+    by_cause = causes(store)["toy.probe: version 1 -> 2"]
+    assert (by_cause[0].keys(), by_cause[1]) == (expected[0].keys(), expected[1])
 
 
 def test_a_change_that_is_done_since_is_still_the_root_of_what_it_left(store):
     run(store)
     alone = "study: alone\naxes: {}\nstages: {data: {use: toy.points, count: 8}}"
     run(store, text=alone)
-    found = causes(store, "stages.data.count=8")
-    runs, may_follow = found["data: parameter count: 4 -> 8"]
+    by_cause = causes(store, "stages.data.count=8")
+    runs, may_follow = by_cause["data: parameter count: 4 -> 8"]
     assert runs == {"fit": 6}
     assert may_follow == {"last": 6, "path": 18, "mean": 2}
     assert why(store, "fit", "stages.data.count=8", seed="0", rule="slow") == [
@@ -97,16 +97,16 @@ def test_what_another_study_has_under_the_same_name_explains_nothing(store):
         "    parameter count: 8 -> 4",
     ]
     run(store, "stages.data.count=2")
-    found = causes(store)
-    assert [*found] == ["data: parameter count: 2 -> 4"]
+    by_cause = causes(store)
+    assert [*by_cause] == ["data: parameter count: 2 -> 4"]
 
 
 def test_a_failure_is_a_cause_and_blocks_what_follows(store):
     run(store, "axes.seed=[0, 13]")
-    found = causes(store, "axes.seed=[0, 13]")
-    (cause,) = found
+    by_cause = causes(store, "axes.seed=[0, 13]")
+    (cause,) = by_cause
     assert cause == "fit: failed in run 1: RuntimeError: seed 13 is unlucky"
-    assert found[cause][0]["fit"] == 2
+    assert by_cause[cause][0]["fit"] == 2
 
 
 def test_a_result_struck_off_tells_the_reason(store):
@@ -142,11 +142,11 @@ def test_a_new_node_is_compared_with_the_result_that_differs_least(store):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "text"),
     [(1, True, "1 -> true"), (1.0, 1, "1.0 -> 1"), (None, "null", "null -> 'null'")],
 )
-def test_values_are_told_as_a_study_writes_them(old, new, told):
+def test_values_are_told_as_a_study_writes_them(old, new, text):
     from curvflow.flows.plan.why.nearest import _parameters
 
     (change,) = _parameters({"a": {"b": old}}, {"a": {"b": new}})
-    assert change.text == f"parameter a.b: {told}"
+    assert change.text == f"parameter a.b: {text}"

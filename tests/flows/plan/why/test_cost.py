@@ -19,18 +19,18 @@ def timed(store, monkeypatch):
     index = store.index
 
     def slow(as_of=None):
-        found = index(as_of)
-        for table in (found.rows, found.receipts):
+        index_then = index(as_of)
+        for table in (index_then.rows, index_then.receipts):
             for place, receipt in table.items():
                 seconds = 4.0 if receipt.kind == "toy.fit" else 2.0
                 table[place] = replace(receipt, seconds=seconds)
-        return found
+        return index_then
 
     monkeypatch.setattr(store, "index", slow)
     return store
 
 
-def told(store, *overrides, text=STUDY):
+def predicted(store, *overrides, text=STUDY):
     o = opened(store, *overrides, text=text)
     plan = make_plan(o.study, o.store, o.files)
     todo = [node for node in plan.graph if node.state != "cached"]
@@ -54,38 +54,38 @@ def test_a_start_takes_what_runs_took_beside_computing(store):
 def test_runs_of_several_workers_or_cut_short_tell_of_no_start(store, change):
     run(store)
     index = store.index()
-    index.runs[:] = [replace(one, **change) for one in index.runs]
+    index.runs[:] = [replace(run_record, **change) for run_record in index.runs]
     assert start_seconds(index) is None
 
 
 def test_new_seeds_take_as_long_as_their_siblings(timed):
-    found = told(timed, "axes.seed=4")
-    assert (found.nodes, found.rough, found.unknown) == (12, 0, 0)
-    assert found.seconds == 2 * 4 + (2 + 6 + 2) * 2
+    costs = predicted(timed, "axes.seed=4")
+    assert (costs.nodes, costs.rough, costs.unknown) == (12, 0, 0)
+    assert costs.seconds == 2 * 4 + (2 + 6 + 2) * 2
 
 
 def test_other_parameters_make_a_prediction_rough(timed):
-    found = told(timed, "stages.last.scale=2.0")
-    assert (found.nodes, found.rough) == (8, 8)
+    costs = predicted(timed, "stages.last.scale=2.0")
+    assert (costs.nodes, costs.rough) == (8, 8)
 
 
 def test_what_stands_on_an_unlike_node_is_rough_too(timed):
-    found = told(timed, "stages.data.count=9")
-    assert found.nodes == found.rough == 33
+    costs = predicted(timed, "stages.data.count=9")
+    assert costs.nodes == costs.rough == 33
 
 
 def test_kinds_never_computed_are_of_unknown_cost(store):
-    found = told(store)
-    assert (found.seconds, found.unknown) == (0, found.nodes)
+    costs = predicted(store)
+    assert (costs.seconds, costs.unknown) == (0, costs.nodes)
 
 
 def test_time_is_proportional_to_what_a_kind_goes_on_in(timed, monkeypatch):
     continues = Continues("epochs", lambda shorter, longer: False)
     monkeypatch.setitem(kinds._added, "toy.fit", replace(FIT, continues=continues))
     text = STUDY[: STUDY.index("  last:")]
-    found = told(timed, "stages.fit.epochs=12", text=text)
-    assert found.seconds == pytest.approx(6 * 12.0)
-    assert found.rough == 0
+    costs = predicted(timed, "stages.fit.epochs=12", text=text)
+    assert costs.seconds == pytest.approx(6 * 12.0)
+    assert costs.rough == 0
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def continuing(monkeypatch):
 
 def test_only_the_rest_counts_where_a_shorter_result_is_gone_on_from(continuing, timed):
     text = STUDY[: STUDY.index("  last:")]
-    found = told(timed, "stages.fit.epochs=12", text=text)
-    assert found.seconds == pytest.approx(6 * 8.0)
+    costs = predicted(timed, "stages.fit.epochs=12", text=text)
+    assert costs.seconds == pytest.approx(6 * 8.0)
 
 
 @pytest.fixture
@@ -108,12 +108,12 @@ def a_second_an_epoch(store, monkeypatch):
     index = store.index
 
     def slow(as_of=None):
-        found = index(as_of)
-        for table in (found.rows, found.receipts):
+        index_then = index(as_of)
+        for table in (index_then.rows, index_then.receipts):
             for place, receipt in table.items():
                 seconds = float(receipt.covered or 1)
                 table[place] = replace(receipt, seconds=seconds)
-        return found
+        return index_then
 
     monkeypatch.setattr(store, "index", slow)
     return store
@@ -125,8 +125,10 @@ def test_continued_training_is_counted_by_the_epochs_it_computed(
     run(a_second_an_epoch)
     run(a_second_an_epoch, "stages.fit.epochs=40")
     text = STUDY[: STUDY.index("  last:")]
-    found = told(a_second_an_epoch, "stages.fit.epochs=80", "axes.seed=4", text=text)
-    assert found.seconds == pytest.approx(6 * 40 + 2 * 80)
+    costs = predicted(
+        a_second_an_epoch, "stages.fit.epochs=80", "axes.seed=4", text=text
+    )
+    assert costs.seconds == pytest.approx(6 * 40 + 2 * 80)
 
 
 def test_receipts_that_know_their_epochs_are_asked_before_others(
@@ -137,16 +139,16 @@ def test_receipts_that_know_their_epochs_are_asked_before_others(
     index = a_second_an_epoch.index
 
     def forgetful(as_of=None):
-        found = index(as_of)
-        for key, receipt in found.rows.items():
+        index_then = index(as_of)
+        for key, receipt in index_then.rows.items():
             if receipt.covered == 36:
-                found.rows[key] = replace(receipt, seconds=99.0, covered=None)
-        return found
+                index_then.rows[key] = replace(receipt, seconds=99.0, covered=None)
+        return index_then
 
     monkeypatch.setattr(a_second_an_epoch, "index", forgetful)
     text = STUDY[: STUDY.index("  last:")]
-    found = told(a_second_an_epoch, "stages.fit.epochs=80", text=text)
-    assert found.seconds == pytest.approx(6 * 40)
+    costs = predicted(a_second_an_epoch, "stages.fit.epochs=80", text=text)
+    assert costs.seconds == pytest.approx(6 * 40)
 
 
 def test_what_is_saved_is_what_the_results_once_took(timed):
@@ -175,11 +177,11 @@ def a_hundred_seconds(store, monkeypatch):
     index = store.index
 
     def slow(as_of=None):
-        found = index(as_of)
-        for table in (found.rows, found.receipts):
+        index_then = index(as_of)
+        for table in (index_then.rows, index_then.receipts):
             for place, receipt in table.items():
                 table[place] = replace(receipt, seconds=100.0)
-        return found
+        return index_then
 
     run(store, text=CHAINS)
     monkeypatch.setattr(store, "index", slow)
@@ -194,17 +196,17 @@ def test_chains_go_on_without_their_burn_in(a_hundred_seconds):
     # Two chains, whose steps take half of the four points each.
     once = (float(calibration) + 2 * 90 / 2) / float(whole)
     assert 0.5 < once < 0.9
-    found = told(store, "stages.llc.num_draws=30", text=CHAINS)
-    assert found.seconds == pytest.approx(2 * 20 * 10 * (1 - once))
+    costs = predicted(store, "stages.llc.num_draws=30", text=CHAINS)
+    assert costs.seconds == pytest.approx(2 * 20 * 10 * (1 - once))
     # New seeds have to burn in too.
-    assert told(store, "axes.seed=3", text=CHAINS).seconds == pytest.approx(100)
+    assert predicted(store, "axes.seed=3", text=CHAINS).seconds == pytest.approx(100)
 
 
 def test_what_went_on_before_tells_best_how_long_going_on_takes(a_hundred_seconds):
     store = a_hundred_seconds
     run(store, "stages.llc.num_draws=30", text=CHAINS)
-    found = told(store, "stages.llc.num_draws=40", text=CHAINS)
-    assert found.seconds == pytest.approx(2 * 10 * 100 / 20)
+    costs = predicted(store, "stages.llc.num_draws=40", text=CHAINS)
+    assert costs.seconds == pytest.approx(2 * 10 * 100 / 20)
 
 
 def test_the_time_of_a_draw_says_what_it_includes():

@@ -98,12 +98,12 @@ def act(what="return", path="", seconds=0.0, kind="test.act"):
 
 def came_back(runner, *numbers):
     """Wait for some tiles, in any jobs, and return their fates in that of asking."""
-    found = {}
-    while len(found) < len(numbers):
+    returned_by_number = {}
+    while len(returned_by_number) < len(numbers):
         returned = dict(runner.wait(PATIENCE))
         assert returned, "it hangs"
-        found |= returned
-    return [found[number] for number in numbers]
+        returned_by_number |= returned
+    return [returned_by_number[number] for number in numbers]
 
 
 def pid_in(path):

@@ -154,7 +154,7 @@ def test_a_misspelt_class_is_told_with_the_nearest_name(write):
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reason"),
     [
         (
             "import nowhere_to_be_found\n",
@@ -165,14 +165,14 @@ def test_a_misspelt_class_is_told_with_the_nearest_name(write):
     ],
 )
 def test_a_module_whose_import_fails_is_told_with_the_reason(
-    write, module, source, told
+    write, module, source, reason
 ):
     name = module(source)
     with pytest.raises(RequestError) as refused:
         read_cluster(write(f"cluster:\n  factory: {name}:start"))
     assert str(refused.value) == (
         "cluster.yaml:2:12: cluster.factory: expected a module that can be imported, "
-        f"got '{name}'{told}"
+        f"got '{name}'{reason}"
     )
 
 

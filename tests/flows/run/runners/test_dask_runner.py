@@ -23,8 +23,12 @@ def test_a_tile_has_the_digests_of_one_computed_in_process(local, running):
     assert isinstance(returned, Finished)
     nowhere = Partials(running.store, Stopping())
     here = compute_tile(running.store, fit(0, 1), machine_for("cpu", 1), nowhere)
-    assert [one.digest for one in returned.reports] == [one.digest for one in here]
-    assert {one.payload for one in returned.reports} == {one.payload for one in here}
+    assert [report.digest for report in returned.reports] == [
+        report.digest for report in here
+    ]
+    assert {report.payload for report in returned.reports} == {
+        report.payload for report in here
+    }
 
 
 def test_each_worker_has_room_for_one_tile_to_run_and_one_to_wait(local, running):

@@ -32,8 +32,8 @@ def test_a_stop_reaches_a_tile_in_work_and_its_state_is_kept(local, running, tmp
     pid_in(tmp_path / "pid")
     running.stop.signal = signal.SIGINT
     (returned,) = came_back(runner, number)
-    told = ["act: the state of 1 node in work is kept"]
-    assert returned == Interrupted(signal.SIGINT, told)
+    lines = ["act: the state of 1 node in work is kept"]
+    assert returned == Interrupted(signal.SIGINT, lines)
     assert len(list((running.store_folder / "partials").iterdir())) == 2  # and token
 
 

@@ -28,19 +28,25 @@ def test_each_gpu_has_a_process_that_sees_no_other_and_stages_keep_to_theirs(run
     from curvflow.flows.run.runners.local import local_client
 
     with local_client(1, ["7"], dashboard=False) as client:
-        told = {one["mask"]: one for one in client.run(settings).values()}
+        by_mask = {worker["mask"]: worker for worker in client.run(settings).values()}
         runner = running.runner(client, device="auto")
         numbers = [
             runner.submit(act(), needs=needs, priority=0)
             for needs in ("gpu", "cpu", "gpu", "cpu")
         ]
-        ran = [read(running, one)["pid"] for one in came_back(runner, *numbers)]
-    assert told["7"]["resources"] == {"GPU": 1}
-    assert told[""]["resources"] == {"CPU": 1}
-    assert ran == [told["7"]["pid"], told[""]["pid"]] * 2
-    for one in told.values():
-        assert (one["threads"], one["spill"], one["pause"]) == (1, False, False)
-    total = sum(one["memory"] for one in told.values())
+        ran = [
+            read(running, returned)["pid"] for returned in came_back(runner, *numbers)
+        ]
+    assert by_mask["7"]["resources"] == {"GPU": 1}
+    assert by_mask[""]["resources"] == {"CPU": 1}
+    assert ran == [by_mask["7"]["pid"], by_mask[""]["pid"]] * 2
+    for worker in by_mask.values():
+        assert (worker["threads"], worker["spill"], worker["pause"]) == (
+            1,
+            False,
+            False,
+        )
+    total = sum(worker["memory"] for worker in by_mask.values())
     assert total <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -11,42 +11,42 @@ PLAIN = Worker("tcp://c:1")
 
 
 def pools(*workers, device="auto"):
-    found = Pools(device)
-    found.follow(workers)
-    return found
+    pool = Pools(device)
+    pool.follow(workers)
+    return pool
 
 
 def test_stages_go_to_the_workers_that_declare_what_they_need():
-    found = pools(CPU, CPU, GPU)
-    assert found.resources("gpu") == ("GPU",)
-    assert found.resources("cpu") == ("CPU",)
-    assert found.room(("GPU",)) == 2
-    assert found.room(("CPU",)) == 4
+    pool = pools(CPU, CPU, GPU)
+    assert pool.resources("gpu") == ("GPU",)
+    assert pool.resources("cpu") == ("CPU",)
+    assert pool.room(("GPU",)) == 2
+    assert pool.room(("CPU",)) == 4
 
 
 def test_a_cluster_that_declares_nothing_takes_everything():
-    found = pools(PLAIN, PLAIN)
-    assert found.resources("gpu") == found.resources("cpu") == ()
-    assert found.room(()) == 4
+    pool = pools(PLAIN, PLAIN)
+    assert pool.resources("gpu") == pool.resources("cpu") == ()
+    assert pool.room(()) == 4
 
 
 def test_other_stages_may_run_on_a_gpu_s_worker_if_nobody_is_for_them():
-    found = pools(GPU)
-    assert found.resources("cpu") == ()
-    assert found.takers(()) == 1
+    pool = pools(GPU)
+    assert pool.resources("cpu") == ()
+    assert pool.takers(()) == 1
 
 
 def test_on_the_cpu_alone_no_gpu_is_asked_for():
-    found = pools(CPU, GPU, device="cpu")
-    assert found.resources("gpu") == ("CPU",)
-    assert found.device("gpu") == "cpu"
+    pool = pools(CPU, GPU, device="cpu")
+    assert pool.resources("gpu") == ("CPU",)
+    assert pool.device("gpu") == "cpu"
 
 
 def test_a_tile_of_a_gpu_waits_for_another_when_the_last_one_goes():
-    found = pools(CPU, GPU)
-    found.follow([CPU])
-    assert found.resources("gpu") == ("GPU",)
-    assert found.takers(("GPU",)) == 0
+    pool = pools(CPU, GPU)
+    pool.follow([CPU])
+    assert pool.resources("gpu") == ("GPU",)
+    assert pool.takers(("GPU",)) == 0
 
 
 def test_a_cluster_without_workers_is_given_some_work_to_grow_with():
@@ -54,16 +54,16 @@ def test_a_cluster_without_workers_is_given_some_work_to_grow_with():
 
 
 def test_only_tiles_that_need_a_gpu_insist_on_it():
-    found = pools(CPU, GPU, device="cuda")
-    assert found.device("gpu") == "cuda"
-    assert found.device("cpu") == "auto"
+    pool = pools(CPU, GPU, device="cuda")
+    assert pool.device("gpu") == "cuda"
+    assert pool.device("cpu") == "auto"
 
 
 def test_workers_that_pause_or_leave_are_not_counted():
-    told = {"nthreads": 1, "resources": {"GPU": 1}, "status": "running"}
-    gone = {**told, "status": "closing_gracefully"}
-    found = workers_in({"workers": {"tcp://b:1": told, "tcp://c:1": gone}})
-    assert found == [GPU]
+    facts = {"nthreads": 1, "resources": {"GPU": 1}, "status": "running"}
+    gone = {**facts, "status": "closing_gracefully"}
+    workers = workers_in({"workers": {"tcp://b:1": facts, "tcp://c:1": gone}})
+    assert workers == [GPU]
 
 
 def test_a_refusal_names_the_worker_with_several_threads():

@@ -26,11 +26,11 @@ STATE = {"weight": np.ones(2)}
 def test_a_state_is_kept_only_of_code_that_can_be_told(
     store, monkeypatch, code, is_kept
 ):
-    found = []
+    result = []
     real = registry.find("toy.fit")
 
     def compute(members, machine):
-        found.append(machine.partial.load())
+        result.append(machine.partial.load())
         machine.partial.keep(STATE)
         return real.compute(members, machine)
 
@@ -39,14 +39,14 @@ def test_a_state_is_kept_only_of_code_that_can_be_told(
     job = TileJob("toy.fit", [MemberJob("key", FitParams(), {"data": []}, {})], code)
     for _ in range(2):
         outcomes(store, job, machine_for("cpu", 1), Partials(store, Stopping()))
-    assert found[0] is None
-    assert (found[-1] is not None) == is_kept
+    assert result[0] is None
+    assert (result[-1] is not None) == is_kept
 
 
 def test_a_machine_says_what_last_bits_depend_on():
-    one = machine_for("cpu", 3)
-    assert (one.device, one.threads) == ("cpu", 3)
-    assert one.hardware
+    member = machine_for("cpu", 3)
+    assert (member.device, member.threads) == ("cpu", 3)
+    assert member.hardware
 
 
 def test_what_is_larger_than_the_machine_is_refused_before_it_starts(
@@ -58,12 +58,12 @@ def test_what_is_larger_than_the_machine_is_refused_before_it_starts(
     real = registry.find("toy.fit")
     huge = replace(real, compute=compute, member_bytes=lambda member: 3_000_000_000)
     monkeypatch.setitem(registry._implementations, "toy.fit", huge)
-    one = MemberJob("key", FitParams(), {"data": []}, {})
+    member_job = MemberJob("key", FitParams(), {"data": []}, {})
     machine = replace(machine_for("cpu", 1), memory=2_000_000_000)
-    job = TileJob("toy.fit", [one, one], [])
-    for found, width in outcomes(store, job, machine, Partials(store, Stopping())):
+    job = TileJob("toy.fit", [member_job, member_job], [])
+    for result, width in outcomes(store, job, machine, Partials(store, Stopping())):
         assert width == 1
-        assert str(found) == (
+        assert str(result) == (
             "memory: expected at most the 2 GB of cpu for a node of toy.fit, got an "
             "estimate of 3 GB. Take a smaller model, or take another machine."
         )
@@ -87,9 +87,9 @@ def test_what_fits_only_alone_is_computed_alone(store, monkeypatch, data, widths
         data_bytes=lambda member: data,
     )
     monkeypatch.setitem(registry._implementations, "toy.fit", large)
-    one = MemberJob("key", FitParams(), {"data": []}, {})
+    member_job = MemberJob("key", FitParams(), {"data": []}, {})
     machine = replace(machine_for("cpu", 1), memory=2_000_000_000)
-    job = TileJob("toy.fit", [one, one], [])
+    job = TileJob("toy.fit", [member_job, member_job], [])
     list(outcomes(store, job, machine, Partials(store, Stopping())))
     assert seen[: len(widths)] == widths
 
@@ -100,8 +100,8 @@ def test_memory_that_is_not_known_refuses_nothing(store, monkeypatch):
     monkeypatch.setitem(registry._implementations, "toy.fit", huge)
     job = TileJob("toy.fit", [MemberJob("key", FitParams(), {"data": []}, {})], [])
     unknown = replace(machine_for("cpu", 1), memory=0)
-    ((found, _),) = outcomes(store, job, unknown, Partials(store, Stopping()))
-    assert "expected 2 outcomes, got 0" in str(found)
+    ((result, _),) = outcomes(store, job, unknown, Partials(store, Stopping()))
+    assert "expected 2 outcomes, got 0" in str(result)
 
 
 def _nothing(members, machine):

@@ -10,7 +10,7 @@ of a module. It is put together from what the names mean at this moment:
 - anything else is the statement that bound the name last.
 
 Cells are found where tracebacks find them, in `linecache`. A function that stands in
-none of them, as under `%%time`, after `exec` or at Python's prompt before 3.13, is told
+none of them, as under `%%time`, after `exec` or at Python's prompt before 3.13, counts
 by its bytecode and the names in it.
 """
 
@@ -59,46 +59,51 @@ def _text(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
-    if (told := _told(value)) is not None:
-        return f"{name} = {_short(told)}"
+    if (literal := _literal(value)) is not None:
+        return f"{name} = {_short(literal)}"
     functions = list(_functions(value))
-    cells = ["".join(linecache.getlines(one.__code__.co_filename)) for one in functions]
+    cells = [
+        "".join(linecache.getlines(function.__code__.co_filename))
+        for function in functions
+    ]
     if functions and not all(cells):
         return _by_code(module, name, functions)
-    if own := _statements(cells[0]).get(name) if cells else "":
-        return own
+    if statement := _statements(cells[0]).get(name) if cells else "":
+        return statement
     # As the cell has it, for a library may say otherwise where its functions live.
-    if last := next((found[name] for found in _newest() if name in found), ""):
+    if last := next(
+        (statements[name] for statements in _newest() if name in statements), ""
+    ):
         return last
     home, called = getattr(value, "__module__", ""), getattr(value, "__name__", "")
     is_theirs = home != module.__name__ and _is_importable(home, called)
     return f"from {home} import {called} as {name}" if is_theirs else ""
 
 
-def _short(told: str) -> str:
-    digest = sha256(told.encode(errors="backslashreplace")).hexdigest()
-    return told if len(told) <= _LONGEST else repr(digest)
+def _short(literal: str) -> str:
+    digest = sha256(literal.encode(errors="backslashreplace")).hexdigest()
+    return literal if len(literal) <= _LONGEST else repr(digest)
 
 
-def _told(value: object, depth: int = 10) -> str | None:
+def _literal(value: object, depth: int = 10) -> str | None:
     """Write plain data, arrays and tensors as a literal; None for anything else."""
     if type(value) in _PLAIN:
         return repr(value)
     if type(value) not in _NESTED or not isinstance(value, Collection):
         return _array(value)
     flat = chain(*value.items()) if isinstance(value, dict) else value
-    inner = [_told(one, depth - 1) if depth else None for one in flat]
-    told = [one for one in inner if one is not None]
-    if len(told) < len(inner):
+    inner = [_literal(item, depth - 1) if depth else None for item in flat]
+    literals = [literal for literal in inner if literal is not None]
+    if len(literals) < len(inner):
         return None
     if isinstance(value, dict):
-        pairs = zip(told[::2], told[1::2], strict=True)
-        return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
+        pairs = zip(literals[::2], literals[1::2], strict=True)
+        return f"{{{', '.join(f'{key}: {literal}' for key, literal in pairs)}}}"
     if isinstance(value, set | frozenset):
-        return f"{type(value).__name__}([{', '.join(sorted(told))}])"
-    joined = ", ".join(told)
+        return f"{type(value).__name__}([{', '.join(sorted(literals))}])"
+    joined = ", ".join(literals)
     if isinstance(value, tuple):
-        return f"({joined},)" if len(told) == 1 else f"({joined})"
+        return f"({joined},)" if len(literals) == 1 else f"({joined})"
     return f"[{joined}]"
 
 
@@ -124,10 +129,12 @@ def _taken(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
     taken: list[str] = []
     if isinstance(value, type) and value.__module__ == MAIN:
-        inner = {k: _told(v) for k, v in vars(value).items() if k[:2] != "__"}
-        taken += [f"{key}={told}" for key, told in inner.items() if told is not None]
-    for one in _functions(value):
-        taken += _given(one)
+        inner = {k: _literal(v) for k, v in vars(value).items() if k[:2] != "__"}
+        taken += [
+            f"{key}={literal}" for key, literal in inner.items() if literal is not None
+        ]
+    for function in _functions(value):
+        taken += _given(function)
     bare = getattr(value, "__func__", value)
     if isinstance(bare, FunctionType) and bare.__globals__ is vars(module):
         taken += _given(bare)  # of a decorator too
@@ -142,8 +149,12 @@ def _is_importable(home: object, called: object) -> bool:
 def _functions(value: object) -> Iterator[FunctionType]:
     """Find the functions of the main module that a function or a class is made of."""
     inner = list(vars(value).values()) if isinstance(value, type) else [value]
-    for one in inner:
-        bare = one.fget if isinstance(one, property) else getattr(one, "__func__", one)
+    for member in inner:
+        bare = (
+            member.fget
+            if isinstance(member, property)
+            else getattr(member, "__func__", member)
+        )
         function = inspect.unwrap(bare) if callable(bare) else bare
         if isinstance(function, FunctionType) and function.__module__ == MAIN:
             yield function
@@ -151,16 +162,20 @@ def _functions(value: object) -> Iterator[FunctionType]:
 
 def _by_code(module: ModuleType, name: str, functions: Sequence[FunctionType]) -> str:
     """Write a function with the bytecode's content and names."""
-    pending, called = [one.__code__ for one in functions], set[str]()
-    told = [repr(_given(one)) for one in functions]
+    pending, called = [function.__code__ for function in functions], set[str]()
+    parts = [repr(_given(function)) for function in functions]
     while pending:
         code = pending.pop()
-        inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+        inner = [
+            constant for constant in code.co_consts if isinstance(constant, CodeType)
+        ]
         pending += inner
         called.update(code.co_names)
-        others = sorted(repr(one) for one in code.co_consts if one not in inner)
-        told.append(repr((code.co_code, others, code.co_names)))
-    digest = sha256("\n".join(sorted(told)).encode(errors="backslashreplace"))
+        others = sorted(
+            repr(constant) for constant in code.co_consts if constant not in inner
+        )
+        parts.append(repr((code.co_code, others, code.co_names)))
+    digest = sha256("\n".join(sorted(parts)).encode(errors="backslashreplace"))
     names = sorted(called & vars(module).keys() - {name})
     return f"def {name}():\n    return {', '.join([repr(digest.hexdigest()), *names])}"
 
@@ -169,14 +184,14 @@ def _given(function: FunctionType, depth: int = 5) -> list[str]:
     """Return the plain data among a function's defaults and closed-over values."""
     given: list[object] = [*(function.__defaults__ or ())]
     given += chain(*(function.__kwdefaults__ or {}).items())
-    for one in function.__closure__ or ():
+    for cell in function.__closure__ or ():
         with suppress(ValueError):  # it holds nothing yet
-            given.append(one.cell_contents)
-    told = [found for one in given if (found := _told(one)) is not None]
+            given.append(cell.cell_contents)
+    literals = [literal for value in given if (literal := _literal(value)) is not None]
     for held in given if depth else ():
         if isinstance(held, FunctionType) and held.__globals__ is function.__globals__:
-            told += _given(held, depth - 1)
-    return told
+            literals += _given(held, depth - 1)
+    return literals
 
 
 def _newest() -> Iterator[Mapping[str, str]]:
@@ -186,22 +201,22 @@ def _newest() -> Iterator[Mapping[str, str]]:
         texts = [text for text in history if isinstance(text, str)]
     else:
         # What is no file has no time of change.
-        entries = [one for one in linecache.cache.values() if len(one) > 1]
-        texts = ["".join(one[2]) for one in entries if one[1] is None]
+        entries = [entry for entry in linecache.cache.values() if len(entry) > 1]
+        texts = ["".join(entry[2]) for entry in entries if entry[1] is None]
     yield from map(_statements, reversed(texts))
 
 
 @lru_cache(maxsize=1000)
 def _statements(text: str) -> Mapping[str, str]:
     """Return the statements of a cell by the names that they bind."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     try:
         body = ast.parse(text).body
     except SyntaxError:
-        return found
+        return by_name
     for statement in body:
         bound = bindings([statement], "")
         for name in bound.assigned | bound.imported.keys():
-            earlier = f"{found[name]}\n" if name in found else ""
-            found[name] = f"{earlier}{ast.unparse(statement)}"
-    return found
+            earlier = f"{by_name[name]}\n" if name in by_name else ""
+            by_name[name] = f"{earlier}{ast.unparse(statement)}"
+    return by_name

@@ -69,7 +69,7 @@ class Fingerprints:
     def __init__(self, folder: Path, package: Path | None = None) -> None:
         """Read modules of the study's folder and of this package, or a copy of it."""
         self._sources = Sources(folder, package or Path(__file__).parents[3])
-        self._own = Definitions(Names(self._sources, frozenset()))
+        self._library = Definitions(Names(self._sources, frozenset()))
         self._projects: dict[frozenset[str], tuple[Entries, Definitions]] = {}
         # Per node, and for what alike nodes share, so that 100,000 of them cost little;
         # what is looked up by its id is held by the entry.
@@ -152,7 +152,7 @@ class Fingerprints:
         tops -= {OWN}
         if tops not in self._projects:
             names = Names(self._sources, tops)
-            definitions = Definitions(names, self._own)
+            definitions = Definitions(names, self._library)
             self._projects[tops] = Entries(names, definitions), definitions
         entries, definitions = self._projects[tops]
         functions, beside = entries.functions(kind), entries.beside(code)

@@ -35,13 +35,13 @@ class Definitions:
     """The definitions of one project by name: `module:name`, `module:Class.method`."""
 
     def __init__(self, names: Names, library: Definitions | None = None) -> None:
-        self._names, self._own = names, library
+        self._names, self._library = names, library
         self._memo: dict[str, Definition | None] = {}
 
     def of(self, name: str) -> Definition | None:
         """Return the definition of this name, if the project has it."""
-        if self._own and name.startswith(f"{OWN}."):
-            return self._own.of(name)
+        if self._library and name.startswith(f"{OWN}."):
+            return self._library.of(name)
         if name not in self._memo:
             self._memo[name] = self._read(name)
         return self._memo[name]
