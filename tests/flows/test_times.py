@@ -95,7 +95,7 @@ def job(*members):
                 params=params(rule={"rule": "sgd", "lr": 0.1}, **asked),
                 inputs={},
                 files={},
-                earlier=TakenResult({}, receipt, (), "fit") if earlier else None,
+                shorter=TakenResult({}, receipt, (), "fit") if earlier else None,
             )
         )
     return TileJob("train", member_jobs)
