@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.llc import losses as dense_losses
 from curvflow.tasks.llc.losses import SampledLosses, dense_form
 from curvflow.tasks.networks.problems import Samples, pose
 from curvflow.tasks.numerics.derivatives import dense_gradients
+from curvflow.tasks.numerics.sampling import dense_losses
 
 CHAINS, MEMBERS, COUNT, INPUTS, OUTPUTS = 4, 2, 9, (2, 3), 4
 OWNER = torch.tensor([0, 0, 1, 1])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from curvflow.tasks.llc import calibration, losses
-from curvflow.tasks.llc.targets import ground
+from curvflow.tasks.llc import losses, targets
+from curvflow.tasks.numerics.sampling import dense_losses, measured_curvature
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.elsewhere import ELSEWHERE, MixedError, elsewhere
 from tests.tasks.numerics.sampling.bowls import METHODS
@@ -38,17 +38,21 @@ def members(way):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Return a machine whose device has the CPU's limits, and its own spectrum."""
-    for module in (losses, losses):
+    """Return a machine of another device, which measures spectra on the CPU."""
+    for module in (losses, dense_losses):
         limits = module.PASS_BYTES | {ELSEWHERE.type: module.PASS_BYTES["cpu"]}
         monkeypatch.setattr(module, "PASS_BYTES", limits)
 
     # Products by forward differentiation do not run there.
-    def spectrum(place, measure=calibration._spectrum):
-        with _disable_current_modes():
-            return measure(ground(place.members, CPU))
+    def hessians(members, machine, columns, build=targets._hessians):
+        return build(members, CPU, columns)
 
-    with mock.patch.object(calibration, "_spectrum", spectrum):
+    def spectrum(targets, measure=measured_curvature.spectrum):
+        with _disable_current_modes():
+            return measure(targets)
+
+    monkeypatch.setattr(targets, "_hessians", hessians)
+    with mock.patch.object(measured_curvature, "spectrum", spectrum):
         yield Machine(str(ELSEWHERE))
 
 
@@ -61,7 +65,7 @@ def test_two_devices_do_not_mix():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
-def test_chains_walk_alike_elsewhere(way, machine):
+def test_chains_elsewhere_equal_those_here(way, machine):
     here = compute(KIND, members(way))
     with elsewhere():
         away = find(KIND).compute(members(way), machine)
@@ -73,7 +77,7 @@ def test_chains_walk_alike_elsewhere(way, machine):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
-def test_chains_walk_alike_on_a_gpu(way):
+def test_chains_on_a_gpu_equal_those_here(way):
     on_gpu = find(KIND).compute(members(way), Machine("cuda:0"))
     for a, b in zip(on_gpu, compute(KIND, members(way)), strict=True):
         np.testing.assert_allclose(

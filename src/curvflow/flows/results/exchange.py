@@ -109,7 +109,7 @@ def read_devinterp(path: str | Path) -> Dataset:
     """
     # Loaded here because the import of the package is to be cheap.
     from curvflow.stores.labelled.foreign_draws import read_samples
-    from curvflow.tasks.llc.chain_results import summarised
+    from curvflow.tasks.llc.outcomes import summary_arrays
 
     samples = read_samples(path)
     settings = samples.attrs
@@ -122,8 +122,8 @@ def read_devinterp(path: str | Path) -> Dataset:
             f"{kept.sizes['step']}. Sample more."
         )
     init_loss, nbeta = float(samples["init_loss"]), float(settings["n_beta"])
-    summary = summarised(kept.values, init_loss, nbeta)
-    every = summarised(samples["step_losses"].values, init_loss, nbeta)
+    summary = summary_arrays(kept.values, init_loss, nbeta)
+    every = summary_arrays(samples["step_losses"].values, init_loss, nbeta)
     variables: dict[str, Any] = {
         name: (("chain",)[: value.ndim], value) for name, value in summary.items()
     }

@@ -1,28 +1,32 @@
-"""From the members of a probe's tile to chains about their weights."""
+"""Targets of chains: weights of a tile's members, or of any problem."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.kinds.shared.sampling import LlcParams
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
+from curvflow.tasks.curvature.operators import tile_operator
 from curvflow.tasks.llc.losses import SampledLosses
-from curvflow.tasks.networks.network import Layout
-from curvflow.tasks.networks.problems import Samples, load_samples
-from curvflow.tasks.numerics.derivatives.precision import full_precision
-from curvflow.tasks.numerics.sampling.posteriors import Draws, Posterior, Steps, Stream
-from curvflow.tasks.numerics.sampling.sample import sample
-from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.networks.problems import Problem, Samples, load_samples
+from curvflow.tasks.numerics.derivatives.variances import gradient_variance
+from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.sampling.chain_settings import SamplingOptions
+from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.registry import Machine
+
+# Numbers that gradients of single samples may hold in one pass about one target.
+PASS_NUMBERS = 1 << 20
 
 
 def params_of(member: Member) -> LlcParams:
@@ -30,139 +34,13 @@ def params_of(member: Member) -> LlcParams:
     return cast("LlcParams", member.params)
 
 
-def by_key(keys: Sequence[Hashable]) -> list[list[int]]:
-    """Return the numbers of equal keys together, in the order of their firsts."""
-    numbers: dict[Hashable, list[int]] = {}
-    for number, key in enumerate(keys):
-        numbers.setdefault(key, []).append(number)
-    return list(numbers.values())
+def options_of(params: LlcParams) -> SamplingOptions:
+    """Return parameters as options of the sampling."""
+    names = [field.name for field in fields(SamplingOptions)]
+    return SamplingOptions(**{name: getattr(params, name) for name in names})
 
 
-@dataclass(frozen=True)
-class Walkers:
-    """Chains of one member under one setting.
-
-    Attributes:
-        member: its number.
-        nbeta: inverse temperature.
-        localization: gamma.
-        lr: step.
-        first: number of the first chain; chains of two settings that are to be
-            independent have other numbers.
-    """
-
-    member: int
-    nbeta: float
-    localization: float
-    lr: float
-    first: int = 0
-
-
-@dataclass(frozen=True)
-class Ground:
-    """The weights of a tile's members and the losses about them.
-
-    Attributes:
-        members: of one problem, and data of equal shapes.
-        samples: their data.
-        weights: parameters, (M, D).
-        statistics: (M, S).
-        free: which parameters move, (D,); None for all.
-        machine: where to compute.
-    """
-
-    members: Sequence[Member]
-    samples: Samples
-    weights: Tensor
-    statistics: Tensor
-    free: Tensor | None
-    machine: Machine
-
-    @property
-    def num_free(self) -> int:
-        """Number of parameters that move, d."""
-        return self.weights.shape[1] if self.free is None else int(self.free.sum())
-
-    def losses(self, owner_C: Tensor) -> SampledLosses:
-        """Return the losses of chains, each of the member it belongs to."""
-        return SampledLosses(
-            problem_of(self.members[0]), self.samples, self.statistics[owner_C], owner_C
-        )
-
-    def first_losses(self) -> Tensor:
-        """Return the mean loss at the weights of each member, (M,), on the CPU."""
-        every_M = torch.arange(len(self.members), device=self.weights.device)
-        first_M = self.losses(every_M).values(self.weights, None)
-        return first_M.cpu().double()
-
-    def posterior(self, walkers: Sequence[Walkers], num_chains: int) -> Posterior:
-        """Return what the chains of all walkers sample, in order."""
-
-        def each(values: Sequence[float], dtype: torch.dtype) -> Tensor:
-            one = torch.tensor(values, dtype=dtype, device=self.weights.device)
-            return one.repeat_interleave(num_chains)
-
-        owner_C = each([one.member for one in walkers], torch.int64)
-        kind = self.weights.dtype
-        return Posterior(
-            self.losses(owner_C),
-            self.weights[owner_C],
-            nbeta=each([one.nbeta for one in walkers], kind),
-            localization=each([one.localization for one in walkers], kind),
-            free=self.free,
-        )
-
-    def walk(
-        self,
-        walkers: Sequence[Walkers],
-        num_chains: int,
-        steps: Steps,
-        earlier: Mapping[str, Tensor] | None = None,
-    ) -> Draws:
-        """Sample all walkers' chains in one program.
-
-        Args:
-            walkers: settings that differ in what a chain may have of its own.
-            num_chains: chains of each.
-            steps: how; its lr is that of the walkers.
-            earlier: where to go on from.
-
-        Returns:
-            The draws of all chains, walker by walker.
-        """
-        streams = [
-            Stream(params_of(self.members[one.member]).seed, one.first + chain)
-            for one in walkers
-            for chain in range(num_chains)
-        ]
-        posterior = self.posterior(walkers, num_chains)
-        with full_precision():
-            return sample(posterior, steps, streams, earlier=earlier)
-
-    def directions(self, owner: Sequence[int]) -> Tensor:
-        """Draw a direction of unit length for each chain, 0 where nothing moves.
-
-        Args:
-            owner: member of each chain, C of them.
-
-        Returns:
-            Directions, (C, D). The first, second and later of a member are its own,
-            whoever is beside it.
-        """
-        seen: Counter[int] = Counter()
-        drawn = []
-        for number in owner:
-            seed = params_of(self.members[number]).seed
-            source = stream(seed, f"direction {seen[number]}")
-            drawn.append(torch.randn(self.weights.shape[1], generator=source))
-            seen[number] += 1
-        drawn_CD = torch.stack(drawn).to(self.weights)
-        if self.free is not None:
-            drawn_CD *= self.free
-        return torch.nn.functional.normalize(drawn_CD, dim=1)
-
-
-def ground(members: Sequence[Member], machine: Machine) -> Ground:
+def member_targets(members: Sequence[Member], machine: Machine) -> ChainTargets:
     """Bring weights and data of a tile to the device.
 
     Args:
@@ -170,32 +48,139 @@ def ground(members: Sequence[Member], machine: Machine) -> Ground:
         machine: where to compute.
 
     Returns:
-        What chains start from.
+        The targets, one for each member.
 
     Raises:
         InputError: a weight is NaN or infinite, or `layers` names no tensor.
     """
-    params, network = params_of(members[0]), problem_of(members[0]).network
+    params, problem = params_of(members[0]), problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
-    weights_MD, statistics_MS = network.split(weights_MW)
     data = [member.one("data") for member in members]
-    free = None if params.layers is None else _named(network.layout, params.layers)
-    return Ground(
-        members,
-        load_samples(data, "", machine.device, weights_MD.dtype),
-        weights_MD.contiguous(),
-        statistics_MS.contiguous(),
-        None if free is None else free.to(machine.device),
-        machine,
+    layout = problem.network.layout
+    return problem_targets(
+        ProblemAt(
+            problem,
+            load_samples(data, "", machine.device, weights_MW.dtype),
+            *(part.contiguous() for part in problem.network.split(weights_MW)),
+        ),
+        [params_of(member).seed for member in members],
+        free_parameters(layout.names, layout.sizes, params.layers),
+        lambda columns: _hessians(members, machine, columns),
     )
 
 
-def _named(layout: Layout, patterns: Sequence[str]) -> Tensor:
+def _hessians(
+    members: Sequence[Member], machine: Machine, columns: int
+) -> BatchedOperator:
+    """Build the Hessians of all members, of the parameters that move."""
+    probed = [
+        replace(
+            member,
+            params=OperatorParams(layers=params.layers, seed=params.seed),
+        )
+        for member, params in ((member, params_of(member)) for member in members)
+    ]
+    return tile_operator(probed, machine, columns=columns).operator
+
+
+@dataclass(frozen=True)
+class ProblemAt:
+    """A problem at the weights of M models, with its data.
+
+    Attributes:
+        problem: network and loss.
+        samples: shared by all models, or of each.
+        weights: parameters, (M, D).
+        statistics: of the networks, (M, S).
+    """
+
+    problem: Problem
+    samples: Samples
+    weights: Tensor
+    statistics: Tensor
+
+    def losses(self, owner_C: Tensor) -> SampledLosses:
+        """Return the mean losses of chains, from the model each belongs to."""
+        statistics_CS = self.statistics[owner_C]
+        return SampledLosses(self.problem, self.samples, statistics_CS, owner_C)
+
+    def gradient_variance(
+        self, free: Tensor | None, weights_MD: Tensor, rows_Mn: Tensor
+    ) -> Tensor:
+        """Return the variance between samples' gradients, (M,).
+
+        Args:
+            free: whether a parameter moves, (D,); None lets all move.
+            weights_MD: where to take the gradients.
+            rows_Mn: numbers of the samples.
+        """
+        sizes = self.problem.network.layout.sizes
+        taken = self.samples.taken(rows_Mn.to(self.weights.device))
+        variance = gradient_variance(
+            self.problem.losses,
+            weights_MD,
+            taken.inputs,
+            taken.targets,
+            sizes=sizes,
+            num_samples=self.samples.count,
+            fixed_MS=self.statistics,
+            samples_per_pass=max(1, min(64, PASS_NUMBERS // self.weights.shape[1])),
+        )
+        variance_ML = variance.layer_variance.cpu().double()
+        if free is not None:
+            first_L = torch.tensor([0, *sizes]).cumsum(0)[:-1]
+            variance_ML *= free.cpu()[first_L]
+        return variance_ML.sum(1)
+
+
+def problem_targets(
+    at: ProblemAt,
+    seeds: Sequence[int],
+    free: Tensor | None,
+    operator: Callable[[int], BatchedOperator],
+) -> ChainTargets:
+    """Return the targets of a problem at the weights of several models.
+
+    Args:
+        at: the problem, its data and the weights.
+        seeds: of the models.
+        free: whether a parameter moves, (D,); None lets all move.
+        operator: see `ChainTargets`.
+    """
+    return ChainTargets(
+        at.losses,
+        at.samples.count,
+        at.weights,
+        seeds,
+        None if free is None else free.to(at.weights.device),
+        operator,
+        partial(at.gradient_variance, free),
+    )
+
+
+def free_parameters(
+    names: Sequence[str], sizes: Sequence[int], patterns: Sequence[str] | None
+) -> Tensor | None:
+    """Return which parameters move, (D,), or None if all do.
+
+    Args:
+        names: of the parameter tensors.
+        sizes: of these.
+        patterns: names or patterns of those that move; None moves all.
+
+    Returns:
+        One entry for each parameter, on the CPU.
+
+    Raises:
+        InputError: a pattern fits no name.
+    """
+    if patterns is None:
+        return None
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in layout.names):
+        if not any(fnmatchcase(name, pattern) for name in names):
             raise InputError(
-                f"layers: expected one of {', '.join(layout.names)}, got {pattern}. "
+                f"layers: expected one of {', '.join(names)}, got {pattern}. "
                 "Name parameter tensors, or a pattern such as layer1.*."
             )
-    moves = [any(fnmatchcase(name, p) for p in patterns) for name in layout.names]
-    return torch.tensor(moves).repeat_interleave(torch.tensor(layout.sizes))
+    moves = [any(fnmatchcase(name, p) for p in patterns) for name in names]
+    return torch.tensor(moves).repeat_interleave(torch.tensor(sizes))

@@ -13,14 +13,16 @@ from curvflow.tasks.numerics.sampling.calibration import (
     LEAST_BURNIN,
     MARGIN,
     STRIDE,
-    Scales,
     batch_for,
     burnin_for,
-    curvature_met,
     localization_for,
     lr_for,
-    plateau,
     predicted,
+)
+from curvflow.tasks.numerics.sampling.calibration_sweep import plateau
+from curvflow.tasks.numerics.sampling.measured_curvature import (
+    Scales,
+    curvature_at_reach,
     scales,
 )
 
@@ -58,7 +60,7 @@ def met(losses, nbeta, chains=400):
     drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
     directions = drawn / drawn.norm(dim=1, keepdim=True)
     nbeta_C = torch.full((chains,), nbeta, dtype=torch.float64)
-    return float(curvature_met(losses, 0 * drawn, directions, nbeta_C, chains))
+    return float(curvature_at_reach(losses, 0 * drawn, directions, nbeta_C, chains))
 
 
 def test_the_prediction_is_the_closed_form_of_a_quadratic():
@@ -75,7 +77,7 @@ def test_negative_eigenvalues_count_as_zero_and_a_flat_posterior_has_none():
     assert predicted(exactly(0 * H), numbers(10.0), numbers(0.0)).mean == 0
 
 
-def test_the_curvature_met_is_the_mean_eigenvalue_of_a_quadratic():
+def test_the_curvature_at_reach_is_the_mean_eigenvalue_of_a_quadratic():
     assert met(Powers(H), 1e3) == pytest.approx(float(H.mean()), rel=0.1)
 
 

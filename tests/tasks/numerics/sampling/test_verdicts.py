@@ -8,7 +8,7 @@ import torch
 from curvflow.tasks.numerics.sampling.bias import bias_of_acceptance, bias_of_spectrum
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.numerics.sampling.methods import find
-from curvflow.tasks.numerics.sampling.verdicts import judge
+from curvflow.tasks.numerics.sampling.verdicts import Chains, judge
 
 CHAINS, SIZE, NBETA, INIT_LOSS, LOCALIZATION = 4, 10, 1000.0, 0.3, 1.0
 CURVATURES = torch.linspace(0.1, 1, SIZE, dtype=torch.float64)
@@ -33,10 +33,11 @@ def quadratic(seed, draws=500, rho=0.6, start=None):
 def verdict(losses, distances, acceptance=0.6, failed_at=FINE, **others):
     accepted = torch.as_tensor(acceptance, dtype=torch.float64).expand(len(losses))
     settings = {"localization": LOCALIZATION, "num_parameters": SIZE} | others
+    summary = summarise(losses, INIT_LOSS, NBETA, failed_at)
+    known = {"init_loss": INIT_LOSS, "nbeta": NBETA}
     return judge(
-        summarise(losses, INIT_LOSS, NBETA, failed_at), losses, INIT_LOSS, NBETA,
-        settings.pop("localization"), distances, accepted, failed_at, **settings,
-    )  # fmt: skip
+        Chains(summary, losses, distances, accepted, failed_at, **known, **settings)
+    )
 
 
 def test_good_chains_are_converged_nearly_always():
@@ -192,7 +193,7 @@ def test_chains_at_different_levels_drift():
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"acceptance": 0.05}, {"bias": 0.08}, {"wavers_by": "lr"}]
+    "spoilt", [{"acceptance": 0.05}, {"bias": 0.08}, {"off_plateau": "lr"}]
 )
 def test_steps_too_large_are_named(spoilt):
     found = verdict(*quadratic(9), **spoilt)
@@ -201,7 +202,7 @@ def test_steps_too_large_are_named(spoilt):
 
 
 def test_trials_on_no_plateau_of_the_hold_are_told():
-    found = verdict(*quadratic(0), wavers_by="localization")
+    found = verdict(*quadratic(0), off_plateau="localization")
     assert found.name == "converged"
     assert "trials held less and more give other estimates" in found.reason
     assert "trials" not in verdict(*quadratic(0)).reason

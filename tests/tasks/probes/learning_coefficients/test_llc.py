@@ -10,13 +10,16 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import NodeData, Weights
-from curvflow.tasks.llc import calibration as calibrated
-from curvflow.tasks.llc.calibration import gradient_noise
-from curvflow.tasks.llc.chain_results import unpacked
-from curvflow.tasks.llc.targets import ground
+from curvflow.tasks.llc.outcomes import unpacked_state
+from curvflow.tasks.llc.targets import member_targets
 from curvflow.tasks.networks.problems import pose
-from curvflow.tasks.numerics.sampling import calibration
+from curvflow.tasks.numerics.sampling import (
+    calibration,
+    calibration_sweep,
+    measured_curvature,
+)
 from curvflow.tasks.numerics.sampling.bias import bias_of_spectrum
+from curvflow.tasks.numerics.sampling.measured_curvature import gradient_noise
 from curvflow.tasks.numerics.sampling.verdicts import MAX_R_HAT, MIN_ESS
 from curvflow.tasks.probes.learning_coefficients.llc import member_bytes
 from curvflow.tasks.registry import Machine
@@ -87,7 +90,7 @@ def test_a_regular_minimum_has_half_its_effective_dimension(settings):
 
 
 def test_calibration_takes_batches_of_large_data_and_bounds_what_they_add(monkeypatch):
-    monkeypatch.setattr(calibrated, "FULL_DATA", 100)
+    monkeypatch.setattr(calibration, "FULL_DATA", 100)
     eigenvalues = [3.0, 1.0]
     (one,) = probes(KIND, "tanh-mse", 1, num_draws=8)
     big = well(eigenvalues, num_samples=4000, nbeta=50.0, num_draws=8)
@@ -310,8 +313,8 @@ def test_batches_are_chosen_by_the_gradients_of_what_moves():
     found = {}
     for layers in (["layer1.weight"], None):
         members = probes(KIND, "tanh-ce", 2, layers=layers, **how)
-        place = ground(members, Machine())
-        found[bool(layers)] = gradient_noise(place, ones := torch.ones(2), ones)
+        targets, ones_M = member_targets(members, Machine()), torch.ones(2)
+        found[bool(layers)] = gradient_noise(targets, ones_M, ones_M)
     assert (found[True] < 0.9 * found[False]).all()
     assert (found[True] > 0).all()
 
@@ -353,7 +356,7 @@ def test_trials_on_no_plateau_are_told(monkeypatch, varied, name, text):
     method = {"lr": "sgld", "localization": "mala"}[varied]
     one = well([5.0, 2.0], nbeta=200.0, sampling_method=method)
     (flat,) = compute(KIND, [one])
-    monkeypatch.setattr(calibration, "plateau", steep)
+    monkeypatch.setattr(calibration_sweep, "plateau", steep)
     (outcome,) = compute(KIND, [one])
     assert "other estimates" not in str(flat.arrays["reason"])
     assert outcome.arrays["verdict"] == name, outcome.arrays["reason"]
@@ -369,7 +372,7 @@ def test_a_given_step_above_the_plateau_is_too_large(monkeypatch):
         return trials_T <= 1 if chosen <= 1 else trials_T >= 2
 
     one = well([5.0, 2.0], nbeta=200.0, sampling_method="sgld")
-    monkeypatch.setattr(calibration, "plateau", below)
+    monkeypatch.setattr(calibration_sweep, "plateau", below)
     (free,) = compute(KIND, [one])
     given = one.params.model_copy(update={"lr": float(2 * free.arrays["lr"])})
     (outcome,) = compute(KIND, [replace(one, params=given)])
@@ -405,7 +408,7 @@ def test_numbers_are_of_the_chains_that_did_not_fail():
     found, fine = outcome.arrays, outcome.arrays["failed_at"] < 0
     assert 0 < found["num_failed"] < 6
     assert found["verdict"] == "failed"
-    state = unpacked([continued(one, outcome).earlier])
+    state = unpacked_state(outcome.arrays)
     accepted = (state["accepted"] / state["asked"]).numpy()
     assert found["acceptance"] == pytest.approx(accepted[fine].mean(), rel=1e-12)
     assert found["distance"] == found["distance_trace"][fine, -1].mean()
@@ -432,7 +435,7 @@ def test_a_point_that_is_no_minimum_is_called_negative():
 )
 def test_chains_that_leave_a_minimum_are_called_escaped(localization, verdict):
     data = as_data(dataset(np.ones((8, 1)), np.zeros((8, 10))), "crater")
-    made = {"factory": f"{__package__}.craters:crater"}
+    made = {"factory": "tests.tasks.probes.craters:crater"}
     made["kwargs"] = {"inputs": 1, "outputs": 10}
     problem = pose(parse_model(made), "sse", data)
     arrays = {"weights": np.zeros(10), "network": np.array(problem.text)}
@@ -529,7 +532,7 @@ def test_memory_counts_what_calibration_measures():
     arrays = {"weights": np.zeros(size), "network": np.array(problem.text)}
     taken = {"weights": Weights("fit", "train", {}, arrays, "w"), "data": data}
     found, told = (member(KIND, params, **taken) for params in ({}, GIVEN))
-    basis = 8 * calibrated.RUNS * calibrated.STEPS * size
+    basis = 8 * measured_curvature.RUNS * measured_curvature.STEPS * size
     assert member_bytes(found) > basis > member_bytes(told)
 
 

@@ -1,6 +1,4 @@
-"""Whether chains about one point can be trusted.
-
-Letters: C chains; K draws of each.
+"""Verdicts: converged, or the reason why chains cannot be trusted.
 
 Letters: C chains; K draws of each.
 """
@@ -8,7 +6,7 @@ Letters: C chains; K draws of each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 from torch import Tensor
@@ -28,7 +26,7 @@ from curvflow.tasks.numerics.sampling.diagnostics import (
 MAX_R_HAT = 1.05
 MIN_ESS = 100
 
-# By 2 standard errors, one member in 20 that is well would be called drifting.
+# By 2 standard errors, one good estimate in 20 would be called drifting.
 SURE = 3.0
 MIN_ACCEPTANCE = 0.15
 MAX_BIAS = 0.05
@@ -46,19 +44,39 @@ FASTER_THAN_DIFFUSION = 3.0
 
 @dataclass(frozen=True)
 class Chains:
-    """Chains none of which failed, and what they are to be judged by."""
+    """Chains about one target, with the numbers by which they are judged.
 
-    losses: Tensor  # of chains that did not fail, (C, K)
+    Attributes:
+        summary: the estimate by these chains.
+        losses: mean losses at the draws, at least 8 of each chain, (C, K).
+        distances: of the draws from the weights, (C, K).
+        acceptance: mean Metropolis acceptance of each chain; NaN if not measured, (C,).
+        failed_at: step at which a chain failed, -1 if it did not, (C,).
+        init_loss: mean loss at the weights.
+        nbeta: inverse temperature.
+        localization: gamma.
+        num_parameters: number that move, d.
+        bias: bound of the relative excess by finite steps and batches; 0 of a sampler
+            that accepts or rejects.
+        slow_error: predicted error from directions too slow for the chains; NaN if the
+            curvature was not measured.
+        off_plateau: `lr` or `localization` if the chosen value is off the plateau of
+            the calibration sweep; else "".
+    """
+
+    summary: Summary
+    losses: Tensor
     distances: Tensor
     acceptance: Tensor
+    failed_at: Tensor
+    _: KW_ONLY
     init_loss: float
     nbeta: float
     localization: float
-    size: int
-    bias: float
-    slow_error: float
-    wavers_by: str
-    summary: Summary
+    num_parameters: int
+    bias: float = 0.0
+    slow_error: float = math.nan
+    off_plateau: str = ""
 
     @cached_property
     def sem_per_chain(self) -> Tensor:
@@ -67,7 +85,7 @@ class Chains:
 
 
 def too_large(chains: Chains) -> str:
-    """Say so if steps are rejected, or bias the estimate."""
+    """Return a reason if steps are rejected, or bias the estimate; else ""."""
     least = float(chains.acceptance.nan_to_num(1.0).min())
     if least < MIN_ACCEPTANCE:
         return (
@@ -80,7 +98,7 @@ def too_large(chains: Chains) -> str:
             f"above {MAX_BIAS:.0%}. "
             "Lower lr, enlarge batch_size, or take mala."
         )
-    if chains.wavers_by == "lr":
+    if chains.off_plateau == "lr":
         return (
             "trials with smaller or larger steps give other estimates, and lr is on no "
             "plateau. Lower lr."
@@ -89,7 +107,7 @@ def too_large(chains: Chains) -> str:
 
 
 def negative(chains: Chains) -> str:
-    """Say so if losses lie below the one at the weights, beyond the errors."""
+    """Return a reason if losses are below that at the weights, beyond errors."""
     llc_C = chains.summary.llc_per_chain
     # The least of several: a standard error more than for one.
     low_C = llc_C + (SURE + 1) * chains.sem_per_chain < -NEGLIGIBLE
@@ -105,7 +123,7 @@ def negative(chains: Chains) -> str:
 
 
 def escaped(chains: Chains) -> str:
-    """Say so if chains are not held near the weights."""
+    """Return a reason if chains do not stay near the weights; else ""."""
     for test in (_too_far, _too_high, _leaving):
         if reason := test(chains):
             return f"{reason} Raise localization, or lower lr."
@@ -117,7 +135,7 @@ def _too_far(chains: Chains) -> str:
     # than the localisation does by itself, be the minimum regular or not.
     if chains.localization == 0:
         return ""
-    size = chains.size
+    size = chains.num_parameters
     limit = math.sqrt((size + 5 * math.sqrt(2 * size)) / chains.localization)
     far = float(_quarter(chains.distances, 3).square().mean(1).max().sqrt())
     if far <= limit:
@@ -132,11 +150,12 @@ def _too_far(chains: Chains) -> str:
 def _too_high(chains: Chains) -> str:
     # Regular minima have 1/2 a parameter, singular ones of smooth losses less; |w|, 1.
     llc_C = chains.summary.llc_per_chain
-    if not (llc_C - (SURE + 1) * chains.sem_per_chain > chains.size).any():
+    if not (llc_C - (SURE + 1) * chains.sem_per_chain > chains.num_parameters).any():
         return ""
     return (
-        f"a chain's estimate is {float(llc_C.max()):.4g}, above the {chains.size} "
-        "parameters: its losses are not those of a minimum at the weights."
+        f"a chain's estimate is {float(llc_C.max()):.4g}, above the "
+        f"{chains.num_parameters} parameters: its losses are not those of a minimum "
+        "at the weights."
     )
 
 
@@ -158,13 +177,13 @@ def _leaving(chains: Chains) -> str:
 
 
 def drifting(chains: Chains) -> str:
-    """Say so if chains disagree, have a trend, or are too short."""
-    found = chains.summary
+    """Return a reason if chains disagree, have a trend, or are too short."""
+    summary = chains.summary
     if not chains.distances.any():
         return "the chains have not moved from the weights. Raise lr."
-    if not found.r_hat <= MAX_R_HAT and not math.isnan(found.r_hat):
+    if not summary.r_hat <= MAX_R_HAT and not math.isnan(summary.r_hat):
         return (
-            f"R-hat is {found.r_hat:.4g}, above {MAX_R_HAT}: the chains, or their "
+            f"R-hat is {summary.r_hat:.4g}, above {MAX_R_HAT}: the chains, or their "
             "halves, disagree. Draw more, or raise num_burnin_steps."
         )
     # Of scores, for a few draws from a far start would drown in a spread of their own.
@@ -175,28 +194,28 @@ def drifting(chains: Chains) -> str:
             f"the loss still {way}: its first tenth and last half are {abs(z):.1f} "
             "standard errors apart. Raise num_burnin_steps."
         )
-    ess = min(found.ess_bulk, found.ess_tail, float(ess_mean(chains.losses[None])))
+    ess = min(summary.ess_bulk, summary.ess_tail, float(ess_mean(chains.losses[None])))
     if ess < MIN_ESS:
         return (
             f"the draws are worth {ess:.0f} independent ones, below {MIN_ESS}. Take "
             f"{math.ceil(1.2 * MIN_ESS / ess)} times as many, further apart, or "
             "raise num_burnin_steps."
         )
-    shown = max(SHOWN * found.llc_sem, MAX_ERROR * abs(found.llc_mean))
+    shown = max(SHOWN * summary.llc_sem, MAX_ERROR * abs(summary.llc_mean))
     if chains.slow_error > shown:
         return (
             "the measured curvature has directions too slow for chains of this length, "
             f"which leave an error of {chains.slow_error:.2g}: the draws show "
-            f"{found.llc_sem:.2g}. Draw more, or raise localization."
+            f"{summary.llc_sem:.2g}. Draw more, or raise localization."
         )
     return ""
 
 
-def well(chains: Chains) -> str:
-    """Say how well chains without fault have mixed."""
-    found = chains.summary
-    text = f"R-hat {found.r_hat:.3f}, {found.ess_bulk:.0f} effective draws"
-    if chains.wavers_by == "localization":
+def well_mixed(chains: Chains) -> str:
+    """Return a description of how well chains without fault have mixed."""
+    summary = chains.summary
+    text = f"R-hat {summary.r_hat:.3f}, {summary.ess_bulk:.0f} effective draws"
+    if chains.off_plateau == "localization":
         text += (
             "; the trials held less and more give other estimates: this one is of its "
             "localization"
@@ -225,7 +244,7 @@ def _moved(losses_CK: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an estimate can be used.
+    """Judgement of whether an estimate can be used.
 
     Attributes:
         name: `converged`, `drifting`, `escaped`, `negative`, `step too large` or
@@ -237,62 +256,28 @@ class Verdict:
     reason: str
 
 
-def judge(
-    summary: Summary,
-    losses_CK: Tensor,
-    init_loss: float,
-    nbeta: float,
-    localization: float,
-    distances_CK: Tensor,
-    acceptance_C: Tensor,
-    failed_at_C: Tensor,
-    num_parameters: int,
-    bias: float = 0.0,
-    slow_error: float = math.nan,
-    wavers_by: str = "",
-) -> Verdict:
-    """Say whether the chains of one member can be trusted, and if not, why.
+def judge(chains: Chains) -> Verdict:
+    """Judge whether the chains about one target can be trusted, and if not, why.
 
     The first of these that holds is the verdict: a chain `failed`; its `step too
     large`, for then nothing else means much; `negative`, it finds lower losses than the
-    weights have; `escaped`, it is not held near them; `drifting`, it is not stationary
-    or too short to tell; else `converged`.
+    weights have; `escaped`, it does not stay near them; `drifting`, it is not
+    stationary or too short to say; else `converged`.
 
     Args:
-        summary: the estimate by these chains.
-        losses_CK: mean losses at the draws, at least 8 of each chain.
-        init_loss: mean loss at the weights.
-        nbeta: inverse temperature.
-        localization: gamma.
-        distances_CK: of the draws from the weights.
-        acceptance_C: mean Metropolis acceptance of each chain; NaN if not measured.
-        failed_at_C: the step at which a chain failed, -1 if it did not.
-        num_parameters: how many move, d.
-        bias: relative excess of the estimate that finite steps and batches are
-            predicted to cause; 0 of a sampler that accepts or rejects.
-        slow_error: what directions too slow for the chains are predicted to leave of
-            the estimate; NaN if the curvature was not measured.
-        wavers_by: `lr` or `localization`, where trials that varied it say that it is
-            on no plateau; else nothing.
+        chains: their losses, distances and settings.
 
     Returns:
         The verdict and its reason.
     """
-    failed_C = failed(losses_CK, failed_at_C)
+    failed_C = failed(chains.losses, chains.failed_at)
     if failed_C.any():
-        return _failure(failed_C, failed_at_C)
-    chains = Chains(
-        losses_CK.double(),
-        distances_CK.double(),
-        acceptance_C.double(),
-        init_loss,
-        nbeta,
-        localization,
-        num_parameters,
-        bias,
-        slow_error,
-        wavers_by,
-        summary,
+        return _failure(failed_C, chains.failed_at)
+    chains = replace(
+        chains,
+        losses=chains.losses.double(),
+        distances=chains.distances.double(),
+        acceptance=chains.acceptance.double(),
     )
     tests = {
         "step too large": too_large,
@@ -303,7 +288,7 @@ def judge(
     for name, test in tests.items():
         if reason := test(chains):
             return Verdict(name, reason)
-    return Verdict("converged", well(chains))
+    return Verdict("converged", well_mixed(chains))
 
 
 def _failure(failed_C: Tensor, failed_at_C: Tensor) -> Verdict:

@@ -1,0 +1,231 @@
+"""Local learning coefficients by sampling: settings, chains, estimates, verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.derivatives.precision import full_precision
+from curvflow.tasks.numerics.sampling.calibration import calibrated
+from curvflow.tasks.numerics.sampling.chain_results import (
+    ChainResults,
+    EarlierChains,
+    biases,
+    results_of,
+    slow_error,
+)
+from curvflow.tasks.numerics.sampling.chain_settings import (
+    ChainSettings,
+    SamplingOptions,
+    given,
+    steps_of,
+)
+from curvflow.tasks.numerics.sampling.chain_targets import (
+    ChainGroup,
+    ChainTargets,
+    by_key,
+)
+from curvflow.tasks.numerics.sampling.diagnostics import Summary, summarise
+from curvflow.tasks.numerics.sampling.posteriors import Steps
+from curvflow.tasks.numerics.sampling.verdicts import Chains, Verdict, judge
+
+
+@dataclass(frozen=True)
+class CoefficientEstimate:
+    """Estimate of the coefficient about one target.
+
+    Attributes:
+        summary: mean, standard error and diagnostics.
+        verdict: whether the chains can be trusted, with the reason.
+        settings: of the chains.
+        results: the chains.
+        init_loss: mean loss at the weights.
+        step_bias: bound of the relative excess by finite steps.
+        batch_bias: the same by the noise of batches.
+        slow_error: error from directions too slow for the chains; NaN if no spectrum
+            was measured.
+        num_samples: N.
+        num_free: parameters that move, d.
+    """
+
+    summary: Summary
+    verdict: Verdict
+    settings: ChainSettings
+    results: ChainResults
+    init_loss: float
+    step_bias: float
+    batch_bias: float
+    slow_error: float
+    num_samples: int
+    num_free: int
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether no chain stayed finite."""
+        return self.summary.num_failed == len(self.results.failed_at)
+
+    @property
+    def work(self) -> float:
+        """Gradients over all data that calibration and chains took."""
+        return self.results.passes + self.settings.work
+
+
+@full_precision()
+def estimate_coefficients(
+    targets: ChainTargets,
+    options: Sequence[SamplingOptions],
+    earlier: Sequence[EarlierChains] | None = None,
+) -> list[CoefficientEstimate]:
+    """Estimate nbeta (E L(w) - L(w*)) under the posterior about each target.
+
+    Args:
+        targets: the weights and losses.
+        options: of each target; they differ in nbeta, lr and localization at most.
+        earlier: the chains about each target to resume; None to start.
+
+    Returns:
+        The estimate about each target.
+
+    Raises:
+        InputError: options that the data do not allow, or products with the Hessian
+            that hold NaN or infinity.
+
+    Reference:
+        Lau et al. (2023), arXiv:2308.12108, equation 20.
+    """
+    settings = _settings(targets, options, earlier)
+    estimates: dict[int, CoefficientEstimate] = {}
+    for numbers in by_key([_shared(each) for each in settings]):
+        sampled = _sampled(targets, options[0], settings, numbers, earlier)
+        estimates.update(zip(numbers, sampled, strict=True))
+    return [estimates[number] for number in range(len(settings))]
+
+
+def _shared(settings: ChainSettings) -> object:
+    """Return the settings that all chains of one program share."""
+    adapts = settings.first_lr is not None
+    return settings.method, settings.batch_size, settings.num_burnin_steps, adapts
+
+
+def _settings(
+    targets: ChainTargets,
+    options: Sequence[SamplingOptions],
+    earlier: Sequence[EarlierChains] | None,
+) -> Sequence[ChainSettings]:
+    for each in options:
+        each.check(targets.num_samples)
+    if earlier is not None:
+        return [each.settings for each in earlier]
+    if options[0].calibrate == "none":
+        return [given(each, targets.num_samples) for each in options]
+    return calibrated(targets, options)
+
+
+def _sampled(
+    targets: ChainTargets,
+    options: SamplingOptions,
+    settings: Sequence[ChainSettings],
+    numbers: Sequence[int],
+    earlier: Sequence[EarlierChains] | None,
+) -> list[CoefficientEstimate]:
+    """Sample about some targets in one program."""
+    groups = [
+        ChainGroup(number, each.nbeta, each.localization, each.lr)
+        for number, each in ((number, settings[number]) for number in numbers)
+    ]
+    before = None if earlier is None else [earlier[number] for number in numbers]
+    steps = _steps(options, [settings[number] for number in numbers])
+    chains = options.num_chains
+    state = None if before is None else _joined(before)
+    draws = targets.sample(groups, chains, steps, state)
+    return [
+        _estimate(
+            targets,
+            options,
+            settings[number],
+            steps,
+            float(targets.first_losses[number]),
+            results_of(
+                draws,
+                slice(row * chains, (row + 1) * chains),
+                None if before is None else before[row],
+            ),
+        )
+        for row, number in enumerate(numbers)
+    ]
+
+
+def _joined(earlier: Sequence[EarlierChains]) -> dict[str, Tensor]:
+    names = earlier[0].state
+    return {name: torch.cat([each.state[name] for each in earlier]) for name in names}
+
+
+def _steps(options: SamplingOptions, settings: Sequence[ChainSettings]) -> Steps:
+    adapt = settings[0].first_lr is not None
+
+    def of_chains(values: Sequence[float]) -> Tensor:
+        values_G = torch.tensor(values, dtype=torch.float64)
+        return values_G.repeat_interleave(options.num_chains)
+
+    return steps_of(
+        options,
+        settings[0],
+        of_chains([each.first_lr or each.lr for each in settings]),
+        num_draws=options.num_draws,
+        at_draws=options.at_draws,
+        adapt=adapt,
+        most_lr=of_chains([each.lr for each in settings]) if adapt else None,
+        keep_draws=options.keep_draws,
+    )
+
+
+def _estimate(
+    targets: ChainTargets,
+    options: SamplingOptions,
+    settings: ChainSettings,
+    steps: Steps,
+    init_loss: float,
+    results: ChainResults,
+) -> CoefficientEstimate:
+    losses_CK, num_free = results.traces["loss_trace"], targets.num_free
+    summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
+    of_steps, of_batches = biases(
+        settings,
+        results,
+        summary.llc_mean,
+        damping=options.damping,
+        num_free=num_free,
+    )
+    slow = slow_error(settings, results, steps, num_free=num_free)
+    verdict = judge(
+        Chains(
+            summary,
+            losses_CK,
+            results.traces["distance_trace"],
+            results.acceptance,
+            results.failed_at,
+            init_loss=init_loss,
+            nbeta=settings.nbeta,
+            localization=settings.localization,
+            num_parameters=num_free,
+            bias=sum(bias for bias in (of_steps, of_batches) if not math.isnan(bias)),
+            slow_error=slow,
+            off_plateau=settings.off_plateau,
+        )
+    )
+    return CoefficientEstimate(
+        summary,
+        verdict,
+        settings,
+        results,
+        init_loss,
+        of_steps,
+        of_batches,
+        slow,
+        targets.num_samples,
+        num_free,
+    )

@@ -1,0 +1,208 @@
+"""Curvature and gradient noise about targets, measured for the calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.krylov.quadrature import extremes, nodes
+from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
+from curvflow.tasks.numerics.sampling.posteriors import ChainLosses
+from curvflow.tasks.numerics.streams import stream
+
+# Lanczos runs, and their steps.
+RUNS, STEPS = 8, 30
+
+# Samples whose gradients are compared, at most, and positions about the weights at
+# which they are.
+COMPARED, POSITIONS = 256, 4
+
+
+@dataclass(frozen=True)
+class MeasuredCurvature:
+    """Curvature about targets at their inverse temperatures.
+
+    Attributes:
+        ritz: of the Hessian of the free parameters.
+        at_reach: mean curvature at the reach of the posterior, (M,).
+        scales: of both.
+        nbeta: inverse temperatures, (M,).
+    """
+
+    ritz: RitzData
+    at_reach: Tensor
+    scales: Scales
+    nbeta: Tensor
+
+    def work(self, number: int) -> float:
+        """Return the gradients over all data that measuring one target took.
+
+        A product with the Hessian counts as two gradients, a loss as a third of one.
+        """
+        products = 2 * int(self.ritz.steps[number].sum())
+        return products + 10 * RUNS / 3
+
+
+def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
+    """Measure the curvature about targets.
+
+    Args:
+        targets: the weights and losses.
+        nbeta_M: inverse temperatures.
+
+    Returns:
+        The curvature.
+
+    Raises:
+        InputError: products with the Hessian hold NaN or infinity.
+    """
+    ritz = spectrum(targets)
+    target_C = torch.arange(len(targets.weights)).repeat_interleave(RUNS)
+    at_reach_M = curvature_at_reach(
+        targets.losses(target_C.to(targets.weights.device)),
+        targets.weights[target_C],
+        targets.directions(target_C.tolist()),
+        nbeta_M[target_C],
+        RUNS,
+    )
+    return MeasuredCurvature(ritz, at_reach_M, scales(ritz, at_reach_M), nbeta_M)
+
+
+def spectrum(targets: ChainTargets) -> RitzData:
+    """Run Lanczos on the Hessians of the free parameters."""
+    operator = targets.operator(RUNS)
+    start = random_vectors(targets.seeds, operator.shape[1], range(RUNS), "rademacher")
+    return lanczos(operator, start, num_steps=STEPS)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Curvatures about the weights that decide the settings of a sampler.
+
+    Attributes:
+        largest: curvature of the sharpest direction, (M,).
+        smallest: least eigenvalue of the Hessian, 0 if none is negative, (M,).
+        typical: curvature of a direction that is not flat, (M,).
+    """
+
+    largest: Tensor
+    smallest: Tensor
+    typical: Tensor
+
+
+def scales(ritz: RitzData, mean_curvature_M: Tensor) -> Scales:
+    """Return the scales of a spectrum.
+
+    Where the Hessian all but vanishes, as at a degenerate minimum of higher order, the
+    curvature at the reach of the posterior takes its place.
+
+    Args:
+        ritz: of the Hessian at the weights.
+        mean_curvature_M: of `curvature_at_reach`.
+
+    Returns:
+        The scales of each target.
+    """
+    low_M, high_M = extremes(ritz)
+    values, shares = nodes(ritz).flatten(1), ritz.weights.flatten(1)
+    # Ritz values this small against that curvature are those of a Hessian of zero.
+    counts = values > 1e-4 * torch.maximum(high_M, mean_curvature_M)[:, None]
+    order = values.argsort(1)
+    below = torch.where(counts, shares, 0.0).gather(1, order).cumsum(1)
+    middle_M1 = (below >= below[:, -1:] / 2).to(torch.uint8).argmax(1, keepdim=True)
+    median_M = values.gather(1, order).gather(1, middle_M1).squeeze(1)
+    is_flat_M = ~counts.any(1)
+    return Scales(
+        largest=torch.maximum(high_M, mean_curvature_M),
+        smallest=low_M.clamp(max=0.0),
+        typical=torch.where(is_flat_M, mean_curvature_M, median_M),
+    )
+
+
+def curvature_at_reach(
+    losses: ChainLosses,
+    centre_CD: Tensor,
+    directions_CD: Tensor,
+    nbeta_C: Tensor,
+    num_chains: int,
+) -> Tensor:
+    """Return the mean curvature at the distance that the posterior reaches, (M,).
+
+    It is 2 dL / r^2 at the distance r where nbeta dL = d / 2, dL the mean rise of the
+    loss in random directions: on a quadratic the mean eigenvalue, and where the loss
+    rises with a higher power, the mean eigenvalue of the quadratic of that reach.
+
+    Args:
+        losses: of the chains.
+        centre_CD: the weights of each chain's target.
+        directions_CD: random, of unit length, 0 where a parameter does not move.
+        nbeta_C: inverse temperatures.
+        num_chains: chains of a target, whose rises are averaged.
+
+    Returns:
+        Curvature in units of the loss, by bisection of log r to 5 %.
+    """
+
+    def mean(values_C: Tensor) -> Tensor:
+        return values_C.double().reshape(-1, num_chains).mean(1)
+
+    first_M = mean(losses.values(centre_CD, None))
+    moving_M = mean((directions_CD != 0).sum(1))
+    nbeta_M = mean(nbeta_C).to(first_M.device)
+    low_M, high_M = (torch.full_like(first_M, math.log(r)) for r in (1e-6, 1e3))
+    for _ in range(9):
+        middle_M = (low_M + high_M) / 2
+        reach_C1 = middle_M.exp().repeat_interleave(num_chains)[:, None]
+        there_CD = centre_CD + reach_C1.to(centre_CD) * directions_CD
+        rise_M = nbeta_M * (mean(losses.values(there_CD, None)) - first_M)
+        # A loss that is not finite is a large one.
+        is_beyond_M = ~(rise_M < moving_M / 2)
+        high_M = torch.where(is_beyond_M, middle_M, high_M)
+        low_M = torch.where(is_beyond_M, low_M, middle_M)
+    reach_M = ((low_M + high_M) / 2).exp()
+    return (moving_M / (nbeta_M * reach_M.square())).cpu()
+
+
+def gradient_noise(
+    targets: ChainTargets, coefficient_M: Tensor, steep_M: Tensor
+) -> Tensor:
+    """Return S^2, the variance of single samples' gradients about the weights, (M,).
+
+    At weights that fit every sample it is zero, and at the draws it is not. It is the
+    mean over positions in random directions where nbeta L has risen by the coefficient,
+    as it has at the draws.
+
+    Args:
+        targets: the weights and losses.
+        coefficient_M: predicted.
+        steep_M: nbeta times the curvature at the reach of the posterior.
+
+    Returns:
+        S^2 over the free parameters, in double precision on the CPU.
+    """
+    reach_M = (2 * coefficient_M / steep_M).sqrt()
+    numbers = POSITIONS * list(range(len(targets.weights)))
+    directions = targets.directions(numbers).chunk(POSITIONS)
+    rows_Mn = _compared(targets.seeds, targets.num_samples)
+    variances = [
+        targets.gradient_variance(
+            targets.weights + reach_M[:, None].to(direction_MD) * direction_MD, rows_Mn
+        )
+        for direction_MD in directions
+    ]
+    return torch.stack(variances).mean(0)
+
+
+def _compared(seeds: Sequence[int], num_samples: int) -> Tensor:
+    """Draw the samples whose gradients are compared, without replacement."""
+    orders = [
+        torch.randperm(num_samples, generator=stream(seed, "compared"))
+        for seed in seeds
+    ]
+    return torch.stack(orders)[:, : min(COMPARED, num_samples)]
