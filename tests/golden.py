@@ -1,23 +1,24 @@
-"""Golden keys: settings of every kind and rule, and the key that follows from them.
+"""Golden keys: settings of every kind, rule and model, and the keys they have.
 
 `make golden` writes `golden_keys.json`, which is reviewed as a diff. A key that moves
 throws away results: raise the kind's version and say so in the change log, or give a
-new field its neutral value. Settings once written stay; those of a new kind or rule
-are its example's.
+new field its neutral value. Settings once written stay; those of a new one are its
+example's.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from curvflow.schemas.explanations import Section, explanations
+from curvflow.schemas import models, rules
+from curvflow.schemas.explanations import explanations
 from curvflow.schemas.keys import action_key, form, sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
-from curvflow.schemas.rules import all_rules, sections
+from curvflow.schemas.params import Params
 
 FILE = Path(__file__).with_name("golden_keys.json")
 Entries = dict[str, dict[str, Any]]
@@ -30,25 +31,28 @@ def written() -> Entries:
 
 
 def renewed(before: Entries) -> Entries:
-    """Return an entry for every built-in kind and rule, with the key it has now."""
+    """Return an entry for every kind, rule and model, with the key it has now."""
     entries: Entries = {}
     for name, kind in all_kinds().items():
         if not kind.home:
             params = before[name]["params"] if name in before else params_of(kind)
             entries[name] = {"params": params, "key": key_of(kind, params)}
-    for rule, section in sections().items():
-        name = f"rule.{rule}"
-        params = before[name]["params"] if name in before else _first_rule(section)
-        key = sha256(form(all_rules()[rule](**params)))[:40]
+    for name, specification, example in _specifications():
+        params = before[name]["params"] if name in before else example
+        key = sha256(form(specification(**params)))[:40]
         entries[name] = {"params": params, "key": key}
     return entries
 
 
-def _first_rule(section: Section) -> dict[str, Any]:
-    """Return the first settings of the example of a rule."""
-    rules = YAML(typ="safe").load(section.example)["axes"]["rule"]
-    params: dict[str, Any] = next(iter(rules.values()))
-    return params
+def _specifications() -> Iterator[tuple[str, type[Params], dict[str, Any]]]:
+    """Yield the rules and the models, each with the first settings of its example."""
+    for name, section in rules.sections().items():
+        axes = YAML(typ="safe").load(section.example)["axes"]
+        yield f"rule.{name}", rules.all_rules()[name], next(iter(axes["rule"].values()))
+    for name, section in models.sections().items():
+        stages = YAML(typ="safe").load(section.example)["stages"].values()
+        model = next(stage["model"] for stage in stages if stage["use"] == "train")
+        yield f"model.{name}", models.all_models()[name], model
 
 
 def key_of(kind: Kind, params: Mapping[str, Any]) -> str:

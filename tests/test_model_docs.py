@@ -8,8 +8,10 @@ from ruamel.yaml import YAML
 
 from curvflow.schemas.kinds.shared.networks import LAWS
 from curvflow.schemas.models import all_models, model_name
+from docs.generator.sections import filled
 
-PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+WRITTEN = (Path(__file__).parents[1] / "docs" / "models.md").read_text("utf-8")
+PAGE = filled(WRITTEN)
 FLAGS = re.DOTALL | re.MULTILINE
 # What everybody knows, and what is the user's.
 WITHOUT_SOURCE = {"linear", "factory"}
@@ -20,9 +22,9 @@ def sections(heading: str) -> list[str]:
 
 
 def section(name: str) -> str:
-    found = sections(f"### `{name}`")
-    assert len(found) == 1, f"docs/models.md: expected one section for {name}"
-    return found[0]
+    matches = sections(f"### `{name}`")
+    assert len(matches) == 1, f"docs/models.md: expected one section for {name}"
+    return matches[0]
 
 
 def studies(text: str):
@@ -47,21 +49,29 @@ def test_every_model_is_explained_with_formula_source_and_example(name):
 
 
 @pytest.mark.parametrize("name", all_models())
-def test_every_parameter_of_a_model_is_named(name):
-    text = section(name)
-    for field in all_models()[name].model_fields:
-        if field not in {"kind", "init"}:
-            assert f"`{field}" in text, f"{name}: nothing of {field}"
+def test_every_parameter_of_a_model_has_a_row_with_its_meaning(name):
+    row = r"^\| `(\w+)` \|.*<br>(.+) \|$"
+    rows = dict(re.findall(row, section(name), re.MULTILINE))
+    fields = {f.alias or n for n, f in all_models()[name].model_fields.items()}
+    assert set(rows) == fields - {"kind", "init"}
 
 
-def test_every_model_is_in_the_overview():
-    for name in all_models():
-        assert f"| [`{name}`](#{name}) |" in PAGE
+def test_every_model_is_in_the_overview_in_the_order_of_the_sections():
+    listed = re.findall(r"^\|.*\| \[`(\w+)`\]\(#(\w+)\) \| .*[a-z]", PAGE, re.MULTILINE)
+    assert all(name == anchor for name, anchor in listed)
+    headings = re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
+    assert [name for name, _ in listed] == headings
+    assert sorted(headings) == list(all_models())
+
+
+def test_no_section_of_a_model_is_written_by_hand():
+    assert not re.findall(r"^### `", WRITTEN, re.MULTILINE)
+    assert "<!-- models" not in PAGE
 
 
 def test_every_initial_law_is_explained_and_shown():
     (text,) = sections("## Initial weights")
     (study,) = studies(text)
-    assert {next(iter(one)) for one in study["axes"]["init"].values()} == set(LAWS)
+    assert {next(iter(law)) for law in study["axes"]["init"].values()} == set(LAWS)
     for law in LAWS:
         assert f"| `{{{law}: " in text, f"no row for {law}"

@@ -17,6 +17,7 @@ from curvflow.flows.run.run import run_study
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import all_kinds, find_kind
+from curvflow.schemas.models import all_models
 from curvflow.schemas.rules import all_rules
 from curvflow.stores.memory import MemoryStore
 from tests import golden
@@ -242,7 +243,8 @@ def test_declared_fields_exist(name):
 def test_golden_keys_are_those_of_make_golden():
     entries = golden.written()
     rules = {f"rule.{name}" for name in all_rules()}
-    assert set(entries) == rules | set(KINDS), "write them by `make golden`"
+    models = {f"model.{name}" for name in all_models()}
+    assert set(entries) == {*KINDS, *rules, *models}, "write them by `make golden`"
     moved = {
         name
         for name, entry in golden.renewed(entries).items()

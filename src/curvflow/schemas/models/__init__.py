@@ -1,7 +1,8 @@
 """Specifications of models, found by their files; no list is kept.
 
 A model is one file here, which names its specification `MODEL`, and one file of the
-same name in `tasks/models/`, which holds its function `build`.
+same name in `tasks/models/`, which holds its function `build`. `EXPLANATION` is its
+section of the documentation.
 """
 
 from __future__ import annotations
@@ -11,27 +12,45 @@ import pkgutil
 from collections.abc import Mapping
 from functools import reduce
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Tag, TypeAdapter
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.params import Params
 
-__all__ = ["AnyModel", "ModelSpec", "all_models", "model_name", "parse_model"]
+__all__ = [
+    "AnyModel",
+    "ModelSpec",
+    "all_models",
+    "model_name",
+    "parse_model",
+    "sections",
+]
 
 AnyModel = Model | FactoryModel
 
 
-def all_models() -> dict[str, type[Params]]:
-    """Return the specification of every model by its name, sorted."""
+def _modules() -> dict[str, ModuleType]:
     names = sorted(info.name for info in pkgutil.iter_modules(__path__))
     return {
-        name: import_module(f"{__name__}.{name}").MODEL
+        name: import_module(f"{__name__}.{name}")
         for name in names
         if not name.startswith("_")
     }
+
+
+def all_models() -> dict[str, type[Params]]:
+    """Return the specification of every model by its name, sorted."""
+    return {name: module.MODEL for name, module in _modules().items()}
+
+
+def sections() -> dict[str, Section]:
+    """Return the section of the documentation of every model, by its name."""
+    return {name: module.EXPLANATION for name, module in _modules().items()}
 
 
 def model_name(value: object) -> str | None:

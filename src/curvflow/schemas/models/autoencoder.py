@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Activation, Model, SomeWidths, dense_sizes
 
 
@@ -32,3 +33,35 @@ def tensor_sizes(spec: Autoencoder, inputs: int, outputs: int) -> Mapping[str, i
     return dense_sizes(
         [inputs, *spec.hidden, *spec.hidden[-2::-1], inputs], bias=spec.bias
     )
+
+
+EXPLANATION = Section(
+    group="Dense networks",
+    summary="any shape, targets equal to inputs; parameters as `mlp`",
+    text="""\
+A dense network from the inputs through the widths `hidden`, the last of which is the
+code, and back through their mirror image to as many outputs: `hidden: [64, 16]` gives
+d-64-16-64-d. The code is linear unless `linear_code: false`; φ is `activation`, and
+`bias: false` leaves out every b.
+
+f(x) is to be x, so the data must have their inputs for targets, as rows: `targets:
+inputs` of `data.modify`, or of an image set itself, [makes them
+so](data.md#modifications).
+""",
+    source="""\
+Hinton and Salakhutdinov (2006), doi:10.1126/science.1127647; weights are neither
+tied nor pre-trained.
+""",
+    example="""\
+stages:
+  themselves: {use: data.modify, data: digits, targets: inputs}
+  fit_autoencoder:
+    use: train
+    data: themselves
+    model: {kind: autoencoder, hidden: [32, 8]}
+    rule: {rule: adam, lr: 0.001}
+    seed: "${seed}"
+    epochs: 5
+    batch_size: 64
+""",
+)

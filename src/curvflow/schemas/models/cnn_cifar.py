@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Activation, Model
 
 
@@ -21,3 +22,28 @@ class CnnCifar(Model):
 
 MODEL = CnnCifar
 SEES = "image"
+
+EXPLANATION = Section(
+    group="Convolutional networks",
+    summary="images; 4,677,872 parameters for 3×32×32 and 10 classes; dropout",
+    text="""\
+Convolution 7×7 to 32 channels, φ, max pooling 2×2; convolution 2×2 to 64 channels, φ;
+dense layers of 500, 100, 50 and 20 units, each with φ and `dropout`; f(x) is a dense
+layer of that. `activation` is φ.
+""",
+    source="""\
+Jarvis (2021), as above. Its weights begin with `variance_scaling`, scale 0.2 or 5.
+""",
+    example="""\
+stages:
+  fit_cnn_cifar:
+    use: train
+    data: colours
+    model: {kind: cnn_cifar, activation: tanh, dropout: 0.1,
+            init: {variance_scaling: 0.2, bias: 0.01}}
+    rule: {rule: sgd, lr: 0.005}
+    seed: "${seed}"
+    epochs: 2
+    batch_size: 32
+""",
+)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.kinds.shared.networks import Factory, Init
 
 
@@ -21,3 +22,26 @@ class FactoryModel(Factory):
 
 MODEL = FactoryModel
 SEES = "unknown"
+
+EXPLANATION = Section(
+    group="A module of one's own",
+    summary="what it takes; its own parameters; batch norm frozen",
+    text="""\
+f(x) is what a `torch.nn.Module` computes that a function returns. `factory` names it,
+`kwargs` are its arguments; see [a model of your own](how-to/own-model.md). Its own
+initial parameters are taken, drawn from the seed, unless `init` names a law. Layers
+that mix samples, draw at random or have no second derivatives are refused: batch
+norms must be frozen by `eval()`.
+""",
+    source="",
+    example="""\
+stages:
+  fit_factory:
+    use: train
+    data: digits
+    model: {factory: "nets:make_net", kwargs: {width: 32}}
+    rule: {rule: sgd, lr: 0.1}
+    seed: "${seed}"
+    epochs: 5
+""",
+)

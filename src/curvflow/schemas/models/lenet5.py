@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Activation, Model, Pooling, weights_of
 
 
@@ -32,3 +33,30 @@ class Lenet5(Model):
 
 MODEL = Lenet5
 SEES = "image"
+
+EXPLANATION = Section(
+    group="Convolutional networks",
+    summary="images; 61,706 parameters for 1×28×28 and 10 classes; dropout",
+    text="""\
+Convolution 5×5 to 6 channels, φ, pooling 2×2; convolution 5×5 to 16 channels, φ,
+pooling 2×2; dense layers of 120 and 84 units, each with φ and `dropout`; f(x) is a
+dense layer of that. `padding` zeros surround the image: 2 for sides of 28, 0 for 32.
+`pooling` is `avg`, the published one, or `max`; `activation` is `tanh` unless said
+otherwise.
+""",
+    source="""\
+LeCun, Bottou, Bengio and Haffner (1998), doi:10.1109/5.726791, with full
+connections between its maps, pooling without coefficients, and a dense last layer.
+""",
+    example="""\
+stages:
+  fit_lenet5:
+    use: train
+    data: mnist
+    model: {kind: lenet5, padding: 2, activation: relu, pooling: max, dropout: 0.2}
+    rule: {rule: sgd, lr: 0.01, momentum: 0.9}
+    seed: "${seed}"
+    epochs: 2
+    batch_size: 64
+""",
+)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import (
     Activation,
     Model,
@@ -46,3 +47,32 @@ MODEL = Mlp
 def tensor_sizes(spec: Mlp, inputs: int, outputs: int) -> Mapping[str, int]:
     """Return the sizes of the parameter tensors."""
     return dense_sizes([inputs, *spec.hidden, outputs], bias=spec.bias)
+
+
+EXPLANATION = Section(
+    group="Dense networks",
+    summary="any shape; sum over layers of (in + 1) out parameters; dropout",
+    text="""\
+h₀ = x, hₗ = φ(Wₗ hₗ₋₁ + bₗ), f(x) = W_L h_{L−1} + b_L, with the widths `hidden` in
+between and φ the `activation`. Hidden layers named in `linear_layers`, counted from
+1, go without φ. `bias: false` leaves out every b. With `dropout: q` each hidden unit
+is left out with probability q at each step of training, and divided by 1 − q
+otherwise; all units are there at evaluation.
+""",
+    source="""\
+Rumelhart, Hinton and Williams (1986), doi:10.1038/323533a0; dropout: Srivastava et
+al. (2014), JMLR 15.
+""",
+    example="""\
+stages:
+  fit_deeper:
+    use: train
+    data: digits
+    model: {kind: mlp, hidden: [64, 32], activation: tanh, linear_layers: [2],
+            dropout: 0.2}
+    rule: {rule: adam, lr: 0.001}
+    seed: "${seed}"
+    epochs: 5
+    batch_size: 64
+""",
+)

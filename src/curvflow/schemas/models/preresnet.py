@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Activation, Model
 
 
@@ -37,3 +38,33 @@ class Preresnet(Model):
 
 MODEL = Preresnet
 SEES = "image"
+
+EXPLANATION = Section(
+    group="Convolutional networks",
+    summary="images; 272,282 parameters for depth 20, 3×32×32, 10 classes; "
+    "batch norm by choice",
+    text="""\
+A 3×3 convolution, then three stages of n residual blocks with 16, 32 and 64 channels,
+where `depth` = 6 n + 2 and `width` multiplies the channels. A block is x + W₂ φ(N(W₁
+φ(N(x)))) with 3×3 convolutions W and a batch norm N; the first block of the second
+and the third stage goes by strides of 2 and adds a 1×1 convolution of x in place of
+x. At the end φ(N(·)), the mean over all places, and a dense layer: f(x). `batch_norm:
+false` leaves out every N, and gives the convolutions a bias instead. `activation` is
+φ.
+""",
+    source="""\
+He, Zhang, Ren and Sun (2016), arXiv:1603.05027, with the stages of
+arXiv:1512.03385, section 4.2.
+""",
+    example="""\
+stages:
+  fit_preresnet:
+    use: train
+    data: colours
+    model: {kind: preresnet, depth: 20, width: 0.5, batch_norm: true}
+    rule: {rule: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}
+    seed: "${seed}"
+    epochs: 2
+    batch_size: 128
+""",
+)
