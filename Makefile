@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test test-all durations golden browser data check docs bench
+.PHONY: study test test-all durations golden browser data check docs bench library
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -25,6 +25,14 @@ test-all: .venv/.test .venv/.data browser # run all tests; they start what they 
 
 durations: .venv/.test .venv/.data browser # run all tests and note the seconds of each file
 	$(PYTEST) --numprocesses auto --record-durations
+
+# Installed from this folder, without what the package depends on, and used from another.
+LIBRARY := $(CURDIR)/build/library
+library: # prove that the library needs five packages, in an environment that has no others
+	rm -rf $(LIBRARY) && $(PYTHON) -m venv $(LIBRARY)
+	$(LIBRARY)/bin/pip install -qq -c constraints.txt numpy pydantic scipy torch xarray
+	$(LIBRARY)/bin/pip install -qq --no-deps .
+	cd $(LIBRARY) && bin/python -W error::UserWarning $(CURDIR)/tests/library_use.py
 
 golden: .venv/.test # write the golden keys; review them as a diff
 	$(BIN)/python -m tests.golden
