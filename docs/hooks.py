@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds: reference pages, and links from names to them."""
+"""Hooks of MkDocs: reference pages, and links from names to them."""
 
 from __future__ import annotations
 

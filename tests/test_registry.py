@@ -1,4 +1,4 @@
-"""What holds for every built-in kind, whoever adds one."""
+"""Properties of every built-in kind."""
 
 import sys
 from collections.abc import Iterator, Mapping

@@ -25,7 +25,7 @@ _FORMS = {"inner": "a learning rule"}
 
 @dataclass(frozen=True)
 class _Topic:
-    """What a page lists: specifications with their sections.
+    """Specifications that a page lists, with their sections.
 
     Attributes:
         heads: of the overview.

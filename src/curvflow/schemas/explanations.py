@@ -71,7 +71,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a kind computes, whose idea it is, and what it costs.
+    """Formula, source, cost and example of a kind, for readers.
 
     Attributes:
         formula: what the main variables are, in symbols.

@@ -50,7 +50,7 @@ class Variable:
 
     @property
     def tabular(self) -> bool:
-        """Whether tables hold it without being asked."""
+        """True if tables hold it by default."""
         return not (self.bulk or self.series or self.file)
 
 
@@ -81,7 +81,7 @@ STAGE = "stage"
 
 @dataclass(frozen=True)
 class Shares:
-    """What the stages of two inputs must have in common, so that they go together.
+    """Inputs and parameters that the stages of two inputs must have in common.
 
     Attributes:
         of: the other input.
@@ -131,7 +131,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Continues:
-    """How a kind goes on from a stored result of its own.
+    """Continuation of a kind from a stored result of its own.
 
     Attributes:
         param: the parameter that is raised, such as `epochs`.

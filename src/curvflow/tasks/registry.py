@@ -18,7 +18,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 
 
 class Partial(Protocol):
-    """Where a long computation keeps what it has, so that a kill costs a minute."""
+    """Snapshots of a long computation, so that a kill costs a minute."""
 
     def load(self) -> Mapping[str, Array] | None:
         """Return what an earlier attempt at the very same tile kept, if anything."""
@@ -67,7 +67,7 @@ class _Nowhere:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a tile runs; never part of a key.
+    """Machine that a tile runs on; never part of a key.
 
     Attributes:
         device: `cpu`, or `cuda:0` and the like.
@@ -94,7 +94,7 @@ F = TypeVar("F", TileFunction, NodeFunction)
 
 @dataclass(frozen=True)
 class Implementation:
-    """How the tiles of one kind are computed.
+    """Computation of the tiles of one kind.
 
     Attributes:
         compute: from the members of a tile to their outcomes, in order.

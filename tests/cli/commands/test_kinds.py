@@ -120,7 +120,7 @@ def test_train_lists_its_rules_and_models_and_how_to_see_one(curvflow):
         assert f"\n    {name}: " in out
     assert "one in full: curvflow kinds train rule.adagrad\n" in out
     assert "standard deviation, not the variance" not in out  # of initial weights
-    assert "{every: integer >= 1}: Which weights are kept" in out
+    assert "{every: integer >= 1}: Checkpoints that are kept" in out
 
 
 @pytest.mark.parametrize("name", [*all_rules(), "preset"])

@@ -1,4 +1,4 @@
-"""What holds for every model: it is its twin in torch, in value and derivatives."""
+"""Every model is its twin in torch, in value and derivatives."""
 
 import math
 

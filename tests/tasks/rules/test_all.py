@@ -1,4 +1,4 @@
-"""What holds for every learning rule, whoever adds one."""
+"""Properties of every learning rule."""
 
 import numpy as np
 import pytest

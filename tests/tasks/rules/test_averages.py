@@ -1,4 +1,4 @@
-"""What is averaged, and when."""
+"""Weights that are averaged, and the steps at which they are."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What the rules with a regulariser have in common, against a plain loop."""
+"""Rules with a regulariser, against a plain loop."""
 
 import pytest
 import torch

@@ -20,7 +20,7 @@ Loss = Literal["auto", "cross_entropy", "mse", "sse"]
 
 
 class Checkpoints(Params):
-    """Which weights are kept beside the final ones."""
+    """Checkpoints that are kept with the final weights."""
 
     every: int = Field(ge=1, description="keep epochs 0, every, 2 every, ...")
 
@@ -56,7 +56,7 @@ class TrainParams(Params):
         ge=0,
         lt=1,
         description="share of the training data that the seed sets apart: never "
-        "trained on, measured as validation, and told to rules that heed it",
+        "trained on, measured as validation, and given to rules that watch it",
     )
     accuracy: Literal["auto", "nearest"] = Field(
         "auto",

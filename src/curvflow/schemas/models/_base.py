@@ -1,4 +1,4 @@
-"""What every model has."""
+"""Base of the specifications of models."""
 
 from __future__ import annotations
 

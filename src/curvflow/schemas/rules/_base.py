@@ -1,4 +1,4 @@
-"""What every learning rule has.
+"""Base of the specifications of learning rules, and their schedules.
 
 Of each, `scale(epoch, epochs)` is the multiple in the epoch under way, from 0, of a
 training of so many epochs.
@@ -25,7 +25,7 @@ class Over(Params):
 
     @property
     def is_extendable(self) -> bool:
-        """Whether longer training begins as shorter training does."""
+        """True if longer training begins as shorter training does."""
         return self.epochs is not None
 
     def _progress(self, epoch: int, epochs: int) -> float:
@@ -43,7 +43,7 @@ class Step(Params):
 
     @property
     def is_extendable(self) -> bool:
-        """Whether longer training begins as shorter training does."""
+        """True if longer training begins as shorter training does."""
         return True
 
     def scale(self, epoch: int, epochs: int) -> float:
@@ -127,7 +127,7 @@ class Rule(Params):
 
     @property
     def is_extendable(self) -> bool:
-        """Whether longer training begins as shorter training does.
+        """True if longer training begins as shorter training does.
 
         True for constant and epoch-wise schedules. A rule that depends on the whole
         length, as a cosine without epochs of its own, is trained from the beginning.
@@ -141,17 +141,17 @@ class Rule(Params):
 
     @property
     def watches(self) -> bool:
-        """Whether the rule is told the validation loss after each epoch."""
+        """True if the rule is given the validation loss after each epoch."""
         return False
 
     @property
     def chooses_momentum(self) -> bool:
-        """Whether the momentum changes along training, so that it is recorded."""
+        """True if the momentum changes along training, so that it is recorded."""
         return False
 
     @property
     def has_preconditioner(self) -> bool:
-        """Whether steps are P^-1 times a mean of gradients, with a known diagonal P."""
+        """True if steps are P^-1 times a mean of gradients, with a known diagonal P."""
         return False
 
     def product_from(self) -> int | None:
@@ -161,7 +161,7 @@ class Rule(Params):
     def scratch(
         self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int
     ) -> int:
-        """Return how many numbers a rule holds that are many beside the parameters.
+        """Return how many numbers a rule holds that are many besides the parameters.
 
         Memory is planned by it. Moments of the size of the parameters and a few
         temporaries are counted anyway; what a rule within the rule holds counts here.
@@ -187,5 +187,5 @@ class Rule(Params):
         return [(name, getattr(self, name)) for name in own]
 
 
-# Fields that training itself heeds; `step` never sees them.
+# Fields that training itself reads; `step` never sees them.
 OF_TRAINING = ("init", "schedule")

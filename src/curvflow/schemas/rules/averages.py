@@ -91,7 +91,7 @@ class GadamAuto(Adaptive):
 
     @property
     def watches(self) -> bool:
-        """Whether the rule is told the validation loss after each epoch: it is."""
+        """True: it is given the validation loss after each epoch."""
         return True
 
     @property

@@ -1,1 +1,1 @@
-"""What data kinds share."""
+"""Functions that kinds of data share."""

@@ -1,4 +1,4 @@
-"""What is done to inputs: crops, scales, permutations.
+"""Changes of inputs: crops, scales, permutations.
 
 Inputs are (N, channels, height, width), or (N, ...) with columns in place of pixels.
 """

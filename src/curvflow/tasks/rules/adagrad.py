@@ -12,7 +12,7 @@ from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):
-    """What Adagrad has summed up.
+    """State of Adagrad.
 
     Attributes:
         total: sum of the gradient's square, (M, D).

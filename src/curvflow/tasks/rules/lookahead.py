@@ -13,7 +13,7 @@ from curvflow.tasks.training.step_context import Hyper, Step
 
 
 class State(NamedTuple):
-    """What Lookahead keeps.
+    """State of Lookahead.
 
     Attributes:
         inner: state of the rule that steps.

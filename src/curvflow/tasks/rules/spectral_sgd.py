@@ -15,7 +15,7 @@ from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):
-    """What spectral gradient descent keeps.
+    """State of spectral gradient descent.
 
     Attributes:
         velocity: (M, D).

@@ -1,4 +1,4 @@
-"""What a data set must be."""
+"""Conditions on data sets."""
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ UNITS = "as the quantity"
 
 
 class BestParams(Params):
-    """What is chosen by what, and what is reported of it."""
+    """Axis whose best label is chosen, the criterion, and the quantity reported."""
 
     along: OneOrMoreNames = Field(
         min_length=1, description="axes whose labels, together, are the candidates"
@@ -102,17 +102,24 @@ KIND = Kind(
         _text("quantity", "variable, and behind it the labels of `within`"),
         _text("units", "units of the quantity"),
         _text("chosen", "labels chosen on all repetitions; empty if none could be"),
-        _text("choices", "with folds: labels chosen, and in brackets in how many"),
+        _text(
+            "choices",
+            "with folds: labels chosen, and in brackets the number of folds that chose "
+            "each",
+        ),
         _column("mean", "mean over the repetitions reported"),
         _column("sd", "standard deviation of the values, n - 1"),
         _column("sem", "standard error of the mean"),
         _column("low", "lower limit of Student's interval for the mean"),
         _column("high", "upper limit of it"),
         _count("count", "repetitions reported, n"),
-        _count("diverged", "repetitions of what was chosen that diverged"),
+        _count("diverged", "repetitions of the chosen label that diverged"),
         _count("nonfinite", "those with NaN or infinity"),
-        _count("missing", "those without a value, or for which none could be chosen"),
-        unconverged("repetitions of what was chosen that are not converged"),
+        _count(
+            "missing",
+            "repetitions without a value, or for which no label could be chosen",
+        ),
+        unconverged("repetitions of the chosen label that are not converged"),
         _count("num_candidates", "candidates"),
         _count("num_refused", "candidates that could not be chosen"),
         _count("num_tied", "other candidates with the same mean; the first is chosen"),

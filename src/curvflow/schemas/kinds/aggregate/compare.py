@@ -25,7 +25,7 @@ DIFFERING = "differing_settings"
 
 
 class CompareParams(Params):
-    """What is compared with what, and over which repetitions."""
+    """Quantities, their baseline, and the axes of repetitions."""
 
     along: str = Field(description="axis whose labels are compared")
     baseline: Label = Field(description="its label that the others are compared with")

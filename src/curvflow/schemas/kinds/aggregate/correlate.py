@@ -23,7 +23,7 @@ Coefficients = Annotated[tuple[Coefficient, ...], Field(strict=False)]
 
 
 class CorrelateParams(Params):
-    """What is set against what, and which nodes are the points."""
+    """Two quantities, and the axes whose nodes are the points."""
 
     x: OneOrMoreNames = Field(
         min_length=1, description="variables, a number per node, each with rows"

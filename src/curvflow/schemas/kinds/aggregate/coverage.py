@@ -15,7 +15,7 @@ from curvflow.schemas.params import Params
 
 
 class CoverageParams(Params):
-    """Which intervals are held against which truth."""
+    """Intervals, and the truth that they should cover."""
 
     repetitions: OneOrMoreNames = Field(
         min_length=1, description="axes along which estimates are repeated"

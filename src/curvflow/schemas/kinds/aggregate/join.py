@@ -9,7 +9,7 @@ from curvflow.schemas.nodes import Numbers, Table
 
 
 class JoinParams(SideBySide):
-    """What stands side by side."""
+    """Rows and columns of the joined table."""
 
 
 KIND = Kind(

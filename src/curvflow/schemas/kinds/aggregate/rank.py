@@ -20,7 +20,7 @@ from curvflow.schemas.params import Names, Params
 
 
 class RankParams(Params):
-    """What is ranked, by what, and over which repetitions."""
+    """Axis that is ranked, the quantities, and the axes of repetitions."""
 
     along: str = Field(description="axis whose labels are ranked, such as rules")
     lower_is_better: OneOrMoreNames = Field(

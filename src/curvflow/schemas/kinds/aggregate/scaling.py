@@ -73,14 +73,14 @@ KIND = Kind(
         _crossing("crossover", "x where they do; NaN if the exponents are equal"),
         _crossing(
             "crossover_low",
-            "lower limit of Fieller's interval; 0 where the exponents are not told "
-            "apart, so that the laws may cross anywhere",
+            "lower limit of Fieller's interval; 0 where the exponents cannot "
+            "be distinguished, so that the laws may cross anywhere",
         ),
         _crossing("crossover_high", "upper limit of it; infinite there"),
         _crossing(
             "crossover_bootstrap_low",
-            "lower limit by drawing repetitions anew; 0 where these do not tell the "
-            "exponents apart",
+            "lower limit by drawing repetitions anew; 0 where these do not "
+            "distinguish the exponents",
         ),
         _crossing("crossover_bootstrap_high", "upper limit of it; infinite there"),
         Variable(

@@ -18,7 +18,7 @@ Labels = Annotated[tuple[Label, ...], Field(min_length=1, strict=False)]
 
 
 class Condition(Params):
-    """What a number must be; all that is given must hold."""
+    """Conditions on a number; all that are given must hold."""
 
     above: float | None = Field(None, description="it is greater than this")
     below: float | None = Field(None, description="it is less than this")
@@ -34,7 +34,7 @@ class Condition(Params):
 
 
 class SelectParams(SideBySide):
-    """Which rows are kept, and which columns."""
+    """Rows and columns that are kept."""
 
     at: dict[str, Label | Labels] = Field(
         default_factory=dict, description="axis of rows to the label or labels kept"

@@ -30,7 +30,7 @@ Further = Literal[
 
 
 class SummaryParams(Params):
-    """What is averaged, and over which axes."""
+    """Quantities that are averaged, and the axes averaged over."""
 
     over: OneOrMoreNames = Field(
         min_length=1, description="axes reduced over, one or several"

@@ -19,13 +19,13 @@ WHOLE = "array"
 
 
 class ArrayParams(Params):
-    """Where the arrays are, what they are called, and how they are split."""
+    """Files and names of the arrays, and their split."""
 
     path: Annotated[str, SourceFile()] = Field(
         description=".npz file with named arrays, or .npy file of the inputs"
     )
     targets_path: Annotated[str | None, SourceFile()] = Field(
-        None, description=".npy file of the targets, beside a .npy file of inputs"
+        None, description=".npy file of the targets, with a .npy file of inputs"
     )
     inputs: str = Field("inputs", description="array of the training inputs")
     targets: str = Field("targets", description="array of the training targets")
@@ -92,7 +92,7 @@ def _select_whole(files: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
     if second is None or set(second) != {WHOLE}:
         got = "none" if second is None else "an archive"
         raise InputError(
-            f"targets_path: expected a .npy file beside a .npy file of inputs, "
+            f"targets_path: expected a .npy file with a .npy file of inputs, "
             f"got {got}. Give the targets, or put both arrays into one .npz."
         )
     return {"inputs": files["path"][WHOLE], "targets": second[WHOLE]}

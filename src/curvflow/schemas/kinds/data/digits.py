@@ -16,7 +16,7 @@ ALL_DIGITS = 300
 
 
 class DigitsParams(Params):
-    """Which part of the 1797 handwritten digits is used, and how it is split."""
+    """Part of the 1797 handwritten digits that is used, and its split."""
 
     test_fraction: float = Field(0.2, ge=0, lt=1, description="share held out")
     seed: int = Field(0, ge=0, description="seed of the split")

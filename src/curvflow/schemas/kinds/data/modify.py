@@ -10,7 +10,7 @@ from curvflow.schemas.nodes import Data
 
 
 class ModifyParams(Modifications):
-    """What is done to the data set taken, in the order of these fields."""
+    """Changes of the data set taken, in the order of these fields."""
 
 
 KIND = Kind(

@@ -14,7 +14,7 @@ from curvflow.schemas.params import Floats, Params
 
 
 class RandomMatrixParams(Params):
-    """Which ensemble, and its size."""
+    """Ensemble and size of the matrix."""
 
     ensemble: Literal["wigner", "marchenko_pastur", "outliers", "eigenvalues"] = Field(
         "wigner",

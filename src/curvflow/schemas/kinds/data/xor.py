@@ -14,7 +14,7 @@ from curvflow.schemas.params import Params
 
 
 class XorParams(Params):
-    """How the two classes are written."""
+    """Form of the two classes."""
 
     labels: Literal["sign", "index"] = Field(
         "sign", description="targets -1 and 1 as values, or class labels 0 and 1"

@@ -16,7 +16,7 @@ Positives = Literal["one", "any"]
 
 
 class XordParams(Params):
-    """How long the strings are, how many are drawn, and what makes one positive."""
+    """Length and number of the strings, and the rule for positive ones."""
 
     pairs: int = Field(
         5, ge=1, le=10, description="pairs of signs in a string, which has 4^pairs"

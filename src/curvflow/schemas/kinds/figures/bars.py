@@ -18,7 +18,7 @@ ErrorBar = Literal["ci95", "sem", "sd", "none"]
 
 
 class BarsParams(FigureParams):
-    """What is compared."""
+    """Quantity that is compared."""
 
     y: OneOrMoreNames = Field(
         min_length=1, description="variables whose means are drawn, a panel for each"

@@ -11,7 +11,7 @@ from curvflow.schemas.nodes import Draws, Figure
 
 
 class ChainsFigureParams(FigureParams):
-    """Which draws have a row of panels."""
+    """Draws that have a row of panels."""
 
     label: str | None = Field(None, description="axis whose labels have a row each")
 
@@ -39,7 +39,7 @@ KIND = Kind(
         Variable("label", "row of each point", ("point",), dtype="str", series=True),
         Variable(
             "source",
-            "what it is: chain and its number, or running for the estimate",
+            "chain and its number, or running for the estimate",
             ("point",),
             dtype="str",
             series=True,
@@ -48,7 +48,7 @@ KIND = Kind(
         _point("value", "loss, or estimate", "as source"),
         _point("sem", "standard error of the estimate; NaN of a loss"),
         _trial("trial_label", "row of each trial of a sweep", "str"),
-        _trial("trial_parameter", "what it varied", "str"),
+        _trial("trial_parameter", "parameter that it varied", "str"),
         _trial("trial_value", "its value", units="as trial_parameter"),
         _trial("trial_llc", "its estimate"),
         _trial("trial_sem", "standard error of that"),

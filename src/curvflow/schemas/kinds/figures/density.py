@@ -18,7 +18,7 @@ from curvflow.schemas.params import Floats
 
 
 class DensityFigureParams(FigureParams):
-    """How Ritz values are smoothed, and what is drawn beside them."""
+    """Smoothing of Ritz values, and marks drawn with the density."""
 
     kappa: float | None = Field(
         None,
@@ -81,7 +81,7 @@ KIND = Kind(
         Variable("curve", "label of each curve", ("curve",), dtype="str"),
         Variable(
             "source",
-            "what it is: ritz, density, eigenvalues, diagonal or law",
+            "ritz, density, eigenvalues, diagonal or law",
             ("curve",),
             dtype="str",
         ),

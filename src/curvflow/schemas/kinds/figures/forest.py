@@ -18,14 +18,14 @@ UNITS = "as the quantity"
 
 
 class ForestParams(FigureParams):
-    """Which differences are drawn, and what is said of them."""
+    """Differences that are drawn, and their labels."""
 
     quantities: OneOrMoreNames | None = Field(
         None,
         description="variables compared, a panel for each; null takes all of the table",
     )
     label: str | None = Field(
-        None, description="axis of the tables whose labels are told apart by colour"
+        None, description="axis of the tables whose labels differ in colour"
     )
     interval: Literal["t", "bootstrap"] = Field(
         "t", description="t: Student's or Welch's; bootstrap: by resampling"

@@ -16,7 +16,7 @@ CELL = ("panel", "y", "x")
 
 
 class HeatmapParams(FigureParams):
-    """What is drawn over which two axes."""
+    """Quantity of the colours, and the two axes."""
 
     z: str = Field(description="variable whose mean is drawn, a number per node")
     x: str = Field(description="axis to the right")

@@ -17,7 +17,7 @@ Band = Literal["ci95", "sem", "sd", "range", "none"]
 
 
 class LinesParams(FigureParams):
-    """What is drawn against what."""
+    """Variables of both axes."""
 
     y: str = Field(description="variable whose mean is drawn")
     x: str = Field(

@@ -16,7 +16,7 @@ ErrorBar = Literal["ci95", "sem", "sd", "none"]
 
 
 class ScatterParams(FigureParams):
-    """What is drawn against what, and what has a point of its own."""
+    """Variables of both axes, and the axes whose nodes are points."""
 
     x: str | dict[str, str] = Field(
         description="variable drawn to the right, a number per node; a mapping has one "
@@ -25,7 +25,7 @@ class ScatterParams(FigureParams):
     y: str | dict[str, str] = Field(description="variable drawn upwards, likewise")
     marker: str | None = Field(
         None,
-        description="axis whose labels are told apart by the shape of points; here, in "
+        description="axis whose labels differ in the shape of points; here, in "
         "label or in each, `stage` makes every stage a series of its own",
     )
     each: OneOrMoreNames | None = Field(
@@ -131,8 +131,8 @@ KIND = Kind(
     outputs=(
         *PICTURES,
         Variable("point", "labels of each point", ("point",), dtype="str"),
-        Variable("label", "label told by colour", ("point",), dtype="str"),
-        Variable("shape", "label told by shape", ("point",), dtype="str"),
+        Variable("label", "label shown by colour", ("point",), dtype="str"),
+        Variable("shape", "label shown by shape", ("point",), dtype="str"),
         _number("x", "x, or its mean; NaN without values"),
         _end("x", "low"),
         _end("x", "high"),

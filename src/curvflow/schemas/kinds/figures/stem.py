@@ -16,7 +16,7 @@ from curvflow.schemas.nodes import Figure, Matrix, Ritz
 
 
 class StemFigureParams(FigureParams):
-    """What stands beside the Ritz values."""
+    """Marks drawn with the Ritz values."""
 
     label: str | None = Field(None, description="axis whose labels have a panel each")
     compare: Comparisons = Field(
@@ -51,7 +51,7 @@ KIND = Kind(
         Variable("label", "panel of each stem", ("stem",), dtype="str", series=True),
         Variable(
             "source",
-            "what it is: ritz, eigenvalues or diagonal",
+            "ritz, eigenvalues or diagonal",
             ("stem",),
             dtype="str",
             series=True,

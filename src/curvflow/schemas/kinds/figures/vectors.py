@@ -13,7 +13,7 @@ from curvflow.schemas.nodes import Figure, Weights
 
 
 class VectorsParams(FigureParams):
-    """Which weights are arrows, and what has a panel of its own."""
+    """Weights drawn as arrows, and the axis of the panels."""
 
     label: str | None = Field(None, description="axis whose labels have a panel each")
     tensor: str = Field(

@@ -24,7 +24,7 @@ class Stated(Params):
 
 
 class CrosscheckParams(Params):
-    """What is compared, and when it disagrees."""
+    """Quantity that is compared, and the tolerance of agreement."""
 
     quantity: str = Field(
         "trace",
@@ -58,7 +58,7 @@ class CrosscheckParams(Params):
         1e-6,
         ge=0,
         lt=1,
-        description="relative error of every route beside the stated one",
+        description="relative error of every route, added to the stated error",
     )
 
 

@@ -17,7 +17,7 @@ from curvflow.schemas.nodes import Ritz
 
 
 class DenseParams(OperatorParams):
-    """How large a matrix may be formed, and what is added before the determinant."""
+    """Largest matrix that is formed, and the damping of its determinant."""
 
     max_size: int = Field(
         2000, ge=1, description="largest dimension formed; beyond it is refused"

@@ -31,7 +31,7 @@ KIND = Kind(
     params=EffectiveDimensionParams,
     returns=Numbers,
     outputs=(
-        Variable("prior_precision", "as asked for", ("prior_precision",), units=UNITS),
+        Variable("prior_precision", "as given", ("prior_precision",), units=UNITS),
         Variable(
             "effective_dimension",
             "sum over the eigenvalues; negative ones count as zero",

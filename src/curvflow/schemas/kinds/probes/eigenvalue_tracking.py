@@ -69,7 +69,7 @@ KIND = Kind(
         Variable("all_converged", "whether all residuals are within tol", dtype="bool"),
         Variable(
             "eigenvectors",
-            "unit eigenvectors, if asked for",
+            "unit eigenvectors, if requested",
             ("checkpoint", "rank", "parameter"),
             bulk=True,
             optional=True,

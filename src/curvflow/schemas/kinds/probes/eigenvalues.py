@@ -21,7 +21,7 @@ from curvflow.schemas.params import Neutral
 
 
 class EigenvaluesParams(OperatorParams):
-    """How many eigenvalues, which, by what, and when they count as found."""
+    """Number, end, method and tolerance of the eigenvalues."""
 
     k: int = Field(3, ge=1, description="eigenvalues wanted")
     which: Annotated[Literal["LM", "LA", "SA"], Neutral("LM")] = Field(
@@ -95,7 +95,7 @@ KIND = Kind(
         Variable("num_matvecs", "work: products with the matrix", dtype="int64"),
         Variable(
             "eigenvectors",
-            "unit eigenvectors, if asked for",
+            "unit eigenvectors, if requested",
             ("rank", "parameter"),
             bulk=True,
             optional=True,

@@ -18,7 +18,9 @@ class GradientVarianceParams(Params):
     """Over which samples, and for batches of which size."""
 
     batch_size: int = Field(
-        1, ge=1, description="samples per batch, B, whose gradient's variance is told"
+        1,
+        ge=1,
+        description="samples per batch, B, of the gradient whose variance is estimated",
     )
     num_samples: int | None = Field(
         None,

@@ -15,7 +15,7 @@ UNITS = "loss / parameter^2"
 
 
 class HessianTraceParams(Params):
-    """How many random vectors, and of which law."""
+    """Number and law of the random vectors."""
 
     num_probes: int = Field(64, ge=2, description="random vectors drawn, S")
     distribution: Literal["rademacher", "gaussian"] = Field(

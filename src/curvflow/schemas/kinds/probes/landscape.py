@@ -98,7 +98,7 @@ KIND = Kind(
     outputs=(
         Variable("direction", "1 is the first", ("direction",), dtype="int64"),
         Variable("other", "the same, of a second one", ("other",), dtype="int64"),
-        Variable("along", "what each direction is", ("direction",), dtype="str"),
+        Variable("along", "kind of each direction", ("direction",), dtype="str"),
         Variable(
             "direction_norm",
             "length of a step of 1",

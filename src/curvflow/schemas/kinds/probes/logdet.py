@@ -67,7 +67,7 @@ class LogdetParams(LanczosParams):
         "preconditioned matrix from its entries, to take noise off",
     )
     compare: bool = Field(
-        False, description="whether to set the dense value beside it, by D products"
+        False, description="whether to compute the dense value too, by D products"
     )
 
     @model_validator(mode="after")
@@ -108,8 +108,8 @@ KIND = Kind(
         ),
         _number(
             "gap",
-            "how far another rule from the same runs is: Gauss-Radau of slq, slq of "
-            "chebyshev and meme; 0 for dense",
+            "difference from another rule by the same runs: Gauss-Radau for slq, slq "
+            "for chebyshev and meme; 0 for dense",
         ),
         _number("strain", "largest misfit of a moment in standard errors, or NaN"),
         Variable(
@@ -117,7 +117,7 @@ KIND = Kind(
             "whether gap and fit are within the standard error",
             dtype="bool",
         ),
-        _number("scale", "Gershgorin's bound of a matrix, lambda_u; 1 of what is none"),
+        _number("scale", "Gershgorin's bound of a matrix, lambda_u; 1 of an operator"),
         _judged("logdet_scaled", "log det of the operator over lambda_u"),
         _number("smallest", "least Ritz value of the operator, damped; NaN if none"),
         Variable("rank", "of the preconditioner; 0 without", dtype="int64"),

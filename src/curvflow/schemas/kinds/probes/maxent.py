@@ -14,7 +14,7 @@ from curvflow.schemas.params import Floats, Neutral, Params
 
 
 class MaxentParams(Params):
-    """Which density, from how many of the moments."""
+    """Family of the density, and the number of moments it is fitted to."""
 
     num_moments: int | None = Field(
         None, ge=0, description="orders used, 1 .. K; null takes all that are given"
@@ -80,7 +80,9 @@ KIND = Kind(
     params=MaxentParams,
     returns=Density,
     outputs=(
-        Variable("grid", "where the density is told", ("point",), series=True),
+        Variable(
+            "grid", "nodes at which the density is given", ("point",), series=True
+        ),
         Variable("density", "of integral 1 over the support", ("point",), series=True),
         Variable(
             "mass", "of each point of the grid, of sum 1", ("point",), series=True

@@ -14,7 +14,7 @@ from curvflow.schemas.params import Floats
 
 
 class MomentsParams(OperatorParams):
-    """Which moments of the spectrum, from how many vectors."""
+    """Number of moments of the spectrum, and of probe vectors."""
 
     basis: Literal["power", "chebyshev"] = Field(
         "chebyshev",

@@ -15,7 +15,7 @@ UNITS = "1 / learning rate"
 
 
 class SharpnessParams(Params):
-    """How closely the sharpness and the critical learning rate are found."""
+    """Tolerances of the sharpness and of the critical learning rate."""
 
     tol: float = Field(
         1e-4, gt=0, lt=1, description="residual allowed relative to the sharpness"

@@ -17,7 +17,7 @@ from curvflow.schemas.nodes import Numbers
 
 
 class TraceParams(OperatorParams):
-    """How the trace is estimated, and when it is known well enough."""
+    """Estimator of the trace, and the error at which it stops."""
 
     method: Literal["hutchinson", "hutch++", "xtrace"] = Field(
         "hutchinson",
@@ -79,7 +79,7 @@ KIND = Kind(
         Variable(
             "num_draws", "draws whose spread gives the standard error", dtype="int64"
         ),
-        Variable("reached", "whether the error is as small as asked", dtype="bool"),
+        Variable("reached", "whether the error is as small as rel_sem", dtype="bool"),
         Variable("layer", "names of the parameter tensors", ("layer",), "str"),
         Variable(
             "layer_trace",

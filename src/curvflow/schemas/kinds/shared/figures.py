@@ -14,11 +14,9 @@ UNITS = "as y"
 
 
 class FigureParams(Params):
-    """What a figure averages, what it sets side by side, and its size."""
+    """Axes that a figure averages over and sets side by side, and its size."""
 
-    label: str | None = Field(
-        None, description="axis whose labels are told apart by colour"
-    )
+    label: str | None = Field(None, description="axis whose labels differ in colour")
     over: OneOrMoreNames | None = Field(
         None,
         description="axes averaged over; each point of the others has its own figure",
@@ -81,7 +79,7 @@ PICTURES = (
     ),
     Variable(
         "caption",
-        "what is shown: n, what band or bars mean, how many diverged",
+        "caption: n, the meaning of band or bars, the number that diverged",
         dtype="str",
     ),
 )

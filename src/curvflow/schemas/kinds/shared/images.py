@@ -86,7 +86,7 @@ IMAGE_OUTPUTS = tuple(
 
 
 class ImageParams(Modifications):
-    """Where the files may be, and what is done to the images.
+    """Places of the files, and changes of the images.
 
     Attributes:
         original: what the files hold.

@@ -1,4 +1,4 @@
-"""What can be done to a data set, in one fixed order, as parameters of its kind."""
+"""Changes of a data set, in one fixed order, as parameters of its kind."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ Init = Annotated[
 
 
 class Factory(Params):
-    """What to call for a model or a data set of the user's own."""
+    """Function of the user's own that returns a model or a data set."""
 
     names_code_in: ClassVar[str] = "factory"
 

@@ -33,7 +33,7 @@ OrderName = Literal[
 
 
 class OperatorParams(Params):
-    """Which matrix: of the mean loss over the data, all of it or some layers' block.
+    """Matrix of the mean loss over the data, whole or the block of some layers.
 
     A matrix that is data itself is taken as it is.
     """
@@ -146,7 +146,7 @@ def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[Misnomer]:
 
 
 class LanczosParams(OperatorParams):
-    """How many runs, how long, and from which vectors."""
+    """Number, length and starting vectors of Lanczos runs."""
 
     num_runs: int = Field(
         10,

@@ -1,4 +1,4 @@
-"""How chains are sampled about weights: the parameters of a learning coefficient."""
+"""Parameters of chains about weights, for a learning coefficient."""
 
 from __future__ import annotations
 

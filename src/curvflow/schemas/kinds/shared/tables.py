@@ -32,7 +32,7 @@ OneOrMoreNames = Annotated[
 
 
 class SideBySide(Params):
-    """What has a row, and what has a column."""
+    """Axes that have rows, and variables that have columns."""
 
     rows: OneOrMoreNames = Field(
         min_length=1,

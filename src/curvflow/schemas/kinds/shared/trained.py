@@ -1,4 +1,4 @@
-"""What training returns: curves, their last values, checkpoints and states."""
+"""Variables of training: curves, their last values, checkpoints and states."""
 
 from __future__ import annotations
 
@@ -45,10 +45,17 @@ OUTPUTS = (
         series=True,
     ),
     _curve("train_loss", "loss over all training data", "loss"),
-    _curve("validation_loss", "loss over what is set apart; NaN if none", "loss"),
+    _curve(
+        "validation_loss",
+        "loss over the validation samples; NaN if there are none",
+        "loss",
+    ),
     _curve("test_loss", "loss over all test data; NaN without any", "loss"),
     _curve("train_accuracy", "share of training samples classified rightly"),
-    _curve("validation_accuracy", "the same share of what is set apart"),
+    _curve(
+        "validation_accuracy",
+        "share of the validation samples labelled right; NaN if there are none",
+    ),
     _curve("test_accuracy", "share of test samples classified rightly"),
     _curve("norm_l2", "Euclidean norm of all parameters", "parameter"),
     _curve("norm_l1", "sum of the magnitudes of all parameters", "parameter"),
@@ -123,8 +130,8 @@ OUTPUTS = (
     ),
     Variable(
         "reached_epoch",
-        "first epoch at which it was, whose weights and values stand from there on; "
-        "NaN if it was not",
+        "first epoch at which the bound of until was reached, whose weights and values "
+        "are kept from there on; NaN if it was not",
         units="epoch",
         optional=True,
     ),
@@ -155,9 +162,9 @@ OUTPUTS = (
     ),
     Variable(
         "rule_state",
-        "what the rule keeps between steps at the end, each of its quantities "
-        "flattened, one after another, such as the velocity of sgd with momentum; "
-        "last the present weights, where the rule gives others for its result",
+        "state of the rule after the last step, its tensors flattened, one after "
+        "another, such as the velocity of sgd with momentum; last the weights stepped "
+        "from, where the result of the rule is another, such as an average",
         ("rule_entry",),
         units="mixed",
         bulk=True,

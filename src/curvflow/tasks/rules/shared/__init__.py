@@ -1,1 +1,1 @@
-"""What several learning rules share."""
+"""Functions that several learning rules share."""

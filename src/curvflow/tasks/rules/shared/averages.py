@@ -11,7 +11,7 @@ from curvflow.tasks.training.step_context import Hyper, Step
 
 
 class Averaged(NamedTuple):
-    """What averaging keeps beside the state of the rule that steps.
+    """State of averaging, with that of the rule that steps.
 
     Attributes:
         inner: state of that rule.

@@ -11,7 +11,7 @@ from curvflow.tasks.training.step_context import Hyper, Preconditioner
 
 
 class Moments(NamedTuple):
-    """What Adam and its kin keep.
+    """State of Adam and the rules made from it.
 
     Attributes:
         mean: of the gradient, (M, D).

@@ -1,4 +1,4 @@
-"""What rules see of the spectrum of the batch's curvature."""
+"""Spectrum of the batch's curvature, by Lanczos."""
 
 from __future__ import annotations
 

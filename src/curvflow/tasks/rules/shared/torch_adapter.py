@@ -33,7 +33,7 @@ TRIAL_SIZES = (0.1, 1.0, 10.0)
 
 @dataclass(frozen=True)
 class Adapter:
-    """How an optimiser is used on stacked models.
+    """Use of an optimiser on stacked models.
 
     Attributes:
         rule: names it.
@@ -50,7 +50,7 @@ class Adapter:
 
     @property
     def is_stacked(self) -> bool:
-        """Whether one optimiser steps all models."""
+        """True if one optimiser steps all models."""
         return self.shared is not None
 
     def step(

@@ -36,7 +36,11 @@ KIND = Kind(
         Variable("r_hat", "rank-normalised split R-hat of the losses"),
         Variable("ess_bulk", "effective number of draws for the mean"),
         Variable("ess_tail", "the same for the 5 and 95 % quantiles"),
-        Variable("verdict", "converged, or what is wrong", dtype="str"),
+        Variable(
+            "verdict",
+            "converged, or the reason why the chains cannot be trusted",
+            dtype="str",
+        ),
         Variable("reason", "why, in words, with numbers", dtype="str"),
         Variable("num_failed", "chains that left the finite numbers", dtype="int64"),
         Variable(
@@ -98,11 +102,17 @@ KIND = Kind(
         Variable(
             "failed_at", "step at which a chain failed; -1 if not", CHAIN, "int64"
         ),
-        Variable("trial_parameter", "what a trial varied", TRIAL, "str", optional=True),
+        Variable(
+            "trial_parameter",
+            "parameter that a trial varied",
+            TRIAL,
+            "str",
+            optional=True,
+        ),
         Variable("trial_value", "its value, in its units", TRIAL, optional=True),
         Variable(
             "trial_lr",
-            "its step, the mean of what its chains adapted to",
+            "its step, the mean over its chains of the adapted steps",
             TRIAL,
             units="parameter^2",
             optional=True,
@@ -113,8 +123,8 @@ KIND = Kind(
         Variable("trial_in_plateau", "on the plateau", TRIAL, "bool", optional=True),
         Variable(
             "predicted",
-            "half the effective dimension, of the measured spectrum: what "
-            "the coefficient would be if the minimum were regular",
+            "half the effective dimension of the measured spectrum: the coefficient "
+            "of a regular minimum",
             optional=True,
         ),
         Variable(
@@ -124,9 +134,9 @@ KIND = Kind(
         ),
         Variable(
             "step_bias",
-            "what finite steps add to the coefficient at the most, relative: by the "
-            "spectrum, or by the acceptance where that was not measured or is zero; "
-            "NaN if the coefficient is not positive",
+            "upper bound on the relative bias from the finite step size, from the "
+            "spectrum, or from the acceptance rate where that was not measured or is "
+            "zero; NaN if the coefficient is not positive",
         ),
         Variable(
             "batch_bias",
@@ -134,8 +144,8 @@ KIND = Kind(
         ),
         Variable(
             "slow_error",
-            "what directions too slow for the chains leave of the coefficient, and "
-            "its standard error by them, of a quadratic of the measured spectrum",
+            "bias plus standard error of the coefficient from directions in which the "
+            "chains mix too slowly, for a quadratic of the measured spectrum",
             optional=True,
         ),
         Variable(
