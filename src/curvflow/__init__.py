@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from curvflow.schemas.nodes import Weights as Weights
     from curvflow.schemas.options import RunOptions as RunOptions
     from curvflow.schemas.params import Params as Params
-    from curvflow.stores.labelled.foreign_draws import to_arviz as to_arviz
     from curvflow.tasks.library.operators import SymmetricOperator as SymmetricOperator
+    from curvflow.tasks.llc.arviz import to_arviz as to_arviz
+    from curvflow.tasks.llc.library import llc as llc
+    from curvflow.tasks.llc.library import wbic as wbic
     from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.1.0"
@@ -55,9 +57,11 @@ _HOMES = {
     "gradient_covariance": "curvflow.flows.library",
     "from_matrix": "curvflow.flows.library",
     "SymmetricOperator": "curvflow.tasks.library.operators",
+    "llc": "curvflow.tasks.llc.library",
+    "wbic": "curvflow.tasks.llc.library",
     # draws of others, and for others
     "read_devinterp": "curvflow.flows.results.exchange",
-    "to_arviz": "curvflow.stores.labelled.foreign_draws",
+    "to_arviz": "curvflow.tasks.llc.arviz",
     # kinds of one's own
     "stage": "curvflow.tasks.stage",
     "Data": "curvflow.schemas.nodes",

@@ -1,10 +1,12 @@
-"""What probes read off draws of a posterior, and off the Hessian beside them."""
+"""Quantities of draws of a posterior, and of the Hessian that goes with them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from curvflow.errors import InputError
@@ -13,6 +15,9 @@ from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
 from curvflow.tasks.numerics.sampling.diagnostics import failed, mcse_mean
+
+# Variables of `probe.llc`, of a node or by name.
+Draws = NodeData | Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -28,23 +33,23 @@ class Mean:
     sem: float
 
 
-def number(draws: NodeData, name: str) -> float:
-    """Return one number that draws hold."""
+def number(draws: Draws, name: str) -> float:
+    """Return one of the numbers of draws."""
     return float(draws[name])
 
 
-def made_at(draws: NodeData) -> dict[str, Array]:
-    """Return what an estimate by draws depends on beside the weights and data."""
+def posterior_of(draws: Draws) -> dict[str, Array]:
+    """Return the temperature and localization of draws."""
     return {name: draws[name] for name in ("nbeta", "localization")}
 
 
-def is_wbic(draws: NodeData) -> bool:
+def is_wbic(draws: Draws) -> bool:
     """Return whether draws are at nbeta = n / ln n."""
     count = number(draws, "num_samples")
     return math.isclose(number(draws, "nbeta"), count / math.log(count), rel_tol=1e-9)
 
 
-def energies(draws: NodeData) -> tuple[Mean, Array]:
+def energies(draws: Draws) -> tuple[Mean, Array]:
     """Average the loss of all samples, n L, over draws.
 
     Args:
@@ -63,7 +68,27 @@ def energies(draws: NodeData) -> tuple[Mean, Array]:
     return Mean(float(mean_C[~failed_C].mean()), sem), mean_C.numpy()
 
 
-def ritz_beside(member: Member) -> RitzData:
+def wbic_arrays(draws: Draws) -> dict[str, Array]:
+    """Return the variables of `probe.wbic` from draws at nbeta = n / ln n.
+
+    Args:
+        draws: at that temperature.
+    """
+    mean, mean_C = energies(draws)
+    training = number(draws, "num_samples") * number(draws, "init_loss")
+    return {
+        "wbic": np.array(mean.value),
+        "wbic_sem": np.array(mean.sem),
+        "wbic_per_chain": mean_C,
+        "training_loss": np.array(training),
+        "penalty": np.array(mean.value - training),
+        "num_samples": np.array(draws["num_samples"], dtype=np.int64),
+        **posterior_of(draws),
+        "verdict": np.array(draws["verdict"]),
+    }
+
+
+def ritz_of(member: Member) -> RitzData:
     """Return the Ritz data of the Hessian that goes with draws.
 
     Args:
@@ -90,17 +115,17 @@ def ritz_beside(member: Member) -> RitzData:
     return RitzData(values, weights, residuals, values.isfinite().sum(2), size)
 
 
-def localisation(draws: NodeData) -> float:
+def localization(draws: NodeData) -> float:
     """Return gamma.
 
     Args:
         draws: of a localised posterior.
 
     Returns:
-        The precision of the prior that localisation is.
+        The precision of the prior that the localization is.
 
     Raises:
-        InputError: the draws are held by nothing.
+        InputError: the draws have no localization.
     """
     gamma = number(draws, "localization")
     if gamma <= 0:
@@ -111,17 +136,17 @@ def localisation(draws: NodeData) -> float:
     return gamma
 
 
-def mean_of(ritz: RitzData, found: Estimate) -> Mean:
-    """Return what Ritz data say, without error where they are all eigenvalues.
+def mean_of(ritz: RitzData, estimate: Estimate) -> Mean:
+    """Return an estimate from Ritz data, exact where they are all eigenvalues.
 
     Args:
         ritz: of one member.
-        found: an estimate from them, of one number.
+        estimate: from them, of one number.
 
     Returns:
         Its mean; of a single run of fewer nodes the error is NaN.
     """
-    return Mean(float(found.mean), 0.0 if _is_all(ritz) else float(found.sem))
+    return Mean(float(estimate.mean), 0.0 if _is_all(ritz) else float(estimate.sem))
 
 
 def mass_below(ritz: RitzData, limit: float) -> float:

@@ -126,11 +126,24 @@ class ProblemAt:
             fixed_MS=self.statistics,
             samples_per_pass=max(1, min(64, PASS_NUMBERS // self.weights.shape[1])),
         )
-        variance_ML = variance.layer_variance.cpu().double()
-        if free is not None:
-            first_L = torch.tensor([0, *sizes]).cumsum(0)[:-1]
-            variance_ML *= free.cpu()[first_L]
-        return variance_ML.sum(1)
+        return sum_over_free(variance.layer_variance, sizes, free)
+
+
+def sum_over_free(
+    layers_ML: Tensor, sizes: Sequence[int], free: Tensor | None
+) -> Tensor:
+    """Return the sum over those parameter tensors that move, (M,), on the CPU.
+
+    Args:
+        layers_ML: of each tensor.
+        sizes: of the tensors.
+        free: whether a parameter moves, (D,); None lets all move.
+    """
+    layers_ML = layers_ML.cpu().double()
+    if free is not None:
+        first_L = torch.tensor([0, *sizes]).cumsum(0)[:-1]
+        layers_ML = layers_ML * free.cpu()[first_L]
+    return layers_ML.sum(1)
 
 
 def problem_targets(

@@ -1,4 +1,4 @@
-"""Free energies by draws and by the Hessian, side by side."""
+"""Free energies by draws and by the Hessian."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.llc.draws import (
     energies,
     is_wbic,
-    localisation,
-    made_at,
+    localization,
     mean_of,
     negative_mass,
     number,
-    ritz_beside,
+    posterior_of,
+    ritz_of,
 )
 from curvflow.tasks.numerics.krylov.quadrature import functional
 from curvflow.tasks.registry import Machine, computes_each
@@ -43,7 +43,7 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
         Each in nats, with standard errors.
 
     Raises:
-        InputError: the draws are held by nothing, and no prior precision is given; or
+        InputError: the draws have no localization, and no prior precision is given; or
             the Hessian is of other parameters.
 
     Reference:
@@ -51,9 +51,9 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
         doi:10.1162/neco.1992.4.3.415; Watanabe (2013), JMLR 14, 867.
     """
     params, draws = cast("FreeEnergyParams", member.params), member.one("draws")
-    ritz = ritz_beside(member)
+    ritz = ritz_of(member)
     count = number(draws, "num_samples")
-    precision = params.prior_precision or localisation(draws)
+    precision = params.prior_precision or localization(draws)
 
     def volume(values: Tensor) -> Tensor:
         return (count / precision * values.clamp_min(0)).log1p() / 2
@@ -78,7 +78,7 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
             **{name: np.array(value) for name, value in numbers.items()},
             "num_samples": np.array(draws["num_samples"], dtype=np.int64),
             "num_parameters": np.array(ritz.size, dtype=np.int64),
-            **made_at(draws),
+            **posterior_of(draws),
             "verdict": np.array(draws["verdict"]),
         }
     )

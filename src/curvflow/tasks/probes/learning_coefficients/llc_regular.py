@@ -9,13 +9,13 @@ import numpy as np
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.llc.draws import (
     Mean,
-    localisation,
-    made_at,
+    localization,
     mass_below,
     mean_of,
     negative_mass,
     number,
-    ritz_beside,
+    posterior_of,
+    ritz_of,
 )
 from curvflow.tasks.numerics.krylov.quadrature import effective_dimension
 from curvflow.tasks.registry import Machine, computes_each
@@ -33,18 +33,18 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
         machine: not used.
 
     Returns:
-        That sum, and what is left of the coefficient, with standard errors.
+        That sum, and the rest of the coefficient, with standard errors.
 
     Raises:
-        InputError: the draws are held by nothing, or the Hessian is of other
+        InputError: the draws have no localization, or the Hessian is of other
             parameters.
 
     Reference:
         MacKay (1992), doi:10.1162/neco.1992.4.3.415, for the sum.
     """
     draws = member.one("draws")
-    ritz = ritz_beside(member)
-    precision = localisation(draws) / number(draws, "nbeta")
+    ritz = ritz_of(member)
+    precision = localization(draws) / number(draws, "nbeta")
     dimension = mean_of(ritz, effective_dimension(ritz, [precision]))
     regular = Mean(dimension.value / 2, dimension.sem / 2)
     measured = Mean(number(draws, "llc_mean"), number(draws, "llc_sem"))
@@ -66,7 +66,7 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
         {
             **{name: np.array(value) for name, value in numbers.items()},
             "num_parameters": np.array(ritz.size, dtype=np.int64),
-            **made_at(draws),
+            **posterior_of(draws),
             "verdict": np.array(draws["verdict"]),
         }
     )

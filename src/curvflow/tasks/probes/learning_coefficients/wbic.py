@@ -6,7 +6,7 @@ import numpy as np
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Member, Outcome
-from curvflow.tasks.llc.draws import energies, is_wbic, made_at, number
+from curvflow.tasks.llc.draws import is_wbic, number, wbic_arrays
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -38,17 +38,4 @@ def wbic(member: Member, machine: Machine) -> Outcome:
             f"{count:.0f} samples, got {number(draws, 'nbeta'):.6g}. Set nbeta of "
             f"'{draws.stage}' to auto."
         )
-    mean, mean_C = energies(draws)
-    training = number(draws, "num_samples") * number(draws, "init_loss")
-    return Outcome(
-        {
-            "wbic": np.array(mean.value),
-            "wbic_sem": np.array(mean.sem),
-            "wbic_per_chain": mean_C,
-            "training_loss": np.array(training),
-            "penalty": np.array(mean.value - training),
-            "num_samples": np.array(draws["num_samples"], dtype=np.int64),
-            **made_at(draws),
-            "verdict": np.array(draws["verdict"]),
-        }
-    )
+    return Outcome(wbic_arrays(draws))

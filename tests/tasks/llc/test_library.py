@@ -1,0 +1,312 @@
+"""Coefficients of modules without a study: one code with the probe."""
+
+import doctest
+import inspect
+import itertools
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import curvflow
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.sampling import LlcParams
+from curvflow.tasks.llc import library
+from curvflow.tasks.llc.modules import mlp_of, module_targets
+from curvflow.tasks.numerics.sampling.module_losses import ModuleLosses
+
+SHORT = {"num_draws": 8, "num_chains": 2, "num_burnin_steps": 16}
+GIVEN = SHORT | {
+    "calibrate": "none",
+    "sampling_method": "sgld",
+    "lr": 1e-3,
+    "localization": 1.0,
+}
+STAGES = {
+    "data": {"use": "data.xor"},
+    "fit": {
+        "use": "train",
+        "data": "data",
+        "model": {"kind": "mlp", "hidden": [3], "activation": "tanh"},
+        "rule": {"rule": "sgd", "lr": 0.1},
+        "epochs": 20,
+        "dtype": "float64",
+    },
+    "llc": {"use": "probe.llc", "weights": "fit", **SHORT, "seed": 3},
+    "batches": {"use": "probe.llc", "weights": "fit", **GIVEN, "batch_size": 2},
+    "wbic": {"use": "probe.wbic", "draws": "llc"},
+}
+
+
+class Wrapped(nn.Module):
+    """The same function as a module that is no sequence of layers."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, inputs):
+        return self.inner(inputs)
+
+
+class Branching(Wrapped):
+    """The same function, which looks at a number and so cannot be vectorised."""
+
+    def forward(self, inputs):
+        return self.inner(inputs) if inputs.sum().item() < 1e9 else inputs
+
+
+class Dictionary(Wrapped):
+    def forward(self, batch):
+        return self.inner(batch["x"])
+
+
+class Power(nn.Module):
+    """Output w^p of one weight, at its zero."""
+
+    def __init__(self, power):
+        super().__init__()
+        self.weight, self.power = nn.Parameter(torch.zeros(1).double()), power
+
+    def forward(self, inputs):
+        return self.weight**self.power * torch.ones_like(inputs)
+
+
+def mlp(*widths, activation=nn.Tanh, **how):
+    torch.manual_seed(0)
+    layers = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after, **how), activation()]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    source = torch.Generator().manual_seed(1)
+    inputs = torch.randn(30, 4, generator=source).double()
+    return inputs, torch.randint(3, (30,), generator=source)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    study = curvflow.Study(study="same", stages=STAGES)
+    return curvflow.run(study, store=tmp_path_factory.mktemp("store"))
+
+
+def trained(results):
+    """The study's network as a module, and its data as a batch."""
+    weights = torch.as_tensor(results["fit"]["weights"].values).flatten()
+    net, data = mlp(2, 3, 1), results["data"]
+    torch.nn.utils.vector_to_parameters(weights, net.parameters())
+    inputs = torch.as_tensor(data["inputs"].values)
+    return net, (inputs, torch.as_tensor(data["targets"].values))
+
+
+def assert_same_bits(dataset, stage):
+    for name, array in dataset.items():
+        expected = stage[name].values
+        if array.dtype.kind in "US":
+            assert str(array.values) == str(expected), name
+        else:
+            np.testing.assert_array_equal(array.values, expected, err_msg=name)
+
+
+def test_a_library_call_gives_the_bits_of_a_study(results):
+    net, data = trained(results)
+    fit = curvflow.llc(net, "mse", data, **SHORT, seed=3)
+    assert_same_bits(fit.to_xarray(), results["llc"])
+    by_batches = curvflow.llc(net, nn.MSELoss(), data, **GIVEN, batch_size=2)
+    assert_same_bits(by_batches.to_xarray(), results["batches"])
+    criterion = curvflow.wbic(net, "mse", data, **SHORT, seed=3)
+    assert_same_bits(criterion.to_xarray(), results["wbic"])
+    assert criterion.llc.llc_mean == fit.llc_mean
+
+
+def test_the_result_is_what_the_draws_say(labelled):
+    fit = curvflow.llc(mlp(4, 3, 3), "cross_entropy", labelled, **GIVEN)
+    again = fit.to_xarray()
+    nbeta, first = float(again["nbeta"]), float(again["init_loss"])
+    assert fit.loss_trace.shape == (2, 8)
+    assert fit.llc_mean == pytest.approx(nbeta * (fit.loss_trace.mean() - first))
+    assert fit.ess == min(float(again["ess_bulk"]), float(again["ess_tail"]))
+    assert again["loss_trace"].attrs["units"] == "loss"
+    tree = fit.to_arviz()
+    np.testing.assert_allclose(tree["posterior"]["llc"].mean(), fit.llc_mean)
+    assert tree["constant_data"].attrs["reason"] == fit.reason
+    assert repr(fit).startswith(f"LlcResult({fit.llc_mean:.4g} ± ")
+
+
+@pytest.mark.parametrize("kind", [Wrapped, Branching])
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_losses_of_any_module_are_those_of_dense_layers(labelled, kind, batch_size):
+    net = mlp(4, 3, 3)
+    how = {"layers": None, "seed": 0, "dtype": None, "settings": {}}
+    dense = module_targets(net, "cross_entropy", labelled, **how)
+    other = module_targets(kind(net), nn.CrossEntropyLoss(), labelled, **how)
+    owner_C = torch.zeros(3, dtype=torch.int64)
+    assert other.losses(owner_C).is_vectorised == (kind is Wrapped)
+    weights_CD = dense.weights + 0.1 * torch.randn(3, dense.weights.shape[1]).double()
+    rows_CB = None if batch_size is None else torch.randint(30, (3, batch_size))
+    for name in ("values", "gradients"):
+        found, expected = (
+            getattr(targets.losses(owner_C), name)(weights_CD.clone(), rows_CB)
+            for targets in (other, dense)
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    rows_1n = torch.arange(12)[None]
+    found, expected = (
+        targets.gradient_variance(dense.weights, rows_1n) for targets in (other, dense)
+    )
+    torch.testing.assert_close(found, expected)
+    columns = torch.randn(1, dense.weights.shape[1], 2).double()
+    products = [targets.operator(2) @ columns for targets in (other, dense)]
+    torch.testing.assert_close(*products)
+
+
+def test_small_passes_add_up_to_the_whole(monkeypatch, labelled):
+    how = {"layers": None, "seed": 0, "dtype": None, "settings": {}}
+    losses = module_targets(Wrapped(mlp(4, 3, 3)), "cross_entropy", labelled, **how)
+    weights_CD, owner_C = losses.weights.repeat(3, 1), torch.zeros(3).long()
+    whole = losses.losses(owner_C)
+    expected = whole.gradients(weights_CD, None)
+    module = sys.modules[ModuleLosses.__module__]
+    monkeypatch.setattr(module, "CHAIN_BYTES", 7 * whole.bytes_per_sample)
+    monkeypatch.setattr(module, "PASS_BYTES", {"cpu": 14 * whole.bytes_per_sample})
+    torch.testing.assert_close(whole.gradients(weights_CD, None), expected)
+
+
+def test_lists_loaders_and_dictionaries_are_the_batch_that_they_make(labelled):
+    net, (inputs, labels) = mlp(4, 3, 3), labelled
+    whole = curvflow.llc(net, "cross_entropy", labelled, **GIVEN).loss_trace
+    parts = [(inputs[:11], labels[:11]), (inputs[11:], labels[11:])]
+    loader = DataLoader(TensorDataset(inputs, labels), batch_size=8)
+    for data in (parts, loader):
+        fit = curvflow.llc(net, "cross_entropy", data, **GIVEN)
+        np.testing.assert_array_equal(fit.loss_trace, whole)
+    named = {"x": inputs, "y": labels}
+
+    def loss(outputs, batch):
+        return nn.functional.cross_entropy(outputs, batch["y"], reduction="none")
+
+    fit = curvflow.llc(Dictionary(net), loss, named, **GIVEN)
+    np.testing.assert_allclose(fit.loss_trace, whole, rtol=1e-10)
+
+
+@pytest.mark.parametrize("wrap", [nn.Sequential, Wrapped])
+def test_only_named_parameters_move(labelled, wrap):
+    net = wrap(mlp(4, 3, 3))
+    how = GIVEN | {"layers": ["*2.weight"], "keep_draws": True}
+    fit = curvflow.llc(net, "cross_entropy", labelled, **how)
+    moved_D = (fit.draws.std((0, 1)) > 0).tolist()
+    assert moved_D == 15 * [False] + 9 * [True] + 3 * [False]
+    assert int(fit.variables["num_parameters"]) == 9
+
+
+def test_a_regular_minimum_has_half_its_parameters():
+    torch.manual_seed(0)
+    inputs = torch.randn(50, 3).double()
+    net = Wrapped(nn.Linear(3, 1, bias=False).double())
+    data = inputs, net(inputs).detach()
+    fit = curvflow.llc(net, "mse", data, nbeta=2000.0, num_draws=300)
+    steep = 2000.0 * np.linalg.eigvalsh((2 * inputs.T @ inputs / 50).numpy())
+    expected = (steep / (steep + fit.variables["localization"])).sum() / 2
+    assert expected == pytest.approx(1.5, rel=0.01)
+    assert fit.verdict == "converged", fit.reason
+    assert abs(fit.llc_mean - expected) < 4 * fit.llc_sem < 0.6
+
+
+def test_a_crossing_of_fourth_power_has_a_quarter():
+    data = torch.ones(4, 1).double(), torch.zeros(4, 1).double()
+    fit = curvflow.llc(Power(2), "mse", data, nbeta=1e6, num_draws=400, num_chains=8)
+    assert abs(fit.llc_mean - 0.25) < 4 * fit.llc_sem + 0.01
+
+
+def test_single_precision_and_double_agree(labelled):
+    net = mlp(4, 3, 3)
+    double = curvflow.llc(net, "cross_entropy", labelled, **GIVEN)
+    single = curvflow.llc(net, "cross_entropy", labelled, **GIVEN, dtype="float32")
+    assert next(net.parameters()).dtype == torch.float64
+    np.testing.assert_allclose(single.loss_trace, double.loss_trace, rtol=1e-5)
+
+
+def test_what_is_a_sequence_of_dense_layers_is_seen():
+    spec = mlp_of(nn.Sequential(nn.Flatten(), mlp(4, 3, 5, 2, activation=nn.GELU)))
+    assert (spec.hidden, spec.activation, spec.bias) == ((3, 5), "gelu", True)
+    gaps = nn.Sequential(
+        nn.Linear(4, 3), nn.Dropout(0.5), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)
+    )
+    assert mlp_of(gaps) is None
+    assert mlp_of(gaps.eval()).linear_layers == (1,)
+    hooked = mlp(4, 3, 2)
+    hooked[0].register_forward_hook(lambda *_: None)
+    frozen = mlp(4, 3, 2)
+    frozen[0].weight.requires_grad_(False)
+    tied = nn.Linear(3, 3)
+    others = [
+        hooked,
+        frozen,
+        nn.Sequential(tied, nn.ReLU(), tied),
+        nn.Sequential(nn.Linear(4, 3), nn.GELU(approximate="tanh"), nn.Linear(3, 2)),
+        nn.Sequential(nn.Linear(4, 3), nn.ReLU()),
+        nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2)),
+        nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2)),
+        nn.Sequential(),
+    ]
+    assert [mlp_of(net) for net in others] == len(others) * [None]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"lr": -1.0}, "lr: expected .* greater than 0, got -1"),
+        ({"sampling_method": "mala", "batch_size": 2}, "expected no batch_size"),
+        ({"calibrate": "none"}, "expected sampling_method, lr, .* got null"),
+        ({"batch_size": 31}, "batch_size: expected at most the 30 samples"),
+        ({"layers": ["no.*"]}, r"layers: expected one of 0\.weight"),
+    ],
+)
+def test_what_does_not_fit_is_refused(labelled, how, message):
+    with pytest.raises(InputError, match=message):
+        curvflow.llc(mlp(4, 3, 3), "cross_entropy", labelled, **how)
+
+
+def test_the_criterion_has_its_temperature(labelled):
+    with pytest.raises(InputError, match="nbeta cannot be combined with wbic"):
+        curvflow.wbic(mlp(4, 3, 3), "cross_entropy", labelled, nbeta=5.0)
+
+
+def test_parameters_are_those_of_the_probe():
+    signature = inspect.signature(curvflow.llc).parameters
+    fields = LlcParams.model_fields
+    assert set(fields) == set(signature) - {"net", "loss", "data", "forward", "allow"}
+    assert signature["dtype"].default is None
+    for name in set(fields) - {"dtype"}:
+        assert signature[name].default == fields[name].default, name
+
+
+def test_examples_run():
+    found = doctest.testmod(library)
+    assert found.attempted > 8
+    assert not found.failed
+
+
+def test_it_needs_no_engine_and_no_store():
+    code = """
+        import sys
+        for name in ("dask", "distributed", "prefect", "zarr", "obstore", "ruamel",
+                     "typer", "rich", "jinja2", "matplotlib", "sklearn", "numcodecs"):
+            sys.modules[name] = None
+        import torch, curvflow
+        net = torch.nn.Sequential(torch.nn.Linear(2, 1)).double()
+        data = torch.ones(8, 2).double(), torch.ones(8, 1).double()
+        fit = curvflow.llc(net, "mse", data, calibrate="none", sampling_method="sgld",
+                           lr=1e-3, localization=1.0, num_burnin_steps=0, num_draws=8)
+        fit.to_xarray(), fit.to_arviz()
+        curvflow.wbic(net, "mse", data, num_draws=8, num_burnin_steps=1)
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
