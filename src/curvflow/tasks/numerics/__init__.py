@@ -49,6 +49,12 @@ from curvflow.tasks.numerics.krylov.linear_solvers import (
 )
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from curvflow.tasks.numerics.krylov.power_iteration import block_power
+from curvflow.tasks.numerics.krylov.quadrature import (
+    bracket,
+    density,
+    effective_dimension,
+    functional,
+)
 from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
 from curvflow.tasks.numerics.operators.adapters import from_scipy
 from curvflow.tasks.numerics.operators.base import (
@@ -79,11 +85,14 @@ __all__ = [
     "as_batched",
     "balanced",
     "block_power",
+    "bracket",
     "conjugate_gradients",
     "curvature_variances",
     "damped_solve",
     "dense_gammas",
     "dense_hessian",
+    "density",
+    "effective_dimension",
     "estimate",
     "fisher",
     "fisher_draws",
@@ -91,6 +100,7 @@ __all__ = [
     "fisher_rows",
     "from_scipy",
     "full_precision",
+    "functional",
     "ggn",
     "gradient_covariance",
     "gradient_variance",

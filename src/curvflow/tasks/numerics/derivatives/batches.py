@@ -81,5 +81,10 @@ def sample_losses(name: str) -> SampleLoss:
     Returns:
         A function of outputs (M, N, C) and targets, labels (M or 1, N) or values
         (M or 1, N, C), that returns losses (M, N).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import sample_losses
+        >>> sample_losses("sse")(torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]]))
+        tensor([[25.]])
     """
     return LOSSES[name]

@@ -30,6 +30,11 @@ def fisher_draws(loss: str, outputs: int, num_samples: int) -> tuple[int, ...]:
 
     Returns:
         A shape, (R,) or (R, C, 2).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import fisher_draws
+        >>> fisher_draws("cross_entropy", 10, 4), fisher_draws("mse", 3, 4)
+        ((4,), (4, 3, 2))
     """
     one = () if loss == "cross_entropy" else (outputs, 2)
     return (num_samples, *one)
@@ -58,6 +63,12 @@ def fisher_roots(
 
     Returns:
         Rows (M, N, R, C): R is 1, the number of draws, or C.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import fisher_roots
+        >>> outputs = torch.zeros(1, 1, 2)  # both labels have the probability 1/2
+        >>> fisher_roots("empirical", "cross_entropy", outputs, torch.tensor([[0]]))
+        tensor([[[[-0.5000,  0.5000]]]])
 
     Reference:
         Martens (2020), arXiv:1412.1193, for the Fisher and Gauss-Newton matrices, and
@@ -129,6 +140,14 @@ def fisher_rows(
 
     Returns:
         Rows (M, N R, D).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import fisher_rows
+        >>> def outputs(weights, inputs):
+        ...     return (inputs @ weights.unsqueeze(2)).reshape(*inputs.shape[:2], 1)
+        >>> inputs = torch.tensor([[[1.0, 2.0]]])
+        >>> fisher_rows(outputs, torch.zeros(1, 2), inputs, lambda f: torch.ones(1, 1, 1, 1))
+        tensor([[[1., 2.]]], dtype=torch.float64)
     """
     models, size = weights_MD.shape
     samples = inputs.shape[1]

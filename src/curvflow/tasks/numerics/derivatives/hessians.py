@@ -128,6 +128,14 @@ def dense_hessian(
 
     Returns:
         The matrix, shape (D, D).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import dense_hessian
+        >>> def losses(weights, inputs, targets):
+        ...     return (weights.square().sum(1, keepdim=True) * inputs).squeeze(0)
+        >>> dense_hessian(losses, torch.ones(2), torch.tensor([1.0, 2.0]), torch.zeros(2))
+        tensor([[3., 0.],
+                [0., 3.]])
     """
 
     def mean(weights: Tensor) -> Tensor:

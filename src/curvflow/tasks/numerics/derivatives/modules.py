@@ -89,6 +89,12 @@ def hessian(
 
     Returns:
         The operator, (D, D).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import hessian
+        >>> net, x = torch.nn.Linear(1, 1, bias=False), torch.tensor([[1.0], [2.0]])
+        >>> hessian(net, "sse", (x, x)) @ torch.ones(1)  # 2 x^2, its mean
+        tensor([5.])
     """
     of = subject(module, loss, data, settings)
     key = _key("hessian", module, loss)
@@ -118,6 +124,12 @@ def residual(
 
     Returns:
         The operator, (D, D).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import residual
+        >>> net, x = torch.nn.Linear(1, 1, bias=False), torch.tensor([[1.0], [2.0]])
+        >>> residual(net, "sse", (x, x)) @ torch.ones(1)  # of a linear model
+        tensor([0.])
     """
     of = subject(module, loss, data, settings)
 
@@ -145,6 +157,12 @@ def ggn(
 
     Returns:
         The operator, (D, D).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import ggn
+        >>> net, x = torch.nn.Linear(1, 1, bias=False), torch.tensor([[1.0], [2.0]])
+        >>> ggn(net, "sse", (x, x)) @ torch.ones(1)
+        tensor([5.])
     """
     of = subject(module, loss, data, settings)
     return _curvature(of, _gauss_newton(of))
@@ -176,6 +194,12 @@ def fisher(
 
     Raises:
         InputError: the loss does not fit the kind.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import fisher
+        >>> net, x = torch.nn.Linear(1, 1, bias=False), torch.tensor([[1.0], [2.0]])
+        >>> fisher(net, "sse", (x, x), kind="type-2") @ torch.ones(1)
+        tensor([5.])
     """
     if kind not in ("type-2", "mc", "empirical"):
         raise InputError(
@@ -208,6 +232,14 @@ def gradient_covariance(
 
     Returns:
         The operator, (D, D).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import gradient_covariance
+        >>> net = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.zeros_(net.weight)
+        >>> x, y = torch.ones(2, 1), torch.tensor([[1.0], [-1.0]])  # gradients -2 and 2
+        >>> gradient_covariance(net, "sse", (x, y)) @ torch.ones(1)
+        tensor([4.])
     """
     of = subject(module, loss, data, settings)
     second = OverBatches(of, _second_moment(of))

@@ -11,7 +11,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Switch TF32 off for matrix products and convolutions within the block."""
+    """Switch TF32 off for matrix products and convolutions within the block.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import full_precision
+        >>> import torch
+        >>> with full_precision():
+        ...     torch.get_float32_matmul_precision()
+        'highest'
+    """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -169,6 +169,14 @@ def damped_solve(
         The solutions (M, D), computed and returned in double precision; NaN for a model
         whose damping is lost in rounding.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import damped_solve
+        >>> from curvflow.tasks.numerics.derivatives.row_factors import FullRows
+        >>> rows = FullRows(torch.eye(2).double().unsqueeze(0))  # F = I, kappa = 1
+        >>> one = torch.ones(1, 1).double()
+        >>> damped_solve(rows, torch.ones(1, 2), one, 0 * one).tolist()
+        [[0.5, 0.5]]
+
     Reference:
         Woodbury's identity: kappa (F + kappa I)^-1 v = v - G'(GG' + kappa I)^-1 G v.
     """

@@ -188,6 +188,16 @@ def maxent(
     Raises:
         InputError: a moment or an error is not finite.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import maxent
+        >>> from curvflow.tasks.numerics.estimators.maxent import prior
+        >>> flat = prior("flat", (-1.0, 1.0), 200)
+        >>> fit = maxent(
+        ...     torch.zeros(1).double(), prior=flat, basis="power", support=(-1.0, 1.0)
+        ... )
+        >>> fit.converged, round(fit.entropy, 6)  # of mean zero the flat density, ln 2
+        (True, 0.693147)
+
     Reference:
         Granziol (2020), Algorithm 1, without errors of moments and with a fixed jitter
         in the Newton matrix only. Here the matrix is that of the moments' covariance

@@ -54,6 +54,15 @@ def moment_draws(
         InputError: a product is not finite, or Chebyshev polynomials grow beyond the
             bound that holds for a spectrum within the support.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, moment_draws
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> draws = moment_draws(
+        ...     A, [0], num_moments=2, num_probes=2, distribution="rademacher", block=2
+        ... )
+        >>> [round(value, 6) for value in draws.mean(1)[0].tolist()]
+        [1.0, 20.5, 553.5]
+
     Reference:
         Silver and Roeder (1994), doi:10.1142/S0129183194000842; Weisse et al. (2006),
         doi:10.1103/RevModPhys.78.275, Eqs. (34) and (35), for the doubling.

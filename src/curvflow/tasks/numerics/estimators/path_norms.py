@@ -29,6 +29,12 @@ def dense_gammas(
     Returns:
         gamma_p of the weights and of the biases, in their shapes; no biases, no gammas.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import dense_gammas
+        >>> weights = [torch.tensor([[[2.0]]]), torch.tensor([[[3.0]]])]
+        >>> [float(g) for g in dense_gammas(weights, None, 2.0)[0]]  # 3^2 and 2^2
+        [9.0, 4.0]
+
     Reference:
         Neyshabur, Salakhutdinov and Srebro (2015), arXiv:1506.02617, section 4.
     """
@@ -58,6 +64,11 @@ def path_norm(
         weights: of each layer, (M, out, in).
         biases: of each layer, (M, out); None without biases.
         p: power, at least 1.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import path_norm
+        >>> path_norm([torch.tensor([[[2.0]]]), torch.tensor([[[3.0]]])], None, 2.0)
+        tensor([6.])
     """
     powers = [weight.abs() ** p for weight in weights]
     return _from_inputs(powers, biases, p)[-1].sum(1) ** (1 / p)
@@ -71,6 +82,11 @@ def group_norm(weights: Sequence[Tensor], p: float, q: float) -> Tensor:
         p: power within a unit, at least 1.
         q: power over units, at least 1 or infinite: mu_{2,2} is the Frobenius norm,
             mu_{1,1} the sum of absolute values, mu_{p,inf} the largest unit's norm.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import group_norm
+        >>> group_norm([torch.tensor([[[3.0, 4.0], [0.0, 2.0]]])], 2.0, float("inf"))
+        tensor([5.])
 
     Reference:
         Neyshabur, Tomioka and Srebro (2015), arXiv:1503.00036.
@@ -93,6 +109,12 @@ def balanced(weights: Sequence[Tensor], p: float) -> list[Tensor]:
 
     Returns:
         Weights of the same function, if activations are homogeneous.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import balanced
+        >>> weights = [torch.tensor([[[4.0]]]), torch.tensor([[[9.0]]])]
+        >>> [round(float(w), 4) for w in balanced(weights, 2.0)]
+        [6.0, 6.0]
 
     Reference:
         Neyshabur, Salakhutdinov and Srebro (2015), arXiv:1506.02617, section 2. It

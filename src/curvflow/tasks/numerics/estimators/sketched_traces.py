@@ -307,6 +307,23 @@ def traces(
 
     Returns:
         Per model its draws and its work.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, traces
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> (found,) = traces(
+        ...     A,
+        ...     [40],
+        ...     [0],
+        ...     method="hutch++",
+        ...     num_probes=8,
+        ...     distribution="gaussian",
+        ...     block=8,
+        ...     rel_sem=0.02,
+        ...     max_probes=512,
+        ... )
+        >>> bool(found.reached), bool(abs(found.draws.mean() - 820) < 5 * found.sem)
+        (True, True)
     """
     operator = as_batched(operator)
     probed = METHODS[method](

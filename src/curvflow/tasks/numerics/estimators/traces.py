@@ -33,7 +33,14 @@ class Estimate:
 
 
 def estimate(draws: Tensor) -> Estimate:
-    """Return mean and standard error of draws along the last dimension, S >= 2."""
+    """Return mean and standard error of draws along the last dimension, S >= 2.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import estimate
+        >>> found = estimate(torch.tensor([1.0, 2.0, 3.0]).double())
+        >>> found.mean.item(), round(found.sem.item(), 4)
+        (2.0, 0.5774)
+    """
     count = draws.shape[-1]
     sem = draws.std(dim=-1, correction=1) / math.sqrt(count)
     return Estimate(draws, draws.mean(-1), sem, count)
@@ -115,6 +122,15 @@ def trace_draws(
 
     Raises:
         InputError: a product holds NaN or infinity.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, trace_draws
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> draws = trace_draws(
+        ...     A, [40], [0], num_probes=4, distribution="rademacher", block=2
+        ... )
+        >>> draws.tolist()  # signs see a diagonal matrix exactly
+        [[[820.0, 820.0, 820.0, 820.0]]]
 
     Reference:
         Hutchinson (1989), doi:10.1080/03610918908812806.

@@ -96,6 +96,13 @@ def lanczos(
     Raises:
         InputError: a start is zero or not finite, or a product holds NaN or infinity.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, lanczos
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> ritz = lanczos(A, torch.ones(40), num_steps=40)
+        >>> round(ritz.values.max().item(), 6), round(ritz.weights.sum().item(), 6)
+        (40.0, 1.0)
+
     Reference:
         Golub and Meurant (2010), Matrices, Moments and Quadrature, chapters 4 and 6.
         Granziol (2020), Algorithm 7, whose line 9 subtracts alpha v twice: here the

@@ -60,6 +60,14 @@ def lobpcg(
     Raises:
         InputError: `which` is LM, or a product holds NaN or infinity.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, lobpcg
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> start = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+        >>> found = lobpcg(A, start, k=2, which="SA", tol=1e-8, max_iterations=99)
+        >>> [round(value, 6) for value in found.values[0].tolist()]
+        [1.0, 2.0]
+
     Reference:
         Knyazev (2001), doi:10.1137/S1064827500366124; the basis by Duersch, Shao, Yang
         and Gu (2018), doi:10.1137/17M1129830: orthonormal throughout, the conjugate

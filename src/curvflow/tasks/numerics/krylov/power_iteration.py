@@ -48,6 +48,14 @@ def block_power(
     Raises:
         InputError: a product holds NaN or infinity.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, block_power
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> start = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+        >>> found = block_power(A, start.double(), k=1, tol=1e-8, max_iterations=999)
+        >>> round(found.values.item(), 6)
+        40.0
+
     Reference:
         Golub and Van Loan (2013), Matrix Computations, section 8.2.4 (Ritz
         acceleration). The signs of QR and eigenvalues of equal modulus and opposite

@@ -141,6 +141,15 @@ def functional(ritz: RitzData, f: Function) -> Estimate:
 
     Returns:
         D times the rule's value of each run, with mean and standard error, (M,).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, functional, lanczos
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> signs = torch.ones(40, 2)
+        >>> signs[::2, 1] = -1.0
+        >>> ritz = lanczos(A, signs, num_steps=40)
+        >>> round(functional(ritz, torch.log).mean.item(), 4)  # ln 40!
+        110.3206
     """
     return over_runs(ritz.size * expectation(ritz, f))
 
@@ -195,6 +204,14 @@ def density(
 
     Raises:
         InputError: not exactly one of the widths is given.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, density, lanczos
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> ritz = lanczos(A, torch.ones(40), num_steps=40)
+        >>> found = density(ritz, torch.tensor([20.5]), sigma=3.0)
+        >>> round(found.values.item(), 4)  # 1 / 40
+        0.025
     """
     width_M = _kernel_width(ritz, sigma, kappa)
     distance = grid_G.double() - nodes(ritz).unsqueeze(3)
@@ -286,6 +303,14 @@ def bracket(ritz: RitzData, f: Function, node: float) -> Bracket:
     Returns:
         Both estimates, (M,), from the same vectors.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, bracket, lanczos
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> ritz = lanczos(A, torch.ones(40), num_steps=6)
+        >>> both = bracket(ritz, torch.log, node=1.0)
+        >>> bool(both.radau.mean < 110.32064 < both.gauss.mean)  # ln 40!
+        True
+
     Reference:
         Golub and Meurant (2010), Matrices, Moments and Quadrature, section 6.2.
     """
@@ -306,6 +331,13 @@ def effective_dimension(ritz: RitzData, prior_precision: Sequence[float]) -> Est
 
     Returns:
         The dimensions with their draws, (M, P).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, effective_dimension, lanczos
+        >>> A = Dense(torch.eye(4).double())
+        >>> ritz = lanczos(A, torch.ones(4), num_steps=2)
+        >>> effective_dimension(ritz, [1.0, 3.0]).mean.tolist()
+        [[2.0, 1.0]]
 
     Reference:
         MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian.

@@ -154,6 +154,16 @@ def restarted_lanczos(
     Raises:
         InputError: a product holds NaN or infinity.
 
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, restarted_lanczos
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> start = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+        >>> found = restarted_lanczos(
+        ...     A, start, k=2, which="LA", tol=1e-8, max_iterations=99
+        ... )
+        >>> [round(value, 6) for value in found.values[0].tolist()]
+        [40.0, 39.0]
+
     Reference:
         Wu and Simon (2000), doi:10.1137/S0895479898334605.
     """

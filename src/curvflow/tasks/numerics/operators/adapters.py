@@ -55,6 +55,12 @@ def from_scipy(
 
     Raises:
         InputError: the matrix is complex.
+
+    Examples:
+        >>> from scipy.sparse import diags_array
+        >>> from curvflow.tasks.numerics import from_scipy
+        >>> from_scipy(diags_array([1.0, 2.0])) @ torch.ones(2).double()
+        tensor([1., 2.], dtype=torch.float64)
     """
     from scipy.sparse.linalg import aslinearoperator
 

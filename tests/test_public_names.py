@@ -1,0 +1,102 @@
+"""Pages and README import nothing but public names; public functions have examples."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import curvflow
+import curvflow.testing
+from curvflow.tasks import numerics
+from curvflow.tasks.library.operators import SymmetricOperator
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = {
+    "curvflow": set(curvflow.__all__),
+    "curvflow.tasks.numerics": set(numerics.__all__),
+    "curvflow.testing": set(curvflow.testing.__all__),
+}
+# Functions of studies, whose pages run whole studies instead.
+STUDIES = {"open", "read_devinterp", "run", "stage", "to_arviz"}
+
+
+def private_names(code):
+    """Return the names of curvflow that code takes and no `__all__` lists."""
+    tree = ast.parse(code)
+    taken = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "curvflow"
+        ):
+            taken += [(node.module, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            taken += [(a.name, "") for a in node.names if a.name.startswith("curvflow")]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            taken += [("curvflow", node.attr)] * (node.value.id == "curvflow")
+    return [
+        f"{module}.{name}"
+        for module, name in taken
+        if name not in PUBLIC.get(module, set()) | {""} or module not in PUBLIC
+    ]
+
+
+def test_pages_take_public_names_alone():
+    faults = {}
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for code in re.findall(
+            r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE
+        ):
+            if private := private_names(code):
+                faults[str(page.relative_to(ROOT))] = private
+    assert faults == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from curvflow.stores import open", ["curvflow.stores.open"]),
+        ("import curvflow.flows", ["curvflow.flows."]),
+        ("import curvflow\ncurvflow.secret()", ["curvflow.secret"]),
+        ("from curvflow.tasks.numerics import PART", ["curvflow.tasks.numerics.PART"]),
+        ("import curvflow\ncurvflow.hessian\nfrom curvflow.testing import dense", []),
+    ],
+)
+def test_names_that_are_not_public_are_found(code, found):
+    assert private_names(code) == found
+
+
+def public_functions():
+    """Yield the dotted names of public functions, and of methods of operators."""
+    for module, names in PUBLIC.items():
+        for name in sorted(names - STUDIES):
+            thing = getattr(importlib.import_module(module), name)
+            if inspect.isfunction(thing):
+                yield f"{module}.{name}", thing
+    for name, method in vars(SymmetricOperator).items():
+        is_measured = inspect.isfunction(method) and not name.startswith("_")
+        if is_measured and name not in ("like", "remembered"):
+            yield f"SymmetricOperator.{name}", method
+
+
+FUNCTIONS = dict(public_functions())
+
+
+def test_every_public_function_has_an_example_that_holds():
+    faults, finder = [], doctest.DocTestFinder(recurse=False)
+    for name, function in FUNCTIONS.items():
+        given = {**function.__globals__, "torch": torch}
+        (example, *_) = [*finder.find(function, name, globs=given), None]
+        if example is None or not example.examples:
+            faults.append(f"{name} has no example")
+            continue
+        said = []
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+        if runner.run(example, out=said.append).failed:
+            faults.append("".join(said))
+    assert not faults, "\n".join(faults)
