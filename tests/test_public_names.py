@@ -91,7 +91,7 @@ def test_every_public_function_has_an_example_that_holds():
     faults, finder = [], doctest.DocTestFinder(recurse=False)
     for name, function in FUNCTIONS.items():
         given = {**function.__globals__, "torch": torch}
-        (example, *_) = [*finder.find(function, name, globs=given), None]
+        example = next(iter(finder.find(function, name, globs=given)), None)
         if example is None or not example.examples:
             faults.append(f"{name} has no example")
             continue

@@ -133,7 +133,8 @@ def dense_hessian(
         >>> from curvflow.tasks.numerics import dense_hessian
         >>> def losses(weights, inputs, targets):
         ...     return (weights.square().sum(1, keepdim=True) * inputs).squeeze(0)
-        >>> dense_hessian(losses, torch.ones(2), torch.tensor([1.0, 2.0]), torch.zeros(2))
+        >>> x, y = torch.tensor([1.0, 2.0]), torch.zeros(2)
+        >>> dense_hessian(losses, torch.ones(2), x, y)
         tensor([[3., 0.],
                 [0., 3.]])
     """
