@@ -145,8 +145,8 @@ def fisher_rows(
         >>> from curvflow.tasks.numerics import fisher_rows
         >>> def outputs(weights, inputs):
         ...     return (inputs @ weights.unsqueeze(2)).reshape(*inputs.shape[:2], 1)
-        >>> inputs = torch.tensor([[[1.0, 2.0]]])
-        >>> fisher_rows(outputs, torch.zeros(1, 2), inputs, lambda f: torch.ones(1, 1, 1, 1))
+        >>> inputs, ones = torch.tensor([[[1.0, 2.0]]]), torch.ones(1, 1, 1, 1)
+        >>> fisher_rows(outputs, torch.zeros(1, 2), inputs, lambda _: ones)
         tensor([[[1., 2.]]], dtype=torch.float64)
     """
     models, size = weights_MD.shape
