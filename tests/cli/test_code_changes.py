@@ -373,7 +373,7 @@ REASON = ("--reason", "x")
         (["--accept-code", "probe.size", "--reason", " "], "expected a reason"),
         (["--accept-code", "probe.sise", *REASON], "Did you mean 'probe.size'?"),
         (["--rerun", "probe.hessian_trace"], "expected a kind of lab, got"),
-        (["--accept-code", "train", "--rerun", "train", *REASON], "got both"),
+        (["--accept-code", "train", "--rerun", "train", *REASON], "combined"),
         (["--rerun", "size"], "got 'size'. size is a stage; its kind is probe.size."),
         (["--verify", "2%"], "--verify: expected --accept-code KIND"),
         (REASON, "--reason: expected --accept-code KIND"),

@@ -161,8 +161,8 @@ def _checked(plan: Plan, answer: Answer) -> Answer:
     rerun = [_kind(plan, "--rerun", name) for name in answer.rerun]
     if both := sorted({*accept} & {*rerun}):
         raise RequestError(
-            f"{both[0]}: expected one of --accept-code and --rerun, got both. Results "
-            "that mean the same need not be computed again."
+            f"{both[0]}: --accept-code cannot be combined with --rerun. Results that "
+            "mean the same need not be computed again."
         )
     if answer.accept and not answer.reason.strip():
         raise RequestError(

@@ -109,7 +109,7 @@ def test_a_namesake_from_the_folder_of_another_study_is_not_computed_with(
     with pytest.raises(RequestError) as caught:
         sources.module("lab_kinds", frozenset({"lab_kinds"}))
     assert str(caught.value) == (
-        f"lab_kinds: expected the module beside the study, {other / 'lab_kinds.py'}, "
+        f"lab_kinds: expected the module next to the study, {other / 'lab_kinds.py'}, "
         f"got one that was imported before, {lab.folder / 'lab_kinds.py'}. "
         "Restart Python, or rename one of them."
     )

@@ -107,13 +107,13 @@ def test_a_module_in_an_archive_passes(plan, tmp_path, monkeypatch):
             "named_nots:make",
             None,
             "expected a module that can be imported, got 'named_nots'. "
-            "Put named_nots.py beside the study file, or install it.",
+            "Put named_nots.py next to the study file, or install it.",
         ),
         (
             "named_lab.outer:make",
             None,
             "expected a module that can be imported, got 'named_lab.outer'. "
-            "Put named_lab/outer.py beside the study file, or install it.",
+            "Put named_lab/outer.py next to the study file, or install it.",
         ),
         (
             "named_nets:made",

@@ -158,7 +158,7 @@ def test_a_misspelt_class_is_told_with_the_nearest_name(write):
     [
         (
             "import nowhere_to_be_found\n",
-            ", which needs 'nowhere_to_be_found'. Install it, or put it beside this "
+            ", which needs 'nowhere_to_be_found'. Install it, or put it next to this "
             "file.",
         ),
         ("1 / 0\n", " (ZeroDivisionError: division by zero). Mend its import."),

@@ -94,7 +94,7 @@ class NamedCode:
 def _no_module(module: str) -> tuple[str, str]:
     return (
         f"expected a module that can be imported, got '{module}'",
-        f"Put {module.replace('.', '/')}.py beside the study file, or install it.",
+        f"Put {module.replace('.', '/')}.py next to the study file, or install it.",
     )
 
 

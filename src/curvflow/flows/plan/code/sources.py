@@ -80,7 +80,7 @@ class Sources:
             return
         if not loaded.samefile(beside):
             raise RequestError(
-                f"{top}: expected the module beside the study, {beside}, got one that "
+                f"{top}: expected the module next to the study, {beside}, got one that "
                 f"was imported before, {loaded}. Restart Python, or rename one of them."
             )
 

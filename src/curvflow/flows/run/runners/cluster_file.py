@@ -85,7 +85,7 @@ def _not_imported(path: str, error: Exception, document: Document) -> StudyError
         return document.error(FACTORY, f"{message} ({reason})", "Mend its import.")
     if not f"{path}.".startswith(f"{missing}."):
         message += f", which needs '{missing}'"
-    hint = "Install it, or put it beside this file."
+    hint = "Install it, or put it next to this file."
     if missing == top and top.startswith("dask_"):
         hint = f"Run `pip install {top.replace('_', '-')}`."
     return document.error(FACTORY, message, hint)

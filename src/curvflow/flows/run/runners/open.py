@@ -189,7 +189,7 @@ def why_alone(plan: Plan, store: Store) -> str | None:
             return (
                 f"{stage.kind.name}: expected a kind of a module that workers can "
                 "import, got one of the script or notebook itself. Move it to a module "
-                "beside the study, or use --workers 1."
+                "next to the study, or use --workers 1."
             )
     return None
 
