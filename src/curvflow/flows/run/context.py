@@ -1,9 +1,9 @@
-"""The context of one run, which all of its parts share, and its counts."""
+"""The context of one run, which all of its parts share; its journal and counts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from curvflow.flows.plan.plan import Plan
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.run.observer import Observer
 from curvflow.schemas.options import RunOptions
+from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store
 
 
@@ -52,6 +53,33 @@ class RunContext:
         """Pass lines on to the observer."""
         for line in lines:
             self.observer.tell(line)
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The journal of one run.
+
+    Attributes:
+        store: keeps it.
+        record: of the run, begun.
+    """
+
+    store: Store
+    record: RunRecord
+
+    def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
+        """Note what happened to the nodes of some keys."""
+        self._append({"event": event, "stage": stage, "keys": keys})
+
+    def rely_on(self, nodes: Iterable[Node]) -> None:
+        """Note payloads that the run relies on, for collection to leave alone."""
+        receipts = (node.receipt for node in nodes)
+        payloads = {receipt.payload for receipt in receipts if receipt}
+        named = sorted(name for name in payloads if name)
+        self._append({"event": "plan", "payloads": named})
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        self.store.append_event(self.record, event)
 
 
 class Counts:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.jobs import Computed, Failed
 from curvflow.flows.graph.lookup import diverged_inputs, input_digests
-from curvflow.flows.run.context import RunContext
-from curvflow.schemas.records.receipts import Receipt, RunRecord, result_digest
+from curvflow.flows.run.context import Journal, RunContext
+from curvflow.schemas.records.receipts import Receipt, result_digest
 
 
 class Publisher:
     """Commits the results of one run, and marks their nodes as done."""
 
-    def __init__(self, context: RunContext, record: RunRecord) -> None:
-        self._store, self._run = context.store, record
+    def __init__(self, context: RunContext, journal: Journal) -> None:
+        self._store, self._journal = context.store, journal
         self._plan, self._counts = context.plan, context.counts
         self._recorded: set[str] = set()  # fingerprints
         self._executed: set[str] = set()  # action keys
@@ -38,10 +38,8 @@ class Publisher:
         for node in due:
             self._nodes[node.key or ""].append(node)
         cached = [node for node in due if node.state == "cached"]
-        names = {node.receipt.payload for node in cached if node.receipt}
-        # Payloads that the plan did not name, for collection to leave alone.
-        if payloads := sorted(name for name in names if name):
-            self._store.append_event(self._run, {"event": "plan", "payloads": payloads})
+        if any(node.receipt and node.receipt.payload for node in cached):
+            self._journal.rely_on(cached)  # the plan did not name them
         passed_on = self._pass_on(due)
         for node in cached:
             self._counts.done[node.stage] += 1
@@ -75,7 +73,7 @@ class Publisher:
                 failed.append(node.key)
         done = self._commit(stage, receipts)
         if failed:
-            self.note("failed", stage, failed)
+            self._journal.note("failed", stage, failed)
         return done, [node for key in failed for node in self._nodes[key]]
 
     def _commit(self, stage: str, receipts: Sequence[Receipt]) -> list[Node]:
@@ -83,7 +81,7 @@ class Publisher:
         if not receipts:
             return []
         live = self._store.commit(receipts)
-        self.note("committed", stage, [receipt.key for receipt in live])
+        self._journal.note("committed", stage, [receipt.key for receipt in live])
         for receipt in live:
             if receipt.key not in self._executed:  # a repeated tile counts once
                 self._executed.add(receipt.key)
@@ -115,7 +113,7 @@ class Publisher:
             params=node.form,
             inputs=input_digests(node) or {},
             code=self._code(node),
-            run=self._run.begun,
+            run=self._journal.record.begun,
             **vars(report),
         )
 
@@ -127,12 +125,6 @@ class Publisher:
             self._recorded.add(fingerprint)
             self._store.record_codes({fingerprint: codes.record(node)})
         return fingerprint
-
-    def note(self, event: str, stage: str, keys: Sequence[str | None]) -> None:
-        """Write a line in the run's journal."""
-        self._store.append_event(
-            self._run, {"event": event, "stage": stage, "keys": keys}
-        )
 
 
 def _passed_on(cause: Receipt) -> Computed:

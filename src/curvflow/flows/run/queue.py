@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from curvflow.errors import ClusterError
+from curvflow.errors import ClusterError, InputError
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.jobs import TileJob, tile_job
 from curvflow.flows.graph.tiles import NODE_BY_NODE_WIDTH, width_for
 from curvflow.flows.plan.resume import ShorterResults
-from curvflow.flows.run.context import RunContext
+from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.retry import TileInFlight
-from curvflow.flows.run.runners.base import Needs, Returned, Runner
+from curvflow.flows.run.runners.base import Finished, Needs, Returned, Runner
 from curvflow.flows.run.schedule import Schedule, needs_of
-from curvflow.flows.run.tile.compute import estimated, load
+from curvflow.flows.run.tile.compute import estimated, failure, load
 
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
 
@@ -80,15 +80,16 @@ class Queue:
 
     schedule: Schedule
 
-    def __init__(self, context: RunContext, runner: Runner) -> None:
-        self._context, self._runner = context, runner
+    def __init__(self, context: RunContext, journal: Journal, runner: Runner) -> None:
+        self._context, self._journal, self._runner = context, journal, runner
         self._jobs = TileJobs(context)
         self._in_flight: dict[int, TileInFlight] = {}
+        self._unsent: list[tuple[TileInFlight, Returned]] = []  # for want of a file
         self._keys: Counter[str | None] = Counter()
 
     def __bool__(self) -> bool:
-        """Return whether tiles are in flight."""
-        return bool(self._in_flight)
+        """Return whether tiles are still to return."""
+        return bool(self._in_flight or self._unsent)
 
     def restart(self) -> None:
         """Schedule the nodes that are not done, by the log as it is now."""
@@ -120,12 +121,15 @@ class Queue:
         return [node for node in nodes if not self._keys[node.key]]
 
     def send(self, tile: TileInFlight) -> None:
-        """Send a tile to the runner.
-
-        Raises:
-            InputError: a file that parameters name has changed since it was planned.
-        """
-        job, first = self._jobs.job(tile.nodes), tile.nodes[0]
+        """Send a tile to the runner; it fails if a file is not what was planned."""
+        first = tile.nodes[0]
+        self._context.observer.tile_begins(first.stage)
+        self._journal.note("begins", first.stage, [node.key for node in tile.nodes])
+        try:
+            job = self._jobs.job(tile.nodes)
+        except InputError as error:
+            self._unsent.append((tile, Finished([failure(error)] * len(tile.nodes))))
+            return
         priority = self.schedule.priority(first)
         number = self._runner.submit(job, needs=needs_of(first), priority=priority)
         self._in_flight[number] = tile
@@ -142,8 +146,9 @@ class Queue:
         if self and stop.signal is not None:
             for number in self._runner.withdraw():
                 self._land(number)
-        if not self:
-            return []
+        if self._unsent or not self._in_flight:
+            unsent, self._unsent = self._unsent, []
+            return unsent
         try:
             came_back = self._runner.wait(LOOK_EVERY)
         except ClusterError:
@@ -155,11 +160,3 @@ class Queue:
         tile = self._in_flight.pop(number)
         self._keys.subtract(node.key for node in tile.nodes)
         return tile
-
-    def goes_on(self) -> bool:
-        """Return whether there is more to send, if need be tiles that wait for nodes.
-
-        Such tiles are released when nothing else is left: other runs are computing
-        what the rest of their nodes need.
-        """
-        return self.schedule.is_moving() or self.schedule.release()

@@ -15,7 +15,7 @@ from curvflow.flows.graph.stopping import Stopping, stopping
 from curvflow.flows.plan.plan import Plan, check_analysis, check_code
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.results.node_results import plan_views, run_tables
-from curvflow.flows.run.context import Counts, RunContext
+from curvflow.flows.run.context import Counts, Journal, RunContext
 from curvflow.flows.run.observer import Observer, Unwatched
 from curvflow.flows.run.runners.open import open_runner
 from curvflow.flows.run.settle import Answer, settled_plan, warn_of_drifts
@@ -120,10 +120,7 @@ def _computed(context: RunContext, check: Callable[[Plan], None]) -> RunRecord:
         context.observer.begin(plan)
         try:
             with beating(store, record, stop, silence=context.options.silence):
-                receipts = (node.receipt for node in plan.graph)
-                payloads = sorted({r.payload for r in receipts if r and r.payload})
-                # For collection to leave alone.
-                store.append_event(record, {"event": "plan", "payloads": payloads})
+                Journal(store, record).rely_on(plan.graph)
                 Work(context, record, runner_of(record)).do(check)
                 warn_of_drifts(context)
         finally:

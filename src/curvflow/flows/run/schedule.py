@@ -103,10 +103,6 @@ class Schedule:
         due, self._due = self._due, []
         return due
 
-    def is_moving(self) -> bool:
-        """Return whether `due` has something to return."""
-        return bool(self._due)
-
     def done(self, nodes: Iterable[Node]) -> None:
         """Note that nodes have results, whichever run computed them."""
         for node in nodes:
@@ -160,6 +156,14 @@ class Schedule:
         """Let later tiles of a node's group hold no more nodes than did fit."""
         group = self._groups[node]
         group.fits = min(group.fits, fits)
+
+    def goes_on(self) -> bool:
+        """Return whether there is more to send, if need be tiles that wait for nodes.
+
+        Such tiles are released when nothing else is left: other runs are computing
+        what the rest of their nodes need.
+        """
+        return bool(self._due) or self.release()
 
     def release(self) -> bool:
         """Queue tiles that wait for some of their nodes; False if there are none."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from curvflow.errors import InputError, RequestError, StoreError
+from curvflow.errors import RequestError, StoreError
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.jobs import Computed, Failed
 from curvflow.flows.graph.lookup import look_up
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.run.context import RunContext
+from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.publish import Publisher
 from curvflow.flows.run.queue import Queue
 from curvflow.flows.run.repair import Repair
@@ -24,7 +24,6 @@ from curvflow.flows.run.runners.base import (
     Runner,
 )
 from curvflow.flows.run.shared_work import SharedWork
-from curvflow.flows.run.tile.compute import failure
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.schemas.words import counted
 
@@ -33,11 +32,12 @@ class Work:
     """One run of a plan: a queue of tiles, shared with other runs, with repair."""
 
     def __init__(self, context: RunContext, record: RunRecord, runner: Runner) -> None:
+        journal = Journal(context.store, record)
         self._context = context
-        self._queue = Queue(context, runner)
+        self._queue = Queue(context, journal, runner)
         self._shared = SharedWork(context, record)
         self._repair = Repair(context)
-        self._publisher = Publisher(context, record)
+        self._publisher = Publisher(context, journal)
 
     def do(self, check: Callable[[Plan], None]) -> None:
         """Compute every node that is not done and can be.
@@ -64,7 +64,7 @@ class Work:
                 self._repair.apply()
                 self._restart()
                 check(self._context.plan)
-            elif not self._queue.goes_on() and not self._shared.wait():
+            elif not self._queue.schedule.goes_on() and not self._shared.wait():
                 break
         done = all(node.state == "cached" for node in self._context.plan.graph)
         assert done or self._context.counts.failures, "nodes are left without a reason"
@@ -94,16 +94,7 @@ class Work:
             ours, done = self._shared.claim(self._queue.not_in_flight(tile))
             self._queue.schedule.done(self._publisher.adopt(done.values()))
             if ours:
-                self._submit(TileInFlight(ours))
-
-    def _submit(self, tile: TileInFlight) -> None:
-        stage = tile.nodes[0].stage
-        self._context.observer.tile_begins(stage)
-        self._publisher.note("begins", stage, [node.key for node in tile.nodes])
-        try:
-            self._queue.send(tile)
-        except InputError as error:  # a file is not what it was planned to be
-            self._finish(tile, [failure(error) for _ in tile.nodes])
+                self._queue.send(TileInFlight(ours))
 
     def _receive(self, tile: TileInFlight, returned: Returned) -> None:
         """Publish, repair or retry a tile that came back."""
@@ -127,7 +118,7 @@ class Work:
         original = self._repair.original_tile(tile.nodes, reports)
         if original and not tile.is_repeat:
             if self._repair.is_first(original):
-                self._submit(TileInFlight(original, is_repeat=True))
+                self._queue.send(TileInFlight(original, is_repeat=True))
             return False
         self._repair.compare(tile.nodes, reports)
         self._publish(tile.nodes, reports)
@@ -149,7 +140,7 @@ class Work:
     def _resume(self, tile: TileInFlight) -> None:
         """Send a tile again whose worker took the run for gone, unless it is to end."""
         if self._context.stop.signal is None:
-            self._submit(tile.after_interruption(self._context.store.location))
+            self._queue.send(tile.after_interruption(self._context.store.location))
 
     def _retry(self, tile: TileInFlight, reason: str) -> None:
         """Retry a tile whose process died, unless the run is to end."""
@@ -163,4 +154,4 @@ class Work:
             error = f"the process that computed it died twice: {reason}"
             self._publish(tile.nodes, [Failed(error, error)])
         for retry in retries:
-            self._submit(retry)
+            self._queue.send(retry)
