@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from curvflow.cli.text.kind_page import Forms, plain
+from curvflow.cli.text.kind_page import TypeNames, plain
 from curvflow.schemas.explanations import Explanation, explanations
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds import all_kinds
@@ -163,7 +163,7 @@ def _parameters(kind: Kind, told: Explanation | None) -> list[str]:
     return [table(heads, rows), _REFERENCES]
 
 
-class _Rows(Forms):
+class _Rows(TypeNames):
     """Writes a row for each field of a schema, and of the mappings that it holds."""
 
     def __init__(self, definitions: Schema, units: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.cli.text.kind_page import Forms, plain
+from curvflow.cli.text.kind_page import TypeNames, plain
 from curvflow.schemas import models, rules
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.params import Params
@@ -104,7 +104,7 @@ def _sections(topic: _Topic, group: str) -> Iterator[str]:
 def _parameters(
     schema: dict[str, Any], common: frozenset[str]
 ) -> Iterator[tuple[str, str, str]]:
-    forms = Forms(schema.get("$defs", {}))
+    forms = TypeNames(schema.get("$defs", {}))
     for name, field in schema["properties"].items():
         if name in common:
             continue

@@ -275,4 +275,4 @@ def test_init_writes_a_study_that_plans_and_refuses_to_overwrite(curvflow, tmp_p
     assert json.loads(curvflow("plan", folder / "study.yaml", "--json").out)["total"]
     again = curvflow("init", folder)
     assert again.code == 2
-    assert "expected no such file yet" in again.err
+    assert "already exists" in again.err

@@ -112,9 +112,8 @@ def test_a_mistyped_store_is_refused_by_who_needs_one(curvflow, study, arguments
     said = curvflow(*arguments)
     where = study.parent.resolve() / "nowhere"
     assert (said.code, said.out) == (2, "")
-    assert said.err == (
-        f"curvflow: {where}: expected a store, got nothing there. Check --store.\n"
-    )
+    assert said.err.startswith(f"curvflow: {where}: expected a store")
+    assert "--store" in said.err
     assert not where.exists()
 
 

@@ -1,1 +1,1 @@
-"""How one ASKS: one file per command."""
+"""The command line: one file per command."""

@@ -7,6 +7,7 @@ expectation is contradicted.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -31,7 +32,6 @@ from curvflow.cli.commands import (
     schema,
     serve,
     show,
-    unpin,
     verify,
     why,
 )
@@ -45,13 +45,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    *(init, kinds, schema, plan, run, runs, why, diff, show, check, report),
-    *(export, log),
-    *(pin, unpin, gc, verify, deploy, serve, doctor),
-)
-for module in COMMANDS:
-    app.command(name=module.__name__.rpartition(".")[2])(module.command)
+# In the order of `curvflow --help`.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init.command,
+    "kinds": kinds.command,
+    "schema": schema.command,
+    "plan": plan.command,
+    "run": run.command,
+    "runs": runs.command,
+    "why": why.command,
+    "diff": diff.command,
+    "show": show.command,
+    "check": check.command,
+    "report": report.command,
+    "export": export.command,
+    "log": log.command,
+    "pin": pin.pin,
+    "unpin": pin.unpin,
+    "gc": gc.command,
+    "verify": verify.command,
+    "deploy": deploy.command,
+    "serve": serve.command,
+    "doctor": doctor.command,
+}
+for name, command in COMMANDS.items():
+    app.command(name=name)(command)
 
 
 def _print_version(value: bool) -> None:
@@ -70,15 +88,15 @@ def curvflow(
 
 
 def _printable(text: str) -> str:
-    """Escape what a terminal would act on; names come from files of others."""
+    """Escape control characters: names may come from other people's files."""
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
         for c in text
     )
 
 
-def _told(error: Any) -> str:
-    """Return what is wrong with a command line as one line, or help if that is it."""
+def _one_line(error: Any) -> str:
+    """Return a usage error as one line, or the help text if that is the message."""
     text = str(error.format_message())
     if "\n" in text:
         return text
@@ -89,16 +107,16 @@ def _told(error: Any) -> str:
 
 
 def main() -> None:
-    """Run the command line; what curvflow raises on purpose becomes one line."""
+    """Run the command line; print a CurvflowError as one line."""
     try:
         sys.exit(app(prog_name="curvflow", standalone_mode=False))
     except TyperException as error:
-        sys.stderr.write(f"{_told(error)}\n")
+        sys.stderr.write(f"{_one_line(error)}\n")
         sys.exit(2)
     except CurvflowError as error:
         sys.stderr.write(f"curvflow: {_printable(str(error))}\n")
         sys.exit(2 if isinstance(error, RequestError) else 1)
     except BrokenPipeError:
-        # The reader, `head` say, has seen enough; keep the interpreter from telling.
+        # The reader, `head` say, has closed the pipe; the interpreter must not warn.
         sys.stderr.close()
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""The options of `curvflow run`, and what they say together."""
+"""The options of `curvflow run`, and their combination."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ Observe = Annotated[
     bool | None,
     typer.Option(
         "--observe/--no-observe",
-        help="tell Prefect how it goes [default: if PREFECT_API_URL is set]",
+        help="report progress to Prefect [default: if PREFECT_API_URL is set]",
     ),
 ]
 Revive = Annotated[
     list[str] | None,
     typer.Option(
         metavar="STAGE",
-        help="compute again what `gc` removed of this stage; repeatable",
+        help="recompute what `gc` removed of this stage; repeatable",
     ),
 ]
 Accept = Annotated[
@@ -96,22 +96,10 @@ Rerun = Annotated[
 ]
 
 
-def how_to_compute(
+def read_run_options(
     *, cluster: Path | None, tile_memory: float, **given: Any
 ) -> RunOptions:
-    """Return the options of a run.
-
-    Args:
-        cluster: a file that describes one.
-        tile_memory: of one tile, GiB.
-        given: other fields of `RunOptions`.
-
-    Returns:
-        The options.
-
-    Raises:
-        RequestError: they do not fit together, or the file describes no cluster.
-    """
+    """Return the run options; `tile_memory` is in GiB, `cluster` a cluster file."""
     if not math.isfinite(tile_memory):
         raise RequestError(
             f"--tile-memory: expected a finite number of GiB, got {tile_memory}. "
@@ -126,29 +114,16 @@ def how_to_compute(
     return run_options(cluster=read, tile_bytes=tile_bytes, **given)
 
 
-def answer_to_code(
+def code_answer(
     accept: Sequence[str], rerun: Sequence[str], reason: str, verify: str | None
 ) -> Answer | None:
-    """Return what is said of changed code.
-
-    Args:
-        accept: kinds whose code means the same.
-        rerun: kinds to be computed again.
-        reason: why the code means the same.
-        verify: share to be computed again first, such as `2%`.
-
-    Returns:
-        The answer; None if nothing is said.
-
-    Raises:
-        RequestError: an option lacks the one it belongs to, or is no share.
-    """
+    """Return the answer to code drift, None without options about it."""
     from curvflow.flows.run.settle import Answer
 
     if not accept and (verify is not None or (reason and not rerun)):
         option = "--reason" if verify is None else "--verify"
         raise RequestError(
-            f"{option}: expected --accept-code KIND beside it, got none. Name the kind."
+            f"{option}: expected --accept-code KIND with it, got none. Name the kind."
         )
     if not accept and not rerun:
         return None
@@ -169,7 +144,5 @@ def _share(text: str) -> float:
 
 Reanalyse = Annotated[
     bool,
-    typer.Option(
-        "--reanalyse", help="tables and figures only, from results that are there"
-    ),
+    typer.Option("--reanalyse", help="tables and figures only, from existing results"),
 ]

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from curvflow.errors import RequestError
+
+
+def node_label(stage: str, coords: Mapping[str, object]) -> str:
+    """Return `stage[axis=value,...]`, or the stage alone if it has no dimensions."""
+    inside = ",".join(f"{axis}={label}" for axis, label in coords.items())
+    return f"{stage}[{inside}]" if inside else stage
 
 
 def counted(number: int, noun: str) -> str:

@@ -152,7 +152,7 @@ def test_a_parameter_is_shown_in_full(curvflow):
             ["train", "epochs.sgd"],
             "train: expected a form of epochs, got 'sgd'. It has none.",
         ),
-        (["train", "rule", "--json"], "expected PARAMETER or --json, got both."),
+        (["train", "rule", "--json"], "PARAMETER cannot be combined with --json"),
     ],
 )
 def test_a_parameter_that_is_none_is_refused(curvflow, arguments, message):

@@ -84,7 +84,7 @@ def test_profile_and_overrides_are_those_of_the_other_commands(curvflow, ran, tm
     [
         (["--run", "7"], "no run 7"),
         (["--port", "8000"], "expected --serve with --port"),
-        (["--serve", "--run", "1"], "expected --serve without --run"),
+        (["--serve", "--run", "1"], "--serve cannot be combined with --run"),
         (["--profile", "none"], "none"),
     ],
 )

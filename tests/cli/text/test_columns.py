@@ -3,7 +3,7 @@
 import pytest
 
 from curvflow.cli.text.plan_text import plan_summary
-from curvflow.cli.text.tables import in_front
+from curvflow.cli.text.tables import name_columns
 
 LONG = "a_stage_with_a_name_that_says_all_of_what_it_does"
 STUDY = f"""
@@ -21,7 +21,7 @@ expect:
 
 
 def test_short_names_stand_in_columns_before_the_rest():
-    assert in_front([("stage", "kind"), ("a", "train")], 20) == [
+    assert name_columns([("stage", "kind"), ("a", "train")], 20) == [
         "stage  kind ",
         "a      train",
     ]
@@ -29,7 +29,7 @@ def test_short_names_stand_in_columns_before_the_rest():
 
 def test_a_long_name_stands_above_the_rest_of_its_line():
     rows = [("stage", "kind"), (LONG, "train"), ("short", "data.xor")]
-    assert in_front(rows, 60) == [
+    assert name_columns(rows, 60) == [
         "stage     kind    ",
         f"{LONG}\n          train   ",
         "short     data.xor",
@@ -39,7 +39,7 @@ def test_a_long_name_stands_above_the_rest_of_its_line():
 @pytest.mark.parametrize("behind", range(0, 75, 5))
 def test_no_line_is_longer_than_80_columns(behind):
     rows = [("stage", "kind"), ("x" * 40, "train"), ("s", "k")]
-    fronts = in_front(rows, behind)
+    fronts = name_columns(rows, behind)
     assert len({len(front.rpartition("\n")[2]) for front in fronts}) == 1
     lines = [line for front in fronts for line in (front + "y" * behind).splitlines()]
     assert max(map(len, lines)) <= max(80, 9 + behind)

@@ -15,10 +15,11 @@ from curvflow.cli.arguments import (
     RunNumber,
     StoreUrl,
     StudyPath,
-    opened,
+    open_study_store,
     print_json,
 )
-from curvflow.cli.text.tables import tell_absent
+from curvflow.cli.text.tables import echo_missing
+from curvflow.schemas.words import node_label
 
 if TYPE_CHECKING:
     from curvflow.flows.results.check import Finding
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
 expect: [{stage: table, quantity: trace, value: 8.2, sd: 0.3, source: "paper"}]"""
-HELD = "\N{NO-BREAK SPACE}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 CODES = {"contradicted": 3, "not measured": 1}
 
 
@@ -39,16 +40,18 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set measured beside expected; exit code 3 if they contradict."""
+    """Compare measured with expected; exit code 3 if they contradict."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
     from curvflow.flows.results.check import check
 
-    asked = opened(study, store, profile, overrides)
-    results = results_of(asked, run)
-    findings = check(results, asked.study.expect)
-    for stage in dict.fromkeys(one.stage for one in asked.study.expect):
-        tell_absent(results, stage)
+    opened = open_study_store(study, store, profile, overrides)
+    results = results_of(opened, run)
+    findings = check(results, opened.study.expect)
+    for stage in dict.fromkeys(
+        expectation.stage for expectation in opened.study.expect
+    ):
+        echo_missing(results, stage)
     if as_json:
         print_json([finding.as_json() for finding in findings])
     else:
@@ -61,25 +64,24 @@ def command(
 
 def _line(finding: Finding) -> str:
     expected = finding.expected
-    inside = ",".join(f"{axis}={label}" for axis, label in finding.coords.items())
-    node = f"{expected.stage}[{inside}]" if inside else expected.stage
+    node = node_label(expected.stage, finding.coords)
     within = "" if expected.sd is None else f" +- {expected.sd:g}"
     if expected.limits is not None:
         low, high = expected.limits
         within = f" in [{low:g}, {high:g}]"
         if expected.within_sems is not None:
             within += f" or within {expected.within_sems:g} standard errors"
-    # What belongs to one number stays on one line.
-    beside = f"expected {expected.value:g}{within}".replace(" ", HELD)
+    # A number and its tolerance stay on one line.
+    expected_text = f"expected {expected.value:g}{within}".replace(" ", NO_BREAK)
     doubts = f"; {finding.doubts}" if finding.doubts else ""
     return textwrap.fill(
-        f"{node} {expected.quantity}: {_measured(finding)}{beside}{doubts}",
+        f"{node} {expected.quantity}: {_measured(finding)}{expected_text}{doubts}",
         80,
         initial_indent=f"{finding.verdict:<13} ",
         subsequent_indent=" " * 14,
         break_long_words=False,
         break_on_hyphens=False,
-    ).replace(HELD, " ")
+    ).replace(NO_BREAK, " ")
 
 
 def _measured(finding: Finding) -> str:

@@ -21,7 +21,7 @@ STUDY = typer.Argument(help="the study file", metavar="STUDY")
 REANALYSE = typer.Option(
     "--reanalyse", help="compute tables and figures alone, from results that are there"
 )
-# What a new deployment always is, and nobody asks for.
+# Changes of a new deployment that are always there and not worth a line.
 PLAIN = ("entry point", "form of parameters")
 CREATE_POOL = typer.Option("--create-pool", help="make the work pool if it is missing")
 Cron = Annotated[
@@ -62,13 +62,13 @@ def command(
 ) -> None:
     """Have a Prefect server run a study, on a schedule if one is given.
 
-    Creates the deployment, or makes the one that is there what is asked for, and says
-    what was different. PREFECT_API_URL names the server.
+    Creates the deployment, or updates an existing one, and prints the differences.
+    PREFECT_API_URL names the server.
     """
     if listing:
         return _list(as_json=as_json)
     if remove:
-        return _remove(_named(study), name, profile)
+        return _remove(_require_study(study), name, profile)
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.deployed.deploy import deploy
     from curvflow.flows.deployed.schedules import read_when
@@ -76,7 +76,7 @@ def command(
 
     how = {"device": device, "num_threads": threads}
     wanted = wanted_of(
-        _named(study),
+        _require_study(study),
         name=name,
         pool=pool,
         when=read_when(cron, every, timezone),
@@ -87,10 +87,10 @@ def command(
         how={**how, "workers": workers, "scheduler": scheduler},
     )
     done = deploy(wanted, create_pool=create_pool, dry_run=dry_run)
-    return _tell(done, as_json, dry_run)
+    return _echo(done, as_json, dry_run)
 
 
-def _named(study: Path | None) -> Path:
+def _require_study(study: Path | None) -> Path:
     if study is None:
         raise RequestError("expected STUDY or --list, got neither. Name a study file.")
     return study
@@ -99,19 +99,19 @@ def _named(study: Path | None) -> Path:
 def _list(*, as_json: bool) -> None:
     from curvflow.flows.deployed.server import listed
 
-    some = listed()
+    deployments = listed()
     if as_json:
-        print_json([one.as_json() for one in some])
+        print_json([deployment.as_json() for deployment in deployments])
     else:
-        lines = [line for one in some for line in _entry(one)]
+        lines = [line for deployment in deployments for line in _entry(deployment)]
         typer.echo("\n".join(lines) or "the server has no deployment of curvflow")
 
 
-def _entry(one: Listed) -> Iterator[str]:
-    yield f"{one.name}: {', '.join(one.schedules) or 'no schedule'}"
-    yield f"  {one.study}, by {one.pool or 'curvflow serve'}"
-    if one.complaint:
-        yield f"  {one.complaint}"
+def _entry(deployment: Listed) -> Iterator[str]:
+    yield f"{deployment.name}: {', '.join(deployment.schedules) or 'no schedule'}"
+    yield f"  {deployment.study}, by {deployment.pool or 'curvflow serve'}"
+    if deployment.complaint:
+        yield f"  {deployment.complaint}"
 
 
 def _remove(study: Path, name: str | None, profile: str | None) -> None:
@@ -135,14 +135,14 @@ def _as_json(done: Deployed, *, acted: bool) -> dict[str, Any]:
     }
 
 
-def _tell(done: Deployed, as_json: bool, dry_run: bool) -> None:
+def _echo(done: Deployed, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
     else:
-        typer.echo("\n".join(_told(done, dry_run=dry_run)))
+        typer.echo("\n".join(_text_lines(done, dry_run=dry_run)))
 
 
-def _told(done: Deployed, *, dry_run: bool) -> Iterator[str]:
+def _text_lines(done: Deployed, *, dry_run: bool) -> Iterator[str]:
     name = done.wanted.full_name
     if not done.changes:
         yield f"{name}: nothing to do"
@@ -150,9 +150,9 @@ def _told(done: Deployed, *, dry_run: bool) -> Iterator[str]:
         yield f"{name}: {'would be created' if dry_run else 'created'}"
     else:
         yield f"{name}: {'would change' if dry_run else 'changed'}"
-    shown = [one for one in done.changes if not (done.is_new and one.what in PLAIN)]
-    yield from map(_line, shown)
-    yield from (f"note: {one}" for one in done.news)
+    changes = [c for c in done.changes if not (done.is_new and c.what in PLAIN)]
+    yield from map(_line, changes)
+    yield from (f"note: {news}" for news in done.news)
     if done.wanted.when:
         yield f"next run: {done.wanted.when.upcoming():%Y-%m-%d %H:%M:%S %Z}"
     elif not dry_run:

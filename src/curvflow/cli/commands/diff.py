@@ -1,4 +1,4 @@
-"""`curvflow diff`: what two runs of a study left, side by side."""
+"""`curvflow diff`: the results of two runs of a study, side by side."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
-    opened,
+    open_study_store,
     print_json,
 )
-from curvflow.cli.text.tables import in_front
+from curvflow.cli.text.tables import name_columns
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.results.diff import StageDiff
     from curvflow.stores.base import Index
 
-MOST = 12  # rows told of per stage; all are in the JSON
+MAX_ROWS = 12  # rows printed per stage; all are in the JSON
 EARLIER = typer.Argument(metavar="A", help="number of a run [default: that before B]")
 LATER = typer.Argument(metavar="B", help="another [default: the last finished]")
 STAGE = typer.Option(metavar="NAME", help="only this stage; repeatable")
@@ -50,22 +50,22 @@ def command(
     from curvflow.flows.api import find_run
     from curvflow.flows.results.diff import diff_runs
 
-    asked = opened(study, store, profile, overrides)
-    name, index = asked.study.name, asked.store.index()
-    one, two = _numbers(index, name, before, after)
-    found = diff_runs(
-        find_run(asked.store, name, one),
-        find_run(asked.store, name, two),
-        asked.store,
+    opened = open_study_store(study, store, profile, overrides)
+    name, index = opened.study.name, opened.store.index()
+    first, second = _numbers(index, name, before, after)
+    diffs = diff_runs(
+        find_run(opened.store, name, first),
+        find_run(opened.store, name, second),
+        opened.store,
         stages=stage or (),
         rtol=rtol,
     )
     if as_json:
-        stages = {each.stage: each.as_json() for each in found}
-        print_json({"study": name, "before": one, "after": two, "stages": stages})
+        stages = {diff.stage: diff.as_json() for diff in diffs}
+        print_json({"study": name, "before": first, "after": second, "stages": stages})
         return
-    typer.echo(f"{name}: run {one} -> run {two}")
-    typer.echo("\n".join(_lines(found, rtol)))
+    typer.echo(f"{name}: run {first} -> run {second}")
+    typer.echo("\n".join(_lines(diffs, rtol)))
 
 
 def _numbers(
@@ -83,40 +83,40 @@ def _numbers(
     return earlier[-1] if before is None else before, after
 
 
-def _lines(found: Sequence[StageDiff], rtol: float) -> Iterator[str]:
+def _lines(diffs: Sequence[StageDiff], rtol: float) -> Iterator[str]:
     heads = ("added", "removed", "changed", "recomputed", "same")
-    names = [("stage".ljust(24),), *((each.stage,) for each in found)]
-    fronts = in_front(names, 11 * len(heads))
+    names = [("stage".ljust(24),), *((diff.stage,) for diff in diffs)]
+    fronts = name_columns(names, 11 * len(heads))
     yield fronts[0] + "".join(f"{head:>11}" for head in heads)
-    for front, each in zip(fronts[1:], found, strict=True):
-        yield front + "".join(f"{each.counts[h]:>11,}" for h in heads)
-    if not any(each.differs for each in found):
+    for front, diff in zip(fronts[1:], diffs, strict=True):
+        yield front + "".join(f"{diff.counts[h]:>11,}" for h in heads)
+    if not any(diff.differs for diff in diffs):
         yield "no result differs"
-    for each in found:
-        yield from _stage(each, rtol)
+    for diff in diffs:
+        yield from _stage(diff, rtol)
 
 
-def _stage(found: StageDiff, rtol: float) -> Iterator[str]:
+def _stage(diff: StageDiff, rtol: float) -> Iterator[str]:
     from curvflow.schemas.records.tables import render
 
-    if not found.counts["changed"]:
+    if not diff.counts["changed"]:
         return
     yield ""
-    told = [f"{n} {change}" for change, n in found.statuses.items()]
-    if found.gone:
-        told.append(f"{found.gone} whose numbers are there no more")
-    rows = [_row(row) for row in found.rows]
-    rows = rows or _variables(found.variables)
-    if not rows and found.below_rtol:
-        told.append(f"none by more than --rtol {rtol:g}")
-    elif not rows and found.gone < found.counts["changed"]:
-        told.append("no number in tables differs")
-    told.insert(0, f"{found.counts['changed']} changed")
-    yield f"{found.stage}: {'; '.join(told)}"
+    parts = [f"{n} {change}" for change, n in diff.statuses.items()]
+    if diff.gone:
+        parts.append(f"{diff.gone} whose numbers are no longer stored")
+    rows = [_row(row) for row in diff.rows]
+    rows = rows or _variables(diff.variables)
+    if not rows and diff.below_rtol:
+        parts.append(f"none by more than --rtol {rtol:g}")
+    elif not rows and diff.gone < diff.counts["changed"]:
+        parts.append("no number in tables differs")
+    parts.insert(0, f"{diff.counts['changed']} changed")
+    yield f"{diff.stage}: {'; '.join(parts)}"
     if rows:
-        yield render(rows[:MOST], {})
-    if rows[MOST:]:
-        yield f"and {len(rows) - MOST:,} more; --json lists all"
+        yield render(rows[:MAX_ROWS], {})
+    if rows[MAX_ROWS:]:
+        yield f"and {len(rows) - MAX_ROWS:,} more; --json lists all"
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`curvflow doctor`: what the machine lacks for curvflow, and how to mend it."""
+"""`curvflow doctor`: checks of libraries, machine and store, with remedies."""
 
 from __future__ import annotations
 
@@ -37,25 +37,27 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.doctor.examine import examine
 
-    found = []
+    findings = []
     for finding in examine(study, store=store, scheduler=scheduler):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
-            typer.echo(_told(finding))
-    states = Counter(finding.state for finding in found)
+            typer.echo(_finding_text(finding))
+    states = Counter(finding.state for finding in findings)
     if as_json:
-        findings = [finding.as_json() for finding in found]
-        print_json({"healthy": not states["FAIL"], "findings": findings})
+        rows = [finding.as_json() for finding in findings]
+        print_json({"healthy": not states["FAIL"], "findings": rows})
     else:
-        counts = ", ".join(f"{states[one]} {one}" for one in ("ok", "warn", "FAIL"))
-        typer.echo(f"{len(found)} checks: {counts}")
+        counts = ", ".join(
+            f"{states[state]} {state}" for state in ("ok", "warn", "FAIL")
+        )
+        typer.echo(f"{len(findings)} checks: {counts}")
         if study is None and store is None:
             typer.echo("no store was looked at; name a STUDY or --store")
     if states["FAIL"]:
         raise typer.Exit(1)
 
 
-def _told(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     lines = _wrapped(finding.message)
     if finding.remedy:
         lines += _wrapped(finding.remedy)
@@ -64,7 +66,7 @@ def _told(finding: Finding) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    # What is to be typed stays on one line.
+    # Commands to type stay on one line.
     whole = re.sub(r"`[^`]*`", lambda typed: typed[0].replace(" ", "\0"), text)
     indent = " " * INDENT
     lines = textwrap.wrap(

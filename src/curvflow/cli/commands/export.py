@@ -15,7 +15,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
 )
-from curvflow.cli.text.tables import tell_absent
+from curvflow.cli.text.tables import echo_missing
 
 
 def command(
@@ -40,7 +40,7 @@ def command(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
     left_out = export(results, stage, output, variables)
-    tell_absent(results, stage)
+    echo_missing(results, stage)
     if left_out:
         names = ", ".join(left_out)
         typer.echo(f"left out: {names}; name them with --variable", err=True)

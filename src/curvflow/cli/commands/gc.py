@@ -1,4 +1,4 @@
-"""`curvflow gc`: make room in a store."""
+"""`curvflow gc`: garbage collection in a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
+from curvflow.cli.arguments import AsJson, StoreUrl, open_any_store, print_json
 from curvflow.schemas.words import counted, duration, size
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ DROP = typer.Option(
     "--drop", metavar="KIND", help="let arrays of this kind go, train say; repeatable"
 )
 GRACE = typer.Option(
-    "--grace-minutes", min=1, help="leave what is unfinished alone for so long"
+    "--grace-minutes", min=1, help="minutes for which unfinished files are kept"
 )
 STAGE = 20  # columns of a stage's name
 
@@ -36,52 +36,52 @@ def command(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what no kept run needs; with --yes remove it.
+    """List payloads that no kept run needs; with --yes remove them.
 
-    It is moved to the trash, and what is there by then is removed. All studies in the
-    store are looked at. Pinned runs, runs at work and the last runs of each study stay.
-    What goes can be computed again, and its nodes stay done.
+    They are moved to the trash, and what was there before is removed. All studies in
+    the store are considered. Pinned runs, runs at work and the last runs of each study
+    stay. Removed results can be recomputed, and their nodes stay done.
     """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.collect import collect
     from curvflow.flows.upkeep.proposal import propose
 
-    asked, number = any_store(study, store), None
+    opened, number = open_any_store(study, store), None
     options: dict[str, Any] = {
         "keep_runs": keep_runs,
         "drop": drop or (),
         "grace": 60.0 * grace,
     }
     if yes:
-        done = collect(asked, **options)
+        done = collect(opened, **options)
         proposal, number = done.proposal, done.number
     else:
-        proposal = propose(asked, **options)
+        proposal = propose(opened, **options)
     if as_json:
         acted = {"acted": yes and not proposal.blocked, "commit": number}
         print_json(proposal.as_json() | acted)
     else:
-        typer.echo("\n".join(_told(proposal, yes=yes)))
+        typer.echo("\n".join(_lines(proposal, yes=yes)))
     if yes and proposal.blocked:
         sys.exit(1)
 
 
-def _told(proposal: Proposal, *, yes: bool) -> Iterator[str]:
+def _lines(proposal: Proposal, *, yes: bool) -> Iterator[str]:
     if proposal.blocked:
         yield f"nothing is collected: {proposal.blocked}"
         return
-    told = proposal.as_json()
-    if told["groups"]:
+    facts = proposal.as_json()
+    if facts["groups"]:
         heading = f"{'study/stage':<{STAGE}}{'payloads':>9}{'size':>9}{'rebuild':>12}"
         yield f"{heading}  reason"
-        yield from map(_group, told["groups"])
-    for what, some in told["leftovers"].items():
-        yield _leftover(what, some["files"], size(some["bytes"]))
-    for held in told["held"]:
-        verb = "stays" if held["payloads"] == 1 else "stay"
-        payloads = counted(held["payloads"], "payload")
-        yield f"{payloads} of {held['kind']} {verb}: {held['by']}"
-    yield from _summary(told, yes=yes)
+        yield from map(_group, facts["groups"])
+    for what, leftover in facts["leftovers"].items():
+        yield _leftover(what, leftover["files"], size(leftover["bytes"]))
+    for kept in facts["held"]:
+        verb = "stays" if kept["payloads"] == 1 else "stay"
+        payloads = counted(kept["payloads"], "payload")
+        yield f"{payloads} of {kept['kind']} {verb}: {kept['by']}"
+    yield from _summary(facts, yes=yes)
 
 
 def _group(group: dict[str, Any]) -> str:
@@ -101,16 +101,16 @@ def _leftover(what: str, number: int, room: str) -> str:
     return f"{what}: {number}, {room}"
 
 
-def _summary(told: dict[str, Any], *, yes: bool) -> Iterator[str]:
-    staying, seconds = told["staying"], told["seconds"]
-    gone = sum(some["bytes"] for some in told["leftovers"].values())
-    if not told["groups"] and not told["leftovers"]:
+def _summary(facts: dict[str, Any], *, yes: bool) -> Iterator[str]:
+    staying, seconds = facts["staying"], facts["seconds"]
+    gone = sum(leftover["bytes"] for leftover in facts["leftovers"].values())
+    if not facts["groups"] and not facts["leftovers"]:
         yield f"nothing to collect; {size(staying['payloads'])} of payloads stay"
     else:
         rebuild = f", {duration(seconds)} to rebuild" if seconds else ""
         move, remove = ("moved", "removed") if yes else ("to move", "to remove")
         yield (
-            f"{size(told['bytes'])} {move} to the trash{rebuild}; "
+            f"{size(facts['bytes'])} {move} to the trash{rebuild}; "
             f"{size(gone)} {remove} for good"
         )
         yield f"{size(staying['payloads'])} of payloads stay" + (
@@ -118,5 +118,5 @@ def _summary(told: dict[str, Any], *, yes: bool) -> Iterator[str]:
         )
     if staying["quarantine"]:
         yield f"{size(staying['quarantine'])} in quarantine, left to you"
-    for run in told["live_runs"]:
+    for run in facts["live_runs"]:
         yield f"run {run['run']} of {run['study']} is at work; what it takes stays"

@@ -14,14 +14,13 @@ STUDY = "study.yaml"
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="made if it is not there")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="made if it is missing")] = Path(),
 ) -> None:
     """Write a study to start from."""
     path = folder / STUDY
     if path.exists():
         raise RequestError(
-            f"{path}: expected no such file yet, got one. Nothing was written; "
-            "name another folder."
+            f"{path} already exists. Nothing was written; name another folder."
         )
     text = (files("curvflow.cli") / "templates" / STUDY).read_text(encoding="utf-8")
     try:

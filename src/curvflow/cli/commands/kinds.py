@@ -1,4 +1,4 @@
-"""`curvflow kinds`: what can be used, with every parameter."""
+"""`curvflow kinds`: the kinds of stages, with every parameter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """List the kinds that `use:` knows, or show one.
 
-    With NAME, that kind with every parameter, what it takes and what it returns.
+    With NAME, that kind with every parameter, its inputs and its outputs.
     """
     _check(parameter, as_json=as_json)
     # Loaded here so that `curvflow --help` starts at once.
@@ -46,13 +46,16 @@ def command(
     if name is None:
         kinds = list(all_kinds().values())
     else:
-        # As a study beside which the user stands would find it.
+        # As a study in the current folder would find it.
         sys.path.insert(0, str(Path.cwd()))
         kinds = [find_kind(name, place="kinds")]
     if as_json:
-        told = explanations()
+        by_kind = explanations()
         print_json(
-            [kind.as_json() | _told(kind, told.get(kind.name)) for kind in kinds]
+            [
+                kind.as_json() | _explanation(kind, by_kind.get(kind.name))
+                for kind in kinds
+            ]
         )
     elif name is None:
         typer.echo("\n".join(map(_line, kinds)))
@@ -65,19 +68,21 @@ def command(
 def _check(parameter: str | None, *, as_json: bool) -> None:
     if parameter and as_json:
         raise RequestError(
-            "kinds: expected PARAMETER or --json, got both. Leave one out; JSON has "
+            "kinds: PARAMETER cannot be combined with --json. Leave one out; JSON has "
             "all parameters."
         )
 
 
-def _told(kind: Kind, told: Explanation | None) -> dict[str, object]:
-    if told is None:
+def _explanation(kind: Kind, explanation: Explanation | None) -> dict[str, object]:
+    if explanation is None:
         return {}
-    return asdict(told) | {"units": told.units_of(kind.params.model_fields)}
+    return asdict(explanation) | {
+        "units": explanation.units_of(kind.params.model_fields)
+    }
 
 
 def _line(kind: Kind) -> str:
-    # The longest names of the built-in kinds stand on the line of their summary.
+    # NAME fits the longest built-in names, so each summary begins on their line.
     front = f"{kind.name:<{NAME}} "
     return textwrap.fill(
         kind.summary,

@@ -15,9 +15,9 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
-    opened,
+    full_address,
+    open_study_store,
     print_json,
-    resolved,
 )
 from curvflow.cli.text.tables import minute
 from curvflow.schemas.words import counted
@@ -44,21 +44,21 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a study, the latest last."""
-    asked = opened(study, store, profile, overrides)
-    index = asked.store.index()
-    runs = [run for run in index.runs if run.study == asked.study.name]
-    rows = [(run.begun, _run(run, index, asked.store)) for run in runs]
+    opened = open_study_store(study, store, profile, overrides)
+    index = opened.store.index()
+    runs = [run for run in index.runs if run.study == opened.study.name]
+    rows = [(run.begun, _run(run, index, opened.store)) for run in runs]
     if everything:
-        told = ((n, _event(n, entry, index)) for n, entry in index.events)
-        rows = sorted([*rows, *told], key=lambda row: row[0])
+        events = ((n, _event(n, entry, index)) for n, entry in index.events)
+        rows = sorted([*rows, *events], key=lambda row: row[0])
     if as_json:
         print_json([row for _, row in rows])
     elif rows:
         typer.echo("\n".join(line for _, row in rows for line in _lines(row)))
-    elif asked.store.files.exists():
+    elif opened.store.files.exists():
         typer.echo("no runs yet")
     else:
-        typer.echo(f"no store at {resolved(asked.store)} yet")
+        typer.echo(f"no store at {full_address(opened.store)} yet")
 
 
 def _run(run: RunRecord, index: Index, store: Store) -> dict[str, Any]:
@@ -76,74 +76,81 @@ def _status(run: RunRecord, store: Store) -> str:
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.heartbeats import process
 
-    sign = store.heartbeats().get(run.begun) if run.ended is None else None
-    if sign is None or (state := process(sign)) == "ended":
+    heartbeat = store.heartbeats().get(run.begun) if run.ended is None else None
+    if heartbeat is None or (state := process(heartbeat)) == "ended":
         return run.status
     return state
 
 
 def _event(number: int, entry: Mapping[str, Any], index: Index) -> dict[str, Any]:
-    told = TELLERS[entry["type"]](number, entry, index)
-    return {"event": entry["type"], "told": told}
+    text = EVENT_TEXTS[entry["type"]](number, entry, index)
+    return {"event": entry["type"], "told": text}
 
 
 def _settled(number: int, entry: Mapping[str, Any], index: Index) -> str:
-    told = [
-        f"{_accepted(one, number, index)}: {one['reason']}{_evidence(one['evidence'])}"
-        for one in entry["settlements"]
-    ]
-    return f"accepted code of {'; '.join(told)}"
+    texts = [_settlement(item, number, index) for item in entry["settlements"]]
+    return f"accepted code of {'; '.join(texts)}"
 
 
-def _accepted(one: Mapping[str, Any], number: int, index: Index) -> str:
-    """Name a kind, with the version and the number of the results that it was for."""
-    codes = {before for before, _ in one["pairs"]}
+def _settlement(settlement: Mapping[str, Any], number: int, index: Index) -> str:
+    evidence = _evidence(settlement["evidence"])
+    return f"{_accepted(settlement, number, index)}: {settlement['reason']}{evidence}"
+
+
+def _accepted(settlement: Mapping[str, Any], number: int, index: Index) -> str:
+    """Return the kind of a settlement, with its version and number of results."""
+    codes = {before for before, _ in settlement["pairs"]}
     concerned = {
         receipt.key: receipt.version
         for (made, _), receipt in index.rows.items()
-        if made < number and receipt.kind == one["kind"] and receipt.code in codes
+        if made < number
+        and receipt.kind == settlement["kind"]
+        and receipt.code in codes
     }
     if not concerned:
-        return str(one["kind"])
+        return str(settlement["kind"])
     version = max(concerned.values())
-    return f"{one['kind']}, version {version}, {counted(len(concerned), 'result')}"
+    return (
+        f"{settlement['kind']}, version {version}, {counted(len(concerned), 'result')}"
+    )
 
 
-def _evidence(found: Mapping[str, Any]) -> str:
-    if not found:
+def _evidence(evidence: Mapping[str, Any]) -> str:
+    if not evidence:
         return ""
-    worst = found["largest_relative_difference"]
+    worst = evidence["largest_relative_difference"]
     others = f", others within {worst:.0e}" if worst else ""
-    tried = f"{found['sampled']} of {found['of']} computed again"
-    return f" ({tried}, {found['equal']} equal{others})"
+    tried = f"{evidence['sampled']} of {evidence['of']} computed again"
+    return f" ({tried}, {evidence['equal']} equal{others})"
 
 
 def _evicted(number: int, entry: Mapping[str, Any], index: Index) -> str:
     gone = set(entry["payloads"])
-    # A payload is made by one stage, whatever the number of results in it.
+    # All results of a payload are of one stage.
     made = {r.payload: r.stage for r in index.rows.values() if r.payload in gone}
-    told = counted(len(entry["payloads"]), "payload")
-    return f"removed {told}{_by(made.values())}: {entry['reason']}"
+    count = counted(len(entry["payloads"]), "payload")
+    return f"removed {count}{_stage_counts(made.values())}: {entry['reason']}"
 
 
 def _retired(number: int, entry: Mapping[str, Any], index: Index) -> str:
     gone = set(entry["keys"])
     by_key = {r.key: r for r in index.rows.values() if r.key in gone}
-    told, reason = counted(len(entry["keys"]), "result"), entry["reason"]
+    count, reason = counted(len(entry["keys"]), "result"), entry["reason"]
     begin, colon, why = reason.partition(": ")
     if begin == "rerun" and colon:
-        kinds = ", ".join(sorted({one.kind for one in by_key.values()}))
+        kinds = ", ".join(sorted({receipt.kind for receipt in by_key.values()}))
         why = "" if why == "asked for" else f": {why}"
-        return f"rerun of {kinds}: {told} struck off{why}"
-    return f"struck off {told}{_by(one.stage for one in by_key.values())}: {reason}"
+        return f"rerun of {kinds}: {count} struck off{why}"
+    stages = _stage_counts(receipt.stage for receipt in by_key.values())
+    return f"struck off {count}{stages}: {reason}"
 
 
-def _by(stages: Iterable[str]) -> str:
-    told = ", ".join(f"{n:,} {stage}" for stage, n in Counter(stages).most_common())
-    return f" ({told})" if told else ""
+def _stage_counts(stages: Iterable[str]) -> str:
+    text = ", ".join(f"{n:,} {stage}" for stage, n in Counter(stages).most_common())
+    return f" ({text})" if text else ""
 
 
-TELLERS: Mapping[str, Callable[[int, Mapping[str, Any], Index], str]] = {
+EVENT_TEXTS: Mapping[str, Callable[[int, Mapping[str, Any], Index], str]] = {
     "settled": _settled,
     "evicted": _evicted,
     "retired": _retired,
@@ -159,10 +166,10 @@ def _lines(row: Mapping[str, Any]) -> Iterator[str]:
             text, 80, initial_indent=" " * 6, subsequent_indent=" " * 8
         )
         return
-    told = ", ".join(f"{row[name]:,} {name}" for name in COUNTS if row[name])
+    counts = ", ".join(f"{row[name]:,} {name}" for name in COUNTS if row[name])
     ended = row["status"] in ("done", "failed")
     seconds = f"{row['seconds']:8.2f} s" if ended else " " * 10
     pins = f"  [{', '.join(row['pins'])}]" if row["pins"] else ""
     when = minute(row["started"])
-    line = f"{row['run']:>4}  {when}  {row['status']:<11} {seconds}  {told}"
+    line = f"{row['run']:>4}  {when}  {row['status']:<11} {seconds}  {counts}"
     yield f"{line}{pins}".rstrip()

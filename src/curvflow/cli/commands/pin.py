@@ -1,4 +1,4 @@
-"""`curvflow pin`: keep the results of a run."""
+"""`curvflow pin` and `curvflow unpin`: keep the results of a run, or stop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from curvflow.cli.arguments import (
     AsJson,
     StoreUrl,
     StudyPath,
-    existing,
-    opened,
+    open_study_store,
     print_json,
+    require_store,
 )
 from curvflow.errors import RequestError
 
@@ -21,7 +21,7 @@ RUN = typer.Option(
 )
 
 
-def command(
+def pin(
     study: StudyPath,
     *,
     name: Annotated[str | None, typer.Option("--name", help="of the pin")] = None,
@@ -34,19 +34,36 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import list_pins, pin_run
 
-    asked = opened(study, store, None, None)
-    existing(asked.store)
+    opened = open_study_store(study, store, None, None)
+    require_store(opened.store)
     if name is not None:
-        pin_run(asked.store, asked.study.name, name, number=run, reason=reason)
+        pin_run(opened.store, opened.study.name, name, number=run, reason=reason)
     elif run is not None or reason:
         raise RequestError("pin: expected a name. Give it one with --name.")
-    pins = list_pins(asked.store)
+    pins = list_pins(opened.store)
     if name is not None:
         pins = [pin for pin in pins if pin["name"] == name]
     if as_json:
         print_json(pins)
     else:
         typer.echo("\n".join(map(_line, pins)) or "no pins")
+
+
+def unpin(
+    study: StudyPath,
+    name: Annotated[str, typer.Argument(help="of the pin")],
+    *,
+    store: StoreUrl = None,
+) -> None:
+    """Remove a pin.
+
+    Nothing else changes until the next gc.
+    """
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.upkeep.pins import unpin_run
+
+    unpin_run(require_store(open_study_store(study, store, None, None).store), name)
+    typer.echo(f"{name} is unpinned")
 
 
 def _line(pin: dict[str, Any]) -> str:

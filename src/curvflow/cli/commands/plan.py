@@ -1,4 +1,4 @@
-"""`curvflow plan`: what would run, and why."""
+"""`curvflow plan`: the nodes that would run, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
-    opened,
+    open_study_store,
     print_json,
 )
 
@@ -27,11 +27,11 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.stores.log import paused_gc
 
-    with paused_gc():  # all that is made here lives to the end
+    with paused_gc():  # all objects made here live to the end
         from curvflow.cli.text.plan_text import plan_summary
         from curvflow.flows.plan.plan import make_plan
 
-        asked = opened(study, store, profile, overrides)
+        asked = open_study_store(study, store, profile, overrides)
         plan = make_plan(asked.study, asked.store, asked.files)
         if as_json:
             print_json(plan.as_json())

@@ -1,4 +1,4 @@
-"""`curvflow report`: one page that tells of a study."""
+"""`curvflow report`: one HTML page about a study."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ OUTPUT = typer.Option(
     "-o",
     "--output",
     metavar="FILE.html",
-    help="the page [default: results/<study>/report.html beside STUDY]",
+    help="the page [default: results/<study>/report.html next to STUDY]",
 )
 SERVE = typer.Option(
-    "--serve", help="serve the page on loopback, anew while a run goes on; Ctrl-C ends"
+    "--serve", help="serve the page on loopback, updated during a run; Ctrl-C ends"
 )
 PORT = typer.Option(
     min=1, max=65535, help="port of --serve [default: one that is free]"
@@ -67,8 +67,8 @@ def command(
 def _serve(request: ReportRequest, output: Path | None, port: int | None) -> None:
     if request.run is not None:
         raise RequestError(
-            f"report: expected --serve without --run, got --run {request.run}, which "
-            "does not change. Leave one of them out."
+            f"report: --serve cannot be combined with --run {request.run}, which does "
+            "not change. Leave one of them out."
         )
     from curvflow.flows.report.serve import serve_report
 

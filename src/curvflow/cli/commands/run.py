@@ -1,4 +1,4 @@
-"""`curvflow run`: compute what a study asks for and the store does not hold."""
+"""`curvflow run`: compute the results of a study that the store lacks."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def command(
     reanalyse: options.Reanalyse = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute what the study asks for and the store does not hold."""
-    how = options.how_to_compute(
+    """Compute the results of the study that the store lacks."""
+    how = options.read_run_options(
         device=device,
         num_threads=threads,
         tile_memory=tile_memory,
@@ -60,24 +60,26 @@ def command(
         cluster=cluster,
         dashboard=dashboard,
     )
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "overrides": overrides or (),
         "options": how,
         "revive": revive or (),
-        "answer": options.answer_to_code(accept or (), rerun or (), reason, verify),
+        "answer": options.code_answer(accept or (), rerun or (), reason, verify),
         "reanalyse": reanalyse,
     }
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.text.progress import watch
 
-    with _told_if_interrupted(), watch() as observer:
-        asked["observer"] = observer
-        results = _door(observe)(study, store=store, profile=profile, **asked)
-    _tell(results, as_json)
+    with _report_interruption(), watch() as observer:
+        arguments["observer"] = observer
+        results = _run_function(observe)(
+            study, store=store, profile=profile, **arguments
+        )
+    _echo_results(results, as_json)
 
 
-def _door(observe: bool | None) -> Callable[..., Results]:
-    """Return what runs a study; Prefect is loaded for an observed run alone."""
+def _run_function(observe: bool | None) -> Callable[..., Results]:
+    """Return the function that runs a study; only an observed run loads Prefect."""
     if observe is None:
         observe = bool(os.environ.get("PREFECT_API_URL"))
     if observe:
@@ -90,27 +92,27 @@ def _door(observe: bool | None) -> Callable[..., Results]:
 
 
 @contextmanager
-def _told_if_interrupted() -> Iterator[None]:
+def _report_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stopped:
-        # Caught here, since typer would end the command without a word.
+        # Caught here, since typer would end the command without a message.
         typer.echo(INTERRUPTED, err=True)
         raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
 
 
-def _tell(results: Results, as_json: bool) -> None:
+def _echo_results(results: Results, as_json: bool) -> None:
     from curvflow.cli.text.plan_text import run_summary
     from curvflow.flows.results.convergence_counts import verdicts_json
     from curvflow.flows.run.run import run_json
 
     assert results.run is not None
-    judged = {stage: found for stage in results if (found := results.verdicts(stage))}
+    judged = {stage: counts for stage in results if (counts := results.verdicts(stage))}
     if as_json:
         print_json(run_json(results.run) | verdicts_json(judged))
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
-        told = run_summary(results.run, results.files, totals, results.revived, judged)
-        typer.echo(told)
+        text = run_summary(results.run, results.files, totals, results.revived, judged)
+        typer.echo(text)
     if results.run.failures:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`curvflow runs`: who is at work on a store."""
+"""`curvflow runs`: the runs at work on a store."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
-    opened,
+    full_address,
+    open_study_store,
     print_json,
-    resolved,
 )
 from curvflow.cli.text.tables import minute
 
@@ -35,24 +35,24 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.heartbeats import at_work
 
-    asked = opened(study, store, profile, overrides).store
-    rows = at_work(asked)
+    opened = open_study_store(study, store, profile, overrides).store
+    rows = at_work(opened)
     if as_json:
         print_json(rows)
     elif rows:
         typer.echo("\n".join([HEADING, *map(_line, rows)]))
-    elif asked.files.exists():
+    elif opened.files.exists():
         typer.echo("no run is at work")
     else:
-        typer.echo(f"no store at {resolved(asked)} yet")
+        typer.echo(f"no store at {full_address(opened)} yet")
 
 
 def _line(row: dict[str, Any]) -> str:
-    name = _cut(f"{row['study']} {row['run']}", 22)
+    name = _truncated(f"{row['study']} {row['run']}", 22)
     where = f"{row['pid']} on {row['host']}"
     line = (name, row["state"], minute(row["started"]), row["claimed"], where)
-    return _cut(COLUMNS.format(*line), WIDTH)
+    return _truncated(COLUMNS.format(*line), WIDTH)
 
 
-def _cut(text: str, width: int) -> str:
+def _truncated(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"

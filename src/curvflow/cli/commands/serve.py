@@ -36,7 +36,7 @@ def command(
 
     No work pool is needed.
 
-    Ends on Ctrl-C or SIGTERM, and the run at work with it; what it has finished is
+    Ends on Ctrl-C or SIGTERM, and the run at work with it; its finished results are
     kept. PREFECT_API_URL names the server.
     """
     # Loaded here so that `curvflow --help` starts at once.
@@ -45,10 +45,10 @@ def command(
     from curvflow.flows.deployed.spec import own_name, wanted_of
 
     place = {"workers": workers, "scheduler": scheduler}
-    when = _given(read_when(cron, every, timezone))
+    when = _require_schedule(read_when(cron, every, timezone))
     wanted = wanted_of(
         study,
-        # Its own name, so that it takes nothing from what `curvflow deploy` has made.
+        # Its own name, so that it does not replace a deployment of `curvflow deploy`.
         name=name or f"{own_name(study, profile)}-served",
         pool=None,
         when=when,
@@ -58,19 +58,19 @@ def command(
         reanalyse=reanalyse,
         how={"device": device, "num_threads": threads, **place},
     )
-    ended = serve(wanted, begins=_tell)
+    ended = serve(wanted, begins=_echo_start)
     typer.echo(
         f"curvflow: {ended.name}; no longer served, its schedule is kept", err=True
     )
 
 
-def _given(when: When | None) -> When:
+def _require_schedule(when: When | None) -> When:
     if when is None:
         raise RequestError("expected --every or --cron, got neither. Try --every 6h.")
     return when
 
 
-def _tell(done: Deployed, missed: int) -> None:
+def _echo_start(done: Deployed, missed: int) -> None:
     when = done.wanted.when
     assert when is not None
     due = f"one now for {missed} missed, then " if missed else "next run "

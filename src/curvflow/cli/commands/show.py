@@ -16,10 +16,10 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
     Where,
-    labels,
+    parse_labels,
     print_json,
 )
-from curvflow.cli.text.tables import tell_absent
+from curvflow.cli.text.tables import echo_missing
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.kind import Kind
     from curvflow.schemas.records.tables import Rows
 
-AXES = 24  # characters that names of axes have on a line
+AXES = 24  # width of the column of axes, in characters
 STATUSES = ("ok", "diverged", "removed", "failed", "missing")
 STAGE = typer.Argument(metavar="STAGE", help="its name; all of them by default")
 ALL = typer.Option("--all", help="print long tables whole, as JSON and CSV are")
@@ -52,7 +52,7 @@ def command(
     from curvflow.flows.api import open as open_results
 
     if as_json and as_csv:
-        raise RequestError("show: expected --json or --csv, got both. Leave one out.")
+        raise RequestError("show: --json cannot be combined with --csv. Leave one out.")
     results = open_results(
         study, run=run, store=store, profile=profile, overrides=overrides or ()
     )
@@ -64,11 +64,11 @@ def command(
             )
         _print_overview(results, as_json=as_json)
         return
-    tell_absent(results, stage, labels(where))
-    view = results.view(stage).where(labels(where))
+    echo_missing(results, stage, parse_labels(where))
+    view = results.view(stage).where(parse_labels(where))
     if not (as_json or as_csv):
         variables = _with_units(view.kind, variables)
-    rows = results.records(stage, where=labels(where), variables=variables)
+    rows = results.records(stage, where=parse_labels(where), variables=variables)
     if as_json:
         print_json(rows)
     elif as_csv:
@@ -83,48 +83,48 @@ def command(
 
 
 def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
-    """Ask for the units too, where each row has its own."""
+    """Add the variable `units`, where each row has its own."""
     has_units = any(variable.name == "units" for variable in kind.outputs)
     return ["units", *variables] if variables and has_units else variables
 
 
 def _tables(rows: Rows, kind: Kind, *, whole: bool) -> str:
-    from curvflow.cli.text.tables import shortened
+    from curvflow.cli.text.tables import truncated_tables
     from curvflow.schemas.records.records import time_variables
     from curvflow.schemas.records.tables import render
 
     units = {v.name: v.units for v in (*kind.outputs, *time_variables(kind))}
-    return render(rows, units) if whole else shortened(rows, units)
+    return render(rows, units) if whole else truncated_tables(rows, units)
 
 
 def _print_overview(results: Results, *, as_json: bool) -> None:
-    """List the stages with dims, how many nodes have results, and what is in doubt."""
+    """Print the stages with dims, numbers of results, and unconverged estimates."""
     from curvflow.flows.results.convergence_counts import verdicts_json
 
     views = {stage: results.view(stage) for stage in results}
-    judged = {stage: found for stage in results if (found := results.verdicts(stage))}
+    judged = {stage: counts for stage in results if (counts := results.verdicts(stage))}
     if as_json:
-        told = verdicts_json(judged)
+        verdicts = verdicts_json(judged)
         print_json(
             {
                 stage: {"kind": view.use, "dims": list(view.dims)}
                 | {status: view.counts()[status] for status in STATUSES}
-                | {name: told[name][stage] for name in told if stage in judged}
+                | {name: verdicts[name][stage] for name in verdicts if stage in judged}
                 for stage, view in views.items()
             }
         )
         return
-    from curvflow.cli.text.plan_text import doubts
-    from curvflow.cli.text.tables import in_front
+    from curvflow.cli.text.plan_text import unconverged_lines
+    from curvflow.cli.text.tables import name_columns
 
     rows = [("stage", "kind", "results", "axes")]
     for stage, view in views.items():
         states = ", ".join(f"{n} {status}" for status, n in view.counts().items())
         rows.append((stage, view.use, states, ", ".join(view.dims) or "none"))
-    fronts = in_front([row[:3] for row in rows], AXES)
+    fronts = name_columns([row[:3] for row in rows], AXES)
     for front, row in zip(fronts, rows, strict=True):
         first, *more = textwrap.wrap(row[3], AXES - 2, break_long_words=False)
         below = " " * (len(front.rpartition("\n")[2]) + 2)
         typer.echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
-    for line in doubts(judged):
+    for line in unconverged_lines(judged):
         typer.echo(line)

@@ -1,4 +1,4 @@
-"""`curvflow verify`: read all of a store and compare its digests."""
+"""`curvflow verify`: read a whole store and compare its digests."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curvflow.cli.arguments import AsJson, StoreUrl, any_store, print_json
-from curvflow.schemas.words import counted, duration, size
+from curvflow.cli.arguments import AsJson, StoreUrl, open_any_store, print_json
+from curvflow.schemas.words import counted, duration, node_label, size
 
 if TYPE_CHECKING:
     from curvflow.flows.upkeep.verify import Verification
 
 STUDY = typer.Argument(help="a study file, whose store is meant", metavar="STUDY")
 DRY = typer.Option("--dry-run", help="report only, and leave everything as it is")
-SHOWN = 20  # results told of one by one
+MAX_LISTED = 20  # results listed one by one
 
 
 def command(
@@ -33,19 +33,19 @@ def command(
 
     Exit code 1 if something is wrong.
 
-    Payloads that are unsound go to quarantine and their results are struck off, so
-    that the next run computes them again. Torn entries of the log are marked as void.
+    Corrupt payloads go to quarantine and their results are struck off, so that the
+    next run recomputes them. Torn entries of the log are marked as void.
     """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.verify import verify
 
-    asked = any_store(study, store)
+    opened = open_any_store(study, store)
     with _progress() as tell:
-        verdict = verify(asked, mend=not dry_run, progress=tell)
+        verdict = verify(opened, mend=not dry_run, progress=tell)
     if as_json:
         print_json(verdict.as_json())
     else:
-        typer.echo("\n".join(_told(verdict)))
+        typer.echo("\n".join(_lines(verdict)))
     sys.exit(0 if verdict.is_well else 1)
 
 
@@ -65,8 +65,8 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         yield lambda read, total: progress.update(task, completed=read, total=total)
 
 
-def _told(verdict: Verification) -> Iterator[str]:
-    # A moment says nothing about how fast the disk is.
+def _lines(verdict: Verification) -> Iterator[str]:
+    # A short read does not measure the speed of the disk.
     rate = f", {size(verdict.bytes / verdict.seconds)}/s" if verdict.seconds > 1 else ""
     yield (
         f"{counted(verdict.results, 'result')} in "
@@ -74,8 +74,8 @@ def _told(verdict: Verification) -> Iterator[str]:
         f"{size(verdict.bytes)} in {duration(verdict.seconds)}{rate}"
     )
     if verdict.evicted:
-        told = counted(verdict.evicted, "result")
-        yield f"{told} without payloads, which gc has removed"
+        count = counted(verdict.evicted, "result")
+        yield f"{count} without payloads, which gc has removed"
     for number in verdict.torn:
         yield f"commit {number}: torn or missing" + (
             ", marked as void" if verdict.mended else ""
@@ -99,10 +99,9 @@ def _lost(verdict: Verification) -> Iterator[str]:
         by_stage[receipt.stage].append(receipt)
     for stage, receipts in by_stage.items():
         seconds = sum(receipt.seconds for receipt in receipts)
-        told = counted(len(receipts), "result")
-        yield f"{stage}: {told} to compute again, {duration(seconds)}"
-        for receipt in receipts[:SHOWN]:
-            labels = ",".join(f"{a}={label}" for a, label in receipt.coords.items())
-            yield f"    {stage}[{labels}]" if labels else f"    {stage}"
-        if len(receipts) > SHOWN:
-            yield f"    and {len(receipts) - SHOWN} more"
+        count = counted(len(receipts), "result")
+        yield f"{stage}: {count} to compute again, {duration(seconds)}"
+        for receipt in receipts[:MAX_LISTED]:
+            yield f"    {node_label(stage, receipt.coords)}"
+        if len(receipts) > MAX_LISTED:
+            yield f"    and {len(receipts) - MAX_LISTED} more"

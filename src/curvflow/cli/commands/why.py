@@ -1,4 +1,4 @@
-"""`curvflow why`: root causes, or all that is known of some nodes."""
+"""`curvflow why`: root causes, or the explanation of single nodes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
-    labels,
-    opened,
+    open_study_store,
+    parse_labels,
     print_json,
 )
 from curvflow.errors import RequestError
@@ -33,7 +33,7 @@ def command(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell why nodes must run: old value -> new value.
+    """Explain why nodes must run: old value -> new value.
 
     All causes, or with STAGE[axis=value] the chain that leads to that node.
     """
@@ -43,15 +43,17 @@ def command(
     from curvflow.flows.plan.why.explain import explain
     from curvflow.flows.plan.why.root_causes import forecast
 
-    asked = opened(study, store, profile, overrides)
+    opened = open_study_store(study, store, profile, overrides)
     stage, where = split(node or "")
-    plan = make_plan(asked.study, asked.store, asked.files)
+    plan = make_plan(opened.study, opened.store, opened.files)
     if node is None:
         causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
         code = [drift.as_json() for drift in plan.drifts]
         if as_json:
-            told = [{"cause": f"code of {one['kind']}", **one} for one in code]
-            print_json(told + causes)
+            code_causes = [
+                {"cause": f"code of {change['kind']}", **change} for change in code
+            ]
+            print_json(code_causes + causes)
         else:
             lines = [*code_lines(code), *cause_lines(causes)]
             typer.echo("\n".join(lines) or "nothing to do")
@@ -64,21 +66,11 @@ def command(
 
 
 def split(node: str) -> tuple[str, dict[str, str]]:
-    """Split `stage[axis=value,...]` into its stage and labels.
-
-    Args:
-        node: as written on the command line.
-
-    Returns:
-        The stage's name, and axis to label.
-
-    Raises:
-        RequestError: a bracket is not closed, or what is in it are no labels.
-    """
+    """Split `stage[axis=value,...]` into the stage and a mapping of axis to label."""
     stage, bracket, rest = node.partition("[")
     if bracket and not rest.endswith("]"):
         raise RequestError(
             f"{stage}: expected STAGE[axis=value,...], got '{node}'. Close the bracket."
         )
     pairs = [pair for pair in rest.removesuffix("]").split(",") if pair]
-    return stage, labels(pairs, of=stage)
+    return stage, parse_labels(pairs, of=stage)

@@ -1,1 +1,1 @@
-"""What commands print."""
+"""Text that commands print: pages, plans, tables, progress."""

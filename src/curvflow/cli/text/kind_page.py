@@ -1,4 +1,4 @@
-"""The page of one kind: all that a study can write for it, within 80 columns."""
+"""The page of one kind: its inputs, parameters and variables, within 80 columns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TYPES = {"string": "text", "boolean": "true | false"}
 Schema = Mapping[str, Any]
 
 
-class Forms:
-    """Names the types of a JSON Schema as a person would."""
+class TypeNames:
+    """Readable names of the types in a JSON Schema."""
 
     def __init__(self, definitions: Schema) -> None:
-        """Remember the schemas that others refer to, by name."""
+        """Store the schemas that others refer to, by name."""
         self.definitions = definitions
 
     def mappings(self, schema: Schema) -> Iterator[Schema]:
@@ -55,15 +55,15 @@ class Forms:
         return f"{_TYPES.get(named, named)}{_bounds(schema)}"
 
     def mapping(self, schema: Schema) -> str:
-        """Write a mapping by the fields that tell it from others."""
+        """Write a mapping by the fields that distinguish it."""
         fields = schema.get("properties")
         if not fields:
             values = schema.get("additionalProperties")
             return f"mapping to {self.type(values) if values else 'any value'}"
-        telling = [name for name, item in fields.items() if "const" in item]
-        telling = telling or schema.get("required") or []
-        inside = [f"{name}: {self.type(fields[name])}" for name in telling]
-        inside += ["..."] if len(telling) < len(fields) else []
+        required = [name for name, item in fields.items() if "const" in item]
+        required = required or schema.get("required") or []
+        inside = [f"{name}: {self.type(fields[name])}" for name in required]
+        inside += ["..."] if len(required) < len(fields) else []
         return "{" + ", ".join(inside) + "}"
 
     def sequence(self, schema: Schema) -> str:
@@ -103,22 +103,13 @@ _REFERENCES = 'Any value may be "${axis}" or "${axis.field}", in quotes.'
 
 
 def kind_page(kind: Kind, *, name: str = "", whole: bool = False) -> str:
-    """Describe one kind with its inputs, parameters and variables.
-
-    Args:
-        kind: the declaration.
-        name: by which it was asked for; its own by default.
-        whole: every form of a parameter in full, however many there are.
-
-    Returns:
-        Several lines.
-    """
+    """Return the page of a kind; `whole` prints all forms of every parameter."""
     schema = kind.params.model_json_schema()
-    told = _explanation(kind)
-    forms = _forms_of(kind, schema, "" if whole else name or kind.name)
+    explanation = _explanation(kind)
+    forms = _writer(kind, schema, "" if whole else name or kind.name)
     lines = _wrapped(f"{kind.name} (version {kind.version})", 0)
     lines += _wrapped(kind.summary, 2)
-    lines += _told(told) if told else []
+    lines += _explanation_lines(explanation) if explanation else []
     if kind.inputs:
         lines += ["inputs", *_inputs(kind)]
     if takes_weights(kind):
@@ -129,27 +120,18 @@ def kind_page(kind: Kind, *, name: str = "", whole: bool = False) -> str:
         lines += _wrapped(_REFERENCES, 2)
     lines.append(f"returns {kind.returns.__name__}")
     lines += [line for v in kind.outputs for line in _wrapped(_variable(v), 2)]
-    if told:
-        lines += ["example", *(f"  {line}" for line in told.example.splitlines())]
+    if explanation:
+        lines += [
+            "example",
+            *(f"  {line}" for line in explanation.example.splitlines()),
+        ]
     return "\n".join(lines)
 
 
 def parameter_page(kind: Kind, path: str) -> str:
-    """Describe one parameter of a kind in full, or one of the forms it may have.
-
-    Args:
-        kind: the declaration.
-        path: the parameter's name, with a dot and a form's name behind it if one form
-            is meant, such as `rule.sgd`.
-
-    Returns:
-        Several lines.
-
-    Raises:
-        UnknownNameError: there is no such parameter or form.
-    """
+    """Return one parameter in full, or with `rule.sgd` one of its forms."""
     schema = kind.params.model_json_schema()
-    forms = _forms_of(kind, schema, "")
+    forms = _writer(kind, schema, "")
     name, dot, wanted = path.partition(".")
     parameter = _known(name, schema.get("properties", {}), f"{kind.name}: a parameter")
     if not dot:
@@ -179,14 +161,18 @@ def _explanation(kind: Kind) -> Explanation | None:
     return explanations().get(kind.name) if not kind.home else None
 
 
-def _forms_of(kind: Kind, schema: Schema, shortened: str) -> _Forms:
-    told = _explanation(kind)
-    units = told.units_of(kind.params.model_fields) if told else {}
-    return _Forms(schema.get("$defs", {}), units, shortened)
+def _writer(kind: Kind, schema: Schema, shortened: str) -> _FieldWriter:
+    explanation = _explanation(kind)
+    units = explanation.units_of(kind.params.model_fields) if explanation else {}
+    return _FieldWriter(schema.get("$defs", {}), units, shortened)
 
 
-def _told(told: Explanation) -> list[str]:
-    texts = {"formula": told.formula, "source": told.source, "cost": told.cost}
+def _explanation_lines(explanation: Explanation) -> list[str]:
+    texts = {
+        "formula": explanation.formula,
+        "source": explanation.source,
+        "cost": explanation.cost,
+    }
     return [line for name in texts for line in (name, *_wrapped(texts[name], 2))]
 
 
@@ -221,7 +207,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
     )
 
 
-class _Forms(Forms):
+class _FieldWriter(TypeNames):
     """Writes fields line by line; explains each mapping only once."""
 
     def __init__(
@@ -233,7 +219,7 @@ class _Forms(Forms):
         self.explained: list[Schema] = []
 
     def fields(self, schema: Schema, indent: int, prefix: str = "") -> list[str]:
-        """Describe the fields of a mapping, apart from those that tell its form."""
+        """Describe the fields of a mapping, except those that choose its form."""
         needed = schema.get("required", ())
         return [
             line
@@ -272,13 +258,13 @@ class _Forms(Forms):
         return lines + new
 
     def listed(self, name: str, forms: Sequence[Schema], indent: int) -> list[str]:
-        """Give each form of a long parameter a line, and say how to see one in full."""
+        """Describe each form of a long parameter on one line, and name the command."""
         lines = []
         for form in forms:
-            told, _, _ = form.get("description", "").partition("\n\n")
-            lines += _wrapped(f"{_form_name(form)}: {told}".rstrip(": "), indent)
-        such = f"{self.shortened} {name}.{_form_name(forms[0])}"
-        return [*lines, *_wrapped(f"one in full: curvflow kinds {such}", indent)]
+            summary, _, _ = form.get("description", "").partition("\n\n")
+            lines += _wrapped(f"{_form_name(form)}: {summary}".rstrip(": "), indent)
+        example = f"{self.shortened} {name}.{_form_name(forms[0])}"
+        return [*lines, *_wrapped(f"one in full: curvflow kinds {example}", indent)]
 
     def explanation(self, form: Schema, indent: int, prefix: str) -> list[str]:
         """Describe one form of a mapping."""

@@ -1,4 +1,4 @@
-"""Progress on stderr: one line per stage; silent when nobody looks."""
+"""Progress on stderr: one line per stage; silent without a terminal."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from curvflow.flows.run.observer import Observer, Unwatched
 if TYPE_CHECKING:
     from curvflow.flows.plan.plan import Plan
 
-NAME, TOLD = 26, 22  # characters at most, so that a line fits into 80
-ROOM = 4  # lines of the screen that are left to what stands above
+NAME, COUNTS_WIDTH = 26, 22  # largest widths, so that a line fits into 80 characters
+RESERVED_LINES = 4  # lines of the screen above the progress
 
 
 @contextmanager
@@ -38,18 +38,18 @@ def watch() -> Iterator[Observer]:
 
 
 class Lines(Unwatched):
-    """Says what is worth a line, and nothing else."""
+    """Prints single lines, without bars."""
 
     def __init__(self, console: Console) -> None:
         """Write to a console."""
         self._console = console
 
     def tell(self, message: str) -> None:
-        """Say what happened."""
+        """Print a message."""
         self._say(message, style="")
 
     def warn(self, message: str) -> None:
-        """Say what will be computed again."""
+        """Print a warning."""
         self._say(message, style="yellow")
 
     def _say(self, message: str, *, style: str) -> None:
@@ -66,7 +66,7 @@ class Bars(Lines):
     """One line per stage: done of total, cached, failed and time left.
 
     Attributes:
-        waiting: stands there from its start until there is a plan.
+        waiting: a spinner until there is a plan.
     """
 
     def __init__(self, console: Console) -> None:
@@ -74,10 +74,10 @@ class Bars(Lines):
         super().__init__(console)
         self.waiting = console.status("planning and loading")
         self._progress = Progress(
-            TextColumn("{task.description:<16}", table_column=_cut(NAME)),
+            TextColumn("{task.description:<16}", table_column=_column(NAME)),
             BarColumn(bar_width=20, table_column=Column(ratio=1)),
             TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
-            TextColumn("{task.fields[told]}", table_column=_cut(TOLD)),
+            TextColumn("{task.fields[counts]}", table_column=_column(COUNTS_WIDTH)),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
         )
@@ -88,17 +88,16 @@ class Bars(Lines):
     def begin(self, plan: Plan) -> None:
         """Draw a line per stage, unless there is nothing to do.
 
-        Where the screen has no room for all of them, those at work are drawn, below a
-        line for the whole.
+        On a short screen only stages at work are drawn, below a line for the total.
         """
         self.waiting.stop()
-        self._is_long = len(plan.graph.nodes) > self._console.height - ROOM
+        self._is_long = len(plan.graph.nodes) > self._console.height - RESERVED_LINES
         if self._is_long:
             self._whole = self._progress.add_task(
                 f"{len(plan.graph.nodes)} stages",
                 total=plan.counts()["total"],
                 completed=plan.counts()["cached"],
-                told=f"{plan.counts()['cached']} cached",
+                counts=f"{plan.counts()['cached']} cached",
             )
         for stage in plan.graph.nodes:
             counts = plan.counts(stage)
@@ -107,7 +106,7 @@ class Bars(Lines):
                 stage,
                 total=counts["total"],
                 completed=counts["cached"],
-                told=self._told(stage, 0),
+                counts=self._counts_text(stage, 0),
                 start=False,
                 visible=not self._is_long,
             )
@@ -120,23 +119,25 @@ class Bars(Lines):
         self._progress.update(self._lines[stage], visible=True)
 
     def stage_at(self, stage: str, *, done: int, failed: int) -> None:
-        """Move a stage's line on."""
+        """Update a stage's line."""
         line = self._lines[stage]
         if self._is_long:
             news = done - self._progress.tasks[line].completed
             self._progress.update(self._whole, advance=news)
-        self._progress.update(line, completed=done, told=self._told(stage, failed))
+        self._progress.update(
+            line, completed=done, counts=self._counts_text(stage, failed)
+        )
         if self._is_long and self._progress.tasks[line].finished:
             self._progress.update(line, visible=False)
 
-    def _told(self, stage: str, failed: int) -> str:
+    def _counts_text(self, stage: str, failed: int) -> str:
         cached = f"{self._cached[stage]} cached"
         return f"{cached}, {failed} failed" if failed else cached
 
     def end(self) -> None:
-        """Leave the lines as they stand."""
+        """Stop, and leave the lines on the screen."""
         self._progress.stop()
 
 
-def _cut(width: int) -> Column:
+def _column(width: int) -> Column:
     return Column(no_wrap=True, overflow="ellipsis", max_width=width)

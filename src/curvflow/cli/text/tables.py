@@ -1,4 +1,4 @@
-"""Tables that a terminal holds, dates, columns, and notices of absent values."""
+"""Truncated tables, columns of names, dates, and notices of missing results."""
 
 from __future__ import annotations
 
@@ -17,27 +17,18 @@ if TYPE_CHECKING:
     from curvflow.flows.results.results import Results
 
 
-MOST = 40  # rows of one table
+MAX_ROWS = 40  # rows of one table
 
-# Where one of these is not 0, something was measured or went wrong. What is NaN at
-# every node, of which none diverged, is what a study has not: a loss on no validation
-# data.
+# If one of these is not 0, something was measured or failed. A quantity that is NaN at
+# every node, none of them diverged, does not exist in the study: a validation loss
+# without validation data.
 COUNTS = ("count", "diverged", "unconverged")
 
 
-def shortened(records: Rows, units: Mapping[str, str]) -> str:
-    """Lay records out as `render` does, without those that tell least.
-
-    Quantities that were measured at no node are left out, and of a long table the last
-    rows under each first label; what is left out is said.
-
-    Args:
-        records: as from `schemas.records`.
-        units: units per field.
-
-    Returns:
-        Several lines.
-    """
+def truncated_tables(records: Rows, units: Mapping[str, str]) -> str:
+    """Return tables as `render` does, without unmeasured quantities and late rows."""
+    # Quantities that were measured at no node are left out, and of a long table the
+    # last rows under each first label; what is left out is said.
     return "\n\n".join(_tables(records, units))
 
 
@@ -59,44 +50,36 @@ def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
 
 
 def _measured(records: Rows) -> tuple[Rows, set[str]]:
-    """Return the records of quantities that any node has, and the other names."""
-    counted = [row for row in records if "quantity" in row and "count" in row]
-    found = {row["quantity"] for row in counted if any(map(row.get, COUNTS))}
-    names = {row["quantity"] for row in counted} - found
-    if not found:  # nothing was measured, which is what there is to show
+    """Return the records of measured quantities, and the names of the others."""
+    counts = [row for row in records if "quantity" in row and "count" in row]
+    quantities = {row["quantity"] for row in counts if any(map(row.get, COUNTS))}
+    names = {row["quantity"] for row in counts} - quantities
+    if not quantities:  # nothing was measured, so all of it is shown
         return records, set()
     return [row for row in records if row.get("quantity") not in names], names
 
 
 def _first(rows: Rows) -> Rows:
     """Return the first rows, as many under each label of the first field."""
-    if len(rows) <= MOST:
+    if len(rows) <= MAX_ROWS:
         return rows
     field = next(iter(rows[0]))
     labels = {str(row[field]) for row in rows}
-    most, seen = max(MOST // len(labels), 1), Counter[str]()
+    most, seen = max(MAX_ROWS // len(labels), 1), Counter[str]()
     kept = []
     for row in rows:
         seen[str(row[field])] += 1
         if seen[str(row[field])] <= most:
             kept.append(row)
-    return kept[:MOST]
+    return kept[:MAX_ROWS]
 
 
 WIDTH, GAP = 80, "  "
 
 
-def in_front(rows: Sequence[Sequence[str]], behind: int) -> list[str]:
-    """Lay names out in columns, each row of one width.
-
-    Args:
-        rows: names per row, as many in each.
-        behind: characters that stand behind them on the line.
-
-    Returns:
-        A text per row. Where all of it does not fit into 80 columns, a long first name
-        has a line of its own above the others.
-    """
+def name_columns(rows: Sequence[Sequence[str]], behind: int) -> list[str]:
+    """Return rows of names in columns that leave `behind` characters on the line."""
+    # If they do not fit into 80 characters, a long first name gets a line of its own.
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     room = WIDTH - behind - sum(width + len(GAP) for width in others)
     # Two characters, at least, by which the rest stands below its name.
@@ -113,27 +96,14 @@ def _row(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def minute(written: str) -> str:
-    """Shorten a point in time.
-
-    Args:
-        written: in ISO 8601, as the log has it.
-
-    Returns:
-        Such as `2031-05-04 15:40`, in UTC.
-    """
+    """Return an ISO 8601 time as `2031-05-04 15:40`, in UTC."""
     return f"{datetime.fromisoformat(written).astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-def tell_absent(
+def echo_missing(
     results: Results, stage: str, where: Mapping[str, str] | None = None
 ) -> None:
-    """Tell of results that failed, are to come, or whose arrays collection removed.
-
-    Args:
-        results: of the study.
-        stage: name of the stage.
-        where: dimension to label; all nodes by default.
-    """
+    """Print notices of failed, missing and removed results on stderr."""
     view = results.view(stage).where(where or {})
     counts = view.counts()
     if number := counts["removed"]:

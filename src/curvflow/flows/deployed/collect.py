@@ -39,7 +39,7 @@ def collect_store(
         project: folder that paths are relative to.
         keep_runs: finished runs to keep per study.
         drop: kinds whose arrays go although kept runs name them.
-        grace_minutes: leave what is unfinished alone for so long.
+        grace_minutes: minutes for which unfinished files are kept.
         delete: do it, do not only say.
 
     Returns:

@@ -6,7 +6,6 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID, uuid4
 
 from curvflow.flows.deployed.messages import Messages
-from curvflow.flows.graph.graph import node_name
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.results.check import Finding
-from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.words import node_label
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -239,7 +237,7 @@ def failure_lines(run: RunRecord) -> Iterator[str]:
     """
     for failure in run.failures[:MOST]:
         error = " ".join(str(failure["error"]).split())
-        yield f"{_name(failure['stage'], failure['coords'])}: {error}"[:300]
+        yield f"{node_label(failure['stage'], failure['coords'])}: {error}"[:300]
     if len(run.failures) > MOST:
         yield f"and {len(run.failures) - MOST} more"
 
@@ -299,7 +297,7 @@ def _expected(findings: Sequence[Finding]) -> list[str]:
     rows = [
         (
             one.verdict,
-            _name(one.expected.stage, one.coords),
+            node_label(one.expected.stage, one.coords),
             one.expected.quantity,
             f"{one.measured:.4g}",
             f"{one.expected.value:g}",
@@ -307,16 +305,6 @@ def _expected(findings: Sequence[Finding]) -> list[str]:
         for one in findings[: 5 * MOST]
     ]
     return _table(("verdict", "node", "quantity", "measured", "expected"), rows)
-
-
-def _name(stage: str, coords: Mapping[str, Label]) -> str:
-    return node_name(_Named(stage, coords))
-
-
-@dataclass(frozen=True)
-class _Named:
-    stage: str
-    coords: Mapping[str, Label]
 
 
 def _more(what: Sequence[object] | Mapping[Any, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.study.study import Study
+from curvflow.schemas.words import node_label
 
 State = Literal["cached", "stale", "waiting"]
 Point = tuple[Label, ...]
@@ -105,5 +106,4 @@ class Named(Protocol):
 
 def node_name(node: Named) -> str:
     """Return `stage[axis=value,...]`, or the stage alone if it has no dimensions."""
-    inside = ",".join(f"{axis}={label}" for axis, label in node.coords.items())
-    return f"{node.stage}[{inside}]" if inside else node.stage
+    return node_label(node.stage, node.coords)
