@@ -65,12 +65,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         if path.startswith("reference/kinds/")
     }
 
-    def linked(found: re.Match[str]) -> str:
-        name = found["name"]
+    def linked(match: re.Match[str]) -> str:
+        name = match["name"]
         if name is None or addresses.get(name) in (None, page.url) or name == "index":
-            return found[0]
+            return match[0]
         if "." not in name and page.url.startswith("reference/"):
-            return found[0]  # there `train` may be a variable
+            return match[0]  # there `train` may be a variable
         address = get_relative_url(addresses[name], page.url)
         return f'<a class="kind" href="{address}"><code>{name}</code></a>'
 
@@ -80,7 +80,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Refuse a page that would ask another server for anything."""
-    for found in _FETCHED.findall(output):
-        if 'rel="canonical"' not in found:
-            raise PluginError(f"{page.url}: expected files of the site, got {found}")
+    for tag in _FETCHED.findall(output):
+        if 'rel="canonical"' not in tag:
+            raise PluginError(f"{page.url}: expected files of the site, got {tag}")
     return output

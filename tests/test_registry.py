@@ -72,8 +72,8 @@ def every_kind(name):
         if hasattr(find_kind(params["use"]).params, "original"):
             params["num_train"] = 20  # the published images here are few
     if "axes" not in study and not find_kind(name).reduces:
-        own = next(s for s, stage in stages.items() if stage["use"] == name)
-        study["stages"] = {s: stages[s] for s in stages if s in needed(stages, own)}
+        target = next(s for s, stage in stages.items() if stage["use"] == name)
+        study["stages"] = {s: stages[s] for s in stages if s in needed(stages, target)}
         seeded = [s for s in study["stages"] if is_seeded(stages[s])]
         study |= {"axes": {"seed": 3}} if seeded else {}
         for stage in seeded:

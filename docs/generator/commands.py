@@ -45,14 +45,26 @@ def _summary(command: Any) -> str:
 
 
 def _rows(command: Any) -> Iterator[str]:
-    given = [one for one in command.params if not one.opts[0].startswith("-")]
-    usage = " ".join([one.metavar or one.name.upper() for one in given])
+    given = [
+        parameter
+        for parameter in command.params
+        if not parameter.opts[0].startswith("-")
+    ]
+    usage = " ".join(
+        [parameter.metavar or parameter.name.upper() for parameter in given]
+    )
     yield f"```text\ncurvflow {command.name} {usage} [options]\n```".replace("  ", " ")
     if given:
-        told = [(code(o.metavar or o.name.upper()), prose(o.help or "")) for o in given]
-        yield table(("Argument", "Meaning"), told)
+        arguments = [
+            (code(o.metavar or o.name.upper()), prose(o.help or "")) for o in given
+        ]
+        yield table(("Argument", "Meaning"), arguments)
     context = typer.Context(command)
-    rows = [_row(one, context) for one in command.params if one not in given]
+    rows = [
+        _row(parameter, context)
+        for parameter in command.params
+        if parameter not in given
+    ]
     if rows:
         yield table(("Option", "Value", "Default", "Meaning"), rows)
 
@@ -66,6 +78,6 @@ def _row(option: Any, context: typer.Context) -> tuple[str, ...]:
 
 def _type(option: Any, context: typer.Context) -> str:
     """Name the type of an option's value; nothing of a flag, which takes none."""
-    told = str(option.display_type(context)).strip("<>").replace("|", " | ")
+    shown = str(option.display_type(context)).strip("<>").replace("|", " | ")
     names = {"str": "text", "list[str]": "text", "boolean": "", "bool": ""}
-    return names.get(told, told.removesuffix(" range"))
+    return names.get(shown, shown.removesuffix(" range"))

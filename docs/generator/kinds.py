@@ -54,7 +54,7 @@ def path_of(kind: Kind) -> str:
 
 def overview() -> str:
     """Return the page that lists every kind with what it costs."""
-    told = explanations()
+    texts = explanations()
     lines = [
         "# Kinds",
         "What `use:` can name in a stage. The same is told by `curvflow kinds NAME`; "
@@ -66,7 +66,7 @@ def overview() -> str:
             (
                 f"[{code(kind.name)}]({kind.name}.md)",
                 prose(kind.summary),
-                prose(told[kind.name].cost if kind.name in told else ""),
+                prose(texts[kind.name].cost if kind.name in texts else ""),
             )
             for kind in kinds
         ]
@@ -76,14 +76,14 @@ def overview() -> str:
 
 def page(kind: Kind) -> str:
     """Return the page of one kind."""
-    told = explanations().get(kind.name)
+    text = explanations().get(kind.name)
     parts = [f"# {code(kind.name)}", prose(kind.summary)]
-    if told:
-        parts.append(_told(kind, told))
-        parts += ["## Example", f"```yaml\n{told.example}```"]
+    if text:
+        parts.append(_told(kind, text))
+        parts += ["## Example", f"```yaml\n{text.example}```"]
     if kind.inputs:
         parts += ["## Inputs", table(("Name", "Takes", "Needed"), _inputs(kind))]
-    parts += ["## Parameters", *_parameters(kind, told)]
+    parts += ["## Parameters", *_parameters(kind, text)]
     parts += [
         f"## Outputs\n\nReturns `{kind.returns.__name__}`.",
         table(("Name", "Dimensions", "Type", "Unit", "Meaning"), _outputs(kind)),
@@ -91,17 +91,17 @@ def page(kind: Kind) -> str:
     return "\n\n".join(parts)
 
 
-def _told(kind: Kind, told: Explanation) -> str:
+def _told(kind: Kind, text: Explanation) -> str:
     runs = "all nodes of a tile in one program" if kind.vectorised else "node by node"
     where = "; on a GPU where there is one" if kind.accelerated else ""
     return terms(
         [
-            ("Formula", f"{prose(told.formula)}\n{{ .formula }}"),
-            ("Source", papers(told.source)),
-            ("Cost", prose(told.cost)),
+            ("Formula", f"{prose(text.formula)}\n{{ .formula }}"),
+            ("Source", papers(text.source)),
+            ("Cost", prose(text.cost)),
             ("Computes", f"{runs}{where}"),
             ("Version", str(kind.version)),
-            ("More", f"[{_title(told.page)}](../../{told.page})"),
+            ("More", f"[{_title(text.page)}](../../{text.page})"),
         ]
     )
 
@@ -136,8 +136,8 @@ def _producers(taken: Input) -> str:
     if len(names) > 8:
         beginnings = {name.partition(".")[0] for name in names}
         groups = [group for group, has in GROUPS.items() if beginnings & set(has)]
-        told = [f"[{group.lower()}](index.md#{anchor(group)})" for group in groups]
-        return f"{code(taken.edge.__name__)}: any of {', '.join(told)} that returns it"
+        named = [f"[{group.lower()}](index.md#{anchor(group)})" for group in groups]
+        return f"{code(taken.edge.__name__)}: any of {', '.join(named)} that returns it"
     links = [f"[{code(name)}]({name}.md)" for name in names]
     return f"{code(taken.edge.__name__)}: {', '.join(links)}"
 
@@ -150,9 +150,9 @@ def _need(taken: Input) -> str:
     return "no" if taken.optional else "yes"
 
 
-def _parameters(kind: Kind, told: Explanation | None) -> list[str]:
+def _parameters(kind: Kind, text: Explanation | None) -> list[str]:
     schema = kind.params.model_json_schema()
-    known = told.units_of(("at", *kind.params.model_fields)) if told else {}
+    known = text.units_of(("at", *kind.params.model_fields)) if text else {}
     writer = _Rows(schema.get("$defs", {}), known)
     rows = list(writer.of(schema))
     if takes_weights(kind):
@@ -208,10 +208,10 @@ def _outputs(kind: Kind) -> Iterator[tuple[str, ...]]:
 
 
 def _kept(variable: Variable) -> str:
-    told = {
+    marks = {
         "file": variable.file or "",
         "read when asked for": variable.bulk,
         "not in tables": variable.series,
         "not always": variable.optional,
     }
-    return ", ".join(name for name, applies in told.items() if applies)
+    return ", ".join(name for name, applies in marks.items() if applies)

@@ -47,6 +47,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def terms(told: Iterable[tuple[str, str]]) -> str:
+def terms(entries: Iterable[tuple[str, str]]) -> str:
     """Return terms and what is told of each."""
-    return "\n\n".join(f"{term}\n:   {text}" for term, text in told)
+    return "\n\n".join(f"{term}\n:   {text}" for term, text in entries)

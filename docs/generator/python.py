@@ -34,16 +34,16 @@ def page(module: ModuleType, title: str) -> str:
     return "\n\n".join(parts)
 
 
-def _summary(one: Any) -> str:
-    return (inspect.getdoc(one) or "").partition("\n\n")[0].replace("\n", " ")
+def _summary(item: Any) -> str:
+    return (inspect.getdoc(item) or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def _object(name: str, one: Any) -> Iterator[str]:
-    if not (inspect.isclass(one) and issubclass(one, BaseException | BaseModel)):
-        yield f"```python\n{_signature(name, one)}\n```"
-    yield from _docstring(inspect.getdoc(one) or "")
-    if inspect.isclass(one) and issubclass(one, BaseModel) and one.model_fields:
-        fields = one.model_fields.items()
+def _object(name: str, item: Any) -> Iterator[str]:
+    if not (inspect.isclass(item) and issubclass(item, BaseException | BaseModel)):
+        yield f"```python\n{_signature(name, item)}\n```"
+    yield from _docstring(inspect.getdoc(item) or "")
+    if inspect.isclass(item) and issubclass(item, BaseModel) and item.model_fields:
+        fields = item.model_fields.items()
         rows = [
             (
                 code(field),
@@ -53,8 +53,8 @@ def _object(name: str, one: Any) -> Iterator[str]:
             for field, info in fields
         ]
         yield table(("Field", "Default", "Meaning"), rows)
-    if inspect.isclass(one):
-        yield from _methods(one)
+    if inspect.isclass(item):
+        yield from _methods(item)
 
 
 def _methods(cls: type) -> Iterator[str]:
@@ -66,13 +66,13 @@ def _methods(cls: type) -> Iterator[str]:
             yield from _docstring(inspect.getdoc(method) or "")
 
 
-def _signature(name: str, one: Any) -> str:
+def _signature(name: str, item: Any) -> str:
     try:
-        found = inspect.signature(one)
+        signature = inspect.signature(item)
     except (TypeError, ValueError):
         return name
     parts, kinds = [], set()
-    for parameter in found.parameters.values():
+    for parameter in signature.parameters.values():
         if parameter.name == "self":
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.kind not in kinds:
@@ -80,8 +80,8 @@ def _signature(name: str, one: Any) -> str:
         kinds.add(parameter.kind)
         parts.append(str(parameter).replace("'", "").replace('"', ""))
     back = ""
-    if found.return_annotation is not found.empty and not inspect.isclass(one):
-        back = f" -> {_plain(found.return_annotation)}"
+    if signature.return_annotation is not signature.empty and not inspect.isclass(item):
+        back = f" -> {_plain(signature.return_annotation)}"
     line = f"{name}({', '.join(parts)}){back}"
     if len(line) <= 80:
         return line
@@ -111,13 +111,13 @@ def _section(name: str, text: str) -> Iterator[str]:
         entries = re.split(r"\n(?=\S)", text)
         rows = []
         for entry in entries:
-            found = _NAMED.match(" ".join(entry.split()))
-            if found:
-                rows.append((code(found[1]), prose(found[2])))
+            match = _NAMED.match(" ".join(entry.split()))
+            if match:
+                rows.append((code(match[1]), prose(match[2])))
         yield table((name if name != "Args" else "Argument", "Meaning"), rows)
     elif name:
-        told = papers if name == "Reference" else prose
-        yield f"**{name}:** {told(' '.join(text.split()))}"
+        render = papers if name == "Reference" else prose
+        yield f"**{name}:** {render(' '.join(text.split()))}"
     else:
         yield from _prose_or_code(text)
 

@@ -15,47 +15,47 @@ Y = np.arange(10) % 3
 
 
 def checked(files, **params):
-    one = replace(
+    node = replace(
         member("data.array", {"path": "data.npz", **params}), files=dict(files)
     )
-    find_kind("data.array").check(one.params, one.files)
-    (outcome,) = compute("data.array", [one])
+    find_kind("data.array").check(node.params, node.files)
+    (outcome,) = compute("data.array", [node])
     assert_declared("data.array", outcome)
     return outcome.arrays
 
 
 def test_named_arrays_become_a_data_set_in_their_order():
-    found = checked({"path": {"x": X, "y": Y}}, inputs="x", targets="y")
-    assert np.array_equal(found["inputs"], X)
-    assert np.array_equal(found["targets"], Y)
-    assert found["num_classes"] == 3
-    assert found["test_inputs"].shape == (0, 2)
+    actual = checked({"path": {"x": X, "y": Y}}, inputs="x", targets="y")
+    assert np.array_equal(actual["inputs"], X)
+    assert np.array_equal(actual["targets"], Y)
+    assert actual["num_classes"] == 3
+    assert actual["test_inputs"].shape == (0, 2)
 
 
 def test_test_arrays_are_taken_by_name():
     file = {"inputs": X, "targets": Y, "a": X[:3], "b": Y[:3]}
-    found = checked({"path": file}, test_inputs="a", test_targets="b")
-    assert np.array_equal(found["test_inputs"], X[:3])
-    assert np.array_equal(found["test_targets"], Y[:3])
+    actual = checked({"path": file}, test_inputs="a", test_targets="b")
+    assert np.array_equal(actual["test_inputs"], X[:3])
+    assert np.array_equal(actual["test_targets"], Y[:3])
 
 
 def test_a_split_holds_out_samples_by_its_seed():
     file = {"path": {"inputs": X, "targets": Y}}
-    found = checked(file, test_fraction=0.3, seed=1)
-    assert len(found["test_inputs"]) == 3
-    rows = np.concatenate([found["inputs"], found["test_inputs"]])
+    actual = checked(file, test_fraction=0.3, seed=1)
+    assert len(actual["test_inputs"]) == 3
+    rows = np.concatenate([actual["inputs"], actual["test_inputs"]])
     assert sorted(rows[:, 0]) == sorted(X[:, 0])
     other = checked(file, test_fraction=0.3, seed=2)
-    assert not np.array_equal(found["inputs"], other["inputs"])
+    assert not np.array_equal(actual["inputs"], other["inputs"])
 
 
 def test_two_npy_files_hold_inputs_and_targets():
-    found = checked(
+    actual = checked(
         {"path": {"array": X}, "targets_path": {"array": X[:, :1]}},
         targets_path="targets.npy",
     )
-    assert np.array_equal(found["targets"], X[:, :1])
-    assert found["num_classes"] == 0
+    assert np.array_equal(actual["targets"], X[:, :1])
+    assert actual["num_classes"] == 0
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_two_npy_files_hold_inputs_and_targets():
         (
             {"path": {"array": X}},
             {},
-            "targets_path: expected a .npy file beside a .npy file of inputs, got "
+            "targets_path: expected a .npy file with a .npy file of inputs, got "
             "none. Give the targets, or put both arrays into one .npz.",
         ),
         (
             {"path": {"array": X}, "targets_path": {"y": Y}},
             {},
-            "targets_path: expected a .npy file beside a .npy file of inputs, got "
+            "targets_path: expected a .npy file with a .npy file of inputs, got "
             "an archive. Give the targets, or put both arrays into one .npz.",
         ),
         (

@@ -8,19 +8,19 @@ from tests.flows.published_images import fakes, real
 
 def test_images_have_three_channels_and_are_normalised_by_each():
     arrays = fakes.CATALOGUE["cifar10"].layouts[0].decode(fakes.ten_contents())
-    found = real.outcome("cifar10", arrays, normalise="standard", crop=31).arrays
-    assert found["inputs"].shape == (100, 3, 31, 31)
-    means = found["inputs"].mean(axis=(0, 2, 3), dtype=np.float64)
+    actual = real.outcome("cifar10", arrays, normalise="standard", crop=31).arrays
+    assert actual["inputs"].shape == (100, 3, 31, 31)
+    means = actual["inputs"].mean(axis=(0, 2, 3), dtype=np.float64)
     assert means == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.images
 def test_the_whole_set_has_the_published_counts_means_and_order():
-    found = real.outcome("cifar10", real.read("cifar10")).arrays
-    assert np.bincount(found["targets"].astype(int)).tolist() == [5000] * 10
-    assert np.bincount(found["test_targets"].astype(int)).tolist() == [1000] * 10
-    means = found["inputs"].mean(axis=(0, 2, 3), dtype=np.float64)
+    actual = real.outcome("cifar10", real.read("cifar10")).arrays
+    assert np.bincount(actual["targets"].astype(int)).tolist() == [5000] * 10
+    assert np.bincount(actual["test_targets"].astype(int)).tolist() == [1000] * 10
+    means = actual["inputs"].mean(axis=(0, 2, 3), dtype=np.float64)
     assert means == pytest.approx([0.49139968, 0.48215841, 0.44653091], rel=1e-6)
-    spread = [found["inputs"][:, c].std(dtype=np.float64) for c in range(3)]
+    spread = [actual["inputs"][:, c].std(dtype=np.float64) for c in range(3)]
     assert spread == pytest.approx([0.24703223, 0.24348513, 0.26158784], rel=1e-6)
-    assert found["targets"][:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
+    assert actual["targets"][:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]

@@ -19,8 +19,8 @@ def test_both_forms_hold_the_same_matrix(law):
         matrix_of(KIND, {**params, "form": form}) for form in ("dense", "kernel")
     )
     operator = matrix_operator(implicit, Machine(), torch.float64)
-    found = operator @ torch.eye(30, dtype=torch.float64)
-    np.testing.assert_allclose(found, dense["dense"], rtol=1e-10, atol=1e-13)
+    actual = operator @ torch.eye(30, dtype=torch.float64)
+    np.testing.assert_allclose(actual, dense["dense"], rtol=1e-10, atol=1e-13)
     assert dense["points"].size == 0
     assert implicit["dense"].size == 0
 

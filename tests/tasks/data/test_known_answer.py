@@ -64,7 +64,7 @@ def test_the_samples_of_a_seed_are_frozen():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reason"),
     [
         ({"model": {"kind": "linear"}}, "expected deep_linear, quadratic_well"),
         ({"model": {**TANH, "bias": True}}, "got another mlp"),
@@ -79,6 +79,6 @@ def test_the_samples_of_a_seed_are_frozen():
         ),
     ],
 )
-def test_what_has_no_known_answer_is_refused(settings, told):
-    with pytest.raises(ValidationError, match=told):
+def test_what_has_no_known_answer_is_refused(settings, reason):
+    with pytest.raises(ValidationError, match=reason):
         KnownAnswerDataParams.model_validate(settings)

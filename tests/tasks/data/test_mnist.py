@@ -21,61 +21,61 @@ def small(**params):
 
 
 def test_pixels_are_in_0_to_1_and_labels_are_the_digits():
-    found = small()
-    assert found["inputs"].shape == (60, 1, 28, 28)
-    assert (found["inputs"].min(), found["inputs"].max()) == (0, 1)
-    assert set(found["targets"]) == set(range(10))
-    assert found["num_classes"] == 10
+    actual = small()
+    assert actual["inputs"].shape == (60, 1, 28, 28)
+    assert (actual["inputs"].min(), actual["inputs"].max()) == (0, 1)
+    assert set(actual["targets"]) == set(range(10))
+    assert actual["num_classes"] == 10
 
 
 def test_five_classes_at_ten_pixels_are_the_centres_of_these_images():
-    whole, found = small(), small(classes=[0, 1, 2, 3, 4], crop=10, flatten=True)
+    whole, actual = small(), small(classes=[0, 1, 2, 3, 4], crop=10, flatten=True)
     kept = whole["targets"] < 5
-    assert np.array_equal(found["targets"], whole["targets"][kept])
+    assert np.array_equal(actual["targets"], whole["targets"][kept])
     centres = whole["inputs"][kept][:, 0, 9:19, 9:19]
-    assert np.array_equal(found["inputs"], centres.reshape(-1, 100))
+    assert np.array_equal(actual["inputs"], centres.reshape(-1, 100))
 
 
 def test_images_may_be_their_own_targets():
-    found = small(crop=10, targets="inputs")
-    assert found["inputs"].shape == (60, 1, 10, 10)
-    assert np.array_equal(found["targets"], found["inputs"].reshape(60, 100))
-    assert (found["targets"].dtype, found["num_classes"]) == (np.float64, 0)
+    actual = small(crop=10, targets="inputs")
+    assert actual["inputs"].shape == (60, 1, 10, 10)
+    assert np.array_equal(actual["targets"], actual["inputs"].reshape(60, 100))
+    assert (actual["targets"].dtype, actual["num_classes"]) == (np.float64, 0)
 
 
 def test_pixels_may_stay_bytes_in_value():
-    found = small(normalise="none")["inputs"]
-    assert np.array_equal(found, small()["inputs"] * np.float32(255))
+    actual = small(normalise="none")["inputs"]
+    assert np.array_equal(actual, small()["inputs"] * np.float32(255))
 
 
 def test_memory_is_estimated_above_what_is_returned_and_written():
     for params in ({}, {"num_train": 100, "num_test": 0}, {"classes": [1, 7]}):
-        one = member("data.mnist", params)
-        train, test = MNIST.counts(one.params.classes)
+        node = member("data.mnist", params)
+        train, test = MNIST.counts(node.params.classes)
         rows = params.get("num_train", train) + params.get("num_test", test)
-        assert 2 * 4 * 784 * rows < member_bytes(one) < 6 * 4 * 784 * rows
+        assert 2 * 4 * 784 * rows < member_bytes(node) < 6 * 4 * 784 * rows
         mirrored = member("data.mnist", {**params, "targets": "inputs"})
-        assert member_bytes(mirrored) > member_bytes(one) + 8 * 784 * rows
+        assert member_bytes(mirrored) > member_bytes(node) + 8 * 784 * rows
 
 
 @pytest.mark.images
 def test_the_whole_set_has_the_published_counts_means_and_order(files):
-    found = real.outcome("mnist", files).arrays
+    actual = real.outcome("mnist", files).arrays
     for prefix, counts in (("", MNIST.train_counts), ("test_", MNIST.test_counts)):
-        labels = found[f"{prefix}targets"].astype(int)
+        labels = actual[f"{prefix}targets"].astype(int)
         assert tuple(np.bincount(labels)) == counts
-    assert found["inputs"].shape == (60000, 1, 28, 28)
-    assert found["test_inputs"].shape == (10000, 1, 28, 28)
-    mean = found["inputs"].mean(dtype=np.float64)
+    assert actual["inputs"].shape == (60000, 1, 28, 28)
+    assert actual["test_inputs"].shape == (10000, 1, 28, 28)
+    mean = actual["inputs"].mean(dtype=np.float64)
     assert mean == pytest.approx(0.1306604762738429, rel=1e-7)
-    assert found["inputs"].std(dtype=np.float64) == pytest.approx(0.30810780385646264)
-    assert found["targets"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
-    assert found["test_targets"][:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    assert actual["inputs"].std(dtype=np.float64) == pytest.approx(0.30810780385646264)
+    assert actual["targets"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert actual["test_targets"][:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
 
 
 @pytest.mark.images
 def test_modifications_of_the_whole_set(files):
-    found = real.outcome(
+    actual = real.outcome(
         "mnist",
         files,
         classes=[0, 1, 2, 3, 4],
@@ -88,16 +88,16 @@ def test_modifications_of_the_whole_set(files):
         flatten=True,
         labels="one_hot",
     ).arrays
-    assert found["inputs"].shape == (1000, 100)
-    assert found["targets"].shape == (1000, 5)
+    assert actual["inputs"].shape == (1000, 100)
+    assert actual["targets"].shape == (1000, 5)
     # 30596 images of these five, in the shares 5923, 6742, 5958, 6131, 5842.
     clean = real.outcome(
         "mnist", files, classes=[0, 1, 2, 3, 4], num_train=1000, stratified=True
     ).arrays["targets"]
     assert np.bincount(clean.astype(int)).tolist() == [194, 220, 195, 200, 191]
-    assert (found["targets"].argmax(1) != clean).sum() == 100
-    assert found["inputs"].mean(dtype=np.float64) == pytest.approx(0, abs=1e-6)
-    assert found["inputs"].std(dtype=np.float64) == pytest.approx(1, rel=1e-6)
+    assert (actual["targets"].argmax(1) != clean).sum() == 100
+    assert actual["inputs"].mean(dtype=np.float64) == pytest.approx(0, abs=1e-6)
+    assert actual["inputs"].std(dtype=np.float64) == pytest.approx(1, rel=1e-6)
 
 
 @pytest.mark.images

@@ -38,12 +38,12 @@ def test_without_a_wish_nothing_changes():
 
 
 def test_classes_are_kept_in_both_sets_and_renamed():
-    found, data = modified(classes=[3, 1]), pictures()
-    assert found["num_classes"] == 2
+    actual, data = modified(classes=[3, 1]), pictures()
+    assert actual["num_classes"] == 2
     kept = np.isin(data["targets"], [1, 3])
-    assert np.array_equal(found["inputs"], data["inputs"][kept])
-    assert np.array_equal(found["targets"], data["targets"][kept] == 1)
-    assert set(found["test_targets"]) == {0, 1}
+    assert np.array_equal(actual["inputs"], data["inputs"][kept])
+    assert np.array_equal(actual["targets"], data["targets"][kept] == 1)
+    assert set(actual["test_targets"]) == {0, 1}
 
 
 def test_two_disjoint_halves_make_up_the_whole():
@@ -74,33 +74,33 @@ def test_all_at_once_is_made_in_the_order_told():
 
 @pytest.mark.parametrize("data", [pictures, blobs, waves, lambda: xor("sign")])
 def test_inputs_may_be_their_own_targets(data):
-    found = modified(data(), targets="inputs", normalise="standard")
+    actual = modified(data(), targets="inputs", normalise="standard")
     rows = modified(data(), flatten=True, normalise="standard")
     for prefix in ("", "test_"):
-        assert np.array_equal(found[f"{prefix}targets"], rows[f"{prefix}inputs"])
-    assert found["num_classes"] == 0
+        assert np.array_equal(actual[f"{prefix}targets"], rows[f"{prefix}inputs"])
+    assert actual["num_classes"] == 0
 
 
 def test_inputs_are_their_own_targets_after_all_else():
     wishes = {"classes": [0, 2, 3], "num_train": 20, "stratified": True, "crop": 3}
     wishes |= {"permute_pixels": True, "normalise": "unit", "num_test": 0}
-    found, labelled = modified(**wishes, targets="inputs"), modified(**wishes)
-    assert np.array_equal(found["inputs"], labelled["inputs"])
-    assert np.array_equal(found["targets"], labelled["inputs"].reshape(20, 18))
-    assert found["test_targets"].shape == (0, 18)
+    actual, labelled = modified(**wishes, targets="inputs"), modified(**wishes)
+    assert np.array_equal(actual["inputs"], labelled["inputs"])
+    assert np.array_equal(actual["targets"], labelled["inputs"].reshape(20, 18))
+    assert actual["test_targets"].shape == (0, 18)
 
 
 def test_single_signs_as_their_own_targets_are_values():
     signs = np.array([[-1.0], [1.0], [1.0]])
-    found = modified(as_data(dataset(signs, np.array([0, 1, 0]))), targets="inputs")
-    assert found["num_classes"] == 0
+    actual = modified(as_data(dataset(signs, np.array([0, 1, 0]))), targets="inputs")
+    assert actual["num_classes"] == 0
 
 
 def test_an_empty_test_set_goes_through_every_step():
-    found = modified(
+    actual = modified(
         num_test=0, crop=4, normalise="standard", permute_pixels=True, flatten=True
     )
-    assert found["test_inputs"].shape == (0, 32)
+    assert actual["test_inputs"].shape == (0, 32)
 
 
 def test_no_step_moves_the_draws_of_another():
@@ -115,34 +115,34 @@ def test_no_step_moves_the_draws_of_another():
 
 
 def test_noise_is_in_the_training_labels_alone():
-    found = modified(label_noise=1.0)
-    assert np.all(found["targets"] != pictures()["targets"])
-    assert np.array_equal(found["test_targets"], pictures()["test_targets"])
+    actual = modified(label_noise=1.0)
+    assert np.all(actual["targets"] != pictures()["targets"])
+    assert np.array_equal(actual["test_targets"], pictures()["test_targets"])
 
 
 def test_one_hot_targets_keep_the_number_of_classes():
-    found = modified(labels="one_hot")
-    assert np.array_equal(found["targets"].argmax(1), pictures()["targets"])
-    assert np.array_equal(found["test_targets"].sum(1), np.ones(10))
-    assert found["num_classes"] == 4
+    actual = modified(labels="one_hot")
+    assert np.array_equal(actual["targets"].argmax(1), pictures()["targets"])
+    assert np.array_equal(actual["test_targets"].sum(1), np.ones(10))
+    assert actual["num_classes"] == 4
 
 
 def test_classes_that_no_sample_is_left_of_count_nevertheless():
-    found = modified(num_train=2, num_test=0)
-    assert found["num_classes"] == 4
-    assert len(set(found["targets"])) <= 2
+    actual = modified(num_train=2, num_test=0)
+    assert actual["num_classes"] == 4
+    assert len(set(actual["targets"])) <= 2
 
 
 def test_signs_stay_two_classes():
-    found = modified(xor("sign"), normalise="unit")
-    assert found["num_classes"] == 2
-    assert found["targets"].tolist() == [[-1], [1], [1], [-1]]
+    actual = modified(xor("sign"), normalise="unit")
+    assert actual["num_classes"] == 2
+    assert actual["targets"].tolist() == [[-1], [1], [1], [-1]]
 
 
 def test_values_may_be_drawn_scaled_and_permuted():
-    found = modified(waves(), num_train=10, normalise="unit", permute_pixels=True)
-    assert found["inputs"].shape == (10, 3)
-    assert (found["inputs"].min(), found["inputs"].max()) == (0, 1)
+    actual = modified(waves(), num_train=10, normalise="unit", permute_pixels=True)
+    assert actual["inputs"].shape == (10, 3)
+    assert (actual["inputs"].min(), actual["inputs"].max()) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def test_what_the_data_do_not_have_is_refused(data, params, message):
 
 
 def test_a_member_beside_itself_is_computed_once():
-    one = member("data.modify", {"num_train": 5}, data=pictures())
-    first, second = compute("data.modify", [one, one])
+    node = member("data.modify", {"num_train": 5}, data=pictures())
+    first, second = compute("data.modify", [node, node])
     assert first is second
 
 
 def test_memory_is_estimated_from_the_data_taken():
     data = pictures()
-    one = member("data.modify", {}, data=data)
-    assert member_bytes(one) >= 3 * data["inputs"].nbytes
+    node = member("data.modify", {}, data=data)
+    assert member_bytes(node) >= 3 * data["inputs"].nbytes
     mirrored = member("data.modify", {"targets": "inputs"}, data=data)
-    assert member_bytes(mirrored) >= member_bytes(one) + 2 * data["inputs"].nbytes
+    assert member_bytes(mirrored) >= member_bytes(node) + 2 * data["inputs"].nbytes

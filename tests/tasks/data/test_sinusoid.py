@@ -40,11 +40,11 @@ def test_the_samples_of_a_seed_are_frozen():
 
 
 def test_the_variance_of_the_targets_is_the_calculated_one():
-    found = np.array([targets(arrays(seed=seed)).var(ddof=1) for seed in range(100)])
+    actual = np.array([targets(arrays(seed=seed)).var(ddof=1) for seed in range(100)])
     assert abs(VARIANCE - 29.94) < 0.01
-    assert ((found > 20) & (found < 40)).all()
-    standard_error = found.std(ddof=1) / 10
-    assert abs(found.mean() - VARIANCE) < 5 * standard_error
+    assert ((actual > 20) & (actual < 40)).all()
+    standard_error = actual.std(ddof=1) / 10
+    assert abs(actual.mean() - VARIANCE) < 5 * standard_error
     assert standard_error < 0.3
 
 
@@ -52,9 +52,9 @@ def test_without_noise_a_small_set_is_the_formula():
     exact = {"noise": 0.0, "centre": "none", "dim": 2, "num_samples": 4000}
     got = arrays(**exact, c=1e-4, test_fraction=0.0)
     # For weights this small the sine is linear, so y = a X (W + B).
-    found, residual, _, _ = np.linalg.lstsq(got["inputs"], got["targets"], rcond=None)
+    actual, residual, _, _ = np.linalg.lstsq(got["inputs"], got["targets"], rcond=None)
     assert residual.item() < 1e-12
-    assert ((found > 0) & (found < 2e-4)).all()
+    assert ((actual > 0) & (actual < 2e-4)).all()
     assert len(got["test_inputs"]) == 0
 
 

@@ -27,8 +27,8 @@ def market(matrix, **more) -> np.ndarray:
 
 
 def read(content, **params):
-    one = member(KIND, {"path": "a.mtx", **params})
-    return compute(KIND, [replace(one, files={"path": {"bytes": content}})])[0]
+    node = member(KIND, {"path": "a.mtx", **params})
+    return compute(KIND, [replace(node, files={"path": {"bytes": content}})])[0]
 
 
 def dense(arrays) -> np.ndarray:

@@ -22,14 +22,14 @@ def least_squares(got):
 
 
 def test_least_squares_recovers_a_teacher_of_one_layer():
-    one = {"hidden": [], "outputs": 3, "bias_scale": 0.5, "num_test": 50}
-    first, second = arrays(**one), arrays(**one, seed=1)
-    found = least_squares(first)
+    fields = {"hidden": [], "outputs": 3, "bias_scale": 0.5, "num_test": 50}
+    first, second = arrays(**fields), arrays(**fields, seed=1)
+    actual = least_squares(first)
     # The weights of one teacher, found in two data sets of its own.
-    np.testing.assert_allclose(least_squares(second), found, atol=1e-6)
-    predicted = first["test_inputs"] @ found[:-1] + found[-1]
+    np.testing.assert_allclose(least_squares(second), actual, atol=1e-6)
+    predicted = first["test_inputs"] @ actual[:-1] + actual[-1]
     np.testing.assert_allclose(predicted, first["test_targets"], atol=1e-5)
-    assert np.abs(least_squares(arrays(**one, teacher_seed=1)) - found).max() > 0.1
+    assert np.abs(least_squares(arrays(**fields, teacher_seed=1)) - actual).max() > 0.1
 
 
 def test_the_samples_of_a_seed_are_frozen():
@@ -41,9 +41,9 @@ def test_the_samples_of_a_seed_are_frozen():
 
 def test_weights_have_the_deviation_stated():
     wide = {"hidden": [], "dim": 200, "outputs": 100, "num_train": 400}
-    found = least_squares(arrays(**wide, weight_scale=3.0, bias_scale=2.0))
-    assert found[:-1].std() == pytest.approx(3 / 200**0.5, rel=0.03)
-    assert found[-1].std() == pytest.approx(2, rel=0.3)
+    actual = least_squares(arrays(**wide, weight_scale=3.0, bias_scale=2.0))
+    assert actual[:-1].std() == pytest.approx(3 / 200**0.5, rel=0.03)
+    assert actual[-1].std() == pytest.approx(2, rel=0.3)
     assert np.abs(least_squares(arrays(**wide))[-1]).max() < 1e-4
 
 

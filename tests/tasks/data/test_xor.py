@@ -10,12 +10,12 @@ def arrays(labels):
 
 
 def test_targets_are_one_where_the_signs_differ():
-    found = arrays("sign")
-    assert found["targets"].shape == (4, 1)
-    for (a, b), (y,) in zip(found["inputs"], found["targets"], strict=True):
+    actual = arrays("sign")
+    assert actual["targets"].shape == (4, 1)
+    for (a, b), (y,) in zip(actual["inputs"], actual["targets"], strict=True):
         assert y == (1 if a != b else -1)
-    assert found["num_classes"] == 2
-    assert len(found["test_inputs"]) == 0
+    assert actual["num_classes"] == 2
+    assert len(actual["test_inputs"]) == 0
 
 
 def test_labels_are_the_same_classes():

@@ -13,8 +13,8 @@ VALUES = RNG.normal(2, 3, (50, 7))
 
 def test_a_crop_is_central():
     images = np.arange(2 * 28 * 28).reshape(2, 1, 28, 28)
-    found = cropped(images, 10)
-    assert np.array_equal(found, images[:, :, 9:19, 9:19])
+    actual = cropped(images, 10)
+    assert np.array_equal(actual, images[:, :, 9:19, 9:19])
     assert np.array_equal(cropped(images, 28), images)
     assert np.array_equal(cropped(images, 27), images[:, :, :27, :27])
 
@@ -62,21 +62,21 @@ def test_none_leaves_numbers_as_they_are():
 
 def test_one_permutation_moves_all_images_and_channels_alike():
     marks = np.arange(48).reshape(1, 1, 6, 8) + 1000 * np.arange(3).reshape(1, 3, 1, 1)
-    found = permuted(np.concatenate([marks, marks + 100]), seed=4)
-    order = found[0, 0].ravel()
+    actual = permuted(np.concatenate([marks, marks + 100]), seed=4)
+    order = actual[0, 0].ravel()
     assert sorted(order) == list(range(48))
     assert not np.array_equal(order, np.arange(48))
-    assert np.array_equal(found[1, 2].ravel(), order + 2100)
+    assert np.array_equal(actual[1, 2].ravel(), order + 2100)
     assert np.array_equal(permuted(marks, 4)[0, 0].ravel(), order)
     assert not np.array_equal(permuted(marks, 5)[0, 0].ravel(), order)
 
 
 def test_columns_are_permuted_where_there_are_no_images():
-    found = permuted(VALUES, seed=0)
-    assert np.array_equal(np.sort(found, axis=1), np.sort(VALUES, axis=1))
-    assert not np.array_equal(found, VALUES)
+    actual = permuted(VALUES, seed=0)
+    assert np.array_equal(np.sort(actual, axis=1), np.sort(VALUES, axis=1))
+    assert not np.array_equal(actual, VALUES)
 
 
 def test_the_permutation_of_a_seed_is_frozen():
-    found = permuted(np.arange(12).reshape(1, 1, 3, 4), seed=0)
-    assert found.ravel().tolist() == [7, 5, 11, 9, 10, 0, 2, 1, 3, 4, 6, 8]
+    actual = permuted(np.arange(12).reshape(1, 1, 3, 4), seed=0)
+    assert actual.ravel().tolist() == [7, 5, 11, 9, 10, 0, 2, 1, 3, 4, 6, 8]

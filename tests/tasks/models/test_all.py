@@ -87,16 +87,16 @@ def test_outputs_gradients_and_statistics_are_those_of_its_twin(
     parameters, statistics = net.split(weights)
     parameters = parameters.clone().requires_grad_()
     if in_training:
-        found, after = net.training_outputs(parameters, statistics, x, uniform)
+        actual, after = net.training_outputs(parameters, statistics, x, uniform)
     else:
-        found = net.outputs(torch.cat([parameters, statistics], dim=1), x)
+        actual = net.outputs(torch.cat([parameters, statistics], dim=1), x)
         after = statistics
-    (slopes,) = torch.autograd.grad((found - y).square().sum(), parameters)
-    assert found.shape == (MODELS, SAMPLES, example.outputs)
+    (slopes,) = torch.autograd.grad((actual - y).square().sum(), parameters)
+    assert actual.shape == (MODELS, SAMPLES, example.outputs)
     for model in range(MODELS):
         twin = twin_of(example, net, weights[model]).train(in_training)
         outputs = twin(x[0 if shared else model])
-        torch.testing.assert_close(found[model], outputs, **EXACT)
+        torch.testing.assert_close(actual[model], outputs, **EXACT)
         torch.testing.assert_close(after[model], statistics_of(twin), **EXACT)
         slope = gradient_of(outputs, y[model], twin)
         torch.testing.assert_close(
@@ -145,7 +145,7 @@ def test_products_with_the_hessian_are_those_of_its_twin(example):
     size = net.num_parameters
     block = torch.eye(size) if size < 300 else normal(size, 2, purpose="v")
     columns = block.double().expand(MODELS, -1, -1)
-    found = operator @ columns
+    actual = operator @ columns
     leaf = parameters.clone().requires_grad_()
     total = losses(torch.cat([leaf, statistics], dim=1), x, y).mean(1).sum()
     (slope,) = torch.autograd.grad(total, leaf, create_graph=True)
@@ -154,7 +154,7 @@ def test_products_with_the_hessian_are_those_of_its_twin(example):
     for model in range(MODELS):
         exact = twin_products(example, net, weights[model], x[0], y[0], columns[model])
         near = {"rtol": 0, "atol": 1e-12 * float(exact.abs().max())}
-        torch.testing.assert_close(found[model], exact, **near)
+        torch.testing.assert_close(actual[model], exact, **near)
         torch.testing.assert_close(twice[model], exact[:, -1], **near)
 
 
@@ -168,16 +168,16 @@ def test_products_on_a_batch_in_training_are_those_of_its_twin(example):
     outputs, _ = net.training_outputs(leaf, statistics, x, uniform)
     loss = (outputs - y).square().mean((1, 2)).sum()
     (slope,) = torch.autograd.grad(loss, leaf, create_graph=True)
-    (found,) = torch.autograd.grad((slope * parameters).sum(), leaf)
+    (actual,) = torch.autograd.grad((slope * parameters).sum(), leaf)
     for model in range(MODELS):
         twin = twin_of(example, net, weights[model]).train()
         loss = (twin(x[0]) - y).square().mean()
-        own = list(twin.parameters())
-        slopes = torch.autograd.grad(loss, own, create_graph=True)
-        along = sum((s * p.detach()).sum() for s, p in zip(slopes, own, strict=True))
-        product = torch.cat([t.flatten() for t in torch.autograd.grad(along, own)])
+        leaves = list(twin.parameters())
+        slopes = torch.autograd.grad(loss, leaves, create_graph=True)
+        along = sum((s * p.detach()).sum() for s, p in zip(slopes, leaves, strict=True))
+        product = torch.cat([t.flatten() for t in torch.autograd.grad(along, leaves)])
         near = {"rtol": 0, "atol": 1e-11 * float(product.abs().max())}
-        torch.testing.assert_close(found[model], product, **near)
+        torch.testing.assert_close(actual[model], product, **near)
 
 
 @every

@@ -51,19 +51,19 @@ def test_a_convolutional_network_trains_as_by_hand():
             y = torch.as_tensor(data["targets"]).long()
             torch.nn.functional.cross_entropy(twin(x), y).backward()
             steps.step()
-        found = torch.nn.utils.parameters_to_vector(twin.parameters()).detach()
-        np.testing.assert_allclose(outcome.arrays["weights"][-1], found, rtol=1e-10)
+        actual = torch.nn.utils.parameters_to_vector(twin.parameters()).detach()
+        np.testing.assert_allclose(outcome.arrays["weights"][-1], actual, rtol=1e-10)
 
 
-def _with_start(one):
-    settings = one.params.model_dump(mode="json") | {"checkpoints": {"every": 4}}
-    return member("train", settings, data=one.one("data"))
+def _with_start(node):
+    settings = node.params.model_dump(mode="json") | {"checkpoints": {"every": 4}}
+    return member("train", settings, data=node.one("data"))
 
 
 def test_the_modules_own_initialisation_follows_the_seed_alone():
     def first(seed):
-        one = train_member(images(), model=factory("make_conv"), seed=seed)
-        return train_all([_with_start(one)] * 2)[0].arrays["weights"][0]
+        weights_node = train_member(images(), model=factory("make_conv"), seed=seed)
+        return train_all([_with_start(weights_node)] * 2)[0].arrays["weights"][0]
 
     before = torch.random.get_rng_state()
     assert np.array_equal(first(1), first(1))
@@ -145,8 +145,8 @@ def probed(name, kind, **params):
 
 
 def test_attention_has_second_derivatives():
-    probes, found = probed("make_attention", "probe.eigenvalues", k=1)
-    for probe, outcome in zip(probes, found, strict=True):
+    probes, actual = probed("make_attention", "probe.eigenvalues", k=1)
+    for probe, outcome in zip(probes, actual, strict=True):
         with sdpa_kernel(SDPBackend.MATH):
             exact = np.abs(np.linalg.eigvalsh(dense_of(probe).numpy())).max()
         assert abs(outcome.arrays["eigenvalues"][0]) == pytest.approx(exact, rel=1e-6)

@@ -25,5 +25,5 @@ def test_training_finds_the_least_squares_solution():
     )
     outcome = train_all([member, member])[0]
     solution = np.linalg.lstsq(data["inputs"], data["targets"], rcond=None)[0]
-    found = torch.as_tensor(outcome.arrays["weights"][-1]).reshape(2, 3).T.numpy()
-    np.testing.assert_allclose(found, solution, rtol=1e-8)
+    actual = torch.as_tensor(outcome.arrays["weights"][-1]).reshape(2, 3).T.numpy()
+    np.testing.assert_allclose(actual, solution, rtol=1e-8)

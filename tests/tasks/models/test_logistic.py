@@ -44,8 +44,8 @@ def test_training_from_zero_finds_the_one_maximum_of_the_likelihood():
         )
         for init in (None, {"normal": 1.0})
     ]
-    found = [outcome.arrays["weights"][-1] for outcome in train_all(members)]
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-8)
+    actual = [outcome.arrays["weights"][-1] for outcome in train_all(members)]
+    np.testing.assert_allclose(actual[0], actual[1], rtol=1e-6, atol=1e-8)
 
 
 def test_zeros_give_every_class_the_same_chance():

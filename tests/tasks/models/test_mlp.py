@@ -36,13 +36,13 @@ def test_outputs_are_those_of_torch_layers(name, bias):
         ]
     )
     x = torch.randn(1, 6, 3, generator=stream(0, "x"), dtype=torch.float64)
-    found = net.outputs(weights, x)
+    actual = net.outputs(weights, x)
     for model in range(3):
         layers = [nn.Linear(a, b, bias=bias) for a, b in [(3, 5), (5, 4), (4, 3)]]
         act = ACTIVATIONS[name]
         twin = nn.Sequential(layers[0], act(), layers[1], act(), layers[2]).double()
         nn.utils.vector_to_parameters(weights[model], twin.parameters())
-        torch.testing.assert_close(found[model], twin(x[0]), rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(actual[model], twin(x[0]), rtol=1e-12, atol=1e-14)
 
 
 def test_parameters_are_named_and_counted():

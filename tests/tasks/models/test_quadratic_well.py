@@ -30,6 +30,6 @@ def test_the_hessian_has_the_eigenvalues_given():
 
 @pytest.mark.parametrize(("shape", "outputs"), [((2,), 3), ((1,), 2)])
 def test_other_data_are_refused(shape, outputs):
-    told = f"expected 1 input and 3 outputs for quadratic_well, got {shape[0]} and"
-    with pytest.raises(InputError, match=told):
+    message = f"expected 1 input and 3 outputs for quadratic_well, got {shape[0]} and"
+    with pytest.raises(InputError, match=message):
         build({"kind": "quadratic_well", "eigenvalues": EIGENVALUES}, shape, outputs)

@@ -39,8 +39,8 @@ def test_a_model_that_only_building_tells_names_none():
 def test_sizes_of_tensors_are_those_of_the_network(spec, shape):
     layout = build(spec, shape, 3).layout
     inputs = shape[0] * (shape[1] if len(shape) > 1 else 1)
-    told = tensor_sizes(parse_model(spec), inputs, 3)
-    assert told == dict(zip(layout.names, layout.sizes, strict=True))
+    sizes = tensor_sizes(parse_model(spec), inputs, 3)
+    assert sizes == dict(zip(layout.names, layout.sizes, strict=True))
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)

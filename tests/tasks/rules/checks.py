@@ -48,9 +48,9 @@ def trained_on(data, model, rules, epochs, loss="auto", start=None):
     course = []
     for count in range(epochs):
         noise = Noise(range(len(rules)), count, "dropout", weights)
-        found = gradients(problem, weights, weights[:, :0], samples, noise, without=0)
+        actual = gradients(problem, weights, weights[:, :0], samples, noise, without=0)
         batch = samples.models(slice(None))
-        now = step_at(count, len(rules), found.product, batch, problem)
-        weights = updates.step(found.gradient, weights, now)
+        now = step_at(count, len(rules), actual.product, batch, problem)
+        weights = updates.step(actual.gradient, weights, now)
         course.append(weights)
     return course, problem

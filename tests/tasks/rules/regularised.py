@@ -40,11 +40,11 @@ def one_step(rules, epoch=TAU, gradient=None, product=None, weights=None):
     weights = numbers(models, "weights") if weights is None else weights
     gradient = numbers(models, "gradient") if gradient is None else gradient
     product = numbers(models, "product") if product is None else product
-    copies = [one.clone() for one in (gradient, product, weights)]
+    copies = [tensor.clone() for tensor in (gradient, product, weights)]
     now = step_at(epoch * STEPS_PER_EPOCH, models, product, problem=PROBLEM)
     stepped = Updates(rules, weights, PROBLEM).step(gradient, weights, now)
-    for one, copy in zip((gradient, product, weights), copies, strict=True):
-        assert torch.equal(one, copy)
+    for tensor, copy in zip((gradient, product, weights), copies, strict=True):
+        assert torch.equal(tensor, copy)
     return stepped
 
 
@@ -57,22 +57,28 @@ def settings(name):
     ]
     if name == "metric":
         forms = ("abs_sign", "abs", "raw")
-        return [{**one, "form": form} for one in base for form in forms]
-    base = [{**one, "decay_factor": c} for one in base for c in (1.0, 2.0)]
+        return [{**settings_of, "form": form} for settings_of in base for form in forms]
+    base = [
+        {**settings_of, "decay_factor": c} for settings_of in base for c in (1.0, 2.0)
+    ]
     if name == "l2_stopped":
-        base = [{**one, "tau": tau} for one in base for tau in (0, TAU, TAU + 1)]
-    if name == "l2_stopped_selective":
-        own = [(0, 0.3), (TAU, 0.05), (TAU + 1, 0.2)]
         base = [
-            {**one, "tau": tau, "selective_rate": rate}
-            for one in base
-            for tau, rate in own
+            {**settings_of, "tau": tau}
+            for settings_of in base
+            for tau in (0, TAU, TAU + 1)
+        ]
+    if name == "l2_stopped_selective":
+        cases = [(0, 0.3), (TAU, 0.05), (TAU + 1, 0.2)]
+        base = [
+            {**settings_of, "tau": tau, "selective_rate": rate}
+            for settings_of in base
+            for tau, rate in cases
         ]
     if "selective" in name:
         shares = (0.0, 0.1, 0.7)
         base = [
-            {**one, **mask, "omega": omega}
-            for one in base
+            {**settings_of, **mask, "omega": omega}
+            for settings_of in base
             for mask in MASKS
             for omega in shares
         ]
@@ -80,7 +86,7 @@ def settings(name):
 
 
 def rules_of(name):
-    return [rule(rule=name, **one) for one in settings(name)]
+    return [rule(rule=name, **fields) for fields in settings(name)]
 
 
 def by_hand(rules, epoch=TAU):
@@ -89,42 +95,44 @@ def by_hand(rules, epoch=TAU):
     g, h, w = (numbers(models, of) for of in ("gradient", "product", "weights"))
     return torch.stack(
         [
-            torch.tensor(_stepped(one, epoch, g[m].numpy(), h[m].numpy(), w[m].numpy()))
-            for m, one in enumerate(rules)
+            torch.tensor(
+                _stepped(spec, epoch, g[m].numpy(), h[m].numpy(), w[m].numpy())
+            )
+            for m, spec in enumerate(rules)
         ]
     )
 
 
-def _stepped(one, epoch, g, h, w):
+def _stepped(rule_of, epoch, g, h, w):
     new, start = [], 0
     for size in PROBLEM.network.layout.sizes:
         tensor = h[start : start + size]
         new += [
-            w[i] - one.lr * g[i] - _term(one, epoch, h[i], w[i], tensor)
+            w[i] - rule_of.lr * g[i] - _term(rule_of, epoch, h[i], w[i], tensor)
             for i in range(start, start + size)
         ]
         start += size
     return new
 
 
-def _term(one, epoch, h, w, tensor):
-    if one.rule == "metric":
+def _term(rule_of, epoch, h, w, tensor):
+    if rule_of.rule == "metric":
         sign = (w > 0) * 1.0 - (w < 0) * 1.0
-        size = {"abs_sign": abs(h) * sign, "abs": abs(h), "raw": h}[one.form]
-        return one.rate * size
-    before_tau = epoch < getattr(one, "tau", 10**9)
-    decay = one.decay_factor * w
-    if one.rule == "l2" or (one.rule != "selective_l2" and before_tau):
-        return one.rate * decay
-    if one.rule == "l2_stopped":
+        size = {"abs_sign": abs(h) * sign, "abs": abs(h), "raw": h}[rule_of.form]
+        return rule_of.rate * size
+    before_tau = epoch < getattr(rule_of, "tau", 10**9)
+    decay = rule_of.decay_factor * w
+    if rule_of.rule == "l2" or (rule_of.rule != "selective_l2" and before_tau):
+        return rule_of.rate * decay
+    if rule_of.rule == "l2_stopped":
         return 0.0
-    rate = getattr(one, "selective_rate", one.rate)
-    return rate * decay * _is_decayed(one, h, tensor)
+    rate = getattr(rule_of, "selective_rate", rule_of.rate)
+    return rate * decay * _is_decayed(rule_of, h, tensor)
 
 
-def _is_decayed(one, h, tensor):
-    signed = max(tensor) if one.maximum == "signed" else max(abs(v) for v in tensor)
-    bound = one.omega * signed
+def _is_decayed(rule_of, h, tensor):
+    signed = max(tensor) if rule_of.maximum == "signed" else max(abs(v) for v in tensor)
+    bound = rule_of.omega * signed
     if abs(h) == bound:
-        return one.at_equality == "regularised"
-    return (abs(h) < bound) == (one.mask == "insignificant")
+        return rule_of.at_equality == "regularised"
+    return (abs(h) < bound) == (rule_of.mask == "insignificant")

@@ -7,7 +7,7 @@ from curvflow.schemas.nodes import Member, NodeData
 from tests.tasks.rules.examples import SETTINGS, cases
 from tests.tasks.toys import RELU_NET, blobs, train_all, train_member
 
-CASES = [pytest.param(name, some, id=name) for name, some in cases()]
+CASES = [pytest.param(name, examples, id=name) for name, examples in cases()]
 EPOCHS = 4
 
 
@@ -16,22 +16,22 @@ def members(name, settings, epochs=EPOCHS):
         train_member(
             blobs(),
             model=RELU_NET,
-            rule={"rule": name, **one},
+            rule={"rule": name, **fields},
             seed=seed,
             epochs=epochs,
             batch_size=8,
             **SETTINGS.get(name, {}),
         )
         for seed in range(3)
-        for one in settings
+        for fields in settings
     ]
 
 
-def assert_alike(found, expected):
-    for one, other in zip(found, expected, strict=True):
+def assert_alike(actual, expected):
+    for result, other in zip(actual, expected, strict=True):
         for name in ("weights", "rule_state", "train_loss", "update_norm"):
             np.testing.assert_allclose(
-                one.arrays[name], other.arrays[name], rtol=1e-8, atol=1e-11
+                result.arrays[name], other.arrays[name], rtol=1e-8, atol=1e-11
             )
 
 
@@ -50,7 +50,7 @@ def test_every_rule_learns_and_says_what_it_did(name, settings):
 def test_no_result_depends_on_the_siblings(name, settings):
     tile = members(name, settings)
     together = train_all(tile)
-    apart = [train_all([one, one])[0] for one in tile]
+    apart = [train_all([node, node])[0] for node in tile]
     assert_alike(together, apart)
 
 
@@ -60,17 +60,17 @@ def test_longer_training_goes_on_as_if_it_had_never_ended(name, settings):
     short = train_all(members(name, settings, epochs=2))
     longer = [
         Member(
-            one.params,
-            one.inputs,
+            node.params,
+            node.inputs,
             earlier=NodeData("fit", "train", {}, done.arrays, "e", done.status),
         )
-        for one, done in zip(members(name, settings), short, strict=True)
-        if one.params.rule.is_extendable
+        for node, done in zip(members(name, settings), short, strict=True)
+        if node.params.rule.is_extendable
     ]
     extendable = [
         outcome
-        for outcome, one in zip(whole, members(name, settings), strict=True)
-        if one.params.rule.is_extendable
+        for outcome, node in zip(whole, members(name, settings), strict=True)
+        if node.params.rule.is_extendable
     ]
     if longer:
         assert_alike(train_all(longer), extendable)

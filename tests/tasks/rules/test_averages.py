@@ -21,8 +21,8 @@ def test_training_goes_on_as_if_nothing_were_averaged(name):
     averaging = [averaged(name, start=0, every=1), averaged(name, start=2)]
     course, _ = trained(averaging, start)
     expected, _ = trained([plain(name)] * 2, start)
-    for found, without in zip(course, expected, strict=True):
-        torch.testing.assert_close(found, without, **EXACT)
+    for actual, without in zip(course, expected, strict=True):
+        torch.testing.assert_close(actual, without, **EXACT)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,6 +46,6 @@ def test_the_result_is_the_plain_mean_of_the_weights_that_are_due(name, every, c
 def test_models_that_count_differently_are_averaged_side_by_side():
     rules = [averaged("swa", start=1, count_before=flag) for flag in (False, True)]
     (_, result), start = results(rules, started(2), 8)[-1], started(2)
-    for row, one in enumerate(rules):
-        (_, alone) = results([one] * 2, start[[row, row]], 8)[-1]
+    for row, spec in enumerate(rules):
+        (_, alone) = results([spec] * 2, start[[row, row]], 8)[-1]
         torch.testing.assert_close(result[row], alone[0], **EXACT)

@@ -34,7 +34,7 @@ def test_lookahead_runs_until_averaging_begins():
     course = results([ahead] * 2, start, 20)
     expected = results([looking] * 2, start, 20)
     before = 3 * STEPS_PER_EPOCH - 1
-    for found, other in zip(course[:before], expected[:before], strict=True):
-        torch.testing.assert_close(found, other, **EXACT)
+    for actual, other in zip(course[:before], expected[:before], strict=True):
+        torch.testing.assert_close(actual, other, **EXACT)
     points = torch.stack([weights for weights, _ in course[before:]])
     torch.testing.assert_close(course[-1][1], points.mean(0), **EXACT)

@@ -19,10 +19,10 @@ def test_without_a_gradient_every_norm_shrinks_by_a_power(factor):
     for count in range(steps):
         now = step_at(count, 2)
         weights = updates.step(torch.zeros_like(weights), weights, now)
-    found = PROBLEM.network.layout.norms(weights)
+    actual = PROBLEM.network.layout.norms(weights)
     shrunk = (1 - factor * torch.tensor([rates], dtype=torch.float64).T) ** steps
     expected = shrunk * PROBLEM.network.layout.norms(start)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)
 
 
 def test_the_gradient_of_the_squared_norm_is_the_default():

@@ -16,8 +16,8 @@ EPOCHS = 5
 
 def course(**fields):
     start = torch.linspace(-1, 1, 8, dtype=torch.float64).expand(2, -1)
-    found, _ = trained([rule(**fields)] * 2, start, EPOCHS * STEPS_PER_EPOCH)
-    return torch.stack(found)
+    actual, _ = trained([rule(**fields)] * 2, start, EPOCHS * STEPS_PER_EPOCH)
+    return torch.stack(actual)
 
 
 def test_epochs_before_tau_are_those_of_l2_and_no_others():

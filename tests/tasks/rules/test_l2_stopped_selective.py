@@ -53,13 +53,13 @@ def test_epochs_before_tau_are_those_of_l2():
 
 def test_from_the_start_it_is_the_selective_decay_at_its_own_rate():
     selective = rule(rule="selective_l2", rate=0.05, **BASE, **SELECTED)
-    alone, found = course(selective, both(0)).unbind(1)
-    assert torch.equal(alone, found)
+    alone, actual = course(selective, both(0)).unbind(1)
+    assert torch.equal(alone, actual)
 
 
 def test_never_stopped_it_is_l2():
-    whole, found = course(rule(rule="l2", rate=0.01, **BASE), both(EPOCHS)).unbind(1)
-    assert torch.equal(whole, found)
+    whole, actual = course(rule(rule="l2", rate=0.01, **BASE), both(EPOCHS)).unbind(1)
+    assert torch.equal(whole, actual)
 
 
 def test_the_product_is_needed_from_tau_on_only():

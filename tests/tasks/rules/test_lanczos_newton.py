@@ -33,8 +33,8 @@ def parts(data, loss, start):
     share = samples.count if loss == "sse" else 1
 
     def mean(weights):
-        found = problem.losses(weights[None], samples.inputs, samples.targets)
-        return share * found.mean()
+        losses = problem.losses(weights[None], samples.inputs, samples.targets)
+        return share * losses.mean()
 
     inputs, targets = samples.inputs[0], samples.targets[0]
     H = [share * dense_hessian(problem.losses, w, inputs, targets) for w in start]
@@ -73,17 +73,19 @@ def test_gauss_newton_solves_a_linear_regression_in_one_step(loss):
     x = np.c_[data["inputs"], np.ones(len(data["inputs"]))]
     best = np.linalg.lstsq(x, data["targets"], rcond=None)[0]
     tensors = problem.network.layout.named(end)
-    found = torch.cat([tensors["layer1.weight"].mT, tensors["layer1.bias"][:, None]], 1)
-    for model in found:
+    solution = torch.cat(
+        [tensors["layer1.weight"].mT, tensors["layer1.bias"][:, None]], 1
+    )
+    for model in solution:
         np.testing.assert_allclose(model, best, rtol=1e-5, atol=1e-6)
 
 
 def test_what_the_space_does_not_hold_moves_by_the_gradient_over_the_damping():
     data, _ = posed("mse")
     start = beginning(data, "mse")
-    one = rule(rule="lanczos_newton", num_steps=1, damping=0.7, matrix="hessian")
+    newton = rule(rule="lanczos_newton", num_steps=1, damping=0.7, matrix="hessian")
     # From the gradient alone the space is the gradient, whose Ritz value is g.Hg / g.g.
-    (end,), _ = trained_on(data, TINY, [one] * 2, 1, loss="mse", start=start)
+    (end,), _ = trained_on(data, TINY, [newton] * 2, 1, loss="mse", start=start)
     g, H = parts(data, "mse", start)
     ritz = torch.einsum("md,mde,me->m", g, H, g) / g.square().sum(1)
     expected = start - g / (ritz.abs() + 0.7)[:, None]
@@ -106,12 +108,12 @@ def test_a_model_that_diverges_touches_no_sibling():
     fields = {"rule": "lanczos_newton", "num_steps": 4, "matrix": "hessian"}
     calm = fields | {"damping": 1.0}
     wild = calm | {"lr": 1e200, "damping_follows_lr": False}
-    both = [train_member(blobs(), rule=one) for one in (calm, wild)]
-    found = train_all(both)
-    assert [one.status for one in found] == ["ok", "diverged"]
+    both = [train_member(blobs(), rule=spec) for spec in (calm, wild)]
+    outcomes = train_all(both)
+    assert [spec.status for spec in outcomes] == ["ok", "diverged"]
     (alone, _) = train_all([both[0], both[0]])
     np.testing.assert_allclose(
-        found[0].arrays["weights"], alone.arrays["weights"], rtol=1e-10
+        outcomes[0].arrays["weights"], alone.arrays["weights"], rtol=1e-10
     )
 
 
@@ -128,6 +130,6 @@ def test_curvature_is_that_of_the_loss_with_this_steps_dropout(matrix):
         )
         for steps in (3, 6)
     ]
-    for one in train_all(made):
-        assert one.status == "ok"
-        assert one.arrays["train_loss"][-1] < one.arrays["train_loss"][0]
+    for outcome in train_all(made):
+        assert outcome.status == "ok"
+        assert outcome.arrays["train_loss"][-1] < outcome.arrays["train_loss"][0]

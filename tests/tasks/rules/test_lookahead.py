@@ -90,14 +90,14 @@ def test_the_inner_rule_keeps_its_state_when_it_is_set_back(name):
     start = started(2)
     rules = [lookahead({"rule": name, **extra}, **s) for s in settings]
     course = run(rules, start, 12)
-    for row, one in enumerate(settings):
+    for row, fields in enumerate(settings):
         fast = torch.nn.Parameter(start[row].clone())
         slow, optimiser = start[row].clone(), INNERS[name]([fast])
         for step, (weights, result) in enumerate(course):
             fast.grad = gradient(fast.detach(), step)
             optimiser.step()
             if step % 3 == 2:
-                slow = slow + one["alpha"] * (fast.detach() - slow)
+                slow = slow + fields["alpha"] * (fast.detach() - slow)
                 fast.data = slow.clone()
             torch.testing.assert_close(weights[row], fast.detach(), **EXACT)
             torch.testing.assert_close(result[row], slow, **EXACT)
@@ -109,17 +109,17 @@ def test_a_schedule_scales_the_inner_rate():
     rules = [lookahead(plain, schedule=schedule, k=1, alpha=1.0)] * 2
     expected = [rule(**plain, schedule=schedule)] * 2
     assert rules[0].base_lr == 0.05
-    found = run(rules, started(2), 16, scale=True)
+    actual = run(rules, started(2), 16, scale=True)
     wanted = run(expected, started(2), 16, scale=True)
-    for (weights, _), (other, _) in zip(found, wanted, strict=True):
+    for (weights, _), (other, _) in zip(actual, wanted, strict=True):
         torch.testing.assert_close(weights, other, **EXACT)
 
 
 def test_models_of_several_inner_rates_train_side_by_side():
     rules = [lookahead({"rule": "sgd", "lr": lr}) for lr in (0.01, 0.05)]
     both = run(rules, started(2), 10)[-1][1]
-    for row, one in enumerate(rules):
-        alone = run([one] * 2, started(2)[[row, row]], 10)[-1][1]
+    for row, spec in enumerate(rules):
+        alone = run([spec] * 2, started(2)[[row, row]], 10)[-1][1]
         torch.testing.assert_close(both[row], alone[0], **EXACT)
 
 
@@ -132,8 +132,8 @@ def steps(rules):
 def test_moves_all_the_way_after_each_step_are_the_inner_rule(name):
     inner = {"rule": name, **EXAMPLES[name][1]}
     assert not hasattr(functions_of(rule(**inner)), "evaluated")
-    found = steps([lookahead(inner, k=1, alpha=1.0)] * 2)
-    for weights, other in zip(found, steps([rule(**inner)] * 2), strict=True):
+    actual = steps([lookahead(inner, k=1, alpha=1.0)] * 2)
+    for weights, other in zip(actual, steps([rule(**inner)] * 2), strict=True):
         torch.testing.assert_close(weights, other, **EXACT)
 
 

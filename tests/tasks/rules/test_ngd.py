@@ -50,9 +50,9 @@ def dense_step(problem, samples, form, gradient, weights, drawn, rules):
     F = rows.mT @ rows / (1 if problem.loss == "sse" else samples.count)
     size = F.shape[1]
     trace = F.diagonal(dim1=1, dim2=2).sum(1)
-    kappa = F.new_tensor([one.alpha for one in rules]) / size * trace
+    kappa = F.new_tensor([spec.alpha for spec in rules]) / size * trace
     damped = F + kappa[:, None, None] * torch.eye(size, dtype=torch.float64)
-    lr = torch.tensor([[one.lr] for one in rules], dtype=torch.float64)
+    lr = torch.tensor([[spec.lr] for spec in rules], dtype=torch.float64)
     return weights - lr * torch.linalg.solve(damped, gradient)
 
 
@@ -72,8 +72,8 @@ def test_a_step_is_that_with_the_dense_fisher_matrix(form, loss):
         now = step_at(0, 2, batch=samples, problem=problem)(slice(0, 2))
         drawn = now.draw(shape)
     expected = dense_step(problem, samples, form, gradient, weights, drawn, rules)
-    found = stepped(rules, problem, samples, gradient, weights)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+    actual = stepped(rules, problem, samples, gradient, weights)
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -89,9 +89,9 @@ def test_more_parameters_than_rows_are_solved_as_exactly(form):
         now = step_at(0, 4, batch=samples, problem=problem)(slice(0, 4))
         drawn = now.draw((samples.count, *fisher_draws("cross_entropy", 3, 1)))
     expected = dense_step(problem, samples, form, gradient, weights, drawn, rules)
-    found = stepped(rules, problem, samples, gradient, weights)
-    for one, other, start in zip(found, expected, weights, strict=True):
-        error = (one - other).norm() / (other - start).norm()
+    actual = stepped(rules, problem, samples, gradient, weights)
+    for row, other, start in zip(actual, expected, weights, strict=True):
+        error = (row - other).norm() / (other - start).norm()
         assert error < 1e-8
 
 
@@ -103,9 +103,11 @@ def test_without_damping_one_step_solves_a_linear_regression(loss):
     x = np.c_[data["inputs"], np.ones(len(data["inputs"]))]
     best = np.linalg.lstsq(x, data["targets"], rcond=None)[0]
     tensors = problem.network.layout.named(end)
-    found = torch.cat([tensors["layer1.weight"].mT, tensors["layer1.bias"][:, None]], 1)
-    for one in found:
-        np.testing.assert_allclose(one, best, rtol=1e-6, atol=1e-8)
+    solution = torch.cat(
+        [tensors["layer1.weight"].mT, tensors["layer1.bias"][:, None]], 1
+    )
+    for weights_of in solution:
+        np.testing.assert_allclose(weights_of, best, rtol=1e-6, atol=1e-8)
 
 
 def test_without_damping_steps_do_not_see_how_inputs_are_mixed():
@@ -118,11 +120,11 @@ def test_without_damping_steps_do_not_see_how_inputs_are_mixed():
         extra = {"alpha": 1e-10, "fisher": "exact"} if name == "ngd" else {}
         rules = [rule(rule=name, lr=0.5, **extra)] * 2
         outputs = []
-        for one in (data, mixed):
-            problem = pose(parse_model(model), "auto", one)
+        for labelled in (data, mixed):
+            problem = pose(parse_model(model), "auto", labelled)
             start = torch.zeros(2, problem.network.num_parameters, dtype=torch.float64)
-            course, _ = trained_on(one, model, rules, 5, start=start)
-            inputs = torch.as_tensor(one["inputs"])[None]
+            course, _ = trained_on(labelled, model, rules, 5, start=start)
+            inputs = torch.as_tensor(labelled["inputs"])[None]
             outputs.append(problem.network.outputs(course[-1], inputs))
         courses[name] = (outputs[0] - outputs[1]).abs().max()
     assert courses["ngd"] < 1e-6
@@ -175,9 +177,9 @@ def test_the_matrix_may_be_of_some_samples_only():
 
     assert torch.equal(found(fisher_batch=30), found())
     now = step_at(0, 2, batch=samples, problem=problem)(slice(0, 2))
-    some = samples.taken(now.draw((30,)).argsort(1)[:, :6])
+    subset = samples.taken(now.draw((30,)).argsort(1)[:, :6])
     rules = [rule(rule="ngd", lr=0.1)] * 2
-    expected = dense_step(problem, some, "empirical", gradient, weights, None, rules)
+    expected = dense_step(problem, subset, "empirical", gradient, weights, None, rules)
     torch.testing.assert_close(found(fisher_batch=6), expected, rtol=1e-9, atol=1e-11)
 
 

@@ -62,11 +62,11 @@ def test_each_axis_is_turned_by_its_own_moments():
                 key = name, axis
                 if count == 0:
                     kept[key] = first_fisher(X, 2, law)
-                found = preconditioned(kept[key], X, filled(0.1), law.eps)
+                actual = preconditioned(kept[key], X, filled(0.1), law.eps)
                 if count < 10 or count % 3 == 0:
                     kept[key] = updated(kept[key], X, law)
-                found = found.mT if (tensor.ndim, axis) == (3, 1) else found
-                turned = found.reshape(tensor.shape)
+                actual = actual.mT if (tensor.ndim, axis) == (3, 1) else actual
+                turned = actual.reshape(tensor.shape)
             tensors[name] = turned
         lr = torch.tensor([[0.01], [0.02]], dtype=torch.float64)
         expected = before - lr * PROBLEM.network.layout.flatten(tensors)
@@ -93,8 +93,8 @@ def test_every_tensor_moves_as_far_as_under_gradient_descent():
 def test_much_damping_is_gradient_descent_to_the_last_bit():
     rules = [rule(rule="ngd_online", lr=lr, alpha=1e30) for lr in (0.01, 0.05)]
     plain = [rule(rule="sgd", lr=lr) for lr in (0.01, 0.05)]
-    for found, expected in zip(trained(rules), trained(plain), strict=True):
-        assert torch.equal(found, expected)
+    for actual, expected in zip(trained(rules), trained(plain), strict=True):
+        assert torch.equal(actual, expected)
 
 
 def test_axes_of_one_entry_are_passed_over():
@@ -118,8 +118,8 @@ def test_tiles_are_narrower_for_the_moments():
             )
         )
 
-    one = Updates([rule(rule="ngd_online", lr=0.1)], started(1, SIZE), PROBLEM)
-    kept = len(one.vectors(started(1, SIZE))[0]) - 6
+    updates = Updates([rule(rule="ngd_online", lr=0.1)], started(1, SIZE), PROBLEM)
+    kept = len(updates.vectors(started(1, SIZE))[0]) - 6
     assert needed(rule="ngd_online") - needed(rule="sgd") == 8 * 2 * kept
 
 

@@ -71,12 +71,12 @@ def test_a_step_divides_by_the_gammas_of_the_dynamic_programme(p, bias):
         dim=1,
     )
     rules = [rule(rule="path_sgd", lr=lr, p=p) for lr in (0.1, 0.3)]
-    found = Updates(rules, weights, problem).step(
+    actual = Updates(rules, weights, problem).step(
         gradient, weights, step_at(0, 2, problem=problem)
     )
     lr = torch.tensor([[0.1], [0.3]], dtype=torch.float64)
     expected = weights - lr * gradient / gamma
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
@@ -124,9 +124,9 @@ def test_paths_through_filters_are_those_of_the_dense_net_they_stand_for(p):
         unrolled[:, :, pair, 2 * pair : 2 * pair + 2] = shared
     weights = [unrolled.flatten(1, 2), tensors["dense.weight"]]
     biases = [bias.repeat_interleave(5, dim=1), tensors["dense.bias"]]
-    found = problem.network.path_sums(start.abs() ** p, problem.input_shape, p)
+    actual = problem.network.path_sums(start.abs() ** p, problem.input_shape, p)
     expected = path_norm(weights, biases, p) ** p
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)
 
 
 def test_gradient_descent_does_see_it():
@@ -172,20 +172,20 @@ def test_what_no_path_goes_through_stays():
     weights = layout.flatten(tensors)
     updates = Updates([rule(rule="path_sgd", lr=0.1)] * 2, weights, problem)
     now = step_at(0, 2, problem=problem)
-    found = layout.named(updates.step(torch.ones_like(weights), weights, now))
+    actual = layout.named(updates.step(torch.ones_like(weights), weights, now))
     for name in ("layer1.weight", "layer1.bias"):
-        assert torch.equal(found[name][:, 2], tensors[name][:, 2])
-        assert (found[name][:, 1] != tensors[name][:, 1]).all()
+        assert torch.equal(actual[name][:, 2], tensors[name][:, 2])
+        assert (actual[name][:, 1] != tensors[name][:, 1]).all()
 
 
 def test_the_least_gamma_bounds_the_step():
     problem = pose(parse_model(NET), "auto", blobs())
     weights = started(2, problem.network.num_parameters)
     rules = [rule(rule="path_sgd", lr=0.5, eps=eps) for eps in (1e9, 1e6)]
-    found = Updates(rules, weights, problem).step(
+    actual = Updates(rules, weights, problem).step(
         torch.ones_like(weights), weights, step_at(0, 2, problem=problem)
     )
-    taken = (weights - found).mean(1)
+    taken = (weights - actual).mean(1)
     torch.testing.assert_close(
         taken, torch.tensor([5e-10, 5e-7]).double(), rtol=1e-5, atol=0
     )

@@ -50,8 +50,8 @@ def test_on_xor_the_norms_are_those_reported(activation):
     ]
     norms = [float(done.arrays["norm_tensor_sum"]) for done in train_all(members)]
     means = np.reshape(norms, (len(reported), SEEDS)).mean(1)
-    for (name, (mean, deviation)), found in zip(reported.items(), means, strict=True):
-        assert abs(found - mean) < 2 * deviation, name
+    for (name, (mean, deviation)), actual in zip(reported.items(), means, strict=True):
+        assert abs(actual - mean) < 2 * deviation, name
     # Weights that the loss does not hold decay by (1 - 0.001)^400 and (1 - 0.001)^280.
     large = means[2]
     np.testing.assert_allclose(means[4:6] / large, np.exp([-0.4, -0.28]), rtol=0.03)

@@ -41,15 +41,15 @@ def courses(*rules):
 @pytest.mark.parametrize("epoch", [0, TAU])
 def test_a_step_is_that_of_a_loop_over_the_parameters(name, epoch):
     rules = rules_of(name)
-    found, expected = one_step(rules, epoch), by_hand(rules, epoch)
-    torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-15)
+    actual, expected = one_step(rules, epoch), by_hand(rules, epoch)
+    torch.testing.assert_close(actual, expected, rtol=1e-14, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rate_is_gradient_descent_bit_for_bit(name):
     without = rule(rule=name, lr=0.05, rate=0.0, **REST[name])
-    plain, found = courses(rule(rule="sgd", lr=0.05), without)
-    assert torch.equal(plain, found)
+    plain, actual = courses(rule(rule="sgd", lr=0.05), without)
+    assert torch.equal(plain, actual)
 
 
 def test_the_learning_rate_does_not_touch_the_regulariser():
@@ -73,7 +73,7 @@ def test_an_infinite_bound_makes_the_selective_decay_that_of_all():
 
 def test_a_bound_of_zero_protects_all_that_has_curvature():
     h = numbers(2, "weights").abs() + 0.1
-    plain, found = one_step(
+    plain, actual = one_step(
         [
             rule(rule="sgd", lr=0.05),
             rule(rule="selective_l2", lr=0.05, rate=0.5, omega=0.0),
@@ -82,21 +82,21 @@ def test_a_bound_of_zero_protects_all_that_has_curvature():
         product=h,
         weights=numbers(1, "weights").expand(2, -1),
     )
-    assert torch.equal(plain, found)
+    assert torch.equal(plain, actual)
 
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_the_scale_of_the_loss_does_not_change_the_mask(mask):
     rules = [rule(rule="selective_l2", lr=0.1, rate=0.5, omega=0.3, **mask)] * 2
     h, weights = numbers(1, "product"), numbers(1, "weights")
-    one, other = one_step(
+    first, other = one_step(
         rules,
         gradient=torch.zeros(2, h.shape[1], dtype=h.dtype),
         product=torch.cat([h, 1024 * h]),
         weights=weights.expand(2, -1),
     )
-    assert torch.equal(one, other)
-    share = (one != weights[0]).double().mean()
+    assert torch.equal(first, other)
+    share = (first != weights[0]).double().mean()
     assert 0 < share < 1
 
 
@@ -107,10 +107,10 @@ def test_each_tensor_has_a_largest_entry_of_its_own():
     ).double()
     h = numbers(1, "gradient").abs()
     rules = [rule(rule="selective_l2", lr=0.1, rate=0.5, omega=0.5)] * 2
-    one, other = one_step(
+    first, other = one_step(
         rules,
         gradient=torch.zeros(2, h.shape[1], dtype=h.dtype),
         product=torch.cat([h, scales * h]),
         weights=numbers(1, "weights").expand(2, -1),
     )
-    assert torch.equal(one, other)
+    assert torch.equal(first, other)

@@ -34,20 +34,20 @@ def pattern(*values):
 
 
 def test_by_default_small_entries_decay_and_those_at_the_bound():
-    found = decayed(products(pattern(2, 1, 1.1, -1, -1.1, 0.5)))[:6].tolist()
-    assert found == [False, True, False, True, False, True]
+    actual = decayed(products(pattern(2, 1, 1.1, -1, -1.1, 0.5)))[:6].tolist()
+    assert actual == [False, True, False, True, False, True]
 
 
 def test_the_bound_itself_can_be_protected():
-    found = decayed(products(pattern(2, 1, -1, 0.5)), at_equality="protected")
-    assert found[:4].tolist() == [False, False, False, True]
+    actual = decayed(products(pattern(2, 1, -1, 0.5)), at_equality="protected")
+    assert actual[:4].tolist() == [False, False, False, True]
 
 
 def test_the_inverted_mask_takes_the_large_entries():
     h = products(pattern(2, 1, 1.1, 0.5))
-    found = decayed(h, mask="inverted", at_equality="protected")
-    assert found[:4].tolist() == [True, False, True, False]
-    assert torch.equal(found, ~decayed(h))
+    actual = decayed(h, mask="inverted", at_equality="protected")
+    assert actual[:4].tolist() == [True, False, True, False]
+    assert torch.equal(actual, ~decayed(h))
 
 
 def test_a_tensor_whose_entries_are_all_negative_is_protected_unless_absolute():

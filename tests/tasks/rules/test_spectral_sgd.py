@@ -31,9 +31,9 @@ FORMS = ["polyak", "nesterov", "nesterov_quadratic"]
 
 def regression(loss="mse"):
     """Return a convex quadratic: data, its Hessian, and where it is least."""
-    found = dict(waves().arrays)
-    found["inputs"] = found["inputs"] * [3.0, 1.0, 0.3]
-    data = as_data(found, "stretched")
+    arrays = dict(waves().arrays)
+    arrays["inputs"] = arrays["inputs"] * [3.0, 1.0, 0.3]
+    data = as_data(arrays, "stretched")
     problem = pose(parse_model(LINEAR), loss, data)
     samples = load_samples([data], "", "cpu", torch.float64)
     start = started(1, problem.network.num_parameters)[0]
@@ -43,8 +43,8 @@ def regression(loss="mse"):
     )
 
     def mean(weights):
-        found = problem.losses(weights[None], samples.inputs, samples.targets)
-        return share * found.mean()
+        arrays = problem.losses(weights[None], samples.inputs, samples.targets)
+        return share * arrays.mean()
 
     least = start - torch.linalg.solve(H, torch.func.grad(mean)(start))
     return data, problem, H, least
@@ -54,11 +54,11 @@ def regression(loss="mse"):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_rates_are_those_of_the_dense_spectrum(form, loss):
     data, problem, H, _ = regression(loss)
-    one = rule(rule="spectral_sgd", momentum=form, bulk_above=1.0, matrix="ggn")
+    spectral = rule(rule="spectral_sgd", momentum=form, bulk_above=1.0, matrix="ggn")
     values = torch.linalg.eigvalsh(H)
     samples = load_samples([data], "", "cpu", torch.float64)
     weights = started(2, problem.network.num_parameters)
-    updates = Updates([one, one], weights, problem)
+    updates = Updates([spectral, spectral], weights, problem)
     now = step_at(0, 2, batch=samples, problem=problem)
     updates.step(torch.zeros_like(weights), weights, now)
     rate, momentum = updates.rates(0, 10)
@@ -78,8 +78,8 @@ def test_a_quadratic_converges_at_the_theoretical_rate(form):
         "nesterov": 1 - 1 / root,
         "nesterov_quadratic": 1 - 2 / (3 * root**2 + 1) ** 0.5,
     }[form]
-    one = rule(rule="spectral_sgd", momentum=form, bulk_above=1.0)
-    course, _ = trained_on(data, LINEAR, [one] * 2, 61, loss="mse")
+    spectral = rule(rule="spectral_sgd", momentum=form, bulk_above=1.0)
+    course, _ = trained_on(data, LINEAR, [spectral] * 2, 61, loss="mse")
     early, late = ((course[step] - least).norm(dim=1) for step in (20, 60))
     # Roots that meet add a factor of the number of steps.
     assert ((late / early) ** (1 / 40) < theory * 3 ** (1 / 40)).all()
@@ -96,8 +96,8 @@ def test_with_the_rate_it_chose_it_steps_as_sgd_does():
         )
         for form in ("polyak", "nesterov")
     ]
-    found = train_all(made)
-    for outcome, nesterov in zip(found, (False, True), strict=True):
+    outcomes = train_all(made)
+    for outcome, nesterov in zip(outcomes, (False, True), strict=True):
         chosen = {"lr": outcome.arrays["lr"][-1], "nesterov": nesterov}
         chosen |= {"momentum": outcome.arrays["chosen_momentum"][-1], "rule": "sgd"}
         again = train_member(
@@ -127,10 +127,10 @@ def test_a_schedule_multiplies_what_was_chosen():
     made = [
         train_member(
             blobs(),
-            rule={"rule": "spectral_sgd", "max_momentum": 0.2, "schedule": one},
+            rule={"rule": "spectral_sgd", "max_momentum": 0.2, "schedule": schedule_of},
             epochs=3,
         )
-        for one in (None, schedule)
+        for schedule_of in (None, schedule)
     ]
     kept, stepped = (outcome.arrays["lr"] for outcome in train_all(made))
     assert kept[1] == kept[3]
@@ -139,10 +139,10 @@ def test_a_schedule_multiplies_what_was_chosen():
 
 def test_a_spectrum_without_positive_values_changes_nothing():
     data, problem, _, _ = regression()
-    one = rule(rule="spectral_sgd", lr=0.3)
+    spectral = rule(rule="spectral_sgd", lr=0.3)
     samples = load_samples([data], "", "cpu", torch.float64)
     weights = torch.full((2, problem.network.num_parameters), torch.nan).double()
-    updates = Updates([one, one], weights, problem)
+    updates = Updates([spectral, spectral], weights, problem)
     now = step_at(STEPS_PER_EPOCH * 20, 2, batch=samples, problem=problem)
     updates.step(weights, weights, now)
     rate, momentum = updates.rates(20, 40)

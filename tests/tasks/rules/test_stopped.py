@@ -17,8 +17,8 @@ def test_a_rule_that_is_stopped_goes_on_bit_for_bit(name, settings):
     place = Steps(stop=STOPPED_AT)
     with pytest.raises(Stopped):
         compute(tile, Machine(partial=place))
-    found = compute(tile, Machine(partial=Steps(place.kept)))
-    for one, other in zip(found, compute(tile, Machine()), strict=True):
-        assert one.status == other.status == "ok"
-        for variable, array in one.arrays.items():
+    outcomes = compute(tile, Machine(partial=Steps(place.kept)))
+    for outcome, other in zip(outcomes, compute(tile, Machine()), strict=True):
+        assert outcome.status == other.status == "ok"
+        for variable, array in outcome.arrays.items():
             np.testing.assert_array_equal(array, other.arrays[variable])

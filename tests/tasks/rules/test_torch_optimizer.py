@@ -60,9 +60,9 @@ def optimizer(path, lr=0.02, **fields):
     return rule(rule="torch_optimizer", optimizer=path, lr=lr, **fields)
 
 
-def line(one):
+def line(optimiser):
     """Return what is told of a rule."""
-    return torch_optimizer.told(Hyper([one] * 2, started(2)), PROBLEM)
+    return torch_optimizer.notice(Hyper([optimiser] * 2, started(2)), PROBLEM)
 
 
 def stepped(rules, start, first=0, last=STEPS, updates=None, epochs=None):
@@ -96,8 +96,8 @@ def assert_as_torch(rules, make, rates, **how):
     course, _ = stepped(rules, start, **how)
     for row, several in enumerate(rates):
         wanted = by_torch(make, start[row], several)
-        for found, expected in zip(course, wanted, strict=True):
-            torch.testing.assert_close(found[row], expected, **EXACT)
+        for actual, expected in zip(course, wanted, strict=True):
+            torch.testing.assert_close(actual[row], expected, **EXACT)
     assert not torch.allclose(course[-1], start, rtol=1e-3)
 
 
@@ -137,14 +137,14 @@ def test_training_goes_on_from_what_is_kept(name, kwargs):
 
 @pytest.mark.parametrize("name", ["Adam", "Adafactor"])
 def test_a_step_changes_nothing_that_it_is_given(name):
-    one = Hyper([optimizer(f"torch.optim:{name}")] * 2, started(2))
+    hyper = Hyper([optimizer(f"torch.optim:{name}")] * 2, started(2))
     weights = started(2)
-    state = torch_optimizer.init(weights, one, PROBLEM)
+    state = torch_optimizer.init(weights, hyper, PROBLEM)
     for count in (0, 1, 2):
         now, slope = step_at(count, 2)(slice(0, 2)), gradient(weights, count)
         given = [weights, slope, *(leaf for leaf in state if leaf is not None)]
         before = [tensor.clone() for tensor in given]
-        weights, state = torch_optimizer.step(slope, state, weights, one, now)
+        weights, state = torch_optimizer.step(slope, state, weights, hyper, now)
         for tensor, copy in zip(given, before, strict=True):
             assert torch.equal(tensor, copy)
 
@@ -245,7 +245,7 @@ def no_class(params, lr):
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def module_of_ones_own(tmp_path, monkeypatch):
     name = f"own_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(OWN, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -253,9 +253,9 @@ def own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["Counting", "Clipped"])
-def test_an_optimiser_of_ones_own_steps_as_by_itself(own, name):
-    kind = getattr(__import__(own), name)
-    rules = [optimizer(f"{own}:{name}")] * 3
+def test_an_optimiser_of_ones_own_steps_as_by_itself(module_of_ones_own, name):
+    kind = getattr(__import__(module_of_ones_own), name)
+    rules = [optimizer(f"{module_of_ones_own}:{name}")] * 3
     assert_as_torch(rules, kind, [[0.02] * STEPS] * 3)
     assert (name in line(rules[0])) == (name == "Clipped")
 
@@ -276,10 +276,12 @@ def test_an_optimiser_of_ones_own_steps_as_by_itself(own, name):
         ("Countin", "Did you mean 'Counting'"),
     ],
 )
-def test_what_cannot_be_stepped_by_state_and_gradient_is_refused(own, name, reason):
-    with pytest.raises(InputError, match=reason) as told:
-        Updates([optimizer(f"{own}:{name}")] * 2, started(2), PROBLEM)
-    assert "\n" not in str(told.value)
+def test_what_cannot_be_stepped_by_state_and_gradient_is_refused(
+    module_of_ones_own, name, reason
+):
+    with pytest.raises(InputError, match=reason) as caught:
+        Updates([optimizer(f"{module_of_ones_own}:{name}")] * 2, started(2), PROBLEM)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

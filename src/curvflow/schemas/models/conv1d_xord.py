@@ -35,8 +35,8 @@ def tensor_sizes(spec: Conv1dXord, inputs: int, outputs: int) -> Mapping[str, in
     sizes: dict[str, int] = {}
     for name in names:
         sizes |= {f"{name}.weight": 2 * each, f"{name}.bias": each}
-    found = spec.filters * (inputs // 2)
-    return {**sizes, "dense.weight": found * outputs, "dense.bias": outputs}
+    features = spec.filters * (inputs // 2)
+    return {**sizes, "dense.weight": features * outputs, "dense.bias": outputs}
 
 
 EXPLANATION = Section(

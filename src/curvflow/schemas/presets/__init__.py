@@ -23,12 +23,12 @@ Fields = Mapping[str, Any]
 def all_presets() -> dict[str, Mapping[str, Fields]]:
     """Return the variants of every preset by its name, sorted."""
     sources = [info.name for info in pkgutil.iter_modules(__path__)]
-    found = {
+    presets = {
         f"{source.replace('_', '-')}/{name}": variants
         for source in sources
         for name, variants in import_module(f"{__name__}.{source}").PRESETS.items()
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(presets.items()))
 
 
 def written_out(value: object) -> object:
@@ -58,8 +58,10 @@ def written_out(value: object) -> object:
             f"expected either rule or preset, got both ({shown(value['rule'])} and "
             f"{shown(name)}). Remove rule"
         )
-    own = {key: item for key, item in value.items() if key not in ("preset", "variant")}
-    return {**variants[variant], **own}
+    fields = {
+        key: item for key, item in value.items() if key not in ("preset", "variant")
+    }
+    return {**variants[variant], **fields}
 
 
 def _variants(name: object) -> Mapping[str, Fields]:

@@ -88,12 +88,12 @@ def _printed(data: str, cell: Fields) -> dict[str, Fields]:
     l2 = {"rate": cell["l2"], **large}
     tau, omega, selective = cell["tau"], cell["omega"], cell["selective"]
     both = {"omega": omega, "tau": tau, "selective_rate": selective}
-    found = {
-        f"{name}-{regime}": {"rule": name, **own, **begun(regime)}
+    plain = {
+        f"{name}-{regime}": {"rule": name, **extra, **begun(regime)}
         for regime in ("small", "large")
-        for name, own in (("sgd", {}), ("metric", {"rate": cell["metric"]}))
+        for name, extra in (("sgd", {}), ("metric", {"rate": cell["metric"]}))
     }
-    return found | {
+    return plain | {
         "l2-large": {"rule": "l2", **l2},
         "selective-l2-large": {
             **large,

@@ -49,7 +49,7 @@ class Step(Params):
     def scale(self, epoch: int, epochs: int) -> float:
         """Return the power of `factor` that an epoch has come to."""
         del epochs
-        return self.factor ** sum(epoch >= one for one in self.at)
+        return self.factor ** sum(epoch >= change for change in self.at)
 
 
 class Cosine(Over):
@@ -183,8 +183,8 @@ class Rule(Params):
         return {n: v for n, v in self._fields() if not isinstance(v, bool | float)}
 
     def _fields(self) -> list[tuple[str, Any]]:
-        own = [name for name in type(self).model_fields if name not in OF_TRAINING]
-        return [(name, getattr(self, name)) for name in own]
+        names = [name for name in type(self).model_fields if name not in OF_TRAINING]
+        return [(name, getattr(self, name)) for name in names]
 
 
 # Fields that training itself reads; `step` never sees them.

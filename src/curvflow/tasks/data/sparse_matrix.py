@@ -36,8 +36,10 @@ def sparse_matrix(member: Member, machine: Machine) -> Outcome:
     from scipy import sparse
 
     params = cast("SparseMatrixParams", member.params)
-    found = _laplacian(params.grid) if params.grid else _read(member)
-    shifted = sparse.csr_array(found + params.shift * sparse.eye_array(found.shape[0]))
+    unshifted = _laplacian(params.grid) if params.grid else _read(member)
+    shifted = sparse.csr_array(
+        unshifted + params.shift * sparse.eye_array(unshifted.shape[0])
+    )
     shifted.sort_indices()
     return Outcome(
         matrix(
@@ -68,17 +70,17 @@ def _read(member: Member) -> Any:
 
     content = member.files["path"]["bytes"].tobytes()
     try:
-        found = sparse.csr_array(files.mmread(io.BytesIO(content)))
+        matrix = sparse.csr_array(files.mmread(io.BytesIO(content)))
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(
             f"path: expected a MatrixMarket file, got one that breaks off ({error})"
         ) from error
-    if not np.isfinite(found.data).all():
+    if not np.isfinite(matrix.data).all():
         # NaN compares as symmetric, too.
         raise InputError("path: expected finite entries, got NaN or infinity")
-    gap = abs(found - found.T).max()
-    if gap > 1e-12 * abs(found).max():
+    gap = abs(matrix - matrix.T).max()
+    if gap > 1e-12 * abs(matrix).max():
         raise InputError(
             f"path: expected a symmetric matrix, got a[i,j] - a[j,i] up to {gap:.3g}"
         )
-    return found
+    return matrix

@@ -33,9 +33,9 @@ def noisy(labels: Array, num_classes: int, share: float, seed: int) -> Array:
     order = torch.randperm(len(labels), generator=generator).numpy()
     steps = torch.randint(1, num_classes, (len(labels),), generator=generator).numpy()
     chosen = order[: round(share * len(labels))]
-    found = labels.astype(np.int64)
-    found[chosen] = (found[chosen] + steps[chosen]) % num_classes
-    return found
+    noisy_labels = labels.astype(np.int64)
+    noisy_labels[chosen] = (noisy_labels[chosen] + steps[chosen]) % num_classes
+    return noisy_labels
 
 
 def one_hot(labels: Array, num_classes: int) -> Array:
@@ -55,8 +55,8 @@ def of_classes(targets: Array, classes: Sequence[int]) -> tuple[Array, Array]:
     """
     rows = np.flatnonzero(np.isin(targets, classes))
     order = np.argsort(classes)
-    found = np.searchsorted(np.asarray(classes)[order], targets[rows])
-    return rows, order[found]
+    places = np.searchsorted(np.asarray(classes)[order], targets[rows])
+    return rows, order[places]
 
 
 def drawn(
@@ -134,19 +134,19 @@ def modified(
     Raises:
         InputError: the data set has no such class, samples, pixels or labels.
     """
-    found = dict(arrays)
-    _refuse_values(found, params)
+    changed = dict(arrays)
+    _refuse_values(changed, params)
     if params.classes is not None:
-        found = _chosen(found, params.classes, num_classes)
+        changed = _chosen(changed, params.classes, num_classes)
         num_classes = len(params.classes)
-    found = _drawn(found, params)
+    changed = _drawn(changed, params)
     if params.label_noise:
         share, seed = params.label_noise, params.seed
-        found["targets"] = noisy(found["targets"], num_classes, share, seed)
-    found = _with_inputs(found, params, dtype)
+        changed["targets"] = noisy(changed["targets"], num_classes, share, seed)
+    changed = _with_inputs(changed, params, dtype)
     if params.targets == "inputs":
-        return _of_themselves(found, dtype)
-    return _with_targets(found, params, num_classes, dtype)
+        return _of_themselves(changed, dtype)
+    return _with_targets(changed, params, num_classes, dtype)
 
 
 def _with_inputs(arrays: Arrays, params: Modifications, dtype: Floats) -> Arrays:
@@ -172,7 +172,7 @@ def _refuse_values(arrays: Arrays, params: Modifications) -> None:
 
 
 def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
-    found = {}
+    kept = {}
     for label in classes:
         if label >= num_classes:
             raise InputError(
@@ -180,13 +180,13 @@ def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
             )
     for _, prefix in SETS:
         rows, labels = of_classes(arrays[f"{prefix}targets"], classes)
-        found[f"{prefix}inputs"] = arrays[f"{prefix}inputs"][rows]
-        found[f"{prefix}targets"] = labels
-    return found
+        kept[f"{prefix}inputs"] = arrays[f"{prefix}inputs"][rows]
+        kept[f"{prefix}targets"] = labels
+    return kept
 
 
 def _drawn(arrays: Arrays, params: Modifications) -> Arrays:
-    found = dict(arrays)
+    kept = dict(arrays)
     for purpose, prefix in SETS:
         count = getattr(params, f"num_{purpose}")
         if count is not None:
@@ -198,8 +198,8 @@ def _drawn(arrays: Arrays, params: Modifications) -> Arrays:
                 stratified=params.stratified,
             )
             for name in (f"{prefix}inputs", f"{prefix}targets"):
-                found[name] = arrays[name][rows]
-    return found
+                kept[name] = arrays[name][rows]
+    return kept
 
 
 def _with_targets(
@@ -240,8 +240,8 @@ def each_once(
     Returns:
         One outcome per member.
     """
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     for member in members:
-        if id(member) not in found:
-            found[id(member)] = compute(member)
-    return [found[id(member)] for member in members]
+        if id(member) not in outcomes:
+            outcomes[id(member)] = compute(member)
+    return [outcomes[id(member)] for member in members]

@@ -97,14 +97,14 @@ def scaled(
 
 def _affine(inputs: Array, shift: Array, width: Array, dtype: Floats) -> Array:
     # A few rows at once: the whole in double precision would take twice the room.
-    found = np.empty(inputs.shape, dtype)
+    scaled_rows = np.empty(inputs.shape, dtype)
     look_up = _look_up(shift, width, dtype) if inputs.dtype == np.uint8 else None
     for start in range(0, len(inputs), ROWS):
-        some = inputs[start : start + ROWS]
-        found[start : start + ROWS] = (
-            look_up(some) if look_up else (some - shift) / width
+        rows = inputs[start : start + ROWS]
+        scaled_rows[start : start + ROWS] = (
+            look_up(rows) if look_up else (rows - shift) / width
         )
-    return found
+    return scaled_rows
 
 
 def _look_up(shift: Array, width: Array, dtype: Floats) -> Callable[[Array], Array]:
@@ -112,8 +112,8 @@ def _look_up(shift: Array, width: Array, dtype: Floats) -> Callable[[Array], Arr
     levels = np.arange(LEVELS) - shift.reshape(-1, 1)
     tables = (levels / width.reshape(-1, 1)).astype(dtype)
 
-    def of(some: Array) -> Array:
-        channels = [tables[c % len(tables)][some[:, c]] for c in range(some.shape[1])]
+    def of(rows: Array) -> Array:
+        channels = [tables[c % len(tables)][rows[:, c]] for c in range(rows.shape[1])]
         return np.stack(channels, axis=1)
 
     return of
@@ -129,17 +129,17 @@ def _moments(train: Array) -> tuple[Array, Array]:
             train.std(axis=axes, keepdims=True).astype(np.float32),
         )
     columns = np.moveaxis(train, 1, 0)
-    found = np.array([_moments_of_bytes(column) for column in columns])
+    moments = np.array([_moments_of_bytes(column) for column in columns])
     shape = (1, -1, *(1 for _ in train.shape[2:]))
-    return found[:, 0].reshape(shape), found[:, 1].reshape(shape)
+    return moments[:, 0].reshape(shape), moments[:, 1].reshape(shape)
 
 
 def _moments_of_bytes(values: Array) -> tuple[float, float]:
     # Whole numbers, so that no order of summation counts.
     counts = np.zeros(LEVELS, dtype=np.int64)
     for start in range(0, len(values), ROWS):
-        some = values[start : start + ROWS].reshape(-1)
-        counts += np.bincount(some, minlength=LEVELS)
+        rows = values[start : start + ROWS].reshape(-1)
+        counts += np.bincount(rows, minlength=LEVELS)
     number = int(counts.sum())
     first = sum(level * int(count) for level, count in enumerate(counts))
     second = sum(level**2 * int(count) for level, count in enumerate(counts))

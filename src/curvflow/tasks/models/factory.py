@@ -41,7 +41,7 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
     buffers = dict(module.named_buffers())
     names = tuple(parameters)
 
-    def one(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
+    def call_one(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
         like = tensors[0]
         # A copy, so that a module that changes its buffers does not change these.
         held = {n: _moved(b, like).clone() for n, b in buffers.items()}
@@ -52,15 +52,15 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
     def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         tensors = tuple(forward_pass.tensors[name] for name in names)
         shared = inputs.shape[0] == 1
-        batched = vmap(one, in_dims=(0, None if shared else 0))
+        batched = vmap(call_one, in_dims=(0, None if shared else 0))
         outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
         return outputs
 
-    def own(generator: torch.Generator) -> Tensor:
+    def initial(generator: torch.Generator) -> Tensor:
         return _flat(_make(spec, generator))
 
     shapes = tuple(tuple(p.shape) for p in parameters.values())
-    network = Network(Layout(names, shapes), forward, 1, own, has_paths=False)
+    network = Network(Layout(names, shapes), forward, 1, initial, has_paths=False)
     first_D = _flat(module)
     check_network(
         network,

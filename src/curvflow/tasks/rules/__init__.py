@@ -19,14 +19,14 @@ Further functions are looked for:
 
     evaluated(weights_MD, state, hyper) -> weights
     watch(weights_MD, state, validation_loss_M, hyper) -> state
-    told(hyper, problem) -> line
+    notice(hyper, problem) -> line
     rates(state, hyper) -> learning rate, momentum
     preconditioner(state, weights_MD, hyper) -> Preconditioner
 
 `evaluated` returns the weights that are the rule's result, measured and stored, where
 these are not those it steps from, such as an average; training goes on from the others
 all the same. `watch` is called after each epoch if the specification's `watches` says
-so. `told` returns a line, or none, that is shown before training begins, as of what
+so. `notice` returns a line, or none, that is shown before training begins, as of what
 makes it slow. `rates` returns what is in force, (M, 1) each, where the rule chooses it
 itself; they are recorded, the momentum if the specification's `chooses_momentum` says
 so. `preconditioner` returns how the rule scales its steps, if the specification's

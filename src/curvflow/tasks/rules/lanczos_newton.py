@@ -41,7 +41,7 @@ def step(
     """
     rule, decay_M1 = hyper.rule, hyper["weight_decay"].double()
     gradient_MD = torch.addcmul(gradient_MD, hyper["weight_decay"], weights_MD)
-    found = spectrum(
+    ritz = spectrum(
         gradient_MD if rule.start == "gradient" else random_signs(weights_MD, context),
         weights_MD,
         context,
@@ -49,17 +49,17 @@ def step(
         num_steps=rule.num_steps,
         vectors=True,
     )
-    assert found.vectors is not None
+    assert ritz.vectors is not None
     lr_M1 = hyper["lr"].double()
     follows_M1 = torch.where(hyper["damping_follows_lr"] > 0, lr_M1, 1.0)
     damping_M1 = hyper["damping"].double() * follows_M1
     direction_MD = _solved(
         gradient_MD.double(),
-        found.vectors,
-        (found.values + decay_M1).abs() + damping_M1,
+        ritz.vectors,
+        (ritz.values + decay_M1).abs() + damping_M1,
         decay_M1 + damping_M1,
     )
-    direction_MD.masked_fill_(~found.is_finite.unsqueeze(1), torch.nan)
+    direction_MD.masked_fill_(~ritz.is_finite.unsqueeze(1), torch.nan)
     return (weights_MD.double() - lr_M1 * direction_MD).to(weights_MD), None
 
 

@@ -87,26 +87,26 @@ def _solved(
         uniform = context.draw((batch.count, *draws))
     share = (count if problem.loss == "sse" else 1) / batch.count
 
-    def solved(some: slice) -> Tensor:
-        own = batch.models(some)
-        drawn = None if uniform is None else uniform[some]
+    def solved(span: slice) -> Tensor:
+        samples = batch.models(span)
+        drawn = None if uniform is None else uniform[span]
 
         def roots(outputs_MNC: Tensor) -> Tensor:
-            found = fisher_roots(
-                rule.fisher, problem.loss, outputs_MNC, own.targets, drawn
+            factors = fisher_roots(
+                rule.fisher, problem.loss, outputs_MNC, samples.targets, drawn
             )
-            return math.sqrt(share) * found
+            return math.sqrt(share) * factors
 
         return damped_solve(
-            _rows(problem.network, weights_MD[some], own.inputs, roots),
-            gradient_MD[some],
-            hyper["alpha"][some].double(),
-            hyper["eps"][some].double(),
+            _rows(problem.network, weights_MD[span], samples.inputs, roots),
+            gradient_MD[span],
+            hyper["alpha"][span].double(),
+            hyper["eps"][span].double(),
         )
 
     each = 8 * rule.scratch(problem.network.layout.shapes, count, outputs)
     most = CPU_PASS_BYTES if weights_MD.device.type == "cpu" else GPU_PASS_BYTES
-    return torch.cat([solved(some) for some in spans(len(weights_MD), most // each)])
+    return torch.cat([solved(span) for span in spans(len(weights_MD), most // each)])
 
 
 def _rows(

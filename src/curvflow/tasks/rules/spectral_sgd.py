@@ -85,14 +85,14 @@ def _is_due(hyper: Hyper, context: Step) -> bool:
 
 def _refreshed(state: State, weights_MD: Tensor, hyper: Hyper, context: Step) -> State:
     """Return the state with new rates; old ones where the spectrum tells none."""
-    found = spectrum(
+    ritz = spectrum(
         random_signs(weights_MD, context),
         weights_MD,
         context,
         matrix=hyper.rule.matrix,
         num_steps=hyper.rule.num_steps,
     )
-    ends = extremes(found.values, found.weights, hyper["bulk_above"])
+    ends = extremes(ritz.values, ritz.weights, hyper["bulk_above"])
     decay_M1 = hyper["weight_decay"].double()
     rate_M1, momentum_M1 = best_rates(
         ends[0] + decay_M1,
@@ -100,7 +100,7 @@ def _refreshed(state: State, weights_MD: Tensor, hyper: Hyper, context: Step) ->
         hyper.rule.momentum,
         hyper["max_momentum"].double(),
     )
-    known_M1 = found.is_finite.unsqueeze(1) & torch.isfinite(rate_M1)
+    known_M1 = ritz.is_finite.unsqueeze(1) & torch.isfinite(rate_M1)
     return state._replace(
         rate=torch.where(known_M1, rate_M1.to(state.rate), state.rate),
         momentum=torch.where(known_M1, momentum_M1.to(state.rate), state.momentum),

@@ -48,7 +48,7 @@ def _rate(lr_M1: Tensor) -> float:
     return float(lr_M1[0])
 
 
-def told(hyper: Hyper, problem: Problem) -> str:
+def notice(hyper: Hyper, problem: Problem) -> str:
     """Say in a line if each model needs an optimiser of its own, which takes longer."""
     rule: TorchOptimizer = hyper.rule
     if _adapter(hyper, problem).is_stacked:

@@ -213,8 +213,8 @@ class Updates:
     @property
     def notes(self) -> list[str]:
         """Return the lines that rules show before training begins."""
-        groups = [g for g in self._groups if hasattr(g.functions, "told")]
-        lines = [group.functions.told(group.hyper, group.problem) for group in groups]
+        groups = [g for g in self._groups if hasattr(g.functions, "notice")]
+        lines = [group.functions.notice(group.hyper, group.problem) for group in groups]
         return list(dict.fromkeys(filter(None, lines)))
 
     def wants_product(self, epoch: int) -> list[bool]:

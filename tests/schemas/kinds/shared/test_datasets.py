@@ -19,9 +19,9 @@ def test_integers_and_flags_are_labels_and_floats_are_values():
 
 def test_signs_are_two_classes_as_values():
     signs = np.array([1.0, -1, 1, 1, -1, -1])
-    found = dataset(X, signs)
-    assert found["num_classes"] == 2
-    assert found["targets"].shape == (6, 1)
+    actual = dataset(X, signs)
+    assert actual["num_classes"] == 2
+    assert actual["targets"].shape == (6, 1)
 
 
 def test_values_of_no_test_samples_are_a_column_of_none():
@@ -30,8 +30,8 @@ def test_values_of_no_test_samples_are_a_column_of_none():
 
 
 def test_every_array_is_float64_whatever_was_given():
-    found = dataset(X.astype("uint8"), LABELS.astype("int8"))
-    assert {a.dtype for n, a in found.items() if n != "num_classes"} == {X.dtype}
+    actual = dataset(X.astype("uint8"), LABELS.astype("int8"))
+    assert {a.dtype for n, a in actual.items() if n != "num_classes"} == {X.dtype}
 
 
 @pytest.mark.parametrize(

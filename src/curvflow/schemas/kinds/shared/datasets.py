@@ -163,14 +163,16 @@ def _check_alike(name: str, test: Array, train: Array) -> None:
 def _num_classes(y: Array, y_test: Array) -> int:
     if y.ndim == 2:
         return 2 if y.shape[1] == 1 and set(np.unique(y)) == {-1.0, 1.0} else 0
-    found = np.union1d(y, y_test).astype(np.int64)
-    if found[0] != 0 or found[-1] != len(found) - 1:
-        some = ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")
-        raise InputError(
-            f"targets: expected integer labels 0..{len(found) - 1} without gaps, "
-            f"got {some}. Relabel them, or give floats for regression."
+    labels = np.union1d(y, y_test).astype(np.int64)
+    if labels[0] != 0 or labels[-1] != len(labels) - 1:
+        listed = ", ".join(map(str, labels[:12])) + (
+            ", ..." if len(labels) > 12 else ""
         )
-    return len(found)
+        raise InputError(
+            f"targets: expected integer labels 0..{len(labels) - 1} without gaps, "
+            f"got {listed}. Relabel them, or give floats for regression."
+        )
+    return len(labels)
 
 
 def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str, Array]:
@@ -226,5 +228,5 @@ def matrix(form: str, size: int, **arrays: Array) -> dict[str, Array]:
     Returns:
         These, and arrays without elements for the rest.
     """
-    told = {"form": np.array(form), "size": np.array(size, dtype=np.int64)}
-    return {**EMPTY, **arrays, **told}
+    scalars = {"form": np.array(form), "size": np.array(size, dtype=np.int64)}
+    return {**EMPTY, **arrays, **scalars}

@@ -72,9 +72,9 @@ def _main_key(value: object) -> str | None:
     if isinstance(value, Params):
         return next(iter(type(value).model_fields))
     keys = list(value) if isinstance(value, Mapping) else []
-    found = [key for key in keys if key in LAWS]
-    if len(found) == 1:
-        return str(found[0])
+    laws = [key for key in keys if key in LAWS]
+    if len(laws) == 1:
+        return str(laws[0])
     return str(keys[0]) if len(keys) == 1 else None
 
 
@@ -145,5 +145,5 @@ class Factory(Params):
                 f"factory: expected a function of module '{path}', got '{name}'. "
                 f"{nearest(name, known)}"
             )
-        found: Callable[..., Any] = function
-        return found
+        checked: Callable[..., Any] = function
+        return checked

@@ -76,7 +76,7 @@ def unknown_layers(params: Any, name: str, training: Any) -> Iterator[Misnomer]:
     """
     tensors = getattr(getattr(training, "model", None), "tensors", ())
     for number, pattern in enumerate(params.layers or ()):
-        if tensors and not any(fnmatchcase(one, pattern) for one in tensors):
+        if tensors and not any(fnmatchcase(tensor, pattern) for tensor in tensors):
             message = f"expected one of {', '.join(tensors)} of '{name}', got {pattern}"
             hint = "Name parameter tensors, or a pattern such as layer1.*."
             yield ("layers", number), message, hint

@@ -37,7 +37,7 @@ def _another_truth(
     """Yield a rank or a model that cannot be that of the data."""
     if not isinstance(data, KnownAnswerParams):
         return
-    expected, got = (same_truth(known(one)) for one in (data, params))
+    expected, got = (same_truth(known(stated)) for stated in (data, params))
     if expected != got:
         message = f"expected {expected}, as of '{name}', got {got}"
         yield ("model",), message, "Give both the same model."

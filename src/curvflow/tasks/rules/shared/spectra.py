@@ -91,8 +91,8 @@ def spectrum(
     on_cpu = weights_MD.device.type == "cpu"
     most = (CPU_PRODUCT_BYTES if on_cpu else GPU_PASS_BYTES) // each
     parts = [
-        _spectrum(start_MD, weights_MD, context, some, (matrix, num_steps, vectors))
-        for some in spans(len(weights_MD), most)
+        _spectrum(start_MD, weights_MD, context, span, (matrix, num_steps, vectors))
+        for span in spans(len(weights_MD), most)
     ]
     return Spectrum(
         torch.cat([part.values for part in parts]),
@@ -108,24 +108,24 @@ def _spectrum(
     start_MD: Tensor,
     weights_MD: Tensor,
     context: Step,
-    some: slice,
+    span: slice,
     how: tuple[str, int, bool],
 ) -> Spectrum:
     matrix, num_steps, vectors = how
-    start_MD, weights_MD = start_MD[some].double(), weights_MD[some]
+    start_MD, weights_MD = start_MD[span].double(), weights_MD[span]
     models = len(weights_MD)
     start_MD, finite_M = _contained(start_MD, weights_MD)
     weights_MD = torch.where(finite_M.unsqueeze(1), weights_MD, 0.0)
     if models == 1:  # no product is of a single model: see decision 0003
         start_MD, weights_MD = start_MD.repeat(2, 1), weights_MD.repeat(2, 1)
-    operator = _Contained(_curvature(weights_MD, context, some, matrix))
-    found = lanczos(
+    operator = _Contained(_curvature(weights_MD, context, span, matrix))
+    ritz = lanczos(
         operator, start_MD.unsqueeze(2), num_steps=num_steps, vectors=vectors
     )
     return Spectrum(
-        found.values[:models, 0].nan_to_num(nan=0.0).to(weights_MD.device),
-        found.weights[:models, 0].to(weights_MD.device),
-        None if found.vectors is None else found.vectors[:models, 0],
+        ritz.values[:models, 0].nan_to_num(nan=0.0).to(weights_MD.device),
+        ritz.weights[:models, 0].to(weights_MD.device),
+        None if ritz.vectors is None else ritz.vectors[:models, 0],
         finite_M & operator.is_finite_M[:models],
     )
 
@@ -139,13 +139,13 @@ def _contained(start_MD: Tensor, weights_MD: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _curvature(
-    weights_MD: Tensor, context: Step, some: slice, matrix: str
+    weights_MD: Tensor, context: Step, span: slice, matrix: str
 ) -> BatchedOperator:
     """Return the curvature of the loss that is minimised, dropout and all."""
-    batch, loss = context.batch.models(some), context.problem.loss
+    batch, loss = context.batch.models(span), context.problem.loss
     # Operators are of the mean over samples; of sse the sum is minimised.
     share = batch.count if loss == "sse" else 1
-    outputs = _training_outputs(weights_MD, context, some)
+    outputs = _training_outputs(weights_MD, context, span)
 
     def sample(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
         return share * sample_losses(loss)(outputs_MNC, targets)
@@ -164,13 +164,13 @@ def _curvature(
     )
 
 
-def _training_outputs(weights_MD: Tensor, context: Step, some: slice) -> Outputs:
+def _training_outputs(weights_MD: Tensor, context: Step, span: slice) -> Outputs:
     """Return the networks as the gradient was derived of them."""
     network = context.problem.network
     # Of these a batch norm in training makes nothing but its next ones.
     statistics_MS = weights_MD.new_zeros(len(weights_MD), network.statistics.size)
     drawn: list[Tensor] = []
-    draw = context.dropout(some)
+    draw = context.dropout(span)
 
     def record(shape: tuple[int, ...]) -> Tensor:
         drawn.append(draw(shape))
@@ -184,6 +184,6 @@ def _training_outputs(weights_MD: Tensor, context: Step, some: slice) -> Outputs
 
     # Drawn once and for all: nothing can be drawn within a vectorised derivative.
     with torch.no_grad():
-        inputs = context.batch.models(some).inputs
+        inputs = context.batch.models(span).inputs
         network.training_outputs(weights_MD, statistics_MS, inputs, record)
     return outputs

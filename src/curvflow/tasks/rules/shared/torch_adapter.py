@@ -70,11 +70,11 @@ class Adapter:
         gradients, tensors = map(self.layout.unflatten, (gradient_MD, weights_MD))
         if self.shared is not None:
             held = None if state is None else _given(state, self.shared)
-            new, values = self.one(gradients, held, tensors, lr)
-            found = _taken(values, self.shared, len(weights_MD))
-            return torch.cat([tensor.flatten(1) for tensor in new], dim=1), found
+            new, values = self.step_one(gradients, held, tensors, lr)
+            kept = _taken(values, self.shared, len(weights_MD))
+            return torch.cat([tensor.flatten(1) for tensor in new], dim=1), kept
         steps = [
-            self.one(
+            self.step_one(
                 [tensor[row] for tensor in gradients],
                 None if state is None else [_row(leaf, row) for leaf in state],
                 [tensor[row] for tensor in tensors],
@@ -86,7 +86,7 @@ class Adapter:
         columns = zip(*(values for _, values in steps), strict=True)
         return torch.stack(rows), tuple(map(_column, columns))
 
-    def one(
+    def step_one(
         self,
         gradients: Sequence[Tensor],
         held: Sequence[Tensor | None] | None,
@@ -206,7 +206,7 @@ def _stacked(apart: Adapter, start_MD: Tensor, wanted_MD: Tensor) -> Adapter | N
     gradient_MD = _gradient(start_MD, 0)
     tensors, gradients = map(apart.layout.unflatten, (start_MD, gradient_MD))
     try:
-        _, values = apart.one(gradients, None, tensors, apart.rule.lr)
+        _, values = apart.step_one(gradients, None, tensors, apart.rule.lr)
         shared = [v is not None and v.shape[:1] != (TRIAL_MODELS,) for v in values]
         together = replace(apart, shared=tuple(shared))
         found_MD = _course(together, start_MD)
@@ -215,5 +215,5 @@ def _stacked(apart: Adapter, start_MD: Tensor, wanted_MD: Tensor) -> Adapter | N
     return together if _alike(found_MD, wanted_MD) else None
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one, other, rtol=1e-10, atol=1e-12, equal_nan=True)
+def _alike(first: Tensor, other: Tensor) -> bool:
+    return torch.allclose(first, other, rtol=1e-10, atol=1e-12, equal_nan=True)

@@ -70,8 +70,8 @@ def made(rule: TorchOptimizer, tensors: Sequence[Tensor], lr: float) -> Optimize
 
 def parameters(optimizer: Optimizer) -> list[Tensor]:
     """Return the parameters of an optimiser."""
-    found: list[Tensor] = optimizer.param_groups[0]["params"]
-    return found
+    tensors: list[Tensor] = optimizer.param_groups[0]["params"]
+    return tensors
 
 
 def stepped(
@@ -122,7 +122,7 @@ def entries(optimizer: Optimizer, path: str, group: Sequence[str]) -> tuple[Entr
     Raises:
         InputError: it keeps something else than tensors and numbers.
     """
-    found = []
+    entries = []
     for place, parameter in enumerate(parameters(optimizer)):
         state = optimizer.state.get(parameter, {})
         for name, value in sorted(state.items()):
@@ -133,9 +133,9 @@ def entries(optimizer: Optimizer, path: str, group: Sequence[str]) -> tuple[Entr
                     f"optimizer: expected {path} to keep tensors and numbers in its "
                     f"state, got {type(value).__name__} '{name}'. Choose another."
                 )
-            found.append(Entry(place, name, _type(value)))
+            entries.append(Entry(place, name, _type(value)))
     settings = optimizer.param_groups[0]
-    return (*found, *(Entry(GROUP, n, type(settings[n])) for n in group))
+    return (*entries, *(Entry(GROUP, n, type(settings[n])) for n in group))
 
 
 def kept(optimizer: Optimizer, wanted: Sequence[Entry], path: str) -> list[Any]:
@@ -158,12 +158,12 @@ def kept(optimizer: Optimizer, wanted: Sequence[Entry], path: str) -> list[Any]:
             f"optimizer: expected {path} to keep the same quantities after each step, "
             "got others than after the first. Choose another."
         )
-    found = []
+    values = []
     for entry in wanted:
         value = _state(optimizer, entry.place)[entry.name]
         dtype = NUMBERS.get(entry.type)
-        found.append(torch.tensor(value, dtype=dtype) if dtype else value)
-    return found
+        values.append(torch.tensor(value, dtype=dtype) if dtype else value)
+    return values
 
 
 def give_back(
@@ -187,8 +187,8 @@ def give_back(
 def _state(optimizer: Optimizer, place: int) -> dict[str, Any]:
     if place == GROUP:
         return optimizer.param_groups[0]
-    found: dict[str, Any] = optimizer.state[parameters(optimizer)[place]]
-    return found
+    state: dict[str, Any] = optimizer.state[parameters(optimizer)[place]]
+    return state
 
 
 def _type(value: object) -> type:
@@ -211,5 +211,5 @@ def _found(path: str) -> Callable[..., Optimizer]:
             f"optimizer: expected a torch.optim.Optimizer of module '{module_name}', "
             f"got '{name}'. {nearest(name, known)}"
         )
-    found: Callable[..., Optimizer] = kind
-    return found
+    optimizer: Callable[..., Optimizer] = kind
+    return optimizer
