@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from curvflow.cli.app import app
+from tests.loops import for_each
 from tests.test_docs import FLAGS, PAGES, ROOT
 
 COMMANDS = typer.main.get_group(app).commands
@@ -36,12 +37,12 @@ def parse(line: str) -> None:
     COMMANDS[name].make_context(name, rest)
 
 
-@pytest.mark.parametrize(("page", "line"), sorted(set(entered())))
+@for_each("page, line", sorted(set(entered())))
 def test_a_command_line_can_be_entered(page, line):
     parse(line)
 
 
-@pytest.mark.parametrize(("page", "span"), sorted(set(told())))
+@for_each("page, span", sorted(set(told())))
 def test_a_command_told_of_is_one_with_its_options(page, span):
     name, *rest = shlex.split(span)
     known = {option for one in COMMANDS[name].params for option in one.opts}

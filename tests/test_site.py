@@ -13,6 +13,7 @@ from curvflow.tasks import numerics
 from docs.generator import commands, kinds, python
 from docs.generator.markdown import papers, prose, units
 from docs.generator.site import kind_nav, pages
+from tests.loops import for_each
 
 NAMES = sorted(name for name, kind in all_kinds().items() if not kind.home)
 
@@ -24,7 +25,7 @@ def rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in plain]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_page_names_every_input_parameter_and_variable(name):
     kind = all_kinds()[name]
     page = kinds.page(kind)
@@ -33,14 +34,14 @@ def test_a_page_names_every_input_parameter_and_variable(name):
         assert f"| `{told}` |" in page, f"{name}: {told}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_no_cell_of_a_page_is_empty(name):
     found = rows(kinds.page(all_kinds()[name]))
     assert found
     assert all(all(cells) for cells in found)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_every_parameter_that_is_a_number_has_a_unit(name):
     page = kinds.page(all_kinds()[name])
     table = page.partition("## Parameters")[2].partition("## Outputs")[0]

@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from curvflow.errors import StudyError
 from curvflow.schemas.study.study import load_study
 from curvflow.schemas.study.validation_messages import COMBINED
+from tests.loops import for_each
 from tests.schemas.fakes import FILE, STUDY, edited, fake_kinds
 
 TABLE = Path(__file__).with_name("broken_studies.yaml").read_text(encoding="utf-8")
@@ -32,7 +33,7 @@ def test_a_study_is_refused_with_the_full_message_for(case):
     assert str(caught.value) == case["message"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@for_each("case", CASES)
 def test_a_message_is_one_line_that_says_place_and_what_was_expected(case):
     message = case["message"]
     assert re.match(r"(study\.yaml:\d+:\d+|--set|--profile)", message)

@@ -13,6 +13,7 @@ from curvflow.schemas import explanations as explanation
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.study.study import load_study
+from tests.loops import for_each
 
 TOLD = explanations()
 SPIRALS = """
@@ -41,7 +42,7 @@ def folder(tmp_path_factory):
         yield folder
 
 
-@pytest.mark.parametrize("name", sorted(TOLD))
+@for_each("name", sorted(TOLD))
 def test_the_example_of_a_kind_uses_it_and_can_be_planned(folder, name):
     study = load_study(TOLD[name].example, file="example.yaml")
     nodes = list(expand(study, SourceFiles(folder)))
@@ -53,7 +54,7 @@ def test_every_built_in_kind_is_explained():
     assert sorted(TOLD) == [n for n, kind in all_kinds().items() if not kind.home]
 
 
-@pytest.mark.parametrize("name", sorted(TOLD))
+@for_each("name", sorted(TOLD))
 def test_no_field_is_empty_and_none_has_its_reason(name):
     told = TOLD[name]
     for field in ("formula", "source", "cost", "example", "page"):
@@ -63,7 +64,7 @@ def test_no_field_is_empty_and_none_has_its_reason(name):
     assert max(map(len, told.example.splitlines())) <= 78
 
 
-@pytest.mark.parametrize("name", sorted(TOLD))
+@for_each("name", sorted(TOLD))
 def test_units_are_of_parameters(name):
     fields = find_kind(name).params.model_fields
     for field in TOLD[name].units:

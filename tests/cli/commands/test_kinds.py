@@ -12,6 +12,7 @@ from curvflow.schemas import kinds
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.models import all_models
 from curvflow.schemas.rules import all_rules
+from tests.loops import for_each
 
 NAMES = sorted(all_kinds())
 MINE = '''\
@@ -68,7 +69,7 @@ def test_json_is_the_declaration(curvflow):
     assert "Sgd" in said["params"]["$defs"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_page_fits_80_columns(name):
     for whole in (False, True):
         lines = kind_page(all_kinds()[name], whole=whole).splitlines()
@@ -76,7 +77,7 @@ def test_a_page_fits_80_columns(name):
         assert whole or len(lines) < 250
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_whole_page_names_every_field_input_and_variable(name):
     kind = all_kinds()[name]
     named = set(re.findall(r"[\w.]+", kind_page(kind, whole=True)))
@@ -123,7 +124,7 @@ def test_train_lists_its_rules_and_models_and_how_to_see_one(curvflow):
     assert "{every: integer >= 1}: Checkpoints that are kept" in out
 
 
-@pytest.mark.parametrize("name", [*all_rules(), "preset"])
+@for_each("name", [*all_rules(), "preset"])
 def test_one_rule_is_shown_with_its_parameters(name):
     kind = all_kinds()["train"]
     first, *rest = parameter_page(kind, f"rule.{name}").splitlines()

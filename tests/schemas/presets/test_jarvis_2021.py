@@ -6,6 +6,7 @@ import pytest
 
 from curvflow.schemas.presets import all_presets
 from curvflow.schemas.presets.jarvis_2021 import PRESETS
+from tests.loops import for_each
 
 COLUMNS = [
     f"{data}-{activation}"
@@ -71,7 +72,7 @@ def test_there_are_eight_presets_for_each_of_ten_columns():
                 assert variant["rule"] == rule
 
 
-@pytest.mark.parametrize(("column", "name", "value"), [*printed_table()])
+@for_each("column, name, value", [*printed_table()])
 def test_every_printed_number_is_where_it_belongs(column, name, value):
     for row, field in holders(name).items():
         found = PRESETS[f"{column}/{row}"]["printed"][field]

@@ -12,6 +12,7 @@ from curvflow.schemas.presets import all_presets, written_out
 from curvflow.schemas.rules import RuleSpec
 from curvflow.schemas.study.jsonschema import study_schema
 from curvflow.schemas.study.study import load_study
+from tests.loops import for_each
 
 ADAPTER = TypeAdapter(RuleSpec)
 NAME = "jarvis-2021/xor-tanh/metric-small"
@@ -44,7 +45,7 @@ def forms(plain, folder):
     return [node.code for node in nodes if node.stage == "fit"]
 
 
-@pytest.mark.parametrize(("name", "variant"), CASES)
+@for_each("name, variant", CASES)
 def test_every_variant_of_every_preset_is_a_rule(name, variant):
     found = ADAPTER.validate_python({"preset": name, "variant": variant})
     assert found == ADAPTER.validate_python(all_presets()[name][variant])
