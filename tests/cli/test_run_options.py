@@ -25,7 +25,7 @@ def asked(curvflow, study, monkeypatch):
         return reached
 
     deployed = ModuleType("curvflow.flows.deployed.observed")
-    deployed.observed = door("observed")
+    deployed.run_observed = door("observed")
     monkeypatch.setitem(sys.modules, deployed.__name__, deployed)
     monkeypatch.setattr(api, "run", door("run"))
     monkeypatch.delenv("PREFECT_API_URL", raising=False)

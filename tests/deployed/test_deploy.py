@@ -189,8 +189,8 @@ def test_what_the_server_has_is_listed_with_studies_that_are_gone(
 def test_a_missing_pool_is_named_with_the_command_that_makes_it(server, deploy, study):
     line = complaint(deploy("--pool", "nowhere"), 2)
     assert line == (
-        "curvflow: --pool: expected a work pool of the server, got 'nowhere', which it "
-        "does not have. Make it with `prefect work-pool create nowhere --type process`"
+        "curvflow: --pool: expected a work pool of the server, got 'nowhere', which "
+        "does not exist. Make it with `prefect work-pool create nowhere --type process`"
         ", or add --create-pool."
     )
     out = said(deploy("--pool", "fresh", "--create-pool"))

@@ -13,8 +13,8 @@ from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.deployed.deploy import Deployed
-    from curvflow.flows.deployed.server import Listed
+    from curvflow.flows.deployed.deploy import DeployOutcome
+    from curvflow.flows.deployed.server import ListedDeployment
     from curvflow.flows.deployed.spec import Change
 
 STUDY = typer.Argument(help="the study file", metavar="STUDY")
@@ -71,22 +71,22 @@ def command(
         return _remove(_require_study(study), name, profile)
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.deployed.deploy import deploy
-    from curvflow.flows.deployed.schedules import read_when
-    from curvflow.flows.deployed.spec import wanted_of
+    from curvflow.flows.deployed.schedules import read_due_times
+    from curvflow.flows.deployed.spec import deployment_spec
 
-    how = {"device": device, "num_threads": threads}
-    wanted = wanted_of(
+    options = {"device": device, "num_threads": threads}
+    spec = deployment_spec(
         _require_study(study),
         name=name,
         pool=pool,
-        when=read_when(cron, every, timezone),
+        due=read_due_times(cron, every, timezone),
         store=store,
         profile=profile,
         overrides=overrides or (),
         reanalyse=reanalyse,
-        how={**how, "workers": workers, "scheduler": scheduler},
+        options={**options, "workers": workers, "scheduler": scheduler},
     )
-    done = deploy(wanted, create_pool=create_pool, dry_run=dry_run)
+    done = deploy(spec, create_pool=create_pool, dry_run=dry_run)
     return _echo(done, as_json, dry_run)
 
 
@@ -97,9 +97,9 @@ def _require_study(study: Path | None) -> Path:
 
 
 def _list(*, as_json: bool) -> None:
-    from curvflow.flows.deployed.server import listed
+    from curvflow.flows.deployed.server import list_deployments
 
-    deployments = listed()
+    deployments = list_deployments()
     if as_json:
         print_json([deployment.as_json() for deployment in deployments])
     else:
@@ -107,7 +107,7 @@ def _list(*, as_json: bool) -> None:
         typer.echo("\n".join(lines) or "the server has no deployment of curvflow")
 
 
-def _entry(deployment: Listed) -> Iterator[str]:
+def _entry(deployment: ListedDeployment) -> Iterator[str]:
     yield f"{deployment.name}: {', '.join(deployment.schedules) or 'no schedule'}"
     yield f"  {deployment.study}, by {deployment.pool or 'curvflow serve'}"
     if deployment.complaint:
@@ -116,34 +116,34 @@ def _entry(deployment: Listed) -> Iterator[str]:
 
 def _remove(study: Path, name: str | None, profile: str | None) -> None:
     from curvflow.flows.deployed.deploy import remove
-    from curvflow.flows.deployed.spec import FLOW, own_name
+    from curvflow.flows.deployed.spec import FLOW, default_name
 
-    name = name or own_name(study, profile)
+    name = name or default_name(study, profile)
     remove(name)
     typer.echo(f"{FLOW}/{name}: removed, with its schedules; results stay")
 
 
-def _as_json(done: Deployed, *, acted: bool) -> dict[str, Any]:
-    when = done.wanted.when
+def _as_json(done: DeployOutcome, *, acted: bool) -> dict[str, Any]:
+    due = done.spec.due
     return {
-        "deployment": done.wanted.full_name,
+        "deployment": done.spec.full_name,
         "new": done.is_new,
         "acted": acted,
         "changes": [change.as_json() for change in done.changes],
-        "next": when.upcoming().isoformat() if when else None,
-        "news": done.news,
+        "next": due.upcoming().isoformat() if due else None,
+        "news": done.notes,
     }
 
 
-def _echo(done: Deployed, as_json: bool, dry_run: bool) -> None:
+def _echo(done: DeployOutcome, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
     else:
         typer.echo("\n".join(_text_lines(done, dry_run=dry_run)))
 
 
-def _text_lines(done: Deployed, *, dry_run: bool) -> Iterator[str]:
-    name = done.wanted.full_name
+def _text_lines(done: DeployOutcome, *, dry_run: bool) -> Iterator[str]:
+    name = done.spec.full_name
     if not done.changes:
         yield f"{name}: nothing to do"
     elif done.is_new:
@@ -152,9 +152,9 @@ def _text_lines(done: Deployed, *, dry_run: bool) -> Iterator[str]:
         yield f"{name}: {'would change' if dry_run else 'changed'}"
     changes = [c for c in done.changes if not (done.is_new and c.what in PLAIN)]
     yield from map(_line, changes)
-    yield from (f"note: {news}" for news in done.news)
-    if done.wanted.when:
-        yield f"next run: {done.wanted.when.upcoming():%Y-%m-%d %H:%M:%S %Z}"
+    yield from (f"note: {note}" for note in done.notes)
+    if done.spec.due:
+        yield f"next run: {done.spec.due.upcoming():%Y-%m-%d %H:%M:%S %Z}"
     elif not dry_run:
         yield f"no schedule; run it with `prefect deployment run {name}`"
 

@@ -83,9 +83,9 @@ def _run_function(observe: bool | None) -> Callable[..., Results]:
     if observe is None:
         observe = bool(os.environ.get("PREFECT_API_URL"))
     if observe:
-        from curvflow.flows.deployed.observed import observed
+        from curvflow.flows.deployed.observed import run_observed
 
-        return observed
+        return run_observed
     from curvflow.flows.api import run
 
     return run

@@ -12,8 +12,8 @@ from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.deployed.deploy import Deployed
-    from curvflow.flows.deployed.schedules import When
+    from curvflow.flows.deployed.deploy import DeployOutcome
+    from curvflow.flows.deployed.schedules import DueTimes
 
 
 def command(
@@ -40,41 +40,41 @@ def command(
     kept. PREFECT_API_URL names the server.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.deployed.schedules import read_when
+    from curvflow.flows.deployed.schedules import read_due_times
     from curvflow.flows.deployed.serve import serve
-    from curvflow.flows.deployed.spec import own_name, wanted_of
+    from curvflow.flows.deployed.spec import default_name, deployment_spec
 
     place = {"workers": workers, "scheduler": scheduler}
-    when = _require_schedule(read_when(cron, every, timezone))
-    wanted = wanted_of(
+    due = _require_schedule(read_due_times(cron, every, timezone))
+    spec = deployment_spec(
         study,
         # Its own name, so that it does not replace a deployment of `curvflow deploy`.
-        name=name or f"{own_name(study, profile)}-served",
+        name=name or f"{default_name(study, profile)}-served",
         pool=None,
-        when=when,
+        due=due,
         store=store,
         profile=profile,
         overrides=overrides or (),
         reanalyse=reanalyse,
-        how={"device": device, "num_threads": threads, **place},
+        options={"device": device, "num_threads": threads, **place},
     )
-    ended = serve(wanted, begins=_echo_start)
+    ended = serve(spec, on_start=_echo_start)
     typer.echo(
         f"curvflow: {ended.name}; no longer served, its schedule is kept", err=True
     )
 
 
-def _require_schedule(when: When | None) -> When:
-    if when is None:
+def _require_schedule(due: DueTimes | None) -> DueTimes:
+    if due is None:
         raise RequestError("expected --every or --cron, got neither. Try --every 6h.")
-    return when
+    return due
 
 
-def _echo_start(done: Deployed, missed: int) -> None:
-    when = done.wanted.when
+def _echo_start(done: DeployOutcome, missed: int) -> None:
+    when = done.spec.due
     assert when is not None
     due = f"one now for {missed} missed, then " if missed else "next run "
     typer.echo(
-        f"serving {done.wanted.full_name}, {when}; "
+        f"serving {done.spec.full_name}, {when}; "
         f"{due}{when.upcoming():%Y-%m-%d %H:%M:%S %Z}; Ctrl-C ends"
     )

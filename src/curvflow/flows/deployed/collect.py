@@ -1,4 +1,4 @@
-"""The flow that makes room in a store, on a schedule."""
+"""The flow that collects a store's unneeded payloads, on a schedule."""
 
 from __future__ import annotations
 
@@ -31,82 +31,82 @@ def collect_store(
     grace_minutes: GraceMinutes = 60.0,
     delete: bool = False,
 ) -> State[Any]:
-    """Say what no kept run needs in a store; with `delete` move it to the trash.
+    """List payloads that no kept run needs; with `delete` move them to the trash.
 
     Args:
-        study: a study file, whose store is meant; relative to the project.
-        store: the store itself; relative to the project.
+        study: a study file, for its store; relative to the project.
+        store: address of the store; relative to the project.
         project: folder that paths are relative to.
         keep_runs: finished runs to keep per study.
         drop: kinds whose arrays go although kept runs name them.
-        grace_minutes: minutes for which unfinished files are kept.
-        delete: do it, do not only say.
+        grace_minutes: minutes before unfinished files go.
+        delete: collect; otherwise only list.
 
     Returns:
         The final state, with the counts in its message.
     """
-    asked: dict[str, Any] = {"keep_runs": keep_runs, "drop": drop or ()}
-    asked["grace"] = 60.0 * grace_minutes
+    settings: dict[str, Any] = {"keep_runs": keep_runs, "drop": drop or ()}
+    settings["grace"] = 60.0 * grace_minutes
     try:
         opened = _opened(study, store, Path(project))
         if delete:
-            proposal = collect(opened, **asked).proposal
+            proposal = collect(opened, **settings).proposal
         else:
-            proposal = propose(opened, **asked)
+            proposal = propose(opened, **settings)
     except CurvflowError as error:
         return Failed(message=str(error))
     if proposal.blocked:
-        why = f"nothing is collected: {proposal.blocked}"
-        return Completed(name="Skipped", message=why)
-    told = _summary(proposal.as_json(), delete=delete)
-    page = "\n".join(_page(opened, proposal, told))
-    create_markdown_artifact(page, key="curvflow-gc", description=told)
-    return Completed(message=told)
+        reason = f"nothing is collected: {proposal.blocked}"
+        return Completed(name="Skipped", message=reason)
+    summary = _summary(proposal.as_json(), delete=delete)
+    page = "\n".join(_page(opened, proposal, summary))
+    create_markdown_artifact(page, key="curvflow-gc", description=summary)
+    return Completed(message=summary)
 
 
 def _opened(study: str | None, store: str | None, project: Path) -> Store:
-    where = None
+    address = None
     if store is not None:
-        where = store if "://" in store else str(project / Path(store).expanduser())
+        address = store if "://" in store else str(project / Path(store).expanduser())
     if study is not None:
-        found = open_study(project / study, store=where).store
-    elif where is not None:
-        found = open_store(where, create=False)
+        opened = open_study(project / study, store=address).store
+    elif address is not None:
+        opened = open_store(address, create=False)
     else:
         raise RequestError("expected study or store, got neither. Name a store.")
-    if not found.files.exists():
+    if not opened.files.exists():
         raise RequestError(
-            f"{found.location}: expected a store, got nothing there. "
+            f"{opened.location}: expected a store, got nothing there. "
             "Check store and project."
         )
-    return found
+    return opened
 
 
-def _summary(told: dict[str, Any], *, delete: bool) -> str:
-    """Count what goes, in a sentence."""
-    files = sum(some["files"] for some in told["leftovers"].values())
-    gone = sum(some["bytes"] for some in told["leftovers"].values())
+def _summary(record: dict[str, Any], *, delete: bool) -> str:
+    """Summarise what goes, in a sentence."""
+    files = sum(group["files"] for group in record["leftovers"].values())
+    gone = sum(group["bytes"] for group in record["leftovers"].values())
     move, remove = ("moved", "removed") if delete else ("to move", "to remove")
     end = "" if delete else "; nothing is touched without delete"
     return (
-        f"{counted(told['payloads'], 'payload')} ({size(told['bytes'])}) {move} to the "
-        f"trash, {counted(files, 'file')} ({size(gone)}) {remove} for good, "
-        f"{size(told['staying'].get('payloads', 0))} stay{end}"
+        f"{counted(record['payloads'], 'payload')} ({size(record['bytes'])}) {move} to "
+        f"the trash, {counted(files, 'file')} ({size(gone)}) {remove} for good, "
+        f"{size(record['staying'].get('payloads', 0))} stay{end}"
     )
 
 
 def _page(store: Store, proposal: Proposal, summary: str) -> Iterator[str]:
-    told = proposal.as_json()
+    record = proposal.as_json()
     yield f"**{store.location}**: {summary}."
-    if told["groups"]:
+    if record["groups"]:
         yield "\n| study/stage | payloads | size | reason |\n|---|--:|--:|---|"
-    for group in told["groups"]:
+    for group in record["groups"]:
         name = "/".join(part for part in (group["study"], group["stage"]) if part)
         yield (
             f"| {name or '-'} | {group['payloads']} | {size(group['bytes'])} "
             f"| {group['reason']} |"
         )
-    if told["leftovers"]:
+    if record["leftovers"]:
         yield "\n| for good | files | size |\n|---|--:|--:|"
-    for what, some in told["leftovers"].items():
-        yield f"| {what} | {some['files']} | {size(some['bytes'])} |"
+    for what, files in record["leftovers"].items():
+        yield f"| {what} | {files['files']} | {size(files['bytes'])} |"

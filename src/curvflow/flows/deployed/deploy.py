@@ -1,4 +1,4 @@
-"""Create a deployment of a study, or make the one that is there what is asked for."""
+"""Create a deployment of a study, or update the existing one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.deployed.quiet import SETTINGS
-from curvflow.flows.deployed.server import pool_news, prefect_api
+from curvflow.flows.deployed.server import check_pool, prefect_api
 from curvflow.flows.deployed.spec import (
     ENTRYPOINT,
     FLOW,
     LIMIT,
     Change,
-    Wanted,
+    DeploymentSpec,
     changes,
 )
 
@@ -23,86 +23,80 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """What deploying has done, or would do.
+class DeployOutcome:
+    """The outcome of deploying, or of a dry run.
 
     Attributes:
-        wanted: the deployment.
-        is_new: whether the server did not have it.
-        changes: what differed.
-        news: what the user should know besides.
+        spec: of the deployment.
+        is_new: whether it did not exist.
+        changes: differences.
+        notes: for the user.
     """
 
-    wanted: Wanted
+    spec: DeploymentSpec
     is_new: bool
     changes: list[Change]
-    news: list[str]
+    notes: list[str]
 
 
 def deploy(
-    wanted: Wanted, *, create_pool: bool = False, dry_run: bool = False
-) -> Deployed:
-    """Create a deployment, or reconcile the one that is there.
+    spec: DeploymentSpec, *, create_pool: bool = False, dry_run: bool = False
+) -> DeployOutcome:
+    """Create a deployment, or update the existing one; paused schedules stay paused.
 
-    What is asked for is all there will be: schedules that are not, go. A schedule that
-    was paused stays so.
+    Schedules that the specification lacks are removed.
 
     Args:
-        wanted: the deployment.
+        spec: of the deployment.
         create_pool: make the work pool if it is missing.
-        dry_run: only say what differs.
+        dry_run: only compare.
 
     Returns:
-        What was done.
+        The changes.
 
     Raises:
         RequestError: no server is named, or the work pool is missing.
         CurvflowError: the server does not answer, or refuses.
     """
     with prefect_api() as client:
-        news: list[str] = []
-        if wanted.pool is not None:
-            how = {"create": create_pool, "dry_run": dry_run}
-            news = pool_news(client, wanted.pool, **how)
-        found, form = _found(client, wanted), _form()
-        differing = changes(found, wanted, form)
+        notes: list[str] = []
+        if spec.pool is not None:
+            options = {"create": create_pool, "dry_run": dry_run}
+            notes = check_pool(client, spec.pool, **options)
+        current, form = _current(client, spec), _form()
+        differing = changes(current, spec, form)
         if differing and not dry_run:
-            _put(client, wanted, found, form)
-    return Deployed(wanted, found is None, differing, [*news, *_paused(found, wanted)])
+            _put(client, spec, current, form)
+    return DeployOutcome(
+        spec, current is None, differing, [*notes, *_paused(current, spec)]
+    )
 
 
 def remove(name: str) -> None:
-    """Take a deployment of a study off the server, with its schedules.
-
-    Args:
-        name: of the deployment.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-        RequestError: no server is named.
-        CurvflowError: the server does not answer, or refuses.
-    """
+    """Delete a study's deployment and its schedules from the server."""
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName
     from prefect.exceptions import ObjectNotFound
 
     with prefect_api() as client:
         try:
-            found = client.read_deployment_by_name(f"{FLOW}/{name}")
+            deployment = client.read_deployment_by_name(f"{FLOW}/{name}")
         except ObjectNotFound:
             ours = FlowFilter(name=FlowFilterName(any_=[FLOW]))
-            known = [one.name for one in client.read_deployments(flow_filter=ours)]
+            known = [other.name for other in client.read_deployments(flow_filter=ours)]
             raise UnknownNameError(
                 f"--name: expected a deployment of a study, got '{name}'. "
                 f"{nearest(name, known) or 'The server has none.'}"
             ) from None
-        client.delete_deployment(found.id)
+        client.delete_deployment(deployment.id)
 
 
-def _found(client: SyncPrefectClient, wanted: Wanted) -> DeploymentResponse | None:
+def _current(
+    client: SyncPrefectClient, spec: DeploymentSpec
+) -> DeploymentResponse | None:
     from prefect.exceptions import ObjectNotFound
 
     try:
-        return client.read_deployment_by_name(wanted.full_name)
+        return client.read_deployment_by_name(spec.full_name)
     except ObjectNotFound:
         return None
 
@@ -121,33 +115,33 @@ def _form() -> dict[str, Any]:
 
 def _put(
     client: SyncPrefectClient,
-    wanted: Wanted,
-    found: DeploymentResponse | None,
+    spec: DeploymentSpec,
+    current: DeploymentResponse | None,
     form: dict[str, Any],
 ) -> None:
-    """Send the whole deployment: the server sets it in place of what is there."""
+    """Send the whole deployment, which replaces the existing one."""
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.objects import (
         ConcurrencyLimitStrategy,
         ConcurrencyOptions,
     )
 
-    paused = _paused_slugs(found)
+    paused = _paused_slugs(current)
     schedules = [
         DeploymentScheduleCreate(
-            schedule=when.schedule(), slug=wanted.name, active=wanted.name not in paused
+            schedule=due.schedule(), slug=spec.name, active=spec.name not in paused
         )
-        for when in (wanted.when,)
-        if when is not None
+        for due in (spec.due,)
+        if due is not None
     ]
     client.create_deployment(
         flow_id=client.create_flow_from_name(FLOW),
-        name=wanted.name,
+        name=spec.name,
         entrypoint=ENTRYPOINT,
-        parameters=dict(wanted.parameters),
+        parameters=dict(spec.parameters),
         schedules=schedules,
-        work_pool_name=wanted.pool,
-        tags=list(wanted.tags),
+        work_pool_name=spec.pool,
+        tags=list(spec.tags),
         description="A study of curvflow, kept by `curvflow deploy`.",
         concurrency_limit=LIMIT,
         concurrency_options=ConcurrencyOptions(
@@ -156,19 +150,19 @@ def _put(
         parameter_openapi_schema=form,
         enforce_parameter_schema=True,
         pull_steps=[],
-        # Prefect is loaded before curvflow there, so it is told from outside.
-        job_variables={"env": SETTINGS} if found is None else found.job_variables,
+        # Workers import Prefect before curvflow, so its settings come from outside.
+        job_variables={"env": SETTINGS} if current is None else current.job_variables,
     )
 
 
-def _paused_slugs(found: DeploymentResponse | None) -> set[str | None]:
-    schedules = [] if found is None else found.schedules
-    return {one.slug for one in schedules if not one.active}
+def _paused_slugs(current: DeploymentResponse | None) -> set[str | None]:
+    schedules = [] if current is None else current.schedules
+    return {schedule.slug for schedule in schedules if not schedule.active}
 
 
-def _paused(found: DeploymentResponse | None, wanted: Wanted) -> list[str]:
-    if found is not None and found.paused:
+def _paused(current: DeploymentResponse | None, spec: DeploymentSpec) -> list[str]:
+    if current is not None and current.paused:
         return ["the deployment was paused on the server and stays so"]
-    if wanted.when is not None and wanted.name in _paused_slugs(found):
+    if spec.due is not None and spec.name in _paused_slugs(current):
         return ["its schedule was paused on the server and stays so"]
     return []

@@ -1,4 +1,4 @@
-"""What is sent to Prefect's API while a study computes, beside it and under a guard."""
+"""Messages to Prefect's API, sent from a thread of their own."""
 
 from __future__ import annotations
 
@@ -18,20 +18,15 @@ PATIENCE = 10.0
 
 
 class Messages:
-    """Sends in a thread of its own, in order, until sending has failed once.
+    """Sends messages in order, until sending fails once.
 
     Attributes:
-        is_lost: whether it has failed.
+        is_lost: whether sending has failed.
     """
 
-    def __init__(self, lost: Callable[[str], None]) -> None:
-        """Begin to send.
-
-        Args:
-            lost: told why sending has failed; from any thread, once.
-        """
+    def __init__(self, on_lost: Callable[[str], None]) -> None:
         self.is_lost = False
-        self._lost, self._lock = lost, threading.Lock()
+        self._on_lost, self._lock = on_lost, threading.Lock()
         self._queue: SimpleQueue[Message | None] = SimpleQueue()
         settings = copy_context()  # Prefect's are in there
         self._thread = threading.Thread(
@@ -40,16 +35,12 @@ class Messages:
         self._thread.start()
 
     def send(self, message: Message) -> None:
-        """Send one message as soon as those before it are sent.
-
-        Args:
-            message: calls the client it is given.
-        """
+        """Send a message, a function of the client, after those before it."""
         if not self.is_lost:
             self._queue.put(message)
 
     def close(self) -> None:
-        """Wait for the last message, within reason."""
+        """Wait for the last message, but not for long."""
         self._queue.put(None)
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
@@ -67,13 +58,13 @@ class Messages:
             self.lose(" ".join(str(error).split()) or type(error).__name__)
 
     def lose(self, reason: str) -> None:
-        """Send nothing more; whoever is to hear of it hears it once."""
+        """Send nothing more, and report the reason once."""
         with self._lock:
             is_first, self.is_lost = not self.is_lost, True
         if is_first:
-            self._lost(reason)
+            self._on_lost(reason)
 
 
-def lost(why: str) -> str:
-    """Say that nothing more can be sent."""
-    return f"Prefect's server is lost ({why}); the study goes on, its page does not"
+def lost_message(reason: str) -> str:
+    """Return the warning that the server is lost."""
+    return f"Prefect's server is lost ({reason}); the study goes on, its page does not"

@@ -1,4 +1,4 @@
-"""An observer that writes a run's page, and passes all it hears on to another."""
+"""An observer that writes a run's page and passes all calls on to another."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from curvflow.flows.deployed.run_page import (
     Page,
     StateType,
     failure_lines,
-    plan_account,
-    run_account,
+    plan_markdown,
     run_line,
+    run_markdown,
 )
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.results.check import Finding, check
@@ -29,30 +29,20 @@ SECONDS_APART = 3.0
 
 
 class Steps:
-    """Lets a number through when it has grown by enough since the last one."""
+    """Limits progress reports: at most 20 calls, 3 seconds apart."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin at nothing.
-
-        Args:
-            clock: in seconds.
-        """
         self._clock = clock
-        self._told, self._at = 0.0, clock()
+        self._reported, self._at = 0.0, clock()
 
     def is_due(self, percent: float) -> bool:
-        """Return whether progress is to be told now, and take it as told.
-
-        Args:
-            percent: from 0 to 100.
-
-        Returns:
-            True for at most 20 calls, 3 seconds apart, while progress grows.
-        """
+        """Return whether to report this progress, in percent, now."""
         now = self._clock()
-        is_due = percent - self._told >= 100 / STEPS and now - self._at >= SECONDS_APART
+        is_due = (
+            percent - self._reported >= 100 / STEPS and now - self._at >= SECONDS_APART
+        )
         if is_due:
-            self._told, self._at = percent, now
+            self._reported, self._at = percent, now
         return is_due
 
 
@@ -60,7 +50,7 @@ Write = TypeVar("Write", bound=Callable[..., None])
 
 
 def harmless(write: Write) -> Write:
-    """Let a fault of what is written end the page, and not the run."""
+    """Stop updating the page when an update fails; the run continues."""
 
     @wraps(write)
     def guarded(self: PageObserver, *given: Any, **named: Any) -> None:
@@ -76,24 +66,18 @@ class PageObserver:
     """Writes the page of a flow run; methods are those of `Observer`.
 
     Attributes:
-        page: what is written on.
+        page: of the flow run.
     """
 
     def __init__(self, page: Page, other: Observer) -> None:
-        """Write on a page.
-
-        Args:
-            page: of the flow run.
-            other: watches too, and is told first.
-        """
         self.page, self._other = page, other
         self._plan: Plan | None = None
-        self._todo: dict[str, int] = {}  # nodes not done at first, per stage
+        self._todo: dict[str, int] = {}  # nodes to do at first, per stage
         self._begun: set[str] = set()
         self._over: set[str] = set()
         self._at: dict[str, tuple[int, int]] = {}
         self._known: frozenset[str] = frozenset()
-        self._steps, self._told = Steps(), ""
+        self._steps, self._summary = Steps(), ""
 
     def begin(self, plan: Plan) -> None:
         """Show the plan, unless there is nothing to do."""
@@ -114,7 +98,9 @@ class PageObserver:
         self.page.line(f"{total} nodes, {todo or 'nothing'} to do")
         if todo:
             self.page.text(
-                f"{self._name}-plan", "What runs, and why", plan_account(plan.as_json())
+                f"{self._name}-plan",
+                "Plan: nodes and causes",
+                plan_markdown(plan.as_json()),
             )
             self._show_progress()
 
@@ -159,15 +145,15 @@ class PageObserver:
             f"{self._name}-progress", "Nodes done or failed", self._percent()
         )
 
-    def _end(self, stage: str, how: StateType | None = None) -> None:
+    def _end(self, stage: str, state: StateType | None = None) -> None:
         if stage in self._over:
             return
         self._over.add(stage)
         done, failed = self._at[stage]
         total = self._total(stage)
-        told = f"{done} of {total} nodes done" + (f", {failed} failed" * bool(failed))
-        self.page.stage_ends(stage, how or _how(done, total), told)
-        self.page.line(f"{stage}: {told}")
+        text = f"{done} of {total} nodes done" + (f", {failed} failed" * bool(failed))
+        self.page.stage_ends(stage, state or _how(done, total), text)
+        self.page.line(f"{stage}: {text}")
 
     def tell(self, message: str) -> None:
         """Add a line to the page."""
@@ -180,12 +166,12 @@ class PageObserver:
         self.page.line(message, logging.WARNING)
 
     def end(self) -> None:
-        """Pass the end on; what it was is shown when it is known."""
+        """Pass the end on; the outcome is shown when it is known."""
         self._other.end()
 
     @harmless
     def stopped(self) -> None:
-        """Show that the run has ended before its time."""
+        """Show that the run was stopped."""
         for stage in self._todo:
             if stage in self._begun:
                 self._end(stage, "CANCELLED")
@@ -193,18 +179,11 @@ class PageObserver:
             self._show_progress()
 
     def finished(self, results: Results) -> str:
-        """Show what the run did.
-
-        Args:
-            results: of the run.
-
-        Returns:
-            The run in a line, and a line for each of the first nodes that failed.
-        """
+        """Show the run's outcome; return it in a line, with the first failed nodes."""
         assert results.run is not None
-        self._told = run_line(results.run, 0, "")  # should the rest not be told
+        self._summary = run_line(results.run, 0, "")  # in case the rest fails
         self._show_results(results)
-        return self._told
+        return self._summary
 
     @harmless
     def _show_results(self, results: Results) -> None:
@@ -212,7 +191,7 @@ class PageObserver:
         assert plan is not None
         assert record is not None
         counts = record.counts
-        for stage in plan.graph.nodes:  # what other runs did is told nowhere before
+        for stage in plan.graph.nodes:  # other runs' results were not reported
             done = counts["executed"][stage] + counts["cached"][stage]
             self._at[stage] = done, counts["failed"][stage]
         for stage in self._todo:
@@ -223,16 +202,16 @@ class PageObserver:
         reached = sum(map(sum, self._at.values()))
         blocked = sum(map(self._total, plan.graph.nodes)) - reached
         line = run_line(record, blocked, self._followed(plan, record.begun))
-        account = run_account(
+        account = run_markdown(
             record, plan, line, _findings(results, plan), results.files
         )
-        self.page.text(f"{self._name}-results", "What the run did", account)
+        self.page.text(f"{self._name}-results", "Results of the run", account)
         grave = logging.ERROR if record.failures else logging.INFO
-        self._told = "\n".join([line, *failure_lines(record)])
-        self.page.line(self._told, grave)
+        self._summary = "\n".join([line, *failure_lines(record)])
+        self.page.line(self._summary, grave)
 
     def _followed(self, plan: Plan, begun: int) -> str:
-        """Tell of results that other runs left while this one was at work."""
+        """Return the results that concurrent runs computed, in words."""
         others = [
             node.receipt.run
             for node in plan.graph
@@ -242,7 +221,7 @@ class PageObserver:
         ]
         if not others:
             return ""
-        runs = {one.begun: one for one in plan.index.runs}
+        runs = {run_.begun: run_ for run_ in plan.index.runs}
         names = {
             f"run {runs[run].number} of {runs[run].study}" if run in runs else "a run"
             for run in others
@@ -256,6 +235,6 @@ def _how(done: int, total: int) -> StateType:
 
 
 def _findings(results: Results, plan: Plan) -> Sequence[Finding]:
-    with suppress(StoreError):  # arrays may have been removed, or be lost, by now
+    with suppress(StoreError):  # arrays may have been removed or lost meanwhile
         return check(results, plan.graph.study.expect)
     return ()

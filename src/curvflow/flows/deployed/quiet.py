@@ -1,4 +1,4 @@
-"""Prefect without telemetry, chatter, or a server started behind the user's back."""
+"""Prefect without telemetry, log lines, or a server started silently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 
-# What holds unless the environment says otherwise. Workers hand these to their runs.
+# Defaults of the environment. Workers hand these to their runs.
 SETTINGS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_CLI_PROMPT": "false",
@@ -25,14 +25,14 @@ LOGGERS = {
 
 
 def hush() -> None:
-    """Set what keeps Prefect silent, unless the user has set it.
+    """Set the variables that silence Prefect, unless the user has set them.
 
     Prefect reads the environment as it is imported. A worker has imported it before
-    this package, so there its loggers are told as well.
+    this package, so there its loggers are set as well.
     """
-    unsaid = SETTINGS.keys() - os.environ.keys()
-    os.environ.update({name: SETTINGS[name] for name in unsaid})
+    unset = SETTINGS.keys() - os.environ.keys()
+    os.environ.update({name: SETTINGS[name] for name in unset})
     if "prefect" in sys.modules:
         for name, setting in LOGGERS.items():
-            if setting in unsaid:
+            if setting in unset:
                 logging.getLogger(name).setLevel(SETTINGS[setting])

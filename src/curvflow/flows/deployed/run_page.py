@@ -1,4 +1,4 @@
-"""What Prefect shows of one flow run, in words, lines and tables."""
+"""The page of one flow run in Prefect: lines, texts, progress and tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 StateType = Literal["COMPLETED", "FAILED", "CANCELLED"]
 
-# A page is to be read: what is told beyond this stands in the store alone.
+# More lines stand only in the store's log.
 MOST_LINES = 60
 
 
@@ -32,35 +32,20 @@ class Page:
     """A flow run's page; nothing here waits for Prefect's answers."""
 
     def __init__(self, flow_run: UUID, messages: Messages) -> None:
-        """Write on the page of a flow run.
-
-        Args:
-            flow_run: its id.
-            messages: sends what is written.
-        """
         self._flow_run, self._messages = flow_run, messages
         self._lines = 0
         self._progress: str | None = None
         self._stages: dict[str, UUID] = {}
 
     def lose(self, reason: str) -> None:
-        """Write nothing more.
-
-        Args:
-            reason: told once.
-        """
+        """Write nothing more, for a reason that is reported once."""
         self._messages.lose(reason)
 
     def line(self, text: str, level: int = logging.INFO) -> None:
-        """Add a line to the log.
-
-        Args:
-            text: the line.
-            level: how grave it is.
-        """
+        """Add a line to the log, at a level of severity."""
         self._lines += 1
         if self._lines == MOST_LINES:
-            text = "more was told; the store's log has it"
+            text = "further lines are in the store's log"
         if self._lines <= MOST_LINES:
             at = datetime.now(UTC)
             self._messages.send(partial(self._log, text, level, at))
@@ -70,31 +55,19 @@ class Page:
     ) -> None:
         from prefect.client.schemas.actions import LogCreate
 
-        own = {"flow_run_id": self._flow_run, "name": "curvflow", "timestamp": at}
-        client.create_logs([LogCreate(message=text, level=level, **own)])
+        fields = {"flow_run_id": self._flow_run, "name": "curvflow", "timestamp": at}
+        client.create_logs([LogCreate(message=text, level=level, **fields)])
 
     def text(self, key: str, title: str, markdown: str) -> None:
-        """Add a text.
-
-        Args:
-            key: under which Prefect lists it beside those of other runs.
-            title: what it is.
-            markdown: the text.
-        """
+        """Add a Markdown text, listed by Prefect under its key."""
         self._messages.send(partial(self._artifact, "markdown", key, title, markdown))
 
     def progress(self, key: str, title: str, percent: float) -> None:
-        """Show how far the run has come; a second call moves the first.
-
-        Args:
-            key: under which Prefect lists it beside those of other runs.
-            title: what it is.
-            percent: from 0 to 100.
-        """
+        """Show progress in percent; a second call updates the first."""
         self._messages.send(partial(self._move, key, title, round(percent, 1)))
 
-    # Requests by hand, since what Prefect has for artifacts and tasks reports through
-    # a second connection, which is slow to give up; a task holds a thread besides.
+    # Requests by hand: Prefect's own artifacts and tasks report through a second
+    # connection, which is slow to give up, and a task holds a thread.
 
     def _move(
         self, key: str, title: str, percent: float, client: SyncPrefectClient
@@ -118,24 +91,14 @@ class Page:
         return str(client.request("POST", "/artifacts/", json=made).json()["id"])
 
     def stage_begins(self, stage: str) -> None:
-        """Show a stage as a task that runs; nothing if it is shown already.
-
-        Args:
-            stage: its name.
-        """
+        """Show a stage as a running task, once."""
         if stage not in self._stages:
             self._stages[stage] = uuid4()
             self._messages.send(partial(self._begin, stage, datetime.now(UTC)))
 
-    def stage_ends(self, stage: str, how: StateType, text: str) -> None:
-        """Show that a stage which was begun is over.
-
-        Args:
-            stage: its name.
-            how: it ended.
-            text: what it did.
-        """
-        self._messages.send(partial(self._end, stage, how, text, datetime.now(UTC)))
+    def stage_ends(self, stage: str, state: StateType, text: str) -> None:
+        """Show the end of a stage that has begun, with its state and counts."""
+        self._messages.send(partial(self._end, stage, state, text, datetime.now(UTC)))
 
     def _begin(self, stage: str, at: datetime, client: SyncPrefectClient) -> None:
         from prefect.client.schemas.actions import TaskRunCreate
@@ -143,7 +106,7 @@ class Page:
         from prefect.states import to_state_create
 
         state = State[None](type=StateType.RUNNING, timestamp=at)
-        one = TaskRunCreate(
+        task = TaskRunCreate(
             id=self._stages[stage],
             name=stage,
             flow_run_id=self._flow_run,
@@ -151,50 +114,43 @@ class Page:
             dynamic_key="0",
             state=to_state_create(state),
         )
-        client.request("POST", "/task_runs/", json=one.model_dump(mode="json"))
+        client.request("POST", "/task_runs/", json=task.model_dump(mode="json"))
 
     def _end(
         self,
         stage: str,
-        how: str,
+        end: str,
         text: str,
         at: datetime,
         client: SyncPrefectClient,
     ) -> None:
         from prefect.client.schemas.objects import State, StateType
 
-        state = State[None](type=StateType(how), message=text, timestamp=at)
+        state = State[None](type=StateType(end), message=text, timestamp=at)
         client.set_task_run_state(self._stages[stage], state, force=True)
 
 
 def _slug(key: str) -> str:
-    """Prefect's keys have lower-case letters, digits and dashes."""
+    """Return a key in Prefect's alphabet: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")
 
 
 COUNTS = ("executed", "cached", "diverged", "failed")
 
-# A page is to be read: of anything longer it has the beginning.
+# Longer lists are cut.
 MOST = 10
 Row = Sequence[object]
 
 
-def plan_account(plan: Mapping[str, Any]) -> str:
-    """Write a plan: nodes per stage and why they run.
-
-    Args:
-        plan: as `curvflow plan --json` prints it.
-
-    Returns:
-        Markdown.
-    """
+def plan_markdown(plan: Mapping[str, Any]) -> str:
+    """Write a plan, as `curvflow plan --json` prints it: nodes and causes."""
     columns = ("total", "cached", "stale", "waiting")
     rows = [
         (name, stage["kind"], *(stage[column] for column in columns))
         for name, stage in plan["stages"].items()
     ]
     causes = plan["causes"]
-    lines = [f"- {_inline(one['cause'])}: {_nodes(one)}" for one in causes[:MOST]]
+    lines = [f"- {_inline(cause['cause'])}: {_nodes(cause)}" for cause in causes[:MOST]]
     lines += _more(causes)
     return "\n".join(
         [*_table(("stage", "kind", "nodes", "cached", "run", "wait"), rows), "", *lines]
@@ -208,33 +164,17 @@ def _nodes(cause: Mapping[str, Any]) -> str:
 
 
 def run_line(run: RunRecord, blocked: int, followed: str) -> str:
-    """Sum up a run.
-
-    Args:
-        run: its record.
-        blocked: nodes without a result since something before them has none.
-        followed: what was taken from runs at the same time.
-
-    Returns:
-        Such as `run 7: 70 executed, 0 cached, 0 failed, 2 diverged in 8.1 s`.
-    """
+    """Summarise a run: `run 7: 70 executed, 0 cached, 0 failed in 8.1 s`."""
     counts = {name: sum(run.counts[name].values()) for name in run.counts}
     shown = ("executed", "cached", "failed", "diverged")
-    told = ", ".join(f"{counts[name]} {name}" for name in shown)
-    told += f", {blocked} blocked" if blocked else ""
-    told = f"run {run.number}: {told} in {run.seconds:.1f} s"
-    return f"{told}; {followed}" if followed else told
+    counted = ", ".join(f"{counts[name]} {name}" for name in shown)
+    counted += f", {blocked} blocked" if blocked else ""
+    counted = f"run {run.number}: {counted} in {run.seconds:.1f} s"
+    return f"{counted}; {followed}" if followed else counted
 
 
 def failure_lines(run: RunRecord) -> Iterator[str]:
-    """Tell of the first nodes that failed.
-
-    Args:
-        run: its record.
-
-    Yields:
-        Node and error, a line each.
-    """
+    """Yield node and error of the first nodes that failed."""
     for failure in run.failures[:MOST]:
         error = " ".join(str(failure["error"]).split())
         yield f"{node_label(failure['stage'], failure['coords'])}: {error}"[:300]
@@ -242,25 +182,14 @@ def failure_lines(run: RunRecord) -> Iterator[str]:
         yield f"and {len(run.failures) - MOST} more"
 
 
-def run_account(
+def run_markdown(
     run: RunRecord,
     plan: Plan,
     line: str,
     findings: Sequence[Finding],
     files: Sequence[Path],
 ) -> str:
-    """Write what a run did: counts, failures, divergence, expectations and files.
-
-    Args:
-        run: its record.
-        plan: the nodes, each with what became of it.
-        line: sums it up.
-        findings: what was measured beside what was expected.
-        files: tables and figures.
-
-    Returns:
-        Markdown.
-    """
+    """Write a run's counts, failures, divergence, expectations and files."""
     rows = [
         (stage, *(run.counts[name][stage] for name in COUNTS))
         for stage in plan.graph.nodes
@@ -296,13 +225,13 @@ def _expected(findings: Sequence[Finding]) -> list[str]:
         return []
     rows = [
         (
-            one.verdict,
-            node_label(one.expected.stage, one.coords),
-            one.expected.quantity,
-            f"{one.measured:.4g}",
-            f"{one.expected.value:g}",
+            finding.verdict,
+            node_label(finding.expected.stage, finding.coords),
+            finding.expected.quantity,
+            f"{finding.measured:.4g}",
+            f"{finding.expected.value:g}",
         )
-        for one in findings[: 5 * MOST]
+        for finding in findings[: 5 * MOST]
     ]
     return _table(("verdict", "node", "quantity", "measured", "expected"), rows)
 
@@ -320,6 +249,6 @@ def _row(cells: Row) -> str:
 
 
 def _inline(text: object) -> str:
-    """Keep Markdown from reading a name as its own signs."""
+    """Escape the characters of Markdown in a name."""
     plain = " ".join(str(text).split())
     return "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in plain)

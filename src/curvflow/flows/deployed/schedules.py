@@ -1,4 +1,4 @@
-"""When a deployment's runs are due."""
+"""Due times of a deployment: cron expressions and intervals."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from curvflow.schemas.words import format_interval, parse_interval
 if TYPE_CHECKING:
     from prefect.client.schemas.schedules import SCHEDULE_TYPES
 
-# Intervals count from here, so the same interval asked for twice is the same schedule,
-# and every 6 hours is at 0, 6, 12 and 18 o'clock UTC.
+# Intervals count from here, so equal intervals are equal schedules, and every 6 hours
+# is at 0, 6, 12 and 18 o'clock UTC.
 ANCHOR = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class When:
+class DueTimes:
     """A schedule: a cron expression in a time zone, or an interval.
 
     Attributes:
-        cron: five fields; empty if there is an interval.
-        timezone: in which they are meant.
-        seconds: the interval; 0 if there is none.
+        cron: five fields; empty for an interval.
+        timezone: of the cron expression.
+        seconds: the interval; 0 for a cron expression.
     """
 
     cron: str = ""
@@ -35,7 +35,7 @@ class When:
     seconds: int = 0
 
     def schedule(self) -> SCHEDULE_TYPES:
-        """Return it as Prefect's client knows it."""
+        """Return the schedule for Prefect's client."""
         from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 
         if self.cron:
@@ -47,45 +47,35 @@ class When:
         return shown_schedule(self.schedule())
 
     def upcoming(self) -> datetime:
-        """Return the next time that a run is due."""
+        """Return the next due time."""
         from prefect.server.schemas import schedules
 
-        own: schedules.CronSchedule | schedules.IntervalSchedule
+        schedule: schedules.CronSchedule | schedules.IntervalSchedule
         if self.cron:
-            own = schedules.CronSchedule(cron=self.cron, timezone=self.timezone)
+            schedule = schedules.CronSchedule(cron=self.cron, timezone=self.timezone)
         else:
             every = timedelta(seconds=self.seconds)
-            own = schedules.IntervalSchedule(interval=every, anchor_date=ANCHOR)
-        (first,) = asyncio.run(own.get_dates(n=1, start=datetime.now(UTC)))
+            schedule = schedules.IntervalSchedule(interval=every, anchor_date=ANCHOR)
+        (first,) = asyncio.run(schedule.get_dates(n=1, start=datetime.now(UTC)))
         return first
 
 
-def read_when(cron: str | None, every: str | None, timezone: str) -> When | None:
-    """Read a schedule as it is asked for.
-
-    Args:
-        cron: minute, hour, day of the month, month and weekday.
-        every: span of time from one run to the next.
-        timezone: in which the cron expression is meant.
-
-    Returns:
-        The schedule; None if none is asked for.
-
-    Raises:
-        RequestError: both are given, or one that is none.
-    """
+def read_due_times(
+    cron: str | None, every: str | None, timezone: str
+) -> DueTimes | None:
+    """Read the options --cron, --every and --timezone; None without a schedule."""
     if timezone not in available_timezones():
         raise RequestError(
             f"--timezone: expected a time zone such as Europe/Berlin, got '{timezone}'."
             f" {_zones_like(timezone)}"
         )
     if cron is not None and every is not None:
-        raise RequestError("expected --cron or --every, got both. Choose one.")
+        raise RequestError("--cron cannot be combined with --every. Choose one.")
     if every is not None:
-        return When(seconds=parse_interval(every))
+        return DueTimes(seconds=parse_interval(every))
     if cron is None:
         return None
-    return When(_five_fields(cron), timezone)
+    return DueTimes(_five_fields(cron), timezone)
 
 
 def _five_fields(cron: str) -> str:
@@ -112,14 +102,7 @@ def _zones_like(timezone: str) -> str:
 
 
 def shown_schedule(schedule: SCHEDULE_TYPES) -> str:
-    """Say when a schedule of Prefect's client fires.
-
-    Args:
-        schedule: of a deployment.
-
-    Returns:
-        Such as `cron "0 2 * * *" UTC` or `every 6h`.
-    """
+    """Return a schedule in words: `cron "0 2 * * *" UTC` or `every 6h`."""
     from prefect.client.schemas.schedules import (
         CronSchedule,
         IntervalSchedule,

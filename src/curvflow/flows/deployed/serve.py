@@ -1,4 +1,4 @@
-"""Serve a study on this machine: run what is due, until asked to end."""
+"""Serve a study on this machine: run it when due, until stopped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from curvflow.errors import CurvflowError
-from curvflow.flows.deployed.deploy import Deployed, deploy
+from curvflow.flows.deployed.deploy import DeployOutcome, deploy
 from curvflow.flows.deployed.server import prefect_api
-from curvflow.flows.deployed.spec import Wanted
+from curvflow.flows.deployed.spec import DeploymentSpec
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -25,19 +25,7 @@ if TYPE_CHECKING:
 
 
 def drop_missed(deployment: UUID, *, before: datetime) -> int:
-    """Drop all late runs of a deployment but the last, which makes up for them.
-
-    Args:
-        deployment: on the server.
-        before: runs that were due by then are late.
-
-    Returns:
-        How many are late, the one that stays included.
-
-    Raises:
-        RequestError: no server is named.
-        CurvflowError: it does not answer, or refuses.
-    """
+    """Delete all late runs of a deployment but the last; return their number."""
     from prefect.client.schemas.filters import (
         FlowRunFilter,
         FlowRunFilterDeploymentId,
@@ -62,63 +50,68 @@ def drop_missed(deployment: UUID, *, before: datetime) -> int:
     return len(runs)
 
 
-# Seconds that a run at work may take to keep its state, that ending may take besides,
-# and between two looks at the runner.
+# Seconds that a run may take to keep its state, that the end may take in addition, and
+# between two checks of the runner.
 PATIENCE, GRACE, LOOK_EVERY = 60.0, 5.0, 0.2
 
 
-def serve(wanted: Wanted, *, begins: Callable[[Deployed, int], Any]) -> signal.Signals:
-    """Run what is due of a deployment, one run at a time, until a signal comes.
+def serve(
+    spec: DeploymentSpec, *, on_start: Callable[[DeployOutcome, int], Any]
+) -> signal.Signals:
+    """Run a deployment when it is due, one run at a time, until a signal comes.
 
-    The schedule stays on the server; however much falls due until the study is served
-    again, it is made up for by one run.
+    The schedule stays on the server; all runs missed until the study is served again
+    are made up for by one.
 
     Args:
-        wanted: the deployment, which has no work pool.
-        begins: called once with what deploying has done and how many runs were missed.
+        spec: of the deployment, which has no work pool.
+        on_start: called once with the outcome of deploying and the number of missed
+            runs.
 
     Returns:
-        The signal that has ended it.
+        The signal.
 
     Raises:
         RequestError: no server is named.
-        CurvflowError: the server does not answer, or has gone for long.
+        CurvflowError: the server does not answer, or is gone for long.
     """
     from prefect.runner import Runner
 
-    # Blocked in this thread and so in every run that it starts: a terminal's Ctrl-C is
-    # for all, and a run that is then ended by us would take it for the second wish.
+    # Blocked in this thread and so in every run that it starts: a terminal's Ctrl-C
+    # reaches all, and a run that we then stop would count it as the second Ctrl-C.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what Prefect leaves open
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Prefect leaves files open
     began = datetime.now(UTC)
-    done = deploy(wanted)
-    runner = Runner(name=wanted.name, limit=1, pause_on_shutdown=False)
-    identity = asyncio.run(runner.aadd_deployment(_deployment(wanted)))
+    done = deploy(spec)
+    runner = Runner(name=spec.name, limit=1, pause_on_shutdown=False)
+    identity = asyncio.run(runner.aadd_deployment(_deployment(spec)))
     missed = drop_missed(identity, before=began)
-    asked = asyncio.run(_until_asked(runner, begins=partial(begins, done, missed)))
-    if asked is None:
+    stop = asyncio.run(
+        _until_signalled(runner, on_start=partial(on_start, done, missed))
+    )
+    if stop is None:
         raise CurvflowError(
-            f"{wanted.full_name}: expected the Prefect server to answer, got no answer "
-            "for a while. Its schedule is kept: see to the server and serve again."
+            f"{spec.full_name}: expected the Prefect server to answer, got no answer "
+            "for a while. The schedule is kept: check the server and serve again."
         )
-    return asked
+    return stop
 
 
-async def _until_asked(
-    runner: Runner, *, begins: Callable[[], Any]
+async def _until_signalled(
+    runner: Runner, *, on_start: Callable[[], Any]
 ) -> signal.Signals | None:
-    """Serve; None means that the server was lost."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
+    """Serve until a signal comes; None means that the server was lost."""
+    loop, signals = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
     serving = asyncio.create_task(runner.start())
-    await asyncio.sleep(0)  # it begins by taking SIGTERM for itself
-    loop.add_signal_handler(signal.SIGTERM, asked.put_nowait, signal.SIGTERM)
+    await asyncio.sleep(0)  # it on_start by taking SIGTERM for itself
+    loop.add_signal_handler(signal.SIGTERM, signals.put_nowait, signal.SIGTERM)
 
-    loop.add_signal_handler(signal.SIGINT, asked.put_nowait, signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, signals.put_nowait, signal.SIGINT)
     threading.Thread(target=_hear, name="curvflow-ctrl-c", daemon=True).start()
-    await asyncio.to_thread(begins)
-    hearing = asyncio.create_task(asked.get())
+    await asyncio.to_thread(on_start)
+    hearing = asyncio.create_task(signals.get())
     losing = asyncio.create_task(_lost(runner, serving))
-    with redirect_stdout(StringIO()):  # there Prefect prints why it gives up
+    with redirect_stdout(StringIO()):  # Prefect prints its reason for giving up
         done, _ = await asyncio.wait(
             {losing, hearing}, return_when=asyncio.FIRST_COMPLETED
         )
@@ -127,13 +120,13 @@ async def _until_asked(
 
 
 def _hear() -> None:
-    """Let Ctrl-C reach this process, which it does through any thread that hears it."""
+    """Receive Ctrl-C in this process, as any thread that unblocks it does."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Event().wait()
 
 
 async def _lost(runner: Runner, serving: asyncio.Task[None]) -> None:
-    """Return once the runner has given up on the server."""
+    """Return when the runner has given up on the server."""
     while not (runner.started or serving.done()):
         await asyncio.sleep(LOOK_EVERY)
     while runner.started and not serving.done():
@@ -141,21 +134,21 @@ async def _lost(runner: Runner, serving: asyncio.Task[None]) -> None:
 
 
 async def _stop(runner: Runner, serving: asyncio.Task[None]) -> None:
-    """End what is at work, which keeps what it has, and then the runner."""
+    """Stop the current run, which keeps its state, and then the runner."""
     if runner.started:
         stop = asyncio.create_task(runner.astop())
         await asyncio.wait({stop}, timeout=PATIENCE)
     serving.cancel()
     _, pending = await asyncio.wait({serving}, timeout=GRACE)
     if pending:
-        # Without its server a run that has done its work may wait to tell of it.
+        # Without its server a finished run may wait to report its end.
         for identity in runner._process_manager.flow_run_ids():
             if handle := runner._process_manager.get(identity):
                 handle.hard_kill()
         await asyncio.wait({serving}, timeout=GRACE)
 
 
-def _deployment(wanted: Wanted) -> RunnerDeployment:
+def _deployment(spec: DeploymentSpec) -> RunnerDeployment:
     from prefect.deployments.runner import RunnerDeployment
     from prefect.types.entrypoint import EntrypointType
 
@@ -163,11 +156,11 @@ def _deployment(wanted: Wanted) -> RunnerDeployment:
 
     deployment = RunnerDeployment.from_flow(
         run_study,
-        wanted.name,
-        parameters=dict(wanted.parameters),
-        tags=list(wanted.tags),
+        spec.name,
+        parameters=dict(spec.parameters),
+        tags=list(spec.tags),
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    # Said on purpose, for what is not said stays as it is on the server.
+    # Set explicitly, as unset fields stay as they are on the server.
     deployment.work_pool_name = deployment.work_queue_name = None
     return deployment

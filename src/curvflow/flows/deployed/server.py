@@ -1,4 +1,4 @@
-"""The Prefect server: its deployments and work pools."""
+"""Deployments and work pools on the Prefect server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def prefect_api() -> Iterator[SyncPrefectClient]:
     """Open a client of the server that PREFECT_API_URL names.
 
     Yields:
-        The client, whose server has answered.
+        The client of a server that answers.
 
     Raises:
         RequestError: no server is named.
-        CurvflowError: it does not answer, or refuses what is asked.
+        CurvflowError: it does not answer, or refuses a request.
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
@@ -46,7 +46,7 @@ def prefect_api() -> Iterator[SyncPrefectClient]:
         if (failure := client.api_healthcheck()) is not None:
             reason = " ".join(str(failure).split()) or type(failure).__name__
             raise CurvflowError(
-                f"{url}: expected a Prefect server, got no answer of one: "
+                f"{url}: expected a Prefect server, got no answer: "
                 f"{reason.rstrip('.')}. {START}, or name another with {POINT}; "
                 "its address ends in /api."
             )
@@ -56,27 +56,14 @@ def prefect_api() -> Iterator[SyncPrefectClient]:
             detail = " ".join(str(error).split())
             raise CurvflowError(
                 f"{url}: expected the server to take the request, got {detail}. "
-                "Look at the server's log."
+                "Check the server's log."
             ) from error
 
 
-def pool_news(
+def check_pool(
     client: SyncPrefectClient, name: str, *, create: bool, dry_run: bool
 ) -> list[str]:
-    """Look for a work pool, make it if that is asked for, and say what it lacks.
-
-    Args:
-        client: of the server.
-        name: of the pool.
-        create: make one of processes if there is none.
-        dry_run: only say so.
-
-    Returns:
-        What the user should know, a sentence each.
-
-    Raises:
-        RequestError: there is no such pool and none is to be made.
-    """
+    """Return notes on a work pool, which is made with `create` if it is missing."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.client.schemas.objects import WorkPoolStatus
     from prefect.exceptions import ObjectNotFound
@@ -87,8 +74,8 @@ def pool_news(
     except ObjectNotFound:
         if not create:
             raise RequestError(
-                f"--pool: expected a work pool of the server, got '{name}', which it "
-                f"does not have. Make it with `prefect work-pool create {name} --type "
+                f"--pool: expected a work pool of the server, got '{name}', which "
+                f"does not exist. Make it with `prefect work-pool create {name} --type "
                 "process`, or add --create-pool."
             ) from None
         if not dry_run:
@@ -98,7 +85,7 @@ def pool_news(
     if pool.is_paused:
         return [f"work pool {name} is paused; `prefect work-pool resume {name}`"]
     if pool.status is WorkPoolStatus.NOT_READY:
-        return [f"no worker looks at work pool {name}; {start}"]
+        return [f"work pool {name} has no worker; {start}"]
     return []
 
 
@@ -106,15 +93,15 @@ COLLECTION = "curvflow-gc"
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedDeployment:
     """A deployment on the server.
 
     Attributes:
-        name: of its flow and its own.
-        study: path of the study or store that it is of.
+        name: of flow and deployment.
+        study: path of its study, or its store.
         pool: whose workers run it; None if it is served.
-        schedules: when it fires.
-        complaint: why it cannot run here; empty if nothing speaks against it.
+        schedules: in words.
+        complaint: the reason why it cannot run here; empty without one.
     """
 
     name: str
@@ -128,41 +115,33 @@ class Listed:
         return asdict(self)
 
 
-def listed() -> list[Listed]:
-    """Return the deployments of curvflow that the server has, by name.
-
-    Returns:
-        Those of studies and of collections.
-
-    Raises:
-        RequestError: no server is named.
-        CurvflowError: it does not answer, or refuses.
-    """
+def list_deployments() -> list[ListedDeployment]:
+    """Return the deployments of studies and collections on the server, by name."""
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
-    found = []
+    deployments = []
     with prefect_api() as client:
         for flow in (COLLECTION, FLOW):
             ours = FlowFilter(name=FlowFilterName(any_=[flow]))
-            some = client.read_deployments(flow_filter=ours)
-            found += [_listed(flow, one) for one in some]
-    return sorted(found, key=lambda one: one.name)
+            responses = client.read_deployments(flow_filter=ours)
+            deployments += [_listed(flow, deployment) for deployment in responses]
+    return sorted(deployments, key=lambda deployment: deployment.name)
 
 
-def _listed(flow: str, found: DeploymentResponse) -> Listed:
-    given = found.parameters
-    project = Path(given.get("project") or ".")
-    study = given.get("study")
-    place = str(project / study) if study else str(given.get("store"))
+def _listed(flow: str, deployment: DeploymentResponse) -> ListedDeployment:
+    parameters = deployment.parameters
+    project = Path(parameters.get("project") or ".")
+    study = parameters.get("study")
+    place = str(project / study) if study else str(parameters.get("store"))
     schedules = [
-        shown_schedule(one.schedule) + ("" if one.active else ", paused")
-        for one in found.schedules
+        shown_schedule(schedule.schedule) + ("" if schedule.active else ", paused")
+        for schedule in deployment.schedules
     ]
     is_gone = bool(study) and project.is_absolute() and not Path(place).exists()
-    return Listed(
-        f"{flow}/{found.name}",
+    return ListedDeployment(
+        f"{flow}/{deployment.name}",
         place,
-        found.work_pool_name,
+        deployment.work_pool_name,
         schedules,
         "its study file is not on this machine" if is_gone else "",
     )

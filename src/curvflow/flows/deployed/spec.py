@@ -1,4 +1,4 @@
-"""What a deployment is to be, and how it differs from the one on the server."""
+"""The specification of a deployment, and its difference from the server's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RequestError
-from curvflow.flows.deployed.schedules import When, shown_schedule
+from curvflow.flows.deployed.schedules import DueTimes, shown_schedule
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.schemas.options import run_options
@@ -22,64 +22,63 @@ if TYPE_CHECKING:
 
 FLOW = "curvflow-study"
 ENTRYPOINT = "curvflow.flows.deployed.study.run_study"
-UNFIT = frozenset("/%")  # Prefect's names go without these
+UNFIT = frozenset("/%")  # not allowed in Prefect's names
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A deployment as it is to be.
+class DeploymentSpec:
+    """The specification of a deployment.
 
     Attributes:
         name: of the deployment.
         pool: whose workers run it; None if it is served without one.
-        parameters: of the flow, those that are not as by default.
-        when: its schedule, if it has one.
-        tags: by which it is found.
+        parameters: of the flow, those other than the defaults.
+        due: its schedule, if it has one.
+        tags: for the search.
     """
 
     name: str
     pool: str | None
     parameters: Mapping[str, Any]
-    when: When | None = None
+    due: DueTimes | None = None
     tags: Sequence[str] = field(default=("curvflow",))
 
     @property
     def full_name(self) -> str:
-        """Name of the flow and of the deployment, as Prefect's commands take them."""
+        """Return the names of flow and deployment, as Prefect's commands take them."""
         return f"{FLOW}/{self.name}"
 
 
-def wanted_of(
+def deployment_spec(
     study: Path,
     *,
     name: str | None,
     pool: str | None,
-    when: When | None,
+    due: DueTimes | None,
     store: str | None = None,
     profile: str | None = None,
     overrides: Sequence[str] = (),
     reanalyse: bool = False,
-    how: Mapping[str, Any],
-) -> Wanted:
-    """Read a study, refuse it as `plan` does, and say what its deployment is to be.
+    options: Mapping[str, Any],
+) -> DeploymentSpec:
+    """Read and check a study, and return the specification of its deployment.
 
     Args:
         study: path of the study file.
         name: of the deployment; by default the study's, with that of the profile.
         pool: whose workers run it; None if it is served.
-        when: its schedule.
-        store: where results are.
+        due: its schedule.
+        store: its address.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
         reanalyse: compute aggregates and figures alone.
-        how: fields of `RunOptions` that the flow takes.
+        options: fields of `RunOptions` that the flow takes.
 
     Returns:
-        The deployment; its parameters name places in full.
+        The specification, with absolute paths.
 
     Raises:
-        RequestError: the study asks for something that cannot be done, or an option is
-            none.
+        RequestError: the study or an option is invalid.
     """
     if store == "memory:":
         raise RequestError(
@@ -88,38 +87,27 @@ def wanted_of(
         )
     opened = open_study(study, store=store, profile=profile, overrides=overrides)
     make_plan(opened.study, opened.store, opened.files)
-    options = run_options(**how)
-    asked = {
+    checked = run_options(**options)
+    parameters = {
         "study": study.name,
         "project": str(study.resolve().parent),
         "store": _in_full(store),
         "profile": profile,
         "overrides": list(overrides),
         "reanalyse": reanalyse,
-        **options.model_dump(include=set(how), exclude_defaults=True),
+        **checked.model_dump(include=set(options), exclude_defaults=True),
     }
-    return Wanted(
+    return DeploymentSpec(
         _fit(name or _joined(opened.study.name, profile)),
         pool,
-        {key: value for key, value in asked.items() if value},
-        when,
+        {key: value for key, value in parameters.items() if value},
+        due,
         ("curvflow", opened.study.name),
     )
 
 
-def own_name(study: Path, profile: str | None) -> str:
-    """Return the name that a study's deployment bears if no other is given.
-
-    Args:
-        study: path of the study file.
-        profile: named overrides of the study.
-
-    Returns:
-        The study's name, with that of the profile.
-
-    Raises:
-        RequestError: the study cannot be read.
-    """
+def default_name(study: Path, profile: str | None) -> str:
+    """Return the default name: the study's, with that of the profile."""
     return _joined(open_study(study, profile=profile).study.name, profile)
 
 
@@ -139,19 +127,19 @@ def _fit(name: str) -> str:
     return name
 
 
-# Two runs of a study are safe beside each other, but the second would only wait.
+# Two runs of a study may overlap, but the second would only wait.
 LIMIT, STRATEGY = 1, "ENQUEUE"
 FURTHER = {"ENQUEUE": "wait", "CANCEL_NEW": "are cancelled"}
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is, or would be, another.
+    """One difference.
 
     Attributes:
         what: such as `schedule nightly` or `parameter profile`.
-        old: on the server; None if it is not there.
-        new: as asked for; None if it goes.
+        old: on the server; None if new.
+        new: as specified; None if removed.
     """
 
     what: str
@@ -164,54 +152,45 @@ class Change:
 
 
 def changes(
-    found: DeploymentResponse | None, wanted: Wanted, form: dict[str, Any]
+    current: DeploymentResponse | None, spec: DeploymentSpec, form: dict[str, Any]
 ) -> list[Change]:
-    """Compare a deployment on the server with the one that is asked for.
-
-    Args:
-        found: on the server, if it is there.
-        wanted: as asked for.
-        form: JSON Schema of the flow's parameters.
-
-    Returns:
-        What differs; nothing if they agree.
-    """
-    new = _asked(wanted, form)
-    old = {} if found is None else _standing(found)
+    """Compare the deployment on the server with a specification."""
+    new = _requested(spec, form)
+    old = {} if current is None else _existing(current)
     names = [*new, *(name for name in old if name not in new)]
     pairs = ((name, old.get(name), new.get(name)) for name in names)
     return [Change(*pair) for pair in pairs if pair[1] != pair[2]]
 
 
-def _asked(wanted: Wanted, form: dict[str, Any]) -> dict[str, Any]:
-    schedule = {f"schedule {wanted.name}": str(wanted.when)} if wanted.when else {}
+def _requested(spec: DeploymentSpec, form: dict[str, Any]) -> dict[str, Any]:
+    schedule = {f"schedule {spec.name}": str(spec.due)} if spec.due else {}
     return {
-        "work pool": wanted.pool,
+        "work pool": spec.pool,
         **schedule,
-        **_parameters(wanted.parameters.items()),
+        **_parameters(spec.parameters.items()),
         "entry point": ENTRYPOINT,
         "runs at a time": _runs(LIMIT, STRATEGY),
-        "tags": sorted(wanted.tags),
+        "tags": sorted(spec.tags),
         "form of parameters": _digest(form),
         "pull steps": None,
     }
 
 
-def _standing(found: DeploymentResponse) -> dict[str, Any]:
-    limit, options = found.global_concurrency_limit, found.concurrency_options
+def _existing(current: DeploymentResponse) -> dict[str, Any]:
+    limit, options = current.global_concurrency_limit, current.concurrency_options
     runs = "any number"
     if limit is not None:
         strategy = options.collision_strategy.value if options else STRATEGY
         runs = _runs(limit.limit, strategy)
     return {
-        "work pool": found.work_pool_name,
-        **{_called(one): _shown(one) for one in found.schedules},
-        **_parameters(found.parameters.items()),
-        "entry point": found.entrypoint,
+        "work pool": current.work_pool_name,
+        **{_called(schedule): _shown(schedule) for schedule in current.schedules},
+        **_parameters(current.parameters.items()),
+        "entry point": current.entrypoint,
         "runs at a time": runs,
-        "tags": sorted(found.tags),
-        "form of parameters": _digest(found.parameter_openapi_schema or {}),
-        "pull steps": found.pull_steps or None,
+        "tags": sorted(current.tags),
+        "form of parameters": _digest(current.parameter_openapi_schema or {}),
+        "pull steps": current.pull_steps or None,
     }
 
 
@@ -228,10 +207,10 @@ def _called(schedule: DeploymentSchedule) -> str:
 
 
 def _shown(schedule: DeploymentSchedule) -> str:
-    told = shown_schedule(schedule.schedule)
+    text = shown_schedule(schedule.schedule)
     if schedule.parameters:
-        told += f" with {json.dumps(schedule.parameters, sort_keys=True)}"
-    return told
+        text += f" with {json.dumps(schedule.parameters, sort_keys=True)}"
+    return text
 
 
 def _digest(form: dict[str, Any]) -> str:

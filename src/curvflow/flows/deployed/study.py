@@ -1,4 +1,4 @@
-"""The flow that runs a study, for schedules, workers and people with a form."""
+"""The flow that runs a study, for schedules, workers and Prefect's form."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from prefect.settings import temporary_settings
 
 from curvflow.errors import CurvflowError
 from curvflow.flows.api import run
-from curvflow.flows.deployed.ending import ended
-from curvflow.flows.deployed.messages import lost
+from curvflow.flows.deployed.final_state import run_to_state
+from curvflow.flows.deployed.messages import lost_message
 from curvflow.flows.deployed.quiet import hush
 from curvflow.flows.deployed.spec import FLOW
 from curvflow.flows.graph.open_study import open_study
@@ -27,12 +27,15 @@ PATIENCE = ExitStack()
 
 
 def run_name() -> str:
-    """Name a flow run after its study, and the profile."""
-    asked = runtime.flow_run.parameters
-    path, profile = Path(asked["project"], asked["study"]), asked.get("profile")
+    """Name a flow run after its study and profile."""
+    parameters = runtime.flow_run.parameters
+    path, profile = (
+        Path(parameters["project"], parameters["study"]),
+        parameters.get("profile"),
+    )
     try:
         name = open_study(path, profile=profile).study.name
-    except CurvflowError:  # the flow will say so
+    except CurvflowError:  # the flow will report it
         name = path.stem
     return f"{name}-{profile}" if profile else name
 
@@ -57,36 +60,36 @@ def run_study(
     reanalyse: bool = False,
     revive: list[str] | None = None,
 ) -> State[Any]:
-    """Compute what a study asks for and its store does not hold.
+    """Compute the results of a study that its store does not hold.
 
     Args:
         study: the study file, relative to the project.
         project: folder that paths are relative to.
-        store: where results are, relative to the project; `.curvflow` beside the study
+        store: its address, relative to the project; `.curvflow` next to the study
             file by default.
         profile: named overrides of the study.
         overrides: `a.b=c` each, applied last.
-        device: where to compute.
+        device: that computes.
         num_threads: CPU threads of one tile; 1 unless networks are large.
         workers: processes that compute tiles; 1 is the flow run's own.
         scheduler: address of a Dask scheduler whose workers compute the tiles.
-        reanalyse: tables, figures and expectations alone, from results at hand.
+        reanalyse: tables, figures and expectations alone, from existing results.
         revive: stages whose arrays must be there, though collection removed them.
 
     Returns:
-        The state it ends in, with the counts in its message.
+        The final state, with the counts in its message.
     """
     hush()
 
-    def science(observer: Observer) -> Results:
-        how: dict[str, Any] = {"device": device, "num_threads": num_threads}
-        where: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
+    def compute(observer: Observer) -> Results:
+        machine: dict[str, Any] = {"device": device, "num_threads": num_threads}
+        workplaces: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
         return run(
             Path(project, study),
             store=_place(store, Path(project)),
             profile=profile,
             overrides=overrides or (),
-            options=run_options(**how, **where),
+            options=run_options(**machine, **workplaces),
             revive=revive or (),
             reanalyse=reanalyse,
             observer=observer,
@@ -94,12 +97,12 @@ def run_study(
 
     reasons: list[str] = []
 
-    def lose(why: str) -> None:
-        reasons.append(why)
-        logging.getLogger("curvflow").warning(lost(why))
+    def lose(reason: str) -> None:
+        reasons.append(reason)
+        logging.getLogger("curvflow").warning(lost_message(reason))
 
-    state = ended(science, Unwatched(), lost=lose)
-    if reasons:  # nobody will hear of the end either, so no minutes of trying
+    state = run_to_state(compute, Unwatched(), on_lost=lose)
+    if reasons:  # the end cannot be reported either, so do not retry
         PATIENCE.enter_context(temporary_settings(updates={"client.max_retries": 0}))
     return state
 

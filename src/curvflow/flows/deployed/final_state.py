@@ -1,4 +1,4 @@
-"""Carry out a study within a flow run, and say in which state that ends."""
+"""Run a study within a flow run, and return the flow run's final state."""
 
 from __future__ import annotations
 
@@ -21,23 +21,14 @@ from curvflow.flows.results.results import Results
 from curvflow.flows.run.observer import Observer
 
 
-def ended(
+def run_to_state(
     study: Callable[[Observer], Results],
     other: Observer,
     *,
-    lost: Callable[[str], None],
+    on_lost: Callable[[str], None],
 ) -> State[Any]:
-    """Carry out a study and write the page of the flow run around it.
-
-    Args:
-        study: runs it, watched by the observer it is given.
-        other: watches too.
-        lost: told, at most once and from any thread, why the page is not written on.
-
-    Returns:
-        The state in which the flow run ends, with the counts in its message.
-    """
-    messages = Messages(lost)
+    """Run a study, write its page, and return the flow run's final state."""
+    messages = Messages(on_lost)
     page = Page(UUID(runtime.flow_run.id), messages)
     observer = PageObserver(page, other)
     is_over = False
@@ -45,7 +36,7 @@ def ended(
         state = _state(study, observer, page)
         is_over = True
     finally:
-        if not is_over:  # an exit by signal, which Prefect tells of itself
+        if not is_over:  # an exit by signal, which Prefect reports itself
             observer.stopped()
         messages.close()
     return state
@@ -59,18 +50,18 @@ def _state(
     except Stopped as stopped:
         observer.stopped()
         name = signal.Signals(stopped.signal).name
-        told = f"stopped by {name}; what is finished is kept, the next run goes on"
-        page.line(told, logging.WARNING)
-        return Cancelled(message=told)
+        message = f"stopped by {name}; finished results are kept, the next run resumes"
+        page.line(message, logging.WARNING)
+        return Cancelled(message=message)
     except CurvflowError as error:
         observer.stopped()
         page.line(str(error), logging.ERROR)
         return Failed(message=str(error))
-    except Exception as error:  # a fault of a kind or of ours: its page is to tell all
+    except Exception as error:  # a fault of a kind or of ours, shown in full
         observer.stopped()
         page.line(traceback.format_exc(), logging.ERROR)
         return Failed(message=f"{type(error).__name__}: {error}")
-    told = observer.finished(results)
+    message = observer.finished(results)
     assert results.run is not None
     make = Failed if results.run.failures else Completed
-    return make(message=told)
+    return make(message=message)
