@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: study test test-all durations golden browser data check docs bench library
+.PHONY: changelog study test test-all durations golden browser data check docs bench library
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -51,6 +51,9 @@ check: .venv/.test # formatter, linter, type checker, spelling
 
 docs: .venv/.docs # build the documentation; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+changelog: .venv/.test # move changes/ into CHANGELOG.md: make changelog VERSION=0.2.0
+	$(BIN)/towncrier build --yes --version $(VERSION)
 
 bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/plan_scale.py

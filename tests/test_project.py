@@ -59,6 +59,13 @@ def test_package_project_and_changelog_agree_on_the_version():
     assert newest[1] == PROJECT["project"]["version"] == curvflow.__version__
 
 
+def test_changes_are_files_of_a_known_category():
+    types = {entry["directory"] for entry in PROJECT["tool"]["towncrier"]["type"]}
+    names = {path.name for path in (ROOT / "changes").iterdir()} - {"README.md"}
+    known = re.compile(rf"\+[\w-]+\.({'|'.join(sorted(types))})\.md")
+    assert [name for name in sorted(names) if not known.fullmatch(name)] == []
+
+
 def test_dependencies_are_what_the_package_imports():
     listed = [re.split("[<>=]", name)[0] for name in PROJECT["project"]["dependencies"]]
     imported = set()
@@ -70,7 +77,7 @@ def test_dependencies_are_what_the_package_imports():
                 imported.add(str(node.module).partition(".")[0])
     own = {"curvflow", *sys.stdlib_module_names}
     # `datasets`, `export`, `s3`, and what who imports `curvflow.testing` has
-    optional = {"PIL", "pooch", "h5netcdf", "h5py", "pyarrow", "obstore", "pytest"}
+    optional = {"pooch", "h5netcdf", "h5py", "pyarrow", "obstore", "pytest"}
     needed = {MODULES.get(name, name) for name in listed} - BOUNDED
     assert imported - own - optional == needed
 
