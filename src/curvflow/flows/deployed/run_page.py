@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID, uuid4
@@ -15,6 +15,16 @@ from uuid import UUID, uuid4
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.results.check import Finding
+from curvflow.flows.results.run_facts import (
+    OUTCOMES,
+    digits,
+    divergences,
+    expected_text,
+    failures,
+    one_line,
+    run_time,
+    total_of,
+)
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.schemas.words import node_label
 
@@ -135,8 +145,6 @@ def _slug(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")
 
 
-COUNTS = ("executed", "cached", "diverged", "failed")
-
 # Longer lists are cut.
 MOST = 10
 Row = Sequence[object]
@@ -165,19 +173,17 @@ def _nodes(cause: Mapping[str, Any]) -> str:
 
 def run_line(run: RunRecord, blocked: int, followed: str) -> str:
     """Summarise a run: `run 7: 70 executed, 0 cached, 0 failed in 8.1 s`."""
-    counts = {name: sum(run.counts[name].values()) for name in run.counts}
     shown = ("executed", "cached", "failed", "diverged")
-    counted = ", ".join(f"{counts[name]} {name}" for name in shown)
-    counted += f", {blocked} blocked" if blocked else ""
-    counted = f"run {run.number}: {counted} in {run.seconds:.1f} s"
-    return f"{counted}; {followed}" if followed else counted
+    counts = ", ".join(f"{total_of(run.counts, name)} {name}" for name in shown)
+    counts += f", {blocked} blocked" if blocked else ""
+    text = f"run {run.number}: {counts} in {run_time(run)}"
+    return f"{text}; {followed}" if followed else text
 
 
 def failure_lines(run: RunRecord) -> Iterator[str]:
     """Yield node and error of the first nodes that failed."""
-    for failure in run.failures[:MOST]:
-        error = " ".join(str(failure["error"]).split())
-        yield f"{node_label(failure['stage'], failure['coords'])}: {error}"[:300]
+    for failure in islice(failures(run), MOST):
+        yield f"{failure.node}: {failure.error}"[:300]
     if len(run.failures) > MOST:
         yield f"and {len(run.failures) - MOST} more"
 
@@ -191,10 +197,10 @@ def run_markdown(
 ) -> str:
     """Write a run's counts, failures, divergence, expectations and files."""
     rows = [
-        (stage, *(run.counts[name][stage] for name in COUNTS))
+        (stage, *(run.counts[name][stage] for name in OUTCOMES))
         for stage in plan.graph.nodes
     ]
-    parts = [line, "", *_table(("stage", *COUNTS), rows)]
+    parts = [line, "", *_table(("stage", *OUTCOMES), rows)]
     failed = [f"- {_inline(text)}" for text in failure_lines(run)]
     parts += _section("Failed", failed)
     parts += _section("Diverged", _diverged(plan))
@@ -208,11 +214,7 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def _diverged(plan: Plan) -> list[str]:
-    reasons = Counter(
-        (node.stage, node.receipt.reason)
-        for node in plan.graph
-        if node.receipt is not None and node.receipt.status == "diverged"
-    )
+    reasons = divergences((node.stage, node.receipt) for node in plan.graph)
     lines = [
         f"- {number} of {stage}: {_inline(reason)}"
         for (stage, reason), number in reasons.most_common(MOST)
@@ -228,8 +230,8 @@ def _expected(findings: Sequence[Finding]) -> list[str]:
             finding.verdict,
             node_label(finding.expected.stage, finding.coords),
             finding.expected.quantity,
-            f"{finding.measured:.4g}",
-            f"{finding.expected.value:g}",
+            digits(finding.measured, finding.sem),
+            expected_text(finding),
         )
         for finding in findings[: 5 * MOST]
     ]
@@ -250,5 +252,4 @@ def _row(cells: Row) -> str:
 
 def _inline(text: object) -> str:
     """Escape the characters of Markdown in a name."""
-    plain = " ".join(str(text).split())
-    return "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in plain)
+    return "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in one_line(text))

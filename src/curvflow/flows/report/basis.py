@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from curvflow.errors import UnknownNameError
-from curvflow.flows.graph.graph import node_name
 from curvflow.flows.graph.heartbeats import process
 from curvflow.flows.graph.open_study import Opened
 from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.node_results import Point, View
 from curvflow.flows.results.results import Results
+from curvflow.flows.results.run_facts import one_line
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt, RunRecord
+from curvflow.schemas.words import node_label
 from curvflow.stores.base import Index
 
 
@@ -80,7 +80,7 @@ class Basis:
     def error(self, view: View, number: int) -> str:
         """Return a failed node's error on one line; empty if unknown."""
         failure = self._failures.get((view.stage, tuple(view.points[number])), {})
-        return " ".join(str(failure.get("error", "")).split())
+        return one_line(failure.get("error", ""))
 
     def status(self, run: RunRecord) -> str:
         """Return `done`, `failed`, `interrupted`, or the state of a live run."""
@@ -109,15 +109,9 @@ def kind_of(view: View) -> Kind | None:
         return None
 
 
-@dataclass(frozen=True)
-class _Named:
-    stage: str
-    coords: Mapping[str, Label]
-
-
 def name_of(view: View, number: int) -> str:
     """Name a node of a stage, such as `fit[seed=0]`."""
-    return node_name(_Named(view.stage, view.coords(number)))
+    return node_label(view.stage, view.coords(number))
 
 
 def compact(values: Sequence[object]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.stages import MOST_NODES, Reader
 from curvflow.flows.results.node_results import View
+from curvflow.flows.results.run_facts import total_of
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.words import counted, duration
 
@@ -88,17 +89,15 @@ def cost(basis: Basis, reader: Reader) -> Cost:
         )
     total = sum(entry.seconds for entry in stages)
     shared = [_with_share(entry, total) for entry in stages]
-    return Cost(shared, total, *(_sum(counts, name) for name in ("executed", "cached")))
+    return Cost(
+        shared, total, *(total_of(counts, name) for name in ("executed", "cached"))
+    )
 
 
 def _with_share(stage: StageCost, total: float) -> StageCost:
     return StageCost(
         **{**vars(stage), "share": stage.seconds / total if total else 0.0}
     )
-
-
-def _sum(counts: Mapping[str, Mapping[str, int]], name: str) -> int:
-    return sum(counts.get(name, {}).values())
 
 
 def _work(view: View, reader: Reader) -> str:

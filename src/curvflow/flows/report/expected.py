@@ -14,7 +14,8 @@ from curvflow.errors import (
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
 from curvflow.flows.results.check import Finding, check
-from curvflow.schemas.records.tables import cell
+from curvflow.flows.results.run_facts import digits, expected_text
+from curvflow.schemas.words import node_label
 
 DRAWN = 5.0  # standard deviations to either side in the small drawing
 
@@ -89,16 +90,15 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
 
 def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
     stage = finding.expected.stage
-    inside = ",".join(f"{axis}={label}" for axis, label in finding.coords.items())
     has_z = math.isfinite(finding.z)
     return Comparison(
-        f"{stage}[{inside}]" if inside else stage,
+        node_label(stage, finding.coords),
         _origin(basis, origins, finding),
         finding.expected.quantity,
-        _digits(finding.measured, finding.sem),
+        digits(finding.measured, finding.sem),
         str(finding.measured),
-        _digits(finding.sem, finding.sem),
-        _near(finding),
+        digits(finding.sem, finding.sem),
+        expected_text(finding),
         f"{finding.z:+.1f}" if has_z else "",
         max(-DRAWN, min(DRAWN, finding.z)) if has_z else None,
         finding.verdict,
@@ -115,17 +115,3 @@ def _origin(basis: Basis, origins: Origins, finding: Finding) -> int:
                 if tuple(node_point) == point:
                     return origins.number(view, number)
     return -1
-
-
-def _digits(value: float, error: float) -> str:
-    return "" if math.isnan(value) else cell(value, error)
-
-
-def _near(finding: Finding) -> str:
-    expected = finding.expected
-    if expected.limits is None:
-        return f"{expected.value:g} \N{PLUS-MINUS SIGN} {expected.sd:g}"
-    low, high = expected.limits
-    more = expected.within_sems
-    or_sems = f", or {more:g} standard errors" if more is not None else ""
-    return f"{expected.value:g} within [{low:g}, {high:g}]{or_sems}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from curvflow.flows.report.origins import Origins
 from curvflow.flows.results.convergence_counts import made_of
 from curvflow.flows.results.node_results import View
 from curvflow.flows.results.outputs import view_records
+from curvflow.flows.results.run_facts import divergences
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.nodes import Table
@@ -145,12 +145,8 @@ def _differing(read: Sequence[Read]) -> Iterator[str]:
 
 
 def _diverged(view: View) -> Iterator[str]:
-    reasons = Counter(
-        receipt.reason
-        for receipt in view.receipts
-        if receipt and receipt.status == "diverged"
-    )
-    for reason, number in reasons.most_common(MOST_REASONS):
+    reasons = divergences((view.stage, receipt) for receipt in view.receipts)
+    for (_, reason), number in reasons.most_common(MOST_REASONS):
         yield f"{counted(number, 'node')} diverged: {reason}"
     if more := sum(n for _, n in reasons.most_common()[MOST_REASONS:]):
         yield f"{counted(more, 'node')} diverged for other reasons."
