@@ -242,7 +242,10 @@ def test_json_holds_neither_nan_nor_infinity(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "tiny.yaml", "trace", "--json", "--csv"], "--json or --csv"),
+        (
+            ["show", "tiny.yaml", "trace", "--json", "--csv"],
+            "--json cannot be combined",
+        ),
         (["show", "tiny.yaml", "--where", "seed=1"], "expected STAGE with --where"),
         (["show", "tiny.yaml", "trac"], "Did you mean 'trace'?"),
         (["show", "tiny.yaml", "trace", "--where", "sed=1"], "Did you mean 'seed'?"),

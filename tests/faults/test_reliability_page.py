@@ -17,12 +17,12 @@ def known(path):
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
     assigned = [n.targets[0] for n in tree.body if isinstance(n, ast.Assign)]
-    return functions | {one.id for one in assigned if isinstance(one, ast.Name)}
+    return functions | {name.id for name in assigned if isinstance(name, ast.Name)}
 
 
 def test_the_tests_that_the_page_names_exist():
     assert len(NAMED) > 60
-    assert [one for one in NAMED if one[1] not in known(one[0])] == []
+    assert [name for name in NAMED if name[1] not in known(name[0])] == []
 
 
 def test_every_fault_has_its_paragraph_in_order():
