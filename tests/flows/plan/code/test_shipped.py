@@ -27,6 +27,7 @@ from tests.flows.plan.code.project import (
     own_kind,
     write,
 )
+from tests.loops import for_each
 
 STUDIES = Path(__file__).parents[4] / "studies"
 TRAINED = {"sgd", "adam", "linear", "factory"}
@@ -122,16 +123,20 @@ def test_a_copy_of_the_package_elsewhere_has_the_same_fingerprints(copied, befor
     assert moved(before, codes(copied[0])) == {}
 
 
-@pytest.mark.parametrize("name", [n for n, k in all_kinds().items() if not k.home])
-def test_every_shipped_kind_has_a_fingerprint(name, tmp_path):
+@pytest.fixture(scope="module")
+def prints(copied):
+    return Fingerprints(copied[0])
+
+
+@for_each("name", [n for n, k in all_kinds().items() if not k.home])
+def test_every_shipped_kind_has_a_fingerprint(name, prints):
     kind = all_kinds()[name]
-    write(tmp_path, FILES)
     digits = node("data.digits")
     digits.kind = kind
     digits.params = kind.params.model_construct(
         rule=fit(MLP, SGD).params.rule, model=None, factory="lab.points:make"
     )
-    code = Fingerprints(tmp_path).of(digits)
+    code = prints.of(digits)
     assert len(code.fingerprint) == 64
     assert code.definitions
     assert set(code.paths) == set(code.definitions)
