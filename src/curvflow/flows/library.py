@@ -7,7 +7,8 @@ where one is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from curvflow.tasks.library import matrices
@@ -31,6 +32,7 @@ def hessian(
     order: Order | Literal["auto"] = "auto",
     num_products: float = math.inf,
     tell: Callable[[Trial], None] | None = None,
+    store: str | Path | None = None,
     **settings: Unpack[Settings],
 ) -> SymmetricOperator:
     """Return the Hessian of the mean loss as an operator that can be measured.
@@ -45,6 +47,8 @@ def hessian(
         num_products: vectors to be multiplied, as far as is known; for a few, `auto`
             takes an order that is soon prepared.
         tell: called with the trial that `auto` has made.
+        store: path or address of a store that keeps results by the content of weights,
+            data, code and parameters, and returns them; None keeps none.
         **settings: see `Settings`.
 
     Returns:
@@ -69,11 +73,17 @@ def hessian(
         tell=tell,
         **settings,
     )
-    return of_curvature(curvature, "hessian")
+    operator = of_curvature(curvature, "hessian")
+    return _stored(operator, store, module, loss, data, {**settings, "order": order})
 
 
 def ggn(
-    module: Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+    module: Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    store: str | Path | None = None,
+    **settings: Unpack[Settings],
 ) -> SymmetricOperator:
     """Return the generalised Gauss-Newton matrix as an operator that can be measured.
 
@@ -81,6 +91,7 @@ def ggn(
         module: as for `hessian`.
         loss: as for `hessian`; convex in the outputs.
         data: as for `hessian`.
+        store: as for `hessian`.
         **settings: see `Settings`.
 
     Returns:
@@ -93,7 +104,8 @@ def ggn(
         >>> curvflow.ggn(net, "sse", (x, x[:, :1])).eigenvalues(k=2).value.tolist()
         [1.0, 1.0]
     """
-    return of_curvature(modules.ggn(module, loss, data, **settings), "ggn")
+    operator = of_curvature(modules.ggn(module, loss, data, **settings), "ggn")
+    return _stored(operator, store, module, loss, data, settings)
 
 
 def fisher(
@@ -103,6 +115,7 @@ def fisher(
     *,
     kind: Literal["type-2", "mc", "empirical"],
     mc_samples: int = 1,
+    store: str | Path | None = None,
     **settings: Unpack[Settings],
 ) -> SymmetricOperator:
     """Return a Fisher matrix as an operator that can be measured.
@@ -114,6 +127,7 @@ def fisher(
         kind: labels of the model, all of them (`type-2`, which is the GGN) or some
             drawn (`mc`), or those of the data (`empirical`).
         mc_samples: labels drawn for each sample, for `mc`.
+        store: as for `hessian`.
         **settings: see `Settings`.
 
     Returns:
@@ -129,11 +143,18 @@ def fisher(
     curvature = modules.fisher(
         module, loss, data, kind=kind, mc_samples=mc_samples, **settings
     )
-    return of_curvature(curvature, FISHERS[kind])
+    operator = of_curvature(curvature, FISHERS[kind])
+    settings_of = {**settings, "mc_samples": mc_samples}
+    return _stored(operator, store, module, loss, data, settings_of)
 
 
 def gradient_covariance(
-    module: Module, loss: Loss | str, data: Any, **settings: Unpack[Settings]
+    module: Module,
+    loss: Loss | str,
+    data: Any,
+    *,
+    store: str | Path | None = None,
+    **settings: Unpack[Settings],
 ) -> SymmetricOperator:
     """Return the covariance of the samples' gradients as an operator to be measured.
 
@@ -141,6 +162,7 @@ def gradient_covariance(
         module: as for `hessian`.
         loss: as for `hessian`; the mean of the losses of the samples.
         data: as for `hessian`.
+        store: as for `hessian`.
         **settings: see `Settings`.
 
     Returns:
@@ -155,9 +177,63 @@ def gradient_covariance(
         4.0
     """
     curvature = modules.gradient_covariance(module, loss, data, **settings)
-    return of_curvature(curvature, "gradient_covariance")
+    operator = of_curvature(curvature, "gradient_covariance")
+    return _stored(operator, store, module, loss, data, settings)
 
 
-from_matrix = matrices.from_matrix
+def from_matrix(
+    matrix: Any, *, dtype: Any = None, store: str | Path | None = None
+) -> SymmetricOperator:
+    """Return a symmetric matrix, or a map known by its products, as an operator.
+
+    Args:
+        matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
+            an operator of the numerics; real and symmetric.
+        dtype: of the products; None takes that of the matrix, of integers float64.
+        store: as for `hessian`, of a matrix with entries.
+
+    Returns:
+        The operator.
+
+    Raises:
+        InputError: the matrix is not square, not symmetric, not real or not finite.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> A = curvflow.from_matrix(torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double())
+        >>> A
+        SymmetricOperator(hessian, 2 by 2, float64, cpu)
+        >>> A.eigenvalues(k=1).value.round(9).tolist()
+        [3.0]
+    """
+    operator = matrices.from_matrix(matrix, dtype=dtype)
+    if store is None:
+        return operator
+    # Here, for zarr and others are needed only where a store is given.
+    from curvflow.flows.library_store import matrix_memory
+
+    entries = None if operator.entries is None else operator.entries.arrays
+    return operator.remembered(matrix_memory(store, entries))
+
+
+def _stored(
+    operator: SymmetricOperator,
+    store: str | Path | None,
+    module: Module,
+    loss: Loss | str,
+    data: Any,
+    settings: Mapping[str, Any],
+) -> SymmetricOperator:
+    if store is None:
+        return operator
+    # Here, for zarr and others are needed only where a store is given.
+    from curvflow.flows.library_store import memory
+
+    called = {"module": module, "loss": loss}
+    content = {**settings, "dtype": str(operator.dtype)}
+    return operator.remembered(
+        memory(store, operator.name, called=called, settings=content, data=data)
+    )
+
 
 __all__ = ["fisher", "from_matrix", "ggn", "gradient_covariance", "hessian"]

@@ -33,14 +33,6 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
 
     Raises:
         InputError: the matrix is not square, not symmetric, not real or not finite.
-
-    Examples:
-        >>> import curvflow, torch
-        >>> A = curvflow.from_matrix(torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double())
-        >>> A
-        SymmetricOperator(hessian, 2 by 2, float64, cpu)
-        >>> A.eigenvalues(k=1).value.round(9).tolist()
-        [3.0]
     """
     if isinstance(matrix, Dense):
         matrix = matrix.matrix

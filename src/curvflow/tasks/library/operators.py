@@ -97,6 +97,7 @@ class SymmetricOperator(Curvature):
         device: of vectors and products.
         sizes: entries of each parameter by name, in the order of the dimension D.
         name: which matrix, as `operator:` of a study names it; `hessian` if unknown.
+        entries: the same operator as a matrix that is data, if it is one.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class SymmetricOperator(Curvature):
             memory: runs probes, or returns what they returned before.
         """
         super().__init__(batched, sizes)
-        self.name, self._entries, self._memory = name, entries, memory
+        self.name, self.entries, self._memory = name, entries, memory
 
     def __repr__(self) -> str:
         return (
@@ -134,7 +135,7 @@ class SymmetricOperator(Curvature):
             batched: of one model, (1, D, D).
         """
         other = super().like(batched)
-        other.name, other._entries, other._memory = "hessian", None, _at_once
+        other.name, other.entries, other._memory = "hessian", None, _at_once
         return other
 
     def remembered(self, memory: Memory) -> Self:
@@ -546,11 +547,11 @@ class SymmetricOperator(Curvature):
         **fields: Any,
     ) -> Mapping[str, Array]:
         dtype = str(self.dtype).removeprefix("torch.")
-        name = "hessian" if self._entries is not None else self.name
+        name = "hessian" if self.entries is not None else self.name
         params = checked(model, operator=name, dtype=dtype, **fields)
 
         def compute() -> Mapping[str, Array]:
-            member = Member(params, {MATRIX: [self._entries or self._node()]})
+            member = Member(params, {MATRIX: [self.entries or self._node()]})
             # As in a study, for equal bits: see decision 0003.
             outcome, _ = probe([member, member], Machine(str(self.device)))
             return outcome.arrays

@@ -1,0 +1,225 @@
+"""Results of the library in a store, under keys of all that they depend on.
+
+A key holds the parameters of the probe and the content of the operator: weights,
+buffers and plain attributes of a module, the batches, and the code of the module, the
+loss and what else is called. For PyTorch's own code its version stands; for other code
+the fingerprints that studies compare. What cannot be known is refused by name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from inspect import isclass, isfunction
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from curvflow.errors import CorruptPayloadError, InputError, RemovedPayloadError
+from curvflow.flows.plan.code.names import Names
+from curvflow.flows.plan.code.normal import NORMAL_FORM
+from curvflow.flows.plan.code.reach import Definitions
+from curvflow.flows.plan.code.sources import Sources
+from curvflow.schemas.keys import action_key, array_digest, form, sha256
+from curvflow.schemas.nodes import Array, Outcome
+from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
+from curvflow.stores.base import Store
+from curvflow.stores.open import open_store
+from curvflow.tasks.library.operators import Probe
+
+# Packages whose version stands for their code.
+RELEASED = ("torch", "numpy", "scipy")
+PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True)
+class StoreMemory:
+    """Runs probes of one operator, or reads what they returned before.
+
+    Attributes:
+        store: holds the results.
+        digest: of the operator's content.
+    """
+
+    store: Store
+    digest: str
+
+    def __call__(self, probe: Probe) -> Mapping[str, Array]:
+        """Return the variables of a probe's result."""
+        params, inputs = form(probe.params), {"operator": self.digest}
+        key = action_key(probe.kind.name, probe.kind.version, params, inputs)
+        receipt = self.store.live([key]).get(key)
+        if receipt is not None:
+            try:
+                return self.store.read(receipt, list(receipt.parts))
+            except (CorruptPayloadError, RemovedPayloadError):
+                self.store.retire([key], "its payload could not be read")
+        began = perf_counter()
+        arrays = {name: np.asarray(array) for name, array in probe.compute().items()}
+        parts = part_digests(probe.kind.outputs, Outcome(arrays))
+        receipt = Receipt(
+            key=key,
+            stage="library",
+            coords={},
+            kind=probe.kind.name,
+            version=probe.kind.version,
+            params=params,
+            inputs=inputs,
+            digest=result_digest(parts, "ok", ""),
+            parts=parts,
+            payload=self.store.write_payload({n: a[None] for n, a in arrays.items()}),
+            seconds=perf_counter() - began,
+        )
+        self.store.commit([receipt])
+        return arrays
+
+
+def memory(
+    store: str | Path,
+    name: str,
+    *,
+    called: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    data: Any,
+) -> StoreMemory:
+    """Return the memory of an operator of a module.
+
+    Args:
+        store: path or address of the store, which is made if there is none.
+        name: which matrix.
+        called: the module and the loss.
+        settings: what else the operator was made with.
+        data: its batches.
+
+    Returns:
+        The memory.
+
+    Raises:
+        InputError: the content or the code of a part cannot be known; it is named.
+    """
+    content = {
+        "matrix": name,
+        "called": {part: _identity(part, thing) for part, thing in called.items()},
+        "settings": {part: _identity(part, thing) for part, thing in settings.items()},
+        "data": _identity("data", data),
+    }
+    return StoreMemory(open_store(store, create=True), sha256(content))
+
+
+def matrix_memory(store: str | Path, arrays: Mapping[str, Array] | None) -> StoreMemory:
+    """Return the memory of a matrix.
+
+    Args:
+        store: path or address of the store.
+        arrays: its entries; None if only products are known.
+
+    Returns:
+        The memory.
+
+    Raises:
+        InputError: the entries are not known.
+    """
+    if arrays is None:
+        raise InputError(
+            "store cannot be combined with a map known by its products. Pass the "
+            "matrix, or leave out store."
+        )
+    digests = {name: array_digest(array) for name, array in arrays.items()}
+    return StoreMemory(open_store(store, create=True), sha256(digests))
+
+
+def _identity(where: str, thing: Any) -> object:
+    """Return plain values that are equal for things that compute the same."""
+    if isinstance(thing, PLAIN):
+        return thing
+    if hasattr(thing, "named_modules"):
+        return _module(where, thing)
+    if isinstance(thing, np.ndarray) or hasattr(thing, "detach"):
+        return array_digest(np.asarray(_on_cpu(thing)))
+    if isfunction(thing) or isclass(thing) or (callable(thing) and _is_released(thing)):
+        return _code(where, thing)
+    return _parts(where, thing)
+
+
+def _on_cpu(thing: Any) -> Any:
+    return thing.detach().cpu() if hasattr(thing, "detach") else thing
+
+
+def _parts(where: str, thing: Any) -> object:
+    """Return the identities of what a mapping, a sequence or a loader holds."""
+    if isinstance(thing, Mapping):
+        return {str(key): _identity(f"{where}.{key}", thing[key]) for key in thing}
+    if isinstance(thing, set | frozenset):
+        thing = sorted(thing, key=str)
+    if hasattr(thing, "__iter__"):
+        return [_identity(f"{where}[{n}]", part) for n, part in enumerate(thing)]
+    raise _unknown(where, f"a {type(thing).__name__}")
+
+
+def _module(where: str, module: Any) -> object:
+    """Return the identity of a module: its layers, their code and their content."""
+    (base,) = (
+        c for c in type(module).__mro__ if f"{c.__module__}.{c.__name__}" == _BASE
+    )
+    skipped = set(vars(base())) - {"training"}
+    layers: dict[str, object] = {}
+    for name, layer in module.named_modules():
+        place = f"{where}.{name}" if name else where
+        if layer._forward_hooks or layer._forward_pre_hooks:
+            raise _unknown(place, "a layer with hooks")
+        kept = {key: value for key, value in vars(layer).items() if key not in skipped}
+        layers[name] = {
+            "code": _code(place, type(layer)),
+            "attributes": _identity(place, kept),
+        }
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    contents = {name: [_identity(name, t), t.requires_grad] for name, t in tensors}
+    return {"layers": layers, "tensors": contents}
+
+
+_BASE = "torch.nn.modules.module.Module"
+
+
+def _is_released(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).partition(".")[0] in RELEASED
+
+
+def _code(where: str, thing: Any) -> object:
+    """Return the identity of the code of a function or class."""
+    home, name = thing.__module__, getattr(thing, "__qualname__", type(thing).__name__)
+    if _is_released(thing):
+        return f"{home}.{name} {version(home.partition('.')[0])}"
+    if getattr(thing, "__closure__", None) or "<" in name:
+        raise _unknown(where, f"{name}, a function within a function")
+    file = getattr(sys.modules.get(home), "__file__", None)
+    if file is None or home == "__main__":
+        raise _unknown(where, f"{name} of a program without a name")
+    names = home.split(".")
+    depth = len(names) - (Path(file).stem != "__init__")
+    folder, top = Path(file).parents[depth], names[0]
+    sources = Sources(folder, Path(__file__).parents[1])
+    definitions = Definitions(Names(sources, frozenset({top})))
+    starts = [f"{home}:{name}", *_methods(home, thing)]
+    paths = definitions.reached(starts, ())
+    if starts[0] not in paths:
+        raise _unknown(where, f"{name} without source")
+    digests = {reached: definitions.digest(reached) for reached in sorted(paths)}
+    return {"normal_form": NORMAL_FORM, "definitions": digests}
+
+
+def _methods(home: str, thing: Any) -> Iterator[str]:
+    if isclass(thing):
+        for name, method in vars(thing).items():
+            if isfunction(method):
+                yield f"{home}:{thing.__qualname__}.{name}"
+
+
+def _unknown(where: str, what: str) -> InputError:
+    return InputError(
+        f"store cannot be combined with {what} as {where}: what it computes cannot be "
+        "known from one run to the next. Define it in a module, or leave out store."
+    )

@@ -1,0 +1,201 @@
+"""A store keeps the library's results by content, and refuses what it cannot know."""
+
+import copy
+import importlib
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import curvflow
+from curvflow.errors import InputError
+from curvflow.flows import library_store
+
+CODE = """
+import torch
+from torch import nn
+
+POWER = {power}
+
+
+class Net(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, width), nn.Linear(width, 2)
+        self.register_buffer("scale", torch.ones(()))
+        self.width = width
+
+    def forward(self, x):
+        return self.outer(self.act(self.inner(x))) * self.scale
+
+    def act(self, x):
+        return torch.tanh(x) ** POWER
+
+
+def loss(outputs, targets):
+    return (outputs - targets).abs().pow(3).mean()
+"""
+
+
+@pytest.fixture
+def nets(tmp_path, monkeypatch):
+    """Return a module of the user's with a network and a loss."""
+    (tmp_path / "nets_of_mine.py").write_text(CODE.format(power=1), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "nets_of_mine", raising=False)
+    return importlib.import_module("nets_of_mine")
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Return a list that each probe which is computed adds its kind to."""
+    kinds, probe = [], library_store.StoreMemory.__call__
+
+    def counted(self, asked):
+        def compute():
+            kinds.append(asked.kind.name)
+            return asked.compute()
+
+        return probe(self, type(asked)(asked.kind, asked.params, compute))
+
+    monkeypatch.setattr(library_store.StoreMemory, "__call__", counted)
+    return kinds
+
+
+def made(nets, **changes):
+    torch.manual_seed(0)
+    net = nets.Net().double()
+    x, y = torch.randn(9, 4).double(), torch.rand(9, 2).double()
+    return {"module": net, "loss": nets.loss, "data": (x, y), **changes}
+
+
+def trace(tmp_path, given, **settings):
+    H = curvflow.hessian(
+        **given, order="retained", store=tmp_path / "store", **settings
+    )
+    return H.trace(4)
+
+
+def test_an_equal_problem_is_read_and_not_computed(tmp_path, nets, computed):
+    first = trace(tmp_path, made(nets))
+    again = trace(tmp_path, made(nets))
+    assert computed == ["probe.trace"]
+    assert again.draws.tolist() == first.draws.tolist()
+    assert again.layers == first.layers
+    assert repr(again) == repr(first)
+
+
+def test_parameters_of_a_method_are_part_of_the_key(tmp_path, nets, computed):
+    H = curvflow.ggn(**made(nets), store=tmp_path / "store")
+    for seed in (0, 1, 0):
+        H.trace(4, seed=seed)
+    H.eigenvalues(2)
+    curvflow.fisher(**made(nets), kind="empirical", store=tmp_path / "store").trace(4)
+    assert computed == [*["probe.trace"] * 2, "probe.eigenvalues", "probe.trace"]
+
+
+def changed(given, what):
+    net, (x, y) = given["module"], given["data"]
+    with torch.no_grad():
+        if what == "weights":
+            net.inner.bias[0] += 1e-9
+        if what == "buffer":
+            net.scale += 1
+    if what == "attribute":
+        net.width = 4
+    if what == "inputs":
+        x[0, 0] += 1e-9
+    changes = {
+        "loss": {"loss": nn.MSELoss()},
+        "named loss": {"loss": "mse"},
+        "batches": {"data": [(x[:4], y[:4]), (x[4:], y[4:])]},
+        "params": {"params": ["outer.*"]},
+    }
+    return given | changes.get(what, {})
+
+
+CHANGES = ["weights", "buffer", "attribute", "inputs", "loss", "named loss", "batches"]
+
+
+@pytest.mark.parametrize("what", [*CHANGES, "params"])
+def test_what_changes_the_result_changes_the_key(what, tmp_path, nets, computed):
+    trace(tmp_path, made(nets))
+    trace(tmp_path, changed(made(nets), what))
+    assert computed == ["probe.trace"] * 2
+
+
+def test_code_that_a_module_calls_is_part_of_the_key(tmp_path, nets, computed):
+    first = trace(tmp_path, made(nets))
+    code = CODE.format(power=3)
+    (tmp_path / "nets_of_mine.py").write_text(code, encoding="utf-8")
+    exec(code, vars(nets))  # what a new process would import
+    assert trace(tmp_path, made(nets)).value != first.value
+    (tmp_path / "nets_of_mine.py").write_text(
+        f"{code}\n\n# a remark\n", encoding="utf-8"
+    )
+    trace(tmp_path, made(nets))
+    assert computed == ["probe.trace"] * 2
+
+
+def test_a_loader_and_its_batches_are_equal(tmp_path, nets, computed):
+    given = made(nets)
+    x, y = given["data"]
+    loader = DataLoader(TensorDataset(x, y), batch_size=4)
+    trace(tmp_path, given | {"data": loader})
+    trace(tmp_path, given | {"data": [list(batch) for batch in loader]})
+    assert computed == ["probe.trace"]
+
+
+def test_a_matrix_is_known_by_its_entries(tmp_path, computed):
+    A = torch.diag(torch.arange(1.0, 6.0).double())
+    for matrix in (A, A.numpy(), A + 1e-12 * torch.eye(5)):
+        curvflow.from_matrix(matrix, store=tmp_path / "store").trace(4)
+    assert computed == ["probe.trace"] * 2
+
+
+def test_a_damaged_result_is_computed_again(tmp_path, nets, computed):
+    H = curvflow.hessian(**made(nets), order="retained", store=tmp_path / "store")
+    first = H.trace(4)
+    (receipt,) = H._memory.store.index().receipts.values()
+    for file in (tmp_path / "store").rglob("*"):
+        if file.is_file() and receipt.payload in str(file):
+            file.write_bytes(b"")
+    again = curvflow.hessian(**made(nets), order="retained", store=tmp_path / "store")
+    assert again.trace(4).draws.tolist() == first.draws.tolist()
+    assert computed == ["probe.trace"] * 2
+
+
+class Opaque(nn.Linear):
+    """A layer with an attribute that no key can hold."""
+
+    def __init__(self):
+        super().__init__(4, 2)
+        self.secret = object()
+
+
+def hooked(net):
+    net.inner.register_forward_hook(lambda *_: None)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda of: {"loss": lambda f, y: (f - y).mean() ** 2}, r"<lambda>.* as loss"),
+        (lambda of: {"module": Opaque().double()}, r"object as module\.secret"),
+        (lambda of: {"module": hooked(copy.deepcopy(of["module"]))}, r"module\.inner"),
+        (lambda of: {"forward": lambda m, b: m(b[0])}, r"<lambda>.* as forward"),
+    ],
+)
+def test_what_cannot_be_known_is_refused_by_name(change, named, tmp_path, nets):
+    given = made(nets)
+    with pytest.raises(InputError, match=f"store cannot be combined with .*{named}"):
+        trace(tmp_path, given | change(given))
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_map_known_by_its_products_is_refused(tmp_path):
+    kernel = curvflow.from_matrix(torch.eye(3)).to_scipy()
+    with pytest.raises(InputError, match="known by its products"):
+        curvflow.from_matrix(kernel, store=tmp_path)
