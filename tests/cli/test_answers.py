@@ -82,8 +82,8 @@ def test_show_tells_the_time_of_each_training(curvflow, ran):
     assert float(line["seconds"]) == rows[0]["seconds"] > 0
     where = ("--where", "seed=0", "--where", "rule=sgd")
     lines = curvflow("show", ran, "fit", *where).out.splitlines()
-    told = {line.split()[0]: line.split()[-1] for line in lines}
-    assert (told["seconds"], told["seconds_per_epoch"]) == ("s", "epoch")
+    totals = {line.split()[0]: line.split()[-1] for line in lines}
+    assert (totals["seconds"], totals["seconds_per_epoch"]) == ("s", "epoch")
 
 
 def test_show_where_keeps_the_nodes_asked_for(curvflow, ran):

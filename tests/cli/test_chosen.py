@@ -29,8 +29,8 @@ def test_show_tells_the_order_that_was_chosen(curvflow, ran):
 def test_it_stands_in_receipts_and_attributes_and_in_no_key(curvflow, ran):
     results = open_results(ran)
     receipts = results.view("eigen").receipts
-    assert all(one.how.startswith(LINE) for one in receipts)
-    assert all(LINE not in str(one.params) for one in receipts)
+    assert all(receipt.how.startswith(LINE) for receipt in receipts)
+    assert all(LINE not in str(receipt.params) for receipt in receipts)
     assert results["eigen"].attrs["chosen"].startswith(LINE)
     assert "chosen" not in results["fit"].attrs
     assert json.loads(curvflow("plan", ran, "--json").out)["stale"] == 0

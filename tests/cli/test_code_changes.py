@@ -165,19 +165,19 @@ EDITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("one", EDITS, ids=lambda one: one.name)
-def test_an_edit_stops_a_run_that_it_concerns_and_no_other(curvflow, lab, one):
-    edit(lab, one.file, one.old, one.new)
+@pytest.mark.parametrize("case", EDITS, ids=lambda case: case.name)
+def test_an_edit_stops_a_run_that_it_concerns_and_no_other(curvflow, lab, case):
+    edit(lab, case.file, case.old, case.new)
     said = curvflow("run", "lab.yaml", "--json")
     plan = json.loads(curvflow("plan", "lab.yaml", "--json").out)
-    assert {drift["kind"] for drift in plan["code"]} == set(one.says)
-    if not one.says:
+    assert {drift["kind"] for drift in plan["code"]} == set(case.says)
+    if not case.says:
         assert executed(said) == {}
         assert said.err == ""
         return
     assert (said.code, said.out) == (2, "")
     *lines, remedy = said.err.removeprefix("curvflow: ").splitlines()
-    for line, (kind, words) in zip(lines, one.says.items(), strict=True):
+    for line, (kind, words) in zip(lines, case.says.items(), strict=True):
         version = kinds.find_kind(kind).version
         start = f"{kind}: expected the code that version {version} had, got another: "
         assert line.startswith(start)
@@ -395,8 +395,8 @@ def test_the_plan_says_what_moved_within_80_columns(curvflow, lab):
     lines = curvflow("plan", "lab.yaml").out.splitlines()
     at = next(number for number, line in enumerate(lines) if "  code  " in line)
     assert lines[at] == "  code     probe.size: lab_far:tare changed"
-    told = f"by {WAY}; 3 nodes concerned; under 1 s"
-    assert lines[at + 1].strip() == told
+    answer = f"by {WAY}; 3 nodes concerned; under 1 s"
+    assert lines[at + 1].strip() == answer
     assert "nothing to do; run asks what changed code means" in lines[at + 2]
     assert max(map(len, lines)) <= 80
 
@@ -407,8 +407,8 @@ def test_why_says_that_code_has_changed_as_the_plan_does(curvflow, lab):
     out = curvflow("why", "lab.yaml").out
     assert "code     probe.size: lab_far:tare changed" in out
     assert set(out.splitlines()) <= set(block)
-    (told,) = json.loads(curvflow("why", "lab.yaml", "--json").out)
-    assert (told["cause"], told["nodes"]) == ("code of probe.size", 3)
+    (answer,) = json.loads(curvflow("why", "lab.yaml", "--json").out)
+    assert (answer["cause"], answer["nodes"]) == ("code of probe.size", 3)
 
 
 def test_why_says_of_a_done_node_that_its_code_has_changed(curvflow, lab):
@@ -416,8 +416,8 @@ def test_why_says_of_a_done_node_that_its_code_has_changed(curvflow, lab):
     moved = f"lab_far:tare changed (by {WAY})"
     said = curvflow("why", "lab.yaml", "size[seed=1]")
     assert said.out == f"size[seed=1]: done, but its code has changed: {moved}\n"
-    (told,) = json.loads(curvflow("why", "lab.yaml", "size[seed=1]", "--json").out)
-    assert told["code"] == [moved]
+    (answer,) = json.loads(curvflow("why", "lab.yaml", "size[seed=1]", "--json").out)
+    assert answer["code"] == [moved]
     (other,) = json.loads(curvflow("why", "lab.yaml", "norms[seed=1]", "--json").out)
     assert other["code"] == []
 
@@ -426,11 +426,11 @@ def test_the_log_tells_of_what_was_accepted_and_why(curvflow, lab):
     edit(lab, "lab_far.py", "min(x, LIMIT)", "LIMIT if x > LIMIT else x")
     asked = ("--accept-code", "probe.size", "--reason", "spelt out", "--verify", "50%")
     curvflow("run", "lab.yaml", *asked)
-    told = " ".join(curvflow("log", "lab.yaml", "--all").out.split())
+    answer = " ".join(curvflow("log", "lab.yaml", "--all").out.split())
     assert (
         "accepted code of probe.size, version 1, 3 results: spelt out "
         "(2 of 3 computed again, 2 equal)"
-    ) in told
+    ) in answer
     (row,) = [
         row
         for row in json.loads(curvflow("log", "lab.yaml", "--all", "--json").out)

@@ -66,8 +66,8 @@ def test_gc_says_which_pins_keep_what_was_to_be_dropped(curvflow, study):
     assert held["held"] == []
     for name in ("paper", "talk"):
         curvflow("pin", study, "--name", name)
-    told = json.loads(curvflow("gc", study, "--drop", "train", "--json").out)
-    (held,) = told["held"]
+    answer = json.loads(curvflow("gc", study, "--drop", "train", "--json").out)
+    (held,) = answer["held"]
     assert (held["kind"], held["by"]) == ("train", "pinned by paper, talk")
     plural = "payload of train stays" if held["payloads"] == 1 else "payloads of train"
     out = curvflow("gc", study, "--drop", "train").out
@@ -85,9 +85,9 @@ def test_gc_stands_back_from_a_run_that_has_said_nothing_yet(curvflow, study):
     assert asked.out.startswith("nothing is collected: run 2 of tiny")
     done = curvflow("gc", study, "--yes", "--json")
     assert done.code == 1
-    told = json.loads(done.out)
-    assert not told["acted"]
-    assert told["blocked"]
+    answer = json.loads(done.out)
+    assert not answer["acted"]
+    assert answer["blocked"]
 
 
 @pytest.mark.parametrize("command", ["gc", "verify"])
@@ -135,17 +135,17 @@ def test_verify_tells_what_it_has_read(curvflow, study):
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("16 results in ")
     assert said.out.endswith("all is well\n")
-    told = json.loads(curvflow("verify", study, "--json").out)
-    assert told["well"]
-    assert told["bytes"] > 0
+    answer = json.loads(curvflow("verify", study, "--json").out)
+    assert answer["well"]
+    assert answer["bytes"] > 0
 
 
 def test_verify_lists_what_will_be_computed_again(curvflow, study):
     curvflow("run", study)
     names = {}
     folder = study.parent / ".curvflow"
-    for one in LocalStore(folder).index().receipts.values():
-        names[one.stage] = one.payload
+    for receipt in LocalStore(folder).index().receipts.values():
+        names[receipt.stage] = receipt.payload
     (path,) = folder.glob(f"payloads/*/{names['trace']}*")
     path.write_bytes(path.read_bytes()[:100])
     dry = curvflow("verify", study, "--dry-run")

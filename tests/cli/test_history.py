@@ -87,9 +87,9 @@ def test_diff_tells_counts_first_and_then_numbers(curvflow, ran):
     assert lines[3].split() == ["fit", "0", "0", "2", "0", "0"]
     assert "in errors" in said.out
     assert fits(said.out)
-    found = json.loads(curvflow("diff", ran, "1", "2", "--json").out)
-    assert (found["before"], found["after"]) == (1, 2)
-    assert found["stages"]["table"]["rows"][0]["statistic"] == "mean"
+    differences = json.loads(curvflow("diff", ran, "1", "2", "--json").out)
+    assert (differences["before"], differences["after"]) == (1, 2)
+    assert differences["stages"]["table"]["rows"][0]["statistic"] == "mean"
     only = json.loads(curvflow("diff", ran, "--stage", "data", "--json").out)
     assert list(only["stages"]) == ["data"]
     assert curvflow("diff", ran, "1", "1").out.endswith("no result differs\n")
@@ -171,9 +171,9 @@ def test_plan_says_from_which_epoch_a_training_continues(curvflow, ran):
     longer = "           2 nodes continue from epoch 2 to 3\n"
     assert longer in curvflow("plan", ran, *LONGER).out
     assert longer in curvflow("why", ran, *LONGER).out
-    one = ("--set", "axes.seed=1")
+    one_seed = ("--set", "axes.seed=1")
     longer = "           1 node continues from epoch 2 to 3\n"
-    assert longer in curvflow("plan", ran, *LONGER, *one).out
+    assert longer in curvflow("plan", ran, *LONGER, *one_seed).out
 
 
 def test_why_of_a_node_says_from_which_epoch_it_continues(curvflow, ran):
@@ -206,9 +206,9 @@ def test_a_long_cause_is_laid_out_within_80_columns(curvflow, tmp_path, monkeypa
     (tmp_path / "small.yaml").write_text(SMALL.replace("  norm:", stages + "  norm:"))
     out = curvflow("why", "small.yaml").out
     assert fits(out)
-    told = [line.strip() for line in out.splitlines()]
-    assert told[:2] == [
+    events = [line.strip() for line in out.splitlines()]
+    assert events[:2] == [
         "cause 1  never computed",
         f"24 nodes run: 1 data, 2 fit, 2 {names[0]},",
     ]
-    assert all(re.match(r"\d", line) for line in told[2:-1])  # a count with its stage
+    assert all(re.match(r"\d", line) for line in events[2:-1])  # a count with its stage

@@ -23,8 +23,8 @@ def test_missing_files_are_one_line_and_exit_code_2(
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert "study.yaml:4:31: stages.images.folder: expected the files of CIFAR-10 "
-    for told in (
+    for message in (
         "in nowhere, CURVFLOW_DATA (not set), ",
         "Set download: true",
     ):
-        assert told in said.err
+        assert message in said.err

@@ -34,4 +34,4 @@ def test_what_decides_a_claim_judges_every_form(path, profile):
         if along in FORMS:
             for label in {*study.axes[along].labels} - {"sgd"}:
                 wanted = f": {label} - sgd"
-                assert any(wanted in one for one in quantities), (name, label)
+                assert any(wanted in quantity for quantity in quantities), (name, label)

@@ -56,12 +56,12 @@ def test_every_built_in_kind_is_explained():
 
 @for_each("name", sorted(TOLD))
 def test_no_field_is_empty_and_none_has_its_reason(name):
-    told = TOLD[name]
+    explanation = TOLD[name]
     for field in ("formula", "source", "cost", "example", "page"):
-        assert getattr(told, field).strip(), f"{name}: {field}"
+        assert getattr(explanation, field).strip(), f"{name}: {field}"
     for field in ("source", "cost"):
-        assert getattr(told, field).rstrip(".") != "none", f"{name}: {field}"
-    assert max(map(len, told.example.splitlines())) <= 78
+        assert getattr(explanation, field).rstrip(".") != "none", f"{name}: {field}"
+    assert max(map(len, explanation.example.splitlines())) <= 78
 
 
 @for_each("name", sorted(TOLD))

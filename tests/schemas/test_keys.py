@@ -92,7 +92,7 @@ def typed(value):
 
 
 @given(values, values)
-def test_equal_bytes_mean_equal_type_and_value(one, other):
+def test_equal_bytes_mean_equal_type_and_value(left, right):
     import unicodedata
 
     def normal(value):
@@ -102,8 +102,8 @@ def test_equal_bytes_mean_equal_type_and_value(one, other):
             return {normal(key): normal(item) for key, item in value.items()}
         return [normal(i) for i in value] if isinstance(value, list) else value
 
-    same = typed(normal(one)) == typed(normal(other))
-    assert (canonical(one) == canonical(other)) == same
+    same = typed(normal(left)) == typed(normal(right))
+    assert (canonical(left) == canonical(right)) == same
 
 
 @given(st.dictionaries(st.text(), scalars))

@@ -60,5 +60,5 @@ def test_hyper_parameters_are_the_numbers_and_flags():
 def test_what_is_no_rule_gets_one_clean_error(value, expected):
     with pytest.raises(ValidationError) as caught:
         ADAPTER.validate_python(value)
-    found = [(error["type"], error["loc"]) for error in caught.value.errors()]
-    assert found == [expected]
+    errors = [(error["type"], error["loc"]) for error in caught.value.errors()]
+    assert errors == [expected]

@@ -81,11 +81,11 @@ class Crash:
     def flush(self, path):
         if not path.is_relative_to(self.root):
             return
-        one = self.find(path)
-        if isinstance(one, File):
-            one.durable = one.content
+        file = self.find(path)
+        if isinstance(file, File):
+            file.durable = file.content
         else:
-            one.durable = dict(one.names)
+            file.durable = dict(file.names)
 
     def rename(self, source, target):
         moved = self.find(source.parent).names.pop(source.name)
@@ -101,11 +101,11 @@ class Crash:
         """Write what is left: of the folders in `kept` all names, else durable ones."""
         self._leave(self.top, path, "", kept)
 
-    def _leave(self, one, path, top, kept):
-        if isinstance(one, File):
-            torn = one.content[: len(one.content) // 2]
-            path.write_bytes(torn if one.durable is None else one.durable)
+    def _leave(self, file, path, top, kept):
+        if isinstance(file, File):
+            torn = file.content[: len(file.content) // 2]
+            path.write_bytes(torn if file.durable is None else file.durable)
             return
         path.mkdir()
-        for name, inner in (one.names if top in kept else one.durable).items():
+        for name, inner in (file.names if top in kept else file.durable).items():
             self._leave(inner, path / name, top or name, kept)

@@ -29,11 +29,13 @@ def main(where, writer, count, *, links):
         else LocalStore(Path(where), disk=Unlinkable())
     )
     draw = random.Random(writer)
-    one = receipt_of(arrays_of(), 0)
+    receipt = receipt_of(arrays_of(), 0)
     live = {}
     for _ in range(count):
         keys = draw.sample(range(4 * count), 3)
-        ours = [replace(one, key=str(key), digest=f"writer {writer}") for key in keys]
+        ours = [
+            replace(receipt, key=str(key), digest=f"writer {writer}") for key in keys
+        ]
         live.update({got.key: got.digest for got in store.commit(ours)})
     json.dump(live, sys.stdout)
 

@@ -51,13 +51,13 @@ def test_a_torn_claim_is_none():
 
 def test_what_is_swept_while_somebody_reads_on_is_not_missed():
     commits = MemoryCommits()
-    one, other = Claims(commits), Claims(commits)
+    first, second = Claims(commits), Claims(commits)
     for number in range(5):
-        one.take(1, [str(number)], nobody)
-    one.sweep(lambda _: True)
+        first.take(1, [str(number)], nobody)
+    first.sweep(lambda _: True)
     assert commits.after(0) == [5]
-    assert other.take(2, ["0", "4"], lambda run: run == 1) == ["0", "4"]
-    assert one.holders()["0"] == 2
+    assert second.take(2, ["0", "4"], lambda run: run == 1) == ["0", "4"]
+    assert first.holders()["0"] == 2
 
 
 @pytest.mark.parametrize("gone", [nobody, lambda run: run == 1])
@@ -90,7 +90,7 @@ class Holey(MemoryCommits):
     """A listing that leaves out what its folder has got meanwhile."""
 
     def after(self, number):
-        return [one for one in super().after(number) if one != 1]
+        return [n for n in super().after(number) if n != 1]
 
 
 def test_a_claim_that_a_listing_leaves_out_still_holds():

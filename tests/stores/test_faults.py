@@ -70,9 +70,13 @@ def assert_finishes(folder, before, scenario):
     after = assert_sound(folder)
     expected = MemoryStore()
     killed.work(expected)
-    digests = {key: one.digest for key, one in expected.index().receipts.items()}
-    assert {key: one.digest for key, one in after.receipts.items()} == digests
-    assert all(after.receipts[key] == one for key, one in before.receipts.items())
+    digests = {
+        key: receipt.digest for key, receipt in expected.index().receipts.items()
+    }
+    assert {key: receipt.digest for key, receipt in after.receipts.items()} == digests
+    assert all(
+        after.receipts[key] == receipt for key, receipt in before.receipts.items()
+    )
     assert after.runs[0].status == "done"
 
 
@@ -117,7 +121,7 @@ def test_power_lost_at_any_point_leaves_a_store_that_is_sound(
         publish(store, {"loss": arrays_of(seed, nodes=1)["loss"]}, [key])
         ends.append(len(disk.done))
     tops = ("commits", "payloads")
-    kinds = [(), *(("", *some) for n in range(3) for some in combinations(tops, n))]
+    kinds = [(), *(("", *chosen) for n in range(3) for chosen in combinations(tops, n))]
     for point in range(len(disk.done) + 1):
         crash = Crash(root).replay(disk.done[:point])
         for number, kept in enumerate(kinds):
@@ -226,9 +230,9 @@ def test_six_writers_make_every_key_live_exactly_once(tmp_path, links):
     believed = [json.loads(process.communicate(timeout=60)[0]) for process in children]
     store = LocalStore(tmp_path)
     index = store.index()
-    live = {key: one.digest for key, one in index.receipts.items()}
-    for one in believed:
-        assert one.items() <= live.items()
+    live = {key: receipt.digest for key, receipt in index.receipts.items()}
+    for receipt in believed:
+        assert receipt.items() <= live.items()
     committed = [receipt.key for receipt in index.rows.values()]
     assert len(committed) == len(set(committed)) == len(live)
     assert len(set(live.values())) > 1
@@ -267,7 +271,9 @@ class StoresAgree(RuleBasedStateMachine):
         fresh = {key: slot for slot, key in enumerate(keys) if key not in self.live}
         payload = payload_id(arrays)
         ours = [receipt_of(arrays, s, key=k) for s, k in enumerate(keys)]
-        if fresh or any(self.live[one.key].digest != one.digest for one in ours):
+        if fresh or any(
+            self.live[receipt.key].digest != receipt.digest for receipt in ours
+        ):
             for key, slot in fresh.items():
                 self.live[key] = replace(ours[slot], payload=payload)
             self.history.append(dict(self.live))

@@ -26,7 +26,7 @@ from curvflow.testing.stores import arrays_of, begin, end, publish, receipt_of
 
 def receipts_of(*keys, seed=0, **changes):
     receipts = [receipt_of(arrays_of(seed), 0, key=key) for key in keys]
-    return [replace(one, **changes) for one in receipts]
+    return [replace(receipt, **changes) for receipt in receipts]
 
 
 def store_of(folder, count=5):
@@ -294,8 +294,8 @@ mappings = st.dictionaries(st.text(max_size=3), plain, max_size=3)
             key=st.text(max_size=2),
             payload=st.none() | st.just("p"),
         ).flatmap(
-            lambda one: st.builds(
-                lambda params, coords: replace(one, params=params, coords=coords),
+            lambda receipt: st.builds(
+                lambda params, coords: replace(receipt, params=params, coords=coords),
                 mappings,
                 mappings,
             )
@@ -307,8 +307,8 @@ def test_any_receipts_survive_the_log_with_their_types(receipts):
     entry = decode(7, encode(7, {"type": "receipts", **pack_receipts(receipts)}))
     got = unpack_receipts(entry)
     assert got == receipts
-    assert [repr(sorted_(one.params)) for one in got] == [
-        repr(sorted_(one.params)) for one in receipts
+    assert [repr(sorted_(receipt.params)) for receipt in got] == [
+        repr(sorted_(receipt.params)) for receipt in receipts
     ]
 
 
@@ -322,7 +322,7 @@ class Holey(MemoryCommits):
     hidden: frozenset[int] = frozenset()
 
     def after(self, number):
-        return [one for one in super().after(number) if one not in self.hidden]
+        return [n for n in super().after(number) if n not in self.hidden]
 
 
 @pytest.mark.parametrize("hidden", [{1}, {2}, {1, 2}, {3}, {2, 3}])

@@ -67,16 +67,19 @@ def test_a_second_run_on_a_bucket_executes_nothing(study, url):
 def test_a_bucket_and_a_folder_hold_the_same_results(study, url, tmp_path):
     far = curvflow.run(study, store=url)
     near = curvflow.run(study, store=tmp_path / "store")
-    one, other = (results["norms"].drop_vars("seconds") for results in (far, near))
-    assert one.identical(other)
+    in_bucket, in_folder = (
+        results["norms"].drop_vars("seconds") for results in (far, near)
+    )
+    assert in_bucket.identical(in_folder)
 
 
 @pytest.mark.slow
 def test_two_runs_at_once_on_a_bucket_execute_each_node_once(study, url):
     runs = [command("run", study, "--store", url, "--json") for _ in range(2)]
-    told = [answer(run) for run in runs]
+    answers = [answer(run) for run in runs]
     executed = {
-        stage: sum(one["executed"].get(stage, 0) for one in told) for stage in DONE
+        stage: sum(reply["executed"].get(stage, 0) for reply in answers)
+        for stage in DONE
     }
     assert executed == DONE
     index = open_store(url, create=False).index()
@@ -90,7 +93,7 @@ def test_no_secret_enters_the_bucket_the_tables_or_what_is_said(study, url):
     run = command("run", study, "--store", url)
     said = "".join(run.communicate())
     bucket = open_store(url, create=False)._bucket
-    held = b"".join(bucket.get_all([one.path for one in bucket.list()]))
+    held = b"".join(bucket.get_all([info.path for info in bucket.list()]))
     for path in study.parent.rglob("*"):
         held += path.read_bytes() if path.is_file() else b""
     for secret in (SECRET, "AKIDOFTHETESTS", "127.0.0.1"):

@@ -42,7 +42,7 @@ def store(bucket):
 
 
 def paths(store):
-    return [one.path for one in store._bucket.list()]
+    return [info.path for info in store._bucket.list()]
 
 
 def test_a_store_holds_the_objects_that_the_design_names(store):
@@ -78,10 +78,10 @@ def test_nothing_is_written_before_the_first_write(store):
 
 
 def test_two_prefixes_of_a_bucket_share_nothing(bucket):
-    one, other = (open_store(f"s3://{bucket}/{p}", create=True) for p in ("a", "a/b"))
-    publish(one, arrays_of(), ["a"])
-    assert other.index().number == 0
-    assert paths(other) == ["FORMAT"]
+    outer, inner = (open_store(f"s3://{bucket}/{p}", create=True) for p in ("a", "a/b"))
+    publish(outer, arrays_of(), ["a"])
+    assert inner.index().number == 0
+    assert paths(inner) == ["FORMAT"]
 
 
 def test_a_log_is_listed_from_where_it_was_read(store, monkeypatch):
@@ -118,8 +118,8 @@ def test_a_long_log_is_read_many_entries_at_once(store, monkeypatch):
 def test_payloads_of_a_bucket_with_many_are_found_folder_by_folder(store, monkeypatch):
     names = {store.write_payload({"x": np.array([float(n)])}) for n in range(7)}
     monkeypatch.setattr("curvflow.stores.objects.PAGE", 3)
-    some = set(sorted(names)[:4])
-    assert store.present([*some, "f" * 64]) == some
+    four_names = set(sorted(names)[:4])
+    assert store.present([*four_names, "f" * 64]) == four_names
 
 
 def test_fetched_payloads_are_few_and_gone_with_the_store(store):
@@ -314,8 +314,8 @@ def test_two_processes_commit_each_key_once(store):
     outputs = [racer.communicate()[0] for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0]
     index = store.index()
-    for told in map(json.loads, outputs):
-        assert told == {key: index.receipts[key].digest for key in told}
+    for answer in map(json.loads, outputs):
+        assert answer == {key: index.receipts[key].digest for key in answer}
     keys = [receipt.key for receipt in index.rows.values()]
     assert len(keys) == len(set(keys))
     assert len({receipt.digest for receipt in index.receipts.values()}) == 2

@@ -46,13 +46,13 @@ def test_what_threads_commit_at_once_is_in_the_index_once(store):
 
     def commit(thread):
         begin(store, f"study {thread}")
-        return [one for receipt in receipts for one in store.commit([receipt])]
+        return [live for receipt in receipts for live in store.commit([receipt])]
 
     results = at_once(commit)
     index = store.index()
     assert all(result == receipts for result in results)
     assert index.number == len(receipts) + THREADS
-    assert sorted(one.key for one in index.rows.values()) == sorted(index.receipts)
+    assert sorted(live.key for live in index.rows.values()) == sorted(index.receipts)
     assert [run.number for run in index.runs] == [1] * THREADS
     assert index == Log(store._log._commits, "again").index()
 
@@ -64,8 +64,10 @@ def test_what_threads_claim_at_once_is_claimed_once(store):
         return [k for k in keys if store.claims.take(thread + 1, [k], lambda _: False)]
 
     claimed = at_once(claim)
-    assert sorted(key for found in claimed for key in found) == sorted(keys)
-    held = {key: run for run, found in enumerate(claimed, 1) for key in found}
+    assert sorted(key for keys_of_run in claimed for key in keys_of_run) == sorted(keys)
+    held = {
+        key: run for run, keys_of_run in enumerate(claimed, 1) for key in keys_of_run
+    }
     assert store.claims.holders() == held
 
 
@@ -76,8 +78,8 @@ def test_threads_read_the_same_results_at_once(store):
 
     def read(thread):
         mine = receipts[thread:] + receipts[:thread]
-        found = {one.slot: store.read(one, ["loss"])["loss"] for one in mine}
-        return np.array([found[slot] for slot in range(12)])
+        keys_of_run = {live.slot: store.read(live, ["loss"])["loss"] for live in mine}
+        return np.array([keys_of_run[slot] for slot in range(12)])
 
-    for found in at_once(read):
-        np.testing.assert_array_equal(found, arrays["loss"])
+    for keys_of_run in at_once(read):
+        np.testing.assert_array_equal(keys_of_run, arrays["loss"])

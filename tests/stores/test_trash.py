@@ -110,15 +110,17 @@ def test_a_payload_at_home_and_in_the_trash_comes_home_once(store, receipt):
 @pytest.fixture
 def coming_home(store, monkeypatch):
     """Let payloads in the trash come home just before somebody looks for them there."""
-    one = local_payloads.LocalPayloads if isinstance(store, LocalStore) else type(store)
-    original = one._trashed
+    owner = (
+        local_payloads.LocalPayloads if isinstance(store, LocalStore) else type(store)
+    )
+    original = owner._trashed
 
     def late(self, *wanted):
         for item in store.files.items("trash"):
             store.files.move(item, payload_folder(item))
         return original(self, *wanted)
 
-    monkeypatch.setattr(one, "_trashed", late)
+    monkeypatch.setattr(owner, "_trashed", late)
 
 
 @pytest.mark.usefixtures("coming_home")
@@ -208,8 +210,8 @@ def test_emptying_the_trash_leaves_no_folders(tmp_path):
     publish(store, arrays_of(1), ["b"])
     for item in store.files.items("payloads"):
         store.files.move(item, trash_folder("trash", 7))
-    one, other = store.files.items("trash")
-    store.files.remove([one])
+    item, other = store.files.items("trash")
+    store.files.remove([item])
     assert (tmp_path / "store/trash/0000000007").is_dir()
     store.files.remove([other])
     assert not (tmp_path / "store/trash/0000000007").exists()

@@ -143,16 +143,16 @@ def test_a_flipped_byte_anywhere_is_a_miss_or_harmless(
     store = LocalStore(tmp_path)
     arrays = arrays_of(nodes=2) | {"word": np.array(["sgd", "metric"])}
     receipts = publish(store, arrays, ["a", "b"])
-    found = []
+    variables = []
     samples = 80 if limit > 0 else 8
     for path in sorted(p for p in (tmp_path / "payloads").rglob("*") if p.is_file()):
         data = path.read_bytes()
         for position in range(flip % 7, len(data), 1 + len(data) // samples):
             path.write_bytes(damaged(data, position, flip))
-            found.append(check(LocalStore(tmp_path), receipts, arrays))
+            variables.append(check(LocalStore(tmp_path), receipts, arrays))
         path.write_bytes(data)
     assert check(store, receipts, arrays) == 0
-    assert sum(map(bool, found)) > len(found) / 3
+    assert sum(map(bool, variables)) > len(variables) / 3
 
 
 def test_a_flipped_byte_in_one_chunk_leaves_the_other_nodes_readable(tmp_path):

@@ -135,9 +135,9 @@ def test_what_was_not_measured_is_not_passed_over(curvflow, study):
 
 def test_a_study_may_expect_nothing(curvflow, ran):
     said = curvflow("check", ran)
-    told, example = said.out.splitlines()
-    assert (said.code, told.startswith("the study expects nothing; ")) == (0, True)
-    assert len(told) <= 80
+    verdict, example = said.out.splitlines()
+    assert (said.code, verdict.startswith("the study expects nothing; ")) == (0, True)
+    assert len(verdict) <= 80
     ran.write_text(ran.read_text() + example)  # it can be pasted as it is
     said = curvflow("check", ran)
     assert said.code in (0, 3), said.err

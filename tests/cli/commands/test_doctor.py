@@ -32,7 +32,7 @@ no store was looked at; name a STUDY or --store
 
 
 @pytest.fixture
-def found(monkeypatch):
+def findings(monkeypatch):
     """Return a function that settles what is found."""
 
     def settle(*findings):
@@ -68,33 +68,33 @@ def test_json_tells_the_same(curvflow, study, monkeypatch):
     assert {"python", "cores", "torch", "dask", "prefect.fastapi", "store"} <= checks
 
 
-def test_what_fails_is_told_with_its_remedy_in_80_columns(curvflow, found):
-    found(FINE, ODD, LONG)
+def test_what_fails_is_told_with_its_remedy_in_80_columns(curvflow, findings):
+    findings(FINE, ODD, LONG)
     said = curvflow("doctor")
     assert said.code == 1
     assert said.out == REPORT
 
 
-def test_a_warning_alone_ends_well(curvflow, found):
-    found(FINE, ODD)
+def test_a_warning_alone_ends_well(curvflow, findings):
+    findings(FINE, ODD)
     assert curvflow("doctor").code == 0
 
 
-def test_a_failure_ends_with_exit_code_1_in_json_as_well(curvflow, found):
-    found(LONG)
+def test_a_failure_ends_with_exit_code_1_in_json_as_well(curvflow, findings):
+    findings(LONG)
     said = curvflow("doctor", "--json")
     assert said.code == 1
     assert json.loads(said.out)["healthy"] is False
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["tiny.yaml", "--store", "tiny.yaml"], "expected a folder, got a file"),
         (["nowhere.yaml"], "expected a study file, got none"),
     ],
 )
-def test_a_store_or_study_that_is_none_fails(curvflow, study, arguments, told):
+def test_a_store_or_study_that_is_none_fails(curvflow, study, arguments, message):
     said = curvflow("doctor", *arguments, "--json")
     assert said.code == 1
     (failed,) = [
@@ -103,4 +103,4 @@ def test_a_store_or_study_that_is_none_fails(curvflow, study, arguments, told):
         if finding["state"] == "FAIL"
     ]
     assert failed["check"] == "store"
-    assert told in failed["found"]
+    assert message in failed["found"]

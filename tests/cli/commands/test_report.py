@@ -80,7 +80,7 @@ def test_profile_and_overrides_are_those_of_the_other_commands(curvflow, ran, tm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--run", "7"], "no run 7"),
         (["--port", "8000"], "expected --serve with --port"),
@@ -88,10 +88,10 @@ def test_profile_and_overrides_are_those_of_the_other_commands(curvflow, ran, tm
         (["--profile", "none"], "none"),
     ],
 )
-def test_what_cannot_be_is_refused_on_one_line(curvflow, ran, arguments, told):
+def test_what_cannot_be_is_refused_on_one_line(curvflow, ran, arguments, message):
     said = curvflow("report", ran, *arguments)
     assert (said.code, said.out) == (2, "")
-    assert told in said.err
+    assert message in said.err
     assert said.err.count("\n") == 1
 
 

@@ -51,8 +51,8 @@ def test_profile_and_set_override_the_study(curvflow, study):
     curvflow("run", study)
     more = json.loads(curvflow("run", study, "--profile", "more", "--json").out)
     assert more["executed"] == dict(zip(STAGES, [0, 2, 2, 2, 2, 1], strict=True))
-    one = ("run", study, "--set", "axes.seed=4", "--json")
-    assert json.loads(curvflow(*one).out)["executed"]["fit"] == 2
+    command = ("run", study, "--set", "axes.seed=4", "--json")
+    assert json.loads(curvflow(*command).out)["executed"]["fit"] == 2
 
 
 def test_a_planted_divergence_ends_well_and_is_counted(curvflow, study):
@@ -147,11 +147,11 @@ def test_ctrl_c_twice_stops_at_once_with_exit_code_130(study):
         while not (study.parent / "begun").exists() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        told = process.stderr.readline()
+        line = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert told + err == (
+    assert line + err == (
         "curvflow: stopping as soon as work is safe; once more to stop now\n"
         "curvflow: interrupted; finished tiles are kept, run again to go on\n"
     )

@@ -63,10 +63,10 @@ def test_export_diff_and_open_leave_the_log_alone(curvflow, collected):
     curvflow("gc", collected, "--drop", "train", "--yes")
     curvflow("gc", collected, "--drop", "train", "--yes")
     before = log(collected)
-    (found,) = json.loads(curvflow("diff", collected, "--stage", "fit", "--json").out)[
-        "stages"
-    ].values()
-    assert (found["changed"], found["gone"]) == (4, 4)
+    (difference,) = json.loads(
+        curvflow("diff", collected, "--stage", "fit", "--json").out
+    )["stages"].values()
+    assert (difference["changed"], difference["gone"]) == (4, 4)
     assert log(collected) == before
 
 

@@ -101,5 +101,5 @@ def test_what_a_plan_says_of_the_whole_is_broken_between_words():
     lines = said.splitlines()
     assert max(map(len, lines)) <= 80
     assert "probe.far: tasks.far:thing changed" in lines[1]
-    told = "nothing to do; run asks what changed code means"
-    assert told in " ".join(lines)
+    summary = "nothing to do; run asks what changed code means"
+    assert summary in " ".join(lines)

@@ -17,22 +17,22 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(NUMBERS, NUMBERS)
-def test_distances_are_symmetric_and_zero_for_equals_alone(one, two):
+def test_distances_are_symmetric_and_zero_for_equals_alone(left, right):
     there, back = (
-        elementwise_differences(np.array(one), np.array(two)),
-        elementwise_differences(np.array(two), one),
+        elementwise_differences(np.array(left), np.array(right)),
+        elementwise_differences(np.array(right), left),
     )
     assert [float(x) for x in there] == [float(x) for x in back]
-    is_equal = one == two or (math.isnan(one) and math.isnan(two))
+    is_equal = left == right or (math.isnan(left) and math.isnan(right))
     assert (float(there[1]) == 0) == is_equal
     assert not math.isnan(float(there[0]))
 
 
 def test_another_shape_or_a_missing_variable_is_infinitely_far():
-    found = list(
+    differences = list(
         compare_arrays({}, {"a": np.ones(2), "b": np.ones(1)}, {"a": np.ones(3)})
     )
-    assert [(one.variable, one.absolute) for one in found] == [
+    assert [(row.variable, row.absolute) for row in differences] == [
         ("a", math.inf),
         ("b", math.inf),
     ]

@@ -172,7 +172,7 @@ def test_an_error_of_rounding_alone_leaves_no_digits_of_its_own():
 
 def test_labels_are_written_as_the_study_has_them():
     rows = [{"lr": lr, "loss": 0.5} for lr in (0.01, 10.0, 1e-10)]
-    heads, *told = [line.split() for line in render(rows, {"loss": ""}).splitlines()][
-        1:
-    ]
-    assert [line[0] for line in [heads, *told]][-3:] == ["0.01", "10", "1e-10"]
+    heads, *rows_below = [
+        line.split() for line in render(rows, {"loss": ""}).splitlines()
+    ][1:]
+    assert [line[0] for line in [heads, *rows_below]][-3:] == ["0.01", "10", "1e-10"]

@@ -24,7 +24,7 @@ def per_epoch(**changes):
 
 def test_a_kind_that_can_be_continued_has_a_time_per_epoch():
     assert named(TRAIN) == ["seconds", "seconds_per_epoch"]
-    assert [one.units for one in time_variables(TRAIN)] == ["s", "s / epoch"]
+    assert [variable.units for variable in time_variables(TRAIN)] == ["s", "s / epoch"]
     assert named(find_kind("probe.norms")) == ["seconds"]
 
 

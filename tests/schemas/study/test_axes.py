@@ -5,8 +5,8 @@ from curvflow.schemas.study.document import read_document
 
 
 def axis(text):
-    (found,) = read_axes(read_document(f"axes: {{a: {text}}}", "s.yaml")).values()
-    return found
+    (axis_read,) = read_axes(read_document(f"axes: {{a: {text}}}", "s.yaml")).values()
+    return axis_read
 
 
 def test_a_count_stands_for_the_integers_below_it():
@@ -15,14 +15,14 @@ def test_a_count_stands_for_the_integers_below_it():
 
 
 def test_the_values_of_a_list_are_their_own_labels():
-    found = axis("[0.1, low, true]")
-    assert found.labels == found.values == (0.1, "low", True)
+    axis_read = axis("[0.1, low, true]")
+    assert axis_read.labels == axis_read.values == (0.1, "low", True)
 
 
 def test_a_mapping_has_labels_and_any_values():
-    found = axis("{none: null, some: {lr: 0.1}, 8: [1, 2]}")
-    assert found.labels == ("none", "some", 8)
-    assert found.values == (None, {"lr": 0.1}, [1, 2])
+    axis_read = axis("{none: null, some: {lr: 0.1}, 8: [1, 2]}")
+    assert axis_read.labels == ("none", "some", 8)
+    assert axis_read.values == (None, {"lr": 0.1}, [1, 2])
 
 
 @pytest.mark.parametrize(

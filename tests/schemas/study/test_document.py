@@ -60,9 +60,9 @@ def test_an_alias_is_placed_where_its_anchor_is_written():
     ],
 )
 def test_scalars_are_those_of_yaml_1_2(text, value):
-    found = read_document(f"a: {text}", "s.yaml").root.plain()["a"]
-    assert found == value
-    assert type(found) is type(value)
+    loaded = read_document(f"a: {text}", "s.yaml").root.plain()["a"]
+    assert loaded == value
+    assert type(loaded) is type(value)
 
 
 def test_keys_may_be_numbers_as_labels_of_axes_are():

@@ -39,7 +39,7 @@ LOOP["again"] = [LOOP]
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (float("nan"), "a: expected a finite number, got nan"),
         (np.array([np.inf]), "a.0: expected a finite number, got inf"),
@@ -54,7 +54,7 @@ LOOP["again"] = [LOOP]
         (LOOP, "a.again.0: expected plain data, got a dict in itself"),
     ],
 )
-def test_what_no_study_file_can_hold_is_refused_with_its_path(value, told):
-    with pytest.raises(StudyError, match=f"^Study: {told}") as caught:
+def test_what_no_study_file_can_hold_is_refused_with_its_path(value, message):
+    with pytest.raises(StudyError, match=f"^Study: {message}") as caught:
         read({"a": value})
     assert "\n" not in str(caught.value)

@@ -25,7 +25,7 @@ VALUES = st.recursive(
 # Labels of an axis may be numbers.
 KEYED = st.dictionaries(st.text() | st.integers(), VALUES, max_size=4)
 DOCUMENTS = st.dictionaries(TEXTS, KEYED, min_size=1, max_size=4).filter(
-    lambda found: all(len({*map(str, v)}) == len(v) for v in found.values())
+    lambda data: all(len({*map(str, v)}) == len(v) for v in data.values())
 )
 
 

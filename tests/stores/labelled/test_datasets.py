@@ -49,7 +49,9 @@ def grid(store, first, second, **changes):
     cells = {}
     for row, arrays in enumerate((first, second)):
         receipts = publish(store, arrays, [f"{row}0", f"{row}1"], outputs=OUTPUTS)
-        cells.update({(row, column): one for column, one in enumerate(receipts)})
+        cells.update(
+            {(row, column): receipt for column, receipt in enumerate(receipts)}
+        )
     return show(store, cells, **changes)
 
 
@@ -58,7 +60,9 @@ def show(store, cells, **changes):
         "dims": ("rule", "seed"),
         "coords": {"rule": ["sgd", "adam"], "seed": [0, 1]},
         "cells": cells,
-        "statuses": {cell: one.status for cell, one in cells.items() if one},
+        "statuses": {
+            cell: receipt.status for cell, receipt in cells.items() if receipt
+        },
         "outputs": OUTPUTS,
         "attrs": {"study": "xor", "stage": "fit"},
     }
@@ -89,7 +93,9 @@ def test_every_variable_lies_over_the_axes_with_its_labels_and_units(store):
 def test_the_time_of_each_node_lies_over_the_axes_without_reading(store):
     took = Variable("seconds", "time", units="s")
     receipts = publish(store, tile(0), ["a", "b"], outputs=OUTPUTS)
-    cells = {(0, seed): one for seed, one in enumerate(receipts)} | {(1, 0): None}
+    cells = {(0, seed): receipt for seed, receipt in enumerate(receipts)} | {
+        (1, 0): None
+    }
     with mock.patch.object(store, "fetch", side_effect=AssertionError):
         dataset = show(store, cells, outputs=OUTPUTS[:1], times=[took])
         np.testing.assert_array_equal(
@@ -116,9 +122,9 @@ def test_coordinates_that_differ_are_aligned_by_their_numbers(store):
     assert dataset.step.dtype == np.int64
     assert dataset.step.attrs["description"] == "optimiser step"
     for seed, steps in enumerate(later["step"]):
-        own = dataset.loss.isel(rule=1, seed=seed)
-        np.testing.assert_array_equal(own.sel(step=steps), later["loss"][seed])
-        assert np.isfinite(own.values).sum() == 3
+        seed_losses = dataset.loss.isel(rule=1, seed=seed)
+        np.testing.assert_array_equal(seed_losses.sel(step=steps), later["loss"][seed])
+        assert np.isfinite(seed_losses.values).sum() == 3
     weights = dataset.weights.sel(rule="adam", seed=1, step=5)
     np.testing.assert_array_equal(weights, later["weights"][1, 1])
     assert np.isnan(dataset.loss.sel(rule="sgd", step=12)).all()
@@ -273,9 +279,11 @@ def test_missing_cells_are_nan_or_empty_and_say_so(store):
 
 
 def test_a_diverged_node_lacks_what_it_did_not_compute(store):
-    some = {name: tile(0)[name] for name in ("step", "loss")}
-    broken = publish(store, some, ["a", "b"], outputs=OUTPUTS, status="diverged")
-    bare = receipt_of(some, 0, status="diverged", payload=None)
+    two_variables = {name: tile(0)[name] for name in ("step", "loss")}
+    broken = publish(
+        store, two_variables, ["a", "b"], outputs=OUTPUTS, status="diverged"
+    )
+    bare = receipt_of(two_variables, 0, status="diverged", payload=None)
     sound = publish(store, tile(1), ["c"], outputs=OUTPUTS)
     cells = {(0, 0): broken[0], (0, 1): bare, (1, 0): sound[0], (1, 1): broken[1]}
     dataset = show(store, cells)
@@ -404,7 +412,7 @@ def test_zarr_that_was_written_opens_without_a_warning(store, tmp_path):
         write(grid(store, tile(0), tile(1)), tmp_path / "fit.zarr")
         with xr.open_zarr(tmp_path / "fit.zarr") as back:
             assert back.loss.sel(step=5).shape == (2, 2)
-    assert [str(one.message) for one in caught] == []
+    assert [str(warning.message) for warning in caught] == []
 
 
 def test_mixed_labels_are_written_as_text(store, tmp_path):
