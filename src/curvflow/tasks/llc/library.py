@@ -20,12 +20,14 @@ from curvflow.tasks.library.arguments import checked
 from curvflow.tasks.llc.arviz import to_arviz
 from curvflow.tasks.llc.draws import wbic_arrays
 from curvflow.tasks.llc.modules import module_targets
-from curvflow.tasks.llc.outcomes import packed
 from curvflow.tasks.llc.targets import options_of
 from curvflow.tasks.numerics.derivatives.batches import Batch
 from curvflow.tasks.numerics.derivatives.guards import Cause
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
-from curvflow.tasks.numerics.sampling.coefficient import estimate_coefficients
+from curvflow.tasks.numerics.sampling.coefficient import (
+    estimate_coefficients,
+    variables,
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -236,7 +238,7 @@ def llc(
         settings=Settings(forward=forward, allow=allow, seed=seed),
     )
     (estimate,) = estimate_coefficients(targets, [options_of(params)])
-    return _result(packed(estimate))
+    return _result(variables(estimate))
 
 
 def wbic(net: nn.Module, loss: Loss | str, data: Any, **options: Any) -> WbicResult:

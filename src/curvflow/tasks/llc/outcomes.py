@@ -1,4 +1,4 @@
-"""Estimates of coefficients as the variables of `probe.llc`, and back."""
+"""Stored draws of `probe.llc`, and estimates from losses alone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from torch import Tensor
 from curvflow.schemas.kinds.shared.sampling import LlcParams
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.numerics.sampling.chain_results import EarlierChains
-from curvflow.tasks.numerics.sampling.chain_settings import ChainSettings
-from curvflow.tasks.numerics.sampling.coefficient import CoefficientEstimate
-from curvflow.tasks.numerics.sampling.diagnostics import Summary, summarise
-
-# Statistics of the draws that are single numbers.
-SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
+from curvflow.tasks.numerics.sampling.chain_targets import ChainSettings
+from curvflow.tasks.numerics.sampling.diagnostics import summarise
 
 TRACES = ("loss_trace", "batch_loss_trace", "distance_trace")
 
@@ -39,82 +35,6 @@ CALIBRATION = (
     "trial_acceptance",
     "trial_in_plateau",
 )
-
-
-def packed(estimate: CoefficientEstimate) -> dict[str, Array]:
-    """Return an estimate as the variables of `probe.llc`, by name."""
-    summary, results = estimate.summary, estimate.results
-    arrays: dict[str, Array] = {
-        **_numbers(summary),
-        **_settings(estimate),
-        "step_bias": np.array(estimate.step_bias),
-        "batch_bias": np.array(estimate.batch_bias),
-        **{name: trace_CK.numpy() for name, trace_CK in results.traces.items()},
-        **estimate.settings.calibration,
-        **packed_state(results.state),
-        "llc_per_chain": summary.llc_per_chain.numpy(),
-        "acceptance_per_chain": results.acceptance.numpy(),
-        "lr_per_chain": results.state["lr"].cpu().double().numpy(),
-        "failed_at": results.failed_at.numpy(),
-        "num_failed": np.array(summary.num_failed, dtype=np.int64),
-        "verdict": np.array(estimate.verdict.name),
-        "reason": np.array(estimate.verdict.reason),
-    }
-    if estimate.settings.ritz:
-        arrays["slow_error"] = np.array(estimate.slow_error)
-    if results.weights is not None:
-        arrays["draws"] = results.weights.numpy()
-    return arrays
-
-
-def _numbers(summary: Summary) -> dict[str, Array]:
-    return {name: np.array(getattr(summary, name)) for name in SUMMARISED}
-
-
-def _settings(estimate: CoefficientEstimate) -> dict[str, Array]:
-    """Return the settings, and where the chains ended."""
-    settings, results = estimate.settings, estimate.results
-    count, finite_C = estimate.num_samples, estimate.results.is_finite
-    numbers = {
-        "acceptance": float(results.acceptance[finite_C].mean()),
-        "distance": float(results.traces["distance_trace"][finite_C, -1].mean()),
-        "init_loss": estimate.init_loss,
-        "nbeta": settings.nbeta,
-        "localization": settings.localization,
-        "lr": results.lr,
-        "gradient_equivalents": estimate.work,
-        "calibration_equivalents": settings.work,
-    }
-    counts = {
-        "batch_size": settings.batch_size or count,
-        "num_burnin_steps": settings.num_burnin_steps,
-        "num_samples": count,
-        "num_parameters": estimate.num_free,
-    }
-    return {
-        **{name: np.array(value, dtype=np.float64) for name, value in numbers.items()},
-        **{name: np.array(value, dtype=np.int64) for name, value in counts.items()},
-        "sampling_method": np.array(settings.method),
-    }
-
-
-def packed_state(state: Mapping[str, Tensor]) -> dict[str, Array]:
-    """Return the state of chains as variables of the kind.
-
-    Args:
-        state: tensors whose first dimension is the chain, by name; every number is
-            exact in double precision.
-
-    Returns:
-        `chain_state` (chain, entry), and `chain_state_form`, its names and shapes.
-    """
-    parts = {name: state[name].cpu() for name in sorted(state)}
-    flat = [part.reshape(len(part), -1) for part in parts.values()]
-    form = {name: list(part.shape[1:]) for name, part in parts.items()}
-    return {
-        "chain_state": torch.cat([part.double() for part in flat], dim=1).numpy(),
-        "chain_state_form": np.array(json.dumps(form)),
-    }
 
 
 def unpacked_state(arrays: NodeData | Mapping[str, Array]) -> dict[str, Tensor]:

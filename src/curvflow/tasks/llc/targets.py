@@ -21,8 +21,7 @@ from curvflow.tasks.llc.losses import SampledLosses
 from curvflow.tasks.networks.problems import Problem, Samples, load_samples
 from curvflow.tasks.numerics.derivatives.variances import gradient_variance
 from curvflow.tasks.numerics.operators.base import BatchedOperator
-from curvflow.tasks.numerics.sampling.chain_settings import SamplingOptions
-from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
+from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets, SamplingOptions
 from curvflow.tasks.registry import Machine
 
 # Numbers that gradients of single samples may hold in one pass about one target.

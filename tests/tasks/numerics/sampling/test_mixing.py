@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.bias import Length, slowness
+from curvflow.tasks.numerics.sampling.chain_results import Length, slowness
 
 NBETA, GAMMA = 100.0, 2.0
 H = torch.tensor([0.02, 0.1, 1.0, 10.0], dtype=torch.float64)

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics.sampling.posteriors import Steps, Stream
-from curvflow.tasks.numerics.sampling.random_numbers import (
+from curvflow.tasks.numerics.sampling.step_context import (
     PAGE,
     RandomNumbers,
+    StepContext,
     draw_block,
 )
-from curvflow.tasks.numerics.sampling.step_context import StepContext
 from tests.tasks.numerics.sampling.bowls import (
     GAMMA,
     NBETA,

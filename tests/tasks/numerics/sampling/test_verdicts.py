@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.bias import bias_of_acceptance, bias_of_spectrum
+from curvflow.tasks.numerics.sampling.chain_results import (
+    bias_of_acceptance,
+    bias_of_spectrum,
+)
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.verdicts import Chains, judge

@@ -18,7 +18,7 @@ from curvflow.tasks.numerics.sampling import (
     calibration_sweep,
     measured_curvature,
 )
-from curvflow.tasks.numerics.sampling.bias import bias_of_spectrum
+from curvflow.tasks.numerics.sampling.chain_results import bias_of_spectrum
 from curvflow.tasks.numerics.sampling.measured_curvature import gradient_noise
 from curvflow.tasks.numerics.sampling.verdicts import MAX_R_HAT, MIN_ESS
 from curvflow.tasks.probes.learning_coefficients.llc import member_bytes

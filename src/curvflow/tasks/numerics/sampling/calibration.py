@@ -23,12 +23,12 @@ from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import functional
 from curvflow.tasks.numerics.sampling.calibration_sweep import swept
-from curvflow.tasks.numerics.sampling.chain_settings import (
+from curvflow.tasks.numerics.sampling.chain_targets import (
     EXACT,
     ChainSettings,
+    ChainTargets,
     SamplingOptions,
 )
-from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.measured_curvature import (
     MeasuredCurvature,
     Scales,
@@ -71,12 +71,13 @@ FULL_DATA = 4096
 
 
 def calibrated(
-    targets: ChainTargets, options: Sequence[SamplingOptions]
+    targets: ChainTargets, options: Sequence[SamplingOptions], nbeta: Sequence[float]
 ) -> list[ChainSettings]:
     """Choose the settings that options leave open.
 
     Args:
         targets: the weights and losses.
+        nbeta: inverse temperature of each target.
         options: of each target; they differ in nbeta, lr and localization at most.
 
     Returns:
@@ -85,9 +86,7 @@ def calibrated(
     Raises:
         InputError: products with the Hessian hold NaN or infinity.
     """
-    measured = measure(
-        targets, _tensor(each.nbeta_of(targets.num_samples) for each in options)
-    )
+    measured = measure(targets, _tensor(nbeta))
     settings = _chosen(targets, options, measured, _method(targets, options[0]))
     return swept(targets, options, settings)
 

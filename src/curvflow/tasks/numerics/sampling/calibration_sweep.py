@@ -10,18 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.bias import Length, slowness
-from curvflow.tasks.numerics.sampling.chain_results import pace
-from curvflow.tasks.numerics.sampling.chain_settings import (
-    EXACT,
-    ChainSettings,
-    SamplingOptions,
-    steps_of,
-)
+from curvflow.tasks.numerics.sampling.chain_results import slow_directions
 from curvflow.tasks.numerics.sampling.chain_targets import (
+    EXACT,
     ChainGroup,
+    ChainSettings,
     ChainTargets,
+    SamplingOptions,
     by_key,
+    steps_of,
 )
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.numerics.sampling.posteriors import Draws, Steps
@@ -151,6 +148,10 @@ def _of_chains(draws: Draws, start: int, count: int) -> _Chains:
     )
 
 
+def _chains_of(trial: int) -> slice:
+    return slice(TRIAL_CHAINS * trial, TRIAL_CHAINS * (trial + 1))
+
+
 def _summarised(
     targets: ChainTargets,
     settings: ChainSettings,
@@ -169,7 +170,16 @@ def _summarised(
         for trial, group in enumerate(groups)
     ]
     slow = [
-        _slowness(targets.num_free, settings, steps, group, chains, trial)
+        slow_directions(
+            replace(settings, localization=group.localization),
+            {n: t[_chains_of(trial)] for n, t in chains.state.items()},
+            chains.acceptance[_chains_of(trial)],
+            steps,
+            num_steps=TRIAL_DRAWS * steps.num_steps_bw_draws,
+            num_free=targets.num_free,
+        )
+        if (failed_at_TC[trial] < 0).all()
+        else (math.nan, math.nan)
         for trial, group in enumerate(groups)
     ]
 
@@ -186,29 +196,6 @@ def _summarised(
         chains.state["lr"].cpu().double().view(shape),
         chains.work,
     )
-
-
-def _slowness(
-    num_free: int,
-    settings: ChainSettings,
-    steps: Steps,
-    group: ChainGroup,
-    chains: _Chains,
-    trial: int,
-) -> tuple[float, float]:
-    """Return the mean that slow directions leave out of a trial, and its error."""
-    trials = slice(TRIAL_CHAINS * trial, TRIAL_CHAINS * (trial + 1))
-    if settings.ritz is None or (chains.failed_at[trials] >= 0).any():
-        return math.nan, math.nan
-    state = {name: tensor[trials] for name, tensor in chains.state.items()}
-    length = Length(
-        pace(state, chains.acceptance[trials], steps),
-        settings.num_burnin_steps,
-        TRIAL_DRAWS * steps.num_steps_bw_draws,
-        TRIAL_CHAINS,
-    )
-    gamma = group.localization
-    return slowness(*settings.ritz, num_free, settings.nbeta, gamma, length)
 
 
 def _after(settings: ChainSettings, sweep: _Sweep, parameter: str) -> ChainSettings:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.precision import full_precision
@@ -18,20 +22,21 @@ from curvflow.tasks.numerics.sampling.chain_results import (
     results_of,
     slow_error,
 )
-from curvflow.tasks.numerics.sampling.chain_settings import (
-    ChainSettings,
-    SamplingOptions,
-    given,
-    steps_of,
-)
 from curvflow.tasks.numerics.sampling.chain_targets import (
     ChainGroup,
+    ChainSettings,
     ChainTargets,
+    SamplingOptions,
     by_key,
+    given,
+    steps_of,
 )
 from curvflow.tasks.numerics.sampling.diagnostics import Summary, summarise
 from curvflow.tasks.numerics.sampling.posteriors import Steps
 from curvflow.tasks.numerics.sampling.verdicts import Chains, Verdict, judge
+
+# Statistics of the draws that are single numbers.
+SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
 
 
 @dataclass(frozen=True)
@@ -118,11 +123,12 @@ def _settings(
 ) -> Sequence[ChainSettings]:
     for each in options:
         each.check(targets.num_samples)
+    nbeta = [each.nbeta_of(targets.num_samples) for each in options]
     if earlier is not None:
         return [each.settings for each in earlier]
     if options[0].calibrate == "none":
         return [given(each, targets.num_samples) for each in options]
-    return calibrated(targets, options)
+    return calibrated(targets, options, nbeta)
 
 
 def _sampled(
@@ -229,3 +235,79 @@ def _estimate(
         targets.num_samples,
         num_free,
     )
+
+
+def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
+    """Return an estimate as the variables of `probe.llc`, by name."""
+    summary, results = estimate.summary, estimate.results
+    arrays: dict[str, NDArray[Any]] = {
+        **_numbers(summary),
+        **_state_and_settings(estimate),
+        "step_bias": np.array(estimate.step_bias),
+        "batch_bias": np.array(estimate.batch_bias),
+        **{name: trace_CK.numpy() for name, trace_CK in results.traces.items()},
+        **estimate.settings.calibration,
+        **packed_state(results.state),
+        "llc_per_chain": summary.llc_per_chain.numpy(),
+        "acceptance_per_chain": results.acceptance.numpy(),
+        "lr_per_chain": results.state["lr"].cpu().double().numpy(),
+        "failed_at": results.failed_at.numpy(),
+        "num_failed": np.array(summary.num_failed, dtype=np.int64),
+        "verdict": np.array(estimate.verdict.name),
+        "reason": np.array(estimate.verdict.reason),
+    }
+    if estimate.settings.ritz:
+        arrays["slow_error"] = np.array(estimate.slow_error)
+    if results.weights is not None:
+        arrays["draws"] = results.weights.numpy()
+    return arrays
+
+
+def _numbers(summary: Summary) -> dict[str, NDArray[Any]]:
+    return {name: np.array(getattr(summary, name)) for name in SUMMARISED}
+
+
+def _state_and_settings(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
+    """Return the settings, and where the chains ended."""
+    settings, results = estimate.settings, estimate.results
+    count, finite_C = estimate.num_samples, estimate.results.is_finite
+    numbers = {
+        "acceptance": float(results.acceptance[finite_C].mean()),
+        "distance": float(results.traces["distance_trace"][finite_C, -1].mean()),
+        "init_loss": estimate.init_loss,
+        "nbeta": settings.nbeta,
+        "localization": settings.localization,
+        "lr": results.lr,
+        "gradient_equivalents": estimate.work,
+        "calibration_equivalents": settings.work,
+    }
+    counts = {
+        "batch_size": settings.batch_size or count,
+        "num_burnin_steps": settings.num_burnin_steps,
+        "num_samples": count,
+        "num_parameters": estimate.num_free,
+    }
+    return {
+        **{name: np.array(value, dtype=np.float64) for name, value in numbers.items()},
+        **{name: np.array(value, dtype=np.int64) for name, value in counts.items()},
+        "sampling_method": np.array(settings.method),
+    }
+
+
+def packed_state(state: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Return the state of chains as variables of the kind.
+
+    Args:
+        state: tensors whose first dimension is the chain, by name; every number is
+            exact in double precision.
+
+    Returns:
+        `chain_state` (chain, entry), and `chain_state_form`, its names and shapes.
+    """
+    parts = {name: state[name].cpu() for name in sorted(state)}
+    flat = [part.reshape(len(part), -1) for part in parts.values()]
+    form = {name: list(part.shape[1:]) for name, part in parts.items()}
+    return {
+        "chain_state": torch.cat([part.double() for part in flat], dim=1).numpy(),
+        "chain_state_form": np.array(json.dumps(form)),
+    }

@@ -18,12 +18,12 @@ from curvflow.tasks.numerics.sampling.posteriors import (
     Steps,
     Stream,
 )
-from curvflow.tasks.numerics.sampling.random_numbers import (
+from curvflow.tasks.numerics.sampling.step_context import (
     RandomNumbers,
+    StepContext,
     block_length,
     noise_at_draw,
 )
-from curvflow.tasks.numerics.sampling.step_context import StepContext
 
 
 class CountedLosses:
@@ -154,6 +154,7 @@ class ChainRun:
         self._posterior, self._steps, self._streams = posterior, steps, streams
         self._method = methods.find(steps.method)
         self._target = self._method.target_acceptance
+        self.recorder = DrawRecorder(posterior, steps)
         self._context = StepContext(posterior, steps)
         self._numbers = RandomNumbers(
             streams,
@@ -162,8 +163,8 @@ class ChainRun:
             batch_size=steps.batch_size,
             free=posterior.free,
         )
-        self.recorder = DrawRecorder(posterior, steps)
         self.state = self._start() if earlier is None else self._resumed(earlier)
+        self._context.set_lr(self.state["lr"])
         self.step = int(self.state["step"][0])
 
     def _start(self) -> dict[str, Tensor]:
@@ -194,16 +195,13 @@ class ChainRun:
         """Take the steps to the end of the current block, or of the run."""
         size = block_length(self._posterior.centre.shape[1])
         count = min(size - self.step % size, self._steps.total - self.step)
-        self._context.set_lr(self.state["lr"])
-        losses = []
-        for step in range(self.step, self.step + count):
-            self._context.advance_to(step, self._numbers)
-            losses.append(self._take(step))
+        losses = [self._take(step) for step in range(self.step, self.step + count)]
         self._freeze(torch.stack(losses))
         self.step += count
         self.state["step"] += count
 
     def _take(self, step: int) -> Tensor:
+        self._context.advance_to(step, self._numbers)
         draw = self._steps.draw_left_by(step)
         if draw is not None:
             self.recorder.before(step, self.state["weights"], self._context.rows)

@@ -8,16 +8,17 @@ from functools import partial
 from curvflow.schemas.nodes import Member, NodeData, Outcome
 from curvflow.tasks.curvature.network_operators import problem_key, problem_of
 from curvflow.tasks.llc.losses import PASS_BYTES
-from curvflow.tasks.llc.outcomes import packed, unpacked
+from curvflow.tasks.llc.outcomes import unpacked
 from curvflow.tasks.llc.targets import member_targets, options_of, params_of
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.sampling.calibration_sweep import CHAINS
 from curvflow.tasks.numerics.sampling.coefficient import (
     CoefficientEstimate,
     estimate_coefficients,
+    variables,
 )
 from curvflow.tasks.numerics.sampling.measured_curvature import RUNS, STEPS
-from curvflow.tasks.numerics.sampling.random_numbers import page_length
+from curvflow.tasks.numerics.sampling.step_context import page_length
 from curvflow.tasks.registry import Machine, computes
 
 # Numbers of each draw: two losses and a distance.
@@ -100,5 +101,5 @@ def _sampled(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _outcome(estimate: CoefficientEstimate) -> Outcome:
     if estimate.has_failed:
-        return Outcome(packed(estimate), "diverged", estimate.verdict.reason)
-    return Outcome(packed(estimate))
+        return Outcome(variables(estimate), "diverged", estimate.verdict.reason)
+    return Outcome(variables(estimate))
