@@ -1,4 +1,4 @@
-"""Sampled learning coefficients beside those that are known."""
+"""Sampled learning coefficients against known ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where chains walk about whole networks, and about some of their tensors."""
+"""Chains about whole networks, and about a few of their tensors."""
 
 import numpy as np
 import pytest

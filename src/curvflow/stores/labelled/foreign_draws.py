@@ -49,7 +49,7 @@ def read_samples(path: str | Path) -> xr.Dataset:
     # Of tokens: batches have none in common between the losses and the first.
     tokens = [dim for dim in others if dim in first.dims]
     has_loss = _has_any(losses, tokens) & _has_any(first, tokens)
-    is_nan, is_nan_first = (one.isnull() & has_loss for one in (losses, first))
+    is_nan, is_nan_first = (part.isnull() & has_loss for part in (losses, first))
     return xr.Dataset(
         {
             "step_losses": _mean(losses, has_loss, others).transpose("chain", "step"),
@@ -69,7 +69,7 @@ def _has_any(losses: xr.DataArray, tokens: list[Hashable]) -> xr.DataArray:
 def _mean(
     losses: xr.DataArray, has_loss: xr.DataArray, over: list[Hashable]
 ) -> xr.DataArray:
-    """Average over the tokens that have losses; any NaN among these is the mean."""
+    """Average over the tokens that have losses; the mean is NaN if one of these is."""
     share = has_loss.mean()
     return losses.where(has_loss, 0.0).mean(over, skipna=False) / share
 

@@ -65,7 +65,7 @@ def sample_chains(posterior, method, stiffness=0.2, *, earlier=None, first=0, **
 
 
 def z_scores(values_CKD, expected):
-    """How far means over chains are from what is expected, in standard errors."""
+    """Distance of means over chains from the expected ones, in standard errors."""
     means_CD = values_CKD.mean(1)
     sem_D = means_CD.std(0) / len(means_CD) ** 0.5
     return (means_CD.mean(0) - expected).abs() / sem_D

@@ -72,8 +72,8 @@ def test_the_prediction_is_the_closed_form_of_a_quadratic():
 
 def test_negative_eigenvalues_count_as_zero_and_a_flat_posterior_has_none():
     h = torch.cat([H, numbers(-3.0)])
-    found = predicted(exactly(h), numbers(10.0), numbers(1.0)).mean
-    assert found == pytest.approx(float((10 * H / (10 * H + 1)).sum() / 2))
+    computed = predicted(exactly(h), numbers(10.0), numbers(1.0)).mean
+    assert computed == pytest.approx(float((10 * H / (10 * H + 1)).sum() / 2))
     assert predicted(exactly(0 * H), numbers(10.0), numbers(0.0)).mean == 0
 
 
@@ -88,30 +88,30 @@ def test_a_quartic_meets_more_curvature_at_higher_temperature():
 
 
 def test_scales_leave_out_what_is_flat():
-    found = scales(exactly(torch.cat([H, numbers(-0.1, 1e-9)])), numbers(1.0))
-    assert (found.largest, found.smallest, found.typical) == (4.0, -0.1, 1.0)
+    computed = scales(exactly(torch.cat([H, numbers(-0.1, 1e-9)])), numbers(1.0))
+    assert (computed.largest, computed.smallest, computed.typical) == (4.0, -0.1, 1.0)
     nothing = scales(exactly(0 * H), numbers(0.3))
     assert (nothing.largest, nothing.smallest, nothing.typical) == (0.3, 0.0, 0.3)
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("computed", "expected"),
     [
         (Scales(numbers(2.0), numbers(0.0), numbers(1.0)), HELD_SINGULAR * 1e3),
         (Scales(numbers(2e-6), numbers(0.0), numbers(1e-6)), HELD * 1.0),
         (Scales(numbers(2.0), numbers(-0.5), numbers(1.0)), MARGIN * 0.5e6),
     ],
 )
-def test_the_hold_is_weak_but_where_curvature_is_negative(found, expected):
-    hold = localization_for(found, numbers(1e6), steps_bw_draws=10**6, stride=1.0)
+def test_the_hold_is_weak_but_where_curvature_is_negative(computed, expected):
+    hold = localization_for(computed, numbers(1e6), steps_bw_draws=10**6, stride=1.0)
     assert hold == pytest.approx(expected)
 
 
 def test_a_batch_heats_no_more_than_it_may():
     nbeta, gamma = numbers(500.0), numbers(5.0)
     h = H[:4]
-    found = Scales(h.max()[None], numbers(0.0), h.median()[None])
-    lr = lr_for(found, nbeta, gamma, stride=STRIDE)
+    computed = Scales(h.max()[None], numbers(0.0), h.median()[None])
+    lr = lr_for(computed, nbeta, gamma, stride=STRIDE)
     # Of a well-specified model the variance of gradients is the Hessian.
     regular = predicted(exactly(h), nbeta, gamma).mean
     batch = batch_for(lr, nbeta, h.sum()[None], regular)
@@ -124,12 +124,12 @@ def test_the_burn_in_waits_for_typical_and_for_singular_directions():
     steep = Scales(numbers(100.0), numbers(0.0), numbers(0.1))
     singular = Scales(numbers(1.0), numbers(0.0), numbers(1.0))
     calm = Scales(numbers(1e-3), numbers(0.0), numbers(1e-3))
-    for found, nbeta, steps in (
+    for computed, nbeta, steps in (
         (steep, 1.0, 10_000),
         (singular, 1e6, 10_000),
         (calm, 1.0, LEAST_BURNIN),
     ):
-        told = burnin_for(found, numbers(nbeta), stride=1.0, most=10**6)
+        told = burnin_for(computed, numbers(nbeta), stride=1.0, most=10**6)
         assert int(told) == steps
 
 
@@ -147,8 +147,8 @@ def test_the_burn_in_waits_for_typical_and_for_singular_directions():
     ],
 )
 def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
-    found = plateau(numbers(*estimates), numbers(*5 * [0.01]), chosen)
-    assert found.tolist() == [bool(one) for one in on]
+    computed = plateau(numbers(*estimates), numbers(*5 * [0.01]), chosen)
+    assert computed.tolist() == [bool(one) for one in on]
 
 
 @pytest.mark.parametrize(
@@ -167,5 +167,5 @@ def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
     ],
 )
 def test_a_trial_too_noisy_to_tell_is_on_no_plateau(estimates, errors, on):
-    found = plateau(numbers(*estimates), numbers(*errors), 2)
-    assert found.tolist() == [bool(one) for one in on]
+    computed = plateau(numbers(*estimates), numbers(*errors), 2)
+    assert computed.tolist() == [bool(one) for one in on]

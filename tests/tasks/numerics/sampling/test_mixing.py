@@ -1,4 +1,4 @@
-"""What chains too short for slow directions leave, beside exact walks of them."""
+"""Errors of chains too short for slow directions, against exact random walks."""
 
 import math
 

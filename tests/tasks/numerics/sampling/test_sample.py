@@ -1,4 +1,4 @@
-"""What all samplers have in common."""
+"""Properties that all samplers share."""
 
 from dataclasses import replace
 

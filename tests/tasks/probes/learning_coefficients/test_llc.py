@@ -1,4 +1,4 @@
-"""The local learning coefficient of networks, calibrated or as it is told."""
+"""The local learning coefficient of networks, calibrated or with given settings."""
 
 from dataclasses import replace
 
@@ -101,7 +101,7 @@ def test_calibration_takes_batches_of_large_data_and_bounds_what_they_add(monkey
 
 
 def excess(one, eigenvalues, arrays, friction):
-    """What steps, and steps and batches add to the estimate of a well, relative.
+    """Relative excess by steps, and by steps and batches, of the estimate of a well.
 
     The stationary variance of v <- (1 - a) v - lr / 2 gradient + noise, w <- w + v.
     """

@@ -1,4 +1,4 @@
-"""What a Hessian explains of a learning coefficient."""
+"""The part of a learning coefficient that a Hessian explains."""
 
 import numpy as np
 import pytest

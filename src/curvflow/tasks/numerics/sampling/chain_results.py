@@ -28,7 +28,7 @@ def bias_of_spectrum(
 ) -> float:
     """Return the relative excess that steps of sgld cause at a regular minimum.
 
-    In a direction of curvature h a walk that accepts every step has 1 / (1 - lr c / 4)
+    In a direction of curvature h a chain that accepts every step has 1 / (1 - lr c / 4)
     times the variance 1 / c of c = nbeta h + gamma.
 
     Args:
@@ -39,7 +39,7 @@ def bias_of_spectrum(
         lr: step.
 
     Returns:
-        Excess over the estimate; infinite where the walk is not stable, NaN where no
+        Excess over the estimate; infinite where the chain is not stable, NaN where no
         eigenvalue is positive.
     """
     steep_SK = nbeta * values_SK.nan_to_num(0.0).clamp(min=0.0)
@@ -99,7 +99,7 @@ def bias_of_batches(method: Method, heat: float, llc: float, size: int) -> float
 
 @dataclass(frozen=True)
 class Length:
-    """How far chains walk.
+    """Length of chains, in steps and in pace.
 
     Attributes:
         pace: lr of sgld that forgets as fast.
@@ -122,7 +122,7 @@ def slowness(
     localization: float,
     length: Length,
 ) -> tuple[float, float]:
-    """Return what slow directions leave of the coefficient by chains of this length.
+    """Return the error of the coefficient by slow directions and chains this long.
 
     On a quadratic of curvature h, c = nbeta h + gamma, chains that begin at its minimum
     have on average nbeta h / (2 c) (1 - exp(-pace c t)) of the coefficient after t
@@ -138,7 +138,7 @@ def slowness(
         length: of the chains.
 
     Returns:
-        What the estimate lacks on average, and its standard error; of continuous time,
+        The mean that the estimate lacks, and its standard error; of continuous time,
         so that directions which are forgotten from draw to draw add nothing.
     """
     steep_SK = nbeta * values_SK.nan_to_num(0.0).clamp(min=0.0)
@@ -198,7 +198,7 @@ class ChainResults:
 
     @property
     def is_finite(self) -> Tensor:
-        """Whether a chain stayed finite, (C,)."""
+        """True for chains that stayed finite, (C,)."""
         return self.failed_at < 0
 
     @property

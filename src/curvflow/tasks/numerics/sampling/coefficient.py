@@ -70,7 +70,7 @@ class CoefficientEstimate:
 
     @property
     def has_failed(self) -> bool:
-        """Whether no chain stayed finite."""
+        """True if no chain stayed finite."""
         return self.summary.num_failed == len(self.results.failed_at)
 
     @property

@@ -1,9 +1,7 @@
 """Diagnostics of chains, and the local learning coefficient that they give.
 
 Letters: M members; C chains of each; K draws of each chain. A member with a value that
-is not finite gets NaN; whoever asks leaves out the chains that failed.
-
-Letters: C chains; K draws of each.
+is not finite gets NaN; the caller leaves out the chains that failed.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ def r_hat(values_MCK: Tensor) -> Tensor:
     halves_MCK = _halves(values_MCK)
     middle_M11 = _quantile(halves_MCK, 0.5)[:, None, None]
     folded_MCK = (halves_MCK - middle_M11).abs()
-    found = [_plain_r_hat(normal_scores(v)) for v in (halves_MCK, folded_MCK)]
-    return _where_finite(values_MCK, torch.fmax(*found))
+    both = [_plain_r_hat(normal_scores(v)) for v in (halves_MCK, folded_MCK)]
+    return _where_finite(values_MCK, torch.fmax(*both))
 
 
 def ess_bulk(values_MCK: Tensor) -> Tensor:
@@ -113,9 +111,9 @@ def geweke(values_MCK: Tensor, first: float = 0.1, last: float = 0.5) -> Tensor:
     return rise_M / (mcse_mean(late_MCK) * math.sqrt(1 + share))
 
 
-def _where_finite(values_MCK: Tensor, found_M: Tensor) -> Tensor:
+def _where_finite(values_MCK: Tensor, statistic_M: Tensor) -> Tensor:
     finite_M = values_MCK.isfinite().flatten(1).all(1)
-    return torch.where(finite_M, found_M, torch.nan)
+    return torch.where(finite_M, statistic_M, torch.nan)
 
 
 def _halves(values_MCK: Tensor) -> Tensor:

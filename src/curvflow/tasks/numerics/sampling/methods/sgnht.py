@@ -25,7 +25,7 @@ def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, None]:
     a <- a + a_0^2 ((2 - a) v.v / (lr D) - 1): too hot, as by the noise of batches,
     and the friction rises, until it is that of all the noise together. lr / (2 - a) is
     what sghmc of friction a gives v^2 where all noise is its own.
-    The factor, one over the thermostat's inertia, makes it answer within the 1 / a_0
+    The factor, one over the thermostat's inertia, makes it respond within the 1 / a_0
     steps in which friction acts, whatever the scale of the weights.
 
     Returns:
