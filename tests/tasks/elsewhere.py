@@ -64,21 +64,23 @@ class _Mode(TorchDispatchMode):
         return _computed(func, args, kwargs or {})
 
 
-def _held(one: object) -> object:
-    return one.held if isinstance(one, Away) else one
+def _held(leaf: object) -> object:
+    return leaf.held if isinstance(leaf, Away) else leaf
 
 
-def _away(one: object) -> object:
-    return Away(one) if isinstance(one, Tensor) else one
+def _away(leaf: object) -> object:
+    return Away(leaf) if isinstance(leaf, Tensor) else leaf
 
 
 def _check(name: str, args: tuple, tensors: list[Tensor]) -> bool:
     """Return whether the operation is elsewhere; raise if it is in two places."""
-    away = [one for one in tensors if isinstance(one, Away)]
-    here = [one for one in tensors if one.dim() and not isinstance(one, Away)]
+    away = [tensor for tensor in tensors if isinstance(tensor, Away)]
+    here = [
+        tensor for tensor in tensors if tensor.dim() and not isinstance(tensor, Away)
+    ]
     may_mix = name.startswith(INDEXING) and isinstance(args[0], Away)
     if away and here and not may_mix:
-        shapes = [[tuple(one.shape) for one in each] for each in (away, here)]
+        shapes = [[tuple(tensor.shape) for tensor in each] for each in (away, here)]
         raise MixedError(f"{name}: shapes {shapes[0]} elsewhere, {shapes[1]} here")
     return bool(away)
 
@@ -96,10 +98,10 @@ def _computed(func, args, kwargs):
         is_away = _check(name, args, tensors)
     if asked is not None:
         is_away = torch.device(asked) == ELSEWHERE
-    found = func(*tree_map(_held, args), **tree_map(_held, kwargs))
+    result = func(*tree_map(_held, args), **tree_map(_held, kwargs))
     if name.split(".")[1].endswith("_") and isinstance(args[0], Away):
         return args[0]
-    return tree_map(_away, found) if is_away else found
+    return tree_map(_away, result) if is_away else result
 
 
 def _new(away: Away, data: Any, **how: Any) -> Tensor:
@@ -111,8 +113,8 @@ def _made(make):
     """Make tensors from numbers on the CPU first: `meta` would keep none of them."""
 
     def tensor(data, *, device=None, **how):
-        one = make(data, **how)
-        return one if device is None else one.to(device)
+        operator = make(data, **how)
+        return operator if device is None else operator.to(device)
 
     return tensor
 

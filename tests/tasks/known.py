@@ -25,7 +25,7 @@ def weights_outcome(model, arrays, rank=0):
 def at_truth(model, rank=0, **params):
     """Return the data of a model, and its weights as a probe takes them."""
     arrays = data_arrays(model, rank=rank, **params)
-    found = weights_outcome(model, arrays, rank).arrays
-    taken = {name: found[name] for name in ("weights", "network")}
+    result = weights_outcome(model, arrays, rank).arrays
+    taken = {name: result[name] for name in ("weights", "network")}
     weights = Weights("truth", "weights.known_answer", {}, taken, "w")
     return as_data(arrays), weights

@@ -1,4 +1,4 @@
-"""What the study of known coefficients expects is what is known in closed form."""
+"""Expectations of the study of known coefficients against their closed forms."""
 
 from pathlib import Path
 
@@ -15,11 +15,15 @@ CASES = dict(zip(map(str, CASE.labels), CASE.values, strict=True))
 
 
 def test_every_case_is_expected_once():
-    assert [one.where["case"] for one in STUDY.expect] == [*CASES]
-    assert {one.where["sampler"] for one in STUDY.expect} == {"calibrated"}
+    assert [expectation.where["case"] for expectation in STUDY.expect] == [*CASES]
+    assert {expectation.where["sampler"] for expectation in STUDY.expect} == {
+        "calibrated"
+    }
 
 
-@pytest.mark.parametrize("expected", STUDY.expect, ids=lambda one: one.where["case"])
+@pytest.mark.parametrize(
+    "expected", STUDY.expect, ids=lambda expectation: expectation.where["case"]
+)
 def test_an_expected_coefficient_is_the_one_in_closed_form(expected):
     case = CASES[expected.where["case"]]
     model = parse_model(case["model"])

@@ -62,9 +62,9 @@ def plain_training(outcome, data, params, steps_of):
 def test_full_batch_training_is_that_of_a_plain_loop(data, loss):
     settings = {"rule": {**SGD, "lr": 0.1}, "diverged_above": None, **EVERY}
     members = [train_member(data, seed=s, loss=loss, **settings) for s in range(3)]
-    for one, outcome in zip(members, train_all(members), strict=True):
+    for member, outcome in zip(members, train_all(members), strict=True):
         final = plain_training(
-            outcome, data, one.params, lambda p: [slice(None)] * p.epochs
+            outcome, data, member.params, lambda p: [slice(None)] * p.epochs
         )
         np.testing.assert_allclose(
             outcome.arrays["weights"][-1], final, rtol=1e-9, atol=1e-12
@@ -82,8 +82,8 @@ def test_batches_follow_the_members_own_stream():
 
     data = blobs()
     members = [train_member(data, seed=s, batch_size=8, **EVERY) for s in range(2)]
-    for one, outcome in zip(members, train_all(members), strict=True):
-        final = plain_training(outcome, data, one.params, steps)
+    for member, outcome in zip(members, train_all(members), strict=True):
+        final = plain_training(outcome, data, member.params, steps)
         np.testing.assert_allclose(
             outcome.arrays["weights"][-1], final, rtol=1e-9, atol=1e-12
         )
@@ -173,10 +173,10 @@ def mixed_tile(widths):
 def test_results_do_not_depend_on_the_width_of_the_tile():
     reference = train_all(mixed_tile(5))
     for width in (2, 3):
-        for found, expected in zip(
+        for result, expected in zip(
             train_all(mixed_tile(width)), reference, strict=False
         ):
-            for name, array in found.arrays.items():
+            for name, array in result.arrays.items():
                 if array.dtype.kind == "f":
                     np.testing.assert_allclose(
                         array, expected.arrays[name], rtol=1e-10, atol=1e-12
@@ -254,11 +254,11 @@ def test_divergence_does_not_depend_on_what_is_recorded(rate, loss, batch_size):
         )
         for every in (1, 50)
     )
-    for one, other in zip(often, seldom, strict=True):
-        assert (one.status, one.reason) == (other.status, other.reason)
+    for first, other in zip(often, seldom, strict=True):
+        assert (first.status, first.reason) == (other.status, other.reason)
         for name in ("diverged_epoch", "num_gradients", "weights", "final_train_loss"):
-            assert same(one.arrays[name], other.arrays[name]), name
-        assert same(one.arrays["train_loss"][[0, -1]], other.arrays["train_loss"])
+            assert same(first.arrays[name], other.arrays[name]), name
+        assert same(first.arrays["train_loss"][[0, -1]], other.arrays["train_loss"])
     assert often[1].status == "ok"
     assert (often[0].status == "diverged") == (rate > 1)
 
@@ -284,8 +284,8 @@ def test_a_loss_that_is_huge_but_finite_is_divergence_unless_that_is_waived():
 def test_members_with_data_of_their_own_train_on_it():
     data = [blobs(seed=seed) for seed in range(2)]
     both = train_all([train_member(d) for d in data])
-    for one, outcome in zip(data, both, strict=True):
-        alone = train_all([train_member(one)] * 2)[0]
+    for data_set, outcome in zip(data, both, strict=True):
+        alone = train_all([train_member(data_set)] * 2)[0]
         np.testing.assert_allclose(
             outcome.arrays["weights"], alone.arrays["weights"], rtol=1e-10
         )
@@ -391,8 +391,8 @@ def test_a_share_that_leaves_one_side_empty_is_refused(fraction, change):
 
 def test_golden_numbers():
     arrays = train_all([train_member(blobs(), seed=s) for s in range(2)])[0].arrays
-    found = [float(arrays[name]) for name in GOLDEN]
-    np.testing.assert_allclose(found, list(GOLDEN.values()), rtol=1e-9)
+    results = [float(arrays[name]) for name in GOLDEN]
+    np.testing.assert_allclose(results, list(GOLDEN.values()), rtol=1e-9)
 
 
 GOLDEN = {

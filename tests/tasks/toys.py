@@ -95,9 +95,9 @@ def dense_of(probe: Member) -> torch.Tensor:
 def assert_declared(kind: str, outcome: Outcome) -> None:
     """Hold an outcome to its declaration: names, dtypes and numbers of dimensions."""
     outputs = [
-        one
-        for one in find_kind(kind).outputs
-        if one.name in outcome.arrays or not one.optional
+        output
+        for output in find_kind(kind).outputs
+        if output.name in outcome.arrays or not output.optional
     ]
     assert set(outcome.arrays) == {v.name for v in outputs}
     sizes: dict[str, int] = {}

@@ -95,7 +95,7 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
     Args:
         members: `data`, maybe `weights`, and parameters that differ in seed and rule.
-        machine: where to compute, and where to keep what there is so far.
+        machine: the device to compute on, and the storage of snapshots.
 
     Returns:
         Curves, final values, checkpoints, the description of the network, and what the

@@ -56,7 +56,7 @@ def nodes(deciding=DECIDING, reported=REPORTED, lrs=LRS, diverged=(), **coords):
 def tables(of, **params):
     """Return the rows by quantity, and those of the candidates by name."""
     arrays = compute(KIND, of, **{**GIVEN, **params}).arrays
-    found = []
+    result = []
     for dim in ("quantity", "candidate"):
         fields = [
             v.name
@@ -65,13 +65,13 @@ def tables(of, **params):
         ]
         names = arrays[dim].tolist()
         assert len(set(names)) == len(names)
-        found.append(
+        result.append(
             {
                 n: {f: arrays[f][row].item() for f in fields}
                 for row, n in enumerate(names)
             }
         )
-    return found
+    return result
 
 
 def test_the_least_mean_of_validation_chooses_and_the_test_values_are_reported():
@@ -79,9 +79,9 @@ def test_the_least_mean_of_validation_chooses_and_the_test_values_are_reported()
     row = rows["curvature"]
     values = REPORTED[:, 1]
     low, high = stats.t.interval(0.95, 3, loc=values.mean(), scale=stats.sem(values))
-    found = [row[name] for name in ("mean", "sd", "sem", "low", "high")]
+    results = [row[name] for name in ("mean", "sd", "sem", "low", "high")]
     known = [values.mean(), values.std(ddof=1), stats.sem(values), low, high]
-    assert found == pytest.approx(known, rel=1e-12)
+    assert results == pytest.approx(known, rel=1e-12)
     assert (row["chosen"], row["choices"], row["count"]) == ("lr=0.1", "", 4)
     assert rows["steps"]["mean"] == pytest.approx(DECIDING[:, 1].mean())
     assert {name: c["verdict"] for name, c in candidates.items()} == {
@@ -147,9 +147,9 @@ def test_a_lone_survivor_is_not_chosen_unless_asked_for(share, chosen):
     gone = {(seed, 1) for seed in (0, 1, 3)}
     rows, candidates = tables(nodes(diverged=gone), diverged="ignore", **given)
     assert rows["curvature"]["chosen"] == chosen
-    found = candidates["lr=0.1"]
-    assert (found["candidate_count"], found["candidate_diverged"]) == (1, 3)
-    assert found["verdict"] == ("chosen" if chosen == "lr=0.1" else "refused")
+    result = candidates["lr=0.1"]
+    assert (result["candidate_count"], result["candidate_diverged"]) == (1, 3)
+    assert result["verdict"] == ("chosen" if chosen == "lr=0.1" else "refused")
 
 
 @pytest.mark.parametrize("folds", [None, 2])

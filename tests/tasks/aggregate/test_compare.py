@@ -74,14 +74,14 @@ def llc(rule, seed, gamma, nbeta=30.0, value=1.0, verdict="converged"):
 def sides(gammas, nbetas=(30.0, 30.0)):
     return [
         llc(rule, seed, gamma, nbeta, value=1.0 + seed)
-        for rule, own, nbeta in zip(("sgd", "ngd"), gammas, nbetas, strict=True)
-        for seed, gamma in enumerate(own)
+        for rule, rule_gammas, nbeta in zip(("sgd", "ngd"), gammas, nbetas, strict=True)
+        for seed, gamma in enumerate(rule_gammas)
     ]
 
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
-    ("of", "told"),
+    ("of", "text"),
     [
         (sides([(2.0, 2.0, 2.0), (2.0, 2.0, 2.0 * (1 + 1e-14))]), ""),
         (sides([(2.0, 0.25, 2.0), (2.0, 40.0, 2.0)]), "localization 0.25 to 40"),
@@ -92,10 +92,10 @@ def sides(gammas, nbetas=(30.0, 30.0)):
         ),
     ],
 )
-def test_estimates_made_at_different_settings_are_told(of, told, paired):
+def test_estimates_made_at_different_settings_are_told(of, text, paired):
     asked = {"quantities": ["llc_mean", "r_hat"], "paired": paired}
     rows = table(of, **asked)
-    assert rows["llc_mean: ngd - sgd"]["differing_settings"] == told
+    assert rows["llc_mean: ngd - sgd"]["differing_settings"] == text
     # It is the estimates that depend on them.
     assert rows["r_hat: ngd - sgd"]["differing_settings"] == ""
 
@@ -177,10 +177,10 @@ def test_a_label_without_an_optional_variable_counts_as_missing(paired, baseline
         for until in ("none", "low")
         for s in range(3)
     ]
-    for one in of[:3]:
-        del one.arrays["reached"]
-    for one in of[3:]:
-        one.arrays["reached"] = np.array(True)
+    for row_node in of[:3]:
+        del row_node.arrays["reached"]
+    for row_node in of[3:]:
+        row_node.arrays["reached"] = np.array(True)
     given = {"along": "until", "baseline": baseline, "quantities": "reached"}
     (row,) = table(of, paired=paired, **given).values()
     assert (row["missing"], row["diverged"]) == (3, 0)
@@ -241,8 +241,10 @@ def test_a_baseline_that_no_node_has_is_refused():
 
 def test_one_axis_and_a_list_of_it_have_one_key():
     given = {"along": "rule", "baseline": "sgd"}
-    one, several = (CompareParams(over=over, **given) for over in ("seed", ["seed"]))
-    assert form(one) == form(several)
+    as_text, several = (
+        CompareParams(over=over, **given) for over in ("seed", ["seed"])
+    )
+    assert form(as_text) == form(several)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ def cloud(count=12, seed=0, *, ties=False):
 
 def nodes(x, y, **coords):
     return [
-        one
+        measured
         for s, (a, b) in enumerate(zip(x, y, strict=True))
-        for one in pair(s, a, b, **coords)
+        for measured in pair(s, a, b, **coords)
     ]
 
 
@@ -102,16 +102,18 @@ def test_the_bootstrap_is_that_of_resampled_points(name, ties, outlier):
     varying = [i for i in drawn if np.ptp(x[i]) and np.ptp(y[i])]
     slow = [TESTS[name](x[i], y[i]).statistic for i in varying]
     known = np.quantile(slow, [0.025, 0.975])
-    found = correlation_interval(name, x, y, confidence=0.95, num_resamples=300, seed=3)
-    assert found == pytest.approx(known, rel=1e-9 if not outlier else 1e-6)
+    result = correlation_interval(
+        name, x, y, confidence=0.95, num_resamples=300, seed=3
+    )
+    assert result == pytest.approx(known, rel=1e-9 if not outlier else 1e-6)
 
 
 @pytest.mark.parametrize("name", list(TESTS))
 def test_resamples_of_one_point_alone_have_no_correlation(name):
     x, y = np.array([0.1, 0.3, 0.7]), np.array([1 / 3, 0.2, 0.6])
-    found = _weighted(name, x, y, np.array([[0.0, 3.0, 0.0], [1.0, 1.0, 1.0]]))
-    assert np.isnan(found[0])
-    assert found[1] == pytest.approx(TESTS[name](x, y).statistic)
+    result = _weighted(name, x, y, np.array([[0.0, 3.0, 0.0], [1.0, 1.0, 1.0]]))
+    assert np.isnan(result[0])
+    assert result[1] == pytest.approx(TESTS[name](x, y).statistic)
 
 
 @pytest.mark.parametrize("name", list(TESTS))
@@ -159,16 +161,16 @@ def test_unrelated_numbers_have_no_correlation_at_the_level():
 def test_points_may_be_means_over_an_axis():
     x, y = cloud(18)
     of = [
-        one
+        measured
         for s in range(3)
         for w in range(6)
-        for one in pair(s, x[6 * s + w], y[6 * s + w], width=w)
+        for measured in pair(s, x[6 * s + w], y[6 * s + w], width=w)
     ]
     row = table(of, over="width", mean_over=["seed"])
     means = [v.reshape(3, 6).mean(axis=0) for v in (x, y)]
-    found = row["curvature against steps: pearson"]
-    assert found["correlation"] == pytest.approx(stats.pearsonr(*means)[0])
-    assert found["count"] == 6
+    result = row["curvature against steps: pearson"]
+    assert result["correlation"] == pytest.approx(stats.pearsonr(*means)[0])
+    assert result["count"] == 6
 
 
 def test_groups_have_rows_of_their_own_and_holm_is_taken_per_coefficient():
@@ -180,8 +182,10 @@ def test_groups_have_rows_of_their_own_and_holm_is_taken_per_coefficient():
         "curvature against steps: pearson, rule=adam",
         "curvature against steps: kendall, rule=adam",
     ]
-    own = [row for row in rows.values() if row["coefficient"] == "pearson"]
-    assert min(r["p_holm"] for r in own) == pytest.approx(2 * min(r["p"] for r in own))
+    pearson_rows = [row for row in rows.values() if row["coefficient"] == "pearson"]
+    assert min(r["p_holm"] for r in pearson_rows) == pytest.approx(
+        2 * min(r["p"] for r in pearson_rows)
+    )
 
 
 def test_what_is_taken_off_y_is_of_the_same_node():
@@ -237,7 +241,7 @@ def test_ranks_of_few_points_are_tested_exactly(count, ties):
     y = y + np.arange(count)  # with ties too, x and y vary
     known = stats.permutation_test(
         (x,),
-        lambda one: stats.spearmanr(one, y).statistic,
+        lambda value: stats.spearmanr(value, y).statistic,
         permutation_type="pairings",
         n_resamples=np.inf,
     )
@@ -245,8 +249,10 @@ def test_ranks_of_few_points_are_tested_exactly(count, ties):
     assert row["p"] == pytest.approx(_two_sided(known), rel=1e-12)
 
 
-def _two_sided(found):
-    return np.mean(np.abs(found.null_distribution) > abs(found.statistic) - 1e-9)
+def _two_sided(statistic):
+    return np.mean(
+        np.abs(statistic.null_distribution) > abs(statistic.statistic) - 1e-9
+    )
 
 
 def test_three_points_in_perfect_order_prove_nothing():
@@ -256,18 +262,22 @@ def test_three_points_in_perfect_order_prove_nothing():
 
 def test_a_group_without_pairs_has_a_row_of_none():
     of = nodes(*cloud(8), rule="sgd")
-    lonely = [one for one in nodes(*cloud(8), rule="adam") if one.stage != "other"]
+    lonely = [
+        point for point in nodes(*cloud(8), rule="adam") if point.stage != "other"
+    ]
     rows = table([*of, *lonely], within=["rule"], coefficients=["kendall"])
     row = rows["curvature against steps: kendall, rule=adam"]
     assert [row[n] for n in ("count", "diverged", "missing")] == [0, 0, 8]
-    told = ("correlation", "low", "high", "bootstrap_low", "p", "p_holm")
-    assert np.isnan([row[name] for name in told]).all()
+    columns = ("correlation", "low", "high", "bootstrap_low", "p", "p_holm")
+    assert np.isnan([row[name] for name in columns]).all()
     assert rows["curvature against steps: kendall, rule=sgd"]["count"] == 8
 
 
 def test_stages_whose_labels_never_agree_are_refused():
     of = nodes(*cloud(4))
-    apart = [one for one in of if (one.stage == "other") == (one.coords["seed"] < 2)]
+    apart = [
+        point for point in of if (point.stage == "other") == (point.coords["seed"] < 2)
+    ]
     with pytest.raises(InputError, match=r"^x, y: expected nodes with equal labels"):
         table(apart)
 

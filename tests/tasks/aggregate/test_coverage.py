@@ -1,4 +1,4 @@
-"""How often stated intervals hold the truth."""
+"""Coverage of stated intervals: the fraction that contains the true value."""
 
 from dataclasses import replace
 
@@ -88,16 +88,16 @@ def test_each_element_and_each_stage_is_a_row():
         for stage in ("one", "two")
     ]
     truth = [node({"seed": s}, "dense", trace=[1.05, 2.0]) for s in range(3)]
-    found = table(of, truth)
-    assert list(found) == [
+    result = table(of, truth)
+    assert list(result) == [
         "one.trace[0]",
         "one.trace[1]",
         "two.trace[0]",
         "two.trace[1]",
     ]
-    assert found["one.trace[1]"]["coverage"] == 1
-    assert np.isnan(found["one.trace[1]"]["mean_z"])
-    assert found["one.trace[0]"]["mean_z"] == pytest.approx(-0.5)
+    assert result["one.trace[1]"]["coverage"] == 1
+    assert np.isnan(result["one.trace[1]"]["mean_z"])
+    assert result["one.trace[0]"]["mean_z"] == pytest.approx(-0.5)
 
 
 def test_intervals_that_are_given_are_taken():
@@ -153,9 +153,14 @@ def test_a_row_without_any_interval_judged_says_how_many_there_are(of, truth):
 
 
 def test_a_stage_of_which_all_diverged_keeps_its_row_beside_another():
-    found = table([*estimates(4), *(replace(one, stage="b") for one in GONE)], TRUTH)
-    assert (found["trace.trace"]["count"], found["trace.trace"]["unjudged"]) == (4, 0)
-    assert (found["b.trace"]["count"], found["b.trace"]["unjudged"]) == (0, 4)
+    estimate = table(
+        [*estimates(4), *(replace(estimate, stage="b") for estimate in GONE)], TRUTH
+    )
+    assert (estimate["trace.trace"]["count"], estimate["trace.trace"]["unjudged"]) == (
+        4,
+        0,
+    )
+    assert (estimate["b.trace"]["count"], estimate["b.trace"]["unjudged"]) == (0, 4)
 
 
 @pytest.mark.parametrize(

@@ -81,10 +81,10 @@ def test_friedman_s_test_is_that_of_scipy():
 def test_friedman_s_test_is_its_closed_form_without_ties():
     ranked = ranks(np.random.default_rng(3).normal(size=(9, 5)), lower_is_better=True)
     chi2 = 12 * 9 / (5 * 6) * ((ranked.mean(axis=0) - 3) ** 2).sum()
-    found = friedman(ranked)
-    assert found.chi2 == pytest.approx(chi2, rel=1e-12)
+    result = friedman(ranked)
+    assert result.chi2 == pytest.approx(chi2, rel=1e-12)
     f = 8 * chi2 / (9 * 4 - chi2)
-    assert found.p_iman_davenport == pytest.approx(stats.f.sf(f, 4, 32), rel=1e-12)
+    assert result.p_iman_davenport == pytest.approx(stats.f.sf(f, 4, 32), rel=1e-12)
 
 
 def test_the_critical_difference_is_that_of_the_range_of_normals():
@@ -123,8 +123,8 @@ def test_labels_that_are_alike_differ_as_rarely_as_the_test_says():
 
 
 def test_repetitions_that_all_agree_leave_no_doubt():
-    found = friedman(np.tile([1.0, 2.0, 3.0], (6, 1)))
-    assert (found.kendall_w, found.p_iman_davenport) == (1.0, 0.0)
+    result = friedman(np.tile([1.0, 2.0, 3.0], (6, 1)))
+    assert (result.kendall_w, result.p_iman_davenport) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (5, 2), (0, 3)])
@@ -168,9 +168,9 @@ def test_a_repetition_that_a_label_lacks_is_not_ranked():
 
 def test_seeds_may_be_averaged_before_tasks_are_ranked():
     of = [
-        one
+        run
         for task, values in enumerate((VALUES, VALUES[:, ::-1]))
-        for one in nodes(values, task=task)
+        for run in nodes(values, task=task)
     ]
     rows = table(of, over="task", mean_over=["seed"])
     known = stats.rankdata([VALUES.mean(0), VALUES.mean(0)[::-1]], axis=1).mean(axis=0)
@@ -180,9 +180,9 @@ def test_seeds_may_be_averaged_before_tasks_are_ranked():
 
 def test_a_mean_of_which_one_diverged_is_not_the_mean_of_the_others():
     of = [
-        one
+        run
         for task in range(2)
-        for one in nodes(diverged={(1, 1)} if task == 0 else (), task=task)
+        for run in nodes(diverged={(1, 1)} if task == 0 else (), task=task)
     ]
     rows = table(of, over="task", mean_over=["seed"])
     means = np.array([VALUES.mean(axis=0)] * 2)
@@ -216,8 +216,8 @@ def test_a_curve_is_ranked_by_its_last_value_or_its_best(epochs, known):
 
 
 def test_the_order_of_the_nodes_changes_no_bit():
-    one, other = table(nodes()), table(nodes()[::-1])
-    assert one == {name: other[name] for name in one}
+    rows, other = table(nodes()), table(nodes()[::-1])
+    assert rows == {name: other[name] for name in rows}
 
 
 def test_every_declared_column_is_there_in_its_type():

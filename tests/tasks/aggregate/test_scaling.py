@@ -44,19 +44,19 @@ def nodes(laws=LAWS, seeds=6, noise=0.05, seed=0, diverged=()):
 def tables(of, **params):
     """Return the laws and the crossings by name."""
     arrays = compute(KIND, of, **{**GIVEN, **params}).arrays
-    found = []
+    result = []
     for dim in ("quantity", "crossing"):
         outputs = [v for v in find_kind(KIND).outputs if not v.optional]
         fields = [v.name for v in outputs if v.dims == (dim,)]
         names = arrays[dim].tolist()
         assert len(set(names)) == len(names)
-        found.append(
+        result.append(
             {
                 n: {f: arrays[f][row].item() for f in fields}
                 for row, n in enumerate(names)
             }
         )
-    return found
+    return result
 
 
 ONE = {"sgd": LAWS["sgd"]}
@@ -74,16 +74,16 @@ def test_the_law_is_the_regression_of_scipy():
     ends = known.slope + t * known.stderr * np.array([-1, 1])
     assert [row["low"], row["high"]] == pytest.approx(ends, rel=1e-10)
     factor = np.exp(known.intercept + t * known.intercept_stderr * np.array([-1, 0, 1]))
-    found = [row[f"prefactor{end}"] for end in ("_low", "", "_high")]
-    assert found == pytest.approx(factor, rel=1e-9)
+    results = [row[f"prefactor{end}"] for end in ("_low", "", "_high")]
+    assert results == pytest.approx(factor, rel=1e-9)
     assert (row["count"], row["num_x"], row["x_units"]) == (30, 5, "1")
     assert row["y_units"] == "loss / parameter^2"
 
 
 def test_a_law_without_noise_is_found_exactly_and_leaves_no_curve():
     (row,) = tables(nodes(ONE, noise=0.0))[0].values()
-    found = [row["exponent"], row["prefactor"], row["r_squared"]]
-    assert found == pytest.approx([-0.5, 3.0, 1.0], rel=1e-9)
+    result = [row["exponent"], row["prefactor"], row["r_squared"]]
+    assert result == pytest.approx([-0.5, 3.0, 1.0], rel=1e-9)
     assert np.isnan(row["p_curved"]) or row["p_curved"] > 0.01
 
 
@@ -100,9 +100,9 @@ def test_intervals_hold_the_exponent_as_often_as_they_say():
 
 def test_points_off_a_straight_line_are_seen():
     of = nodes(ONE, noise=0.01)
-    for one in of:
-        one.arrays["trace"] = one["trace"] * np.exp(
-            0.1 * np.log(one.coords["size"]) ** 2
+    for run in of:
+        run.arrays["trace"] = run["trace"] * np.exp(
+            0.1 * np.log(run.coords["size"]) ** 2
         )
     assert next(iter(tables(of)[0].values()))["p_curved"] < 1e-6
     p = [
@@ -157,15 +157,15 @@ def test_exponents_that_are_not_told_apart_leave_the_crossing_without_an_end():
     for kind in ("", "bootstrap_"):
         ends = [row[f"crossover_{kind}{end}"] for end in ("low", "high")]
         assert ends == [0, np.inf]
-    one = power_law(np.array([1.0, 2, 4]), np.array([1.0, 2, 4]))
-    assert np.isnan(crossover(one, one, 0.95)[0])
+    law = power_law(np.array([1.0, 2, 4]), np.array([1.0, 2, 4]))
+    assert np.isnan(crossover(law, law, 0.95)[0])
 
 
 def test_resamples_in_which_both_laws_are_one_leave_the_crossing_its_interval():
     # Both rules agree at seed 0; one in 256 resamples holds nothing else.
     of = [
-        one if one.coords["seed"] else replace(one, arrays=sgd.arrays)
-        for sgd, one in zip(2 * nodes(ONE, seeds=4), nodes(seeds=4), strict=True)
+        adam if adam.coords["seed"] else replace(adam, arrays=sgd.arrays)
+        for sgd, adam in zip(2 * nodes(ONE, seeds=4), nodes(seeds=4), strict=True)
     ]
     row = tables(of, label="rule", num_resamples=2000)[1]["sgd / adam"]
     low, high = (row[f"crossover_bootstrap_{end}"] for end in ("low", "high"))
@@ -181,7 +181,7 @@ def test_parallel_laws_seldom_have_a_bounded_interval_for_their_crossing():
         for kind in unbounded:
             unbounded[kind] += np.isinf(row[f"crossover_{kind}high"])
     spread = 5 * (0.95 * 0.05 / tries) ** 0.5
-    assert all(found / tries > 0.93 - spread for found in unbounded.values())
+    assert all(hits / tries > 0.93 - spread for hits in unbounded.values())
 
 
 def test_fieller_s_limits_are_the_roots_of_its_test():

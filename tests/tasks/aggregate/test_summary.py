@@ -315,7 +315,7 @@ def test_nodes_without_a_value_are_counted_as_missing():
     of = [node({"seed": s}, eigenvalues=np.arange(s + 1.0)) for s in range(3)]
     of.append(node({"seed": 3}, diverged=True))
     row = table(of, quantities="eigenvalues", statistics=["missing"])
-    assert [one["missing"] for one in row.values()] == [0, 1, 2]
+    assert [row_of["missing"] for row_of in row.values()] == [0, 1, 2]
     fits = [
         node({"seed": s}, stage="fit", kind="train", reached=True) for s in range(3)
     ]

@@ -108,8 +108,8 @@ def test_tables_of_what_has_no_verdict_are_as_they_were(name):
         for field, value in ASKED[name].items()
     }
     of = [
-        node(one.coords, kind="toy.other", curvature=one["wbic"], trace=one["wbic"])
-        for one in nodes()
+        node(run.coords, kind="toy.other", curvature=run["wbic"], trace=run["wbic"])
+        for run in nodes()
     ]
     plain, excluded = (
         compute(name, of, **asked, unconverged=how).arrays
@@ -157,11 +157,11 @@ DRAWN = {
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
 def test_captions_say_what_is_not_converged_if_anything_is(name):
-    some, none = (
+    partly, none = (
         str(compute(name, of, **DRAWN[name]).arrays["caption"])
         for of in (nodes(), nodes(drifting=()))
     )
-    assert "Not converged, drawn all the same: 3 of 8 nodes." in some
+    assert "Not converged, drawn all the same: 3 of 8 nodes." in partly
     assert "onverged" not in none
 
 

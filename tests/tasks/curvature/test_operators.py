@@ -68,9 +68,9 @@ def parts(member):
         return sample_losses(problem.loss)(at[None, None], target).sum()
 
     jacobian = torch.func.jacrev(outputs)(flat)
-    found = outputs(flat)
+    result = outputs(flat)
     slopes, curves = [], []
-    for sample, at in enumerate(found):
+    for sample, at in enumerate(result):
         slopes.append(torch.func.grad(loss)(at, sample))
         curves.append(torch.func.hessian(loss)(at, sample))
     return jacobian, torch.stack(slopes), torch.stack(curves)
@@ -80,20 +80,20 @@ def of_parts(name, member):
     jacobian, slopes, curves = parts(member)
     gradients = torch.einsum("nc,ncd->nd", slopes, jacobian)
     if name == "ggn":
-        found = torch.einsum("nca,nck,nkb->nab", jacobian, curves, jacobian).mean(0)
+        result = torch.einsum("nca,nck,nkb->nab", jacobian, curves, jacobian).mean(0)
     else:
-        found = gradients.T @ gradients / len(gradients)
+        result = gradients.T @ gradients / len(gradients)
     if name == "gradient_covariance":
-        found = found - torch.outer(gradients.mean(0), gradients.mean(0))
-    return found
+        result = result - torch.outer(gradients.mean(0), gradients.mean(0))
+    return result
 
 
 @pytest.mark.parametrize("case", ["tanh-ce", "tanh-mse"])
 @pytest.mark.parametrize("name", ["ggn", "fisher_empirical", "gradient_covariance"])
 def test_an_operator_equals_its_sums_over_samples(name, case):
     several = members(case, operator=name)
-    for got, one in zip(dense(several), several, strict=True):
-        torch.testing.assert_close(got, of_parts(name, one), rtol=0, atol=1e-10)
+    for got, operand in zip(dense(several), several, strict=True):
+        torch.testing.assert_close(got, of_parts(name, operand), rtol=0, atol=1e-10)
 
 
 def test_hessian_minus_ggn_is_the_residual():
@@ -147,12 +147,14 @@ def test_matrices_are_taken_as_they_are():
     rng = np.random.default_rng(0)
     first, second = (m + m.T for m in rng.normal(size=(2, 4, 4)))
     several = [
-        Member(OperatorParams(seed=seed), {"matrix": [one]})
-        for seed, one in enumerate([matrix(first), matrix(second, "b"), matrix(first)])
+        Member(OperatorParams(seed=seed), {"matrix": [source]})
+        for seed, source in enumerate(
+            [matrix(first), matrix(second, "b"), matrix(first)]
+        )
     ]
-    assert len({batch_key(one) for one in several}) == 1
-    found = dense(several)
-    for got, expected in zip(found, (first, second, first), strict=True):
+    assert len({batch_key(operand) for operand in several}) == 1
+    result = dense(several)
+    for got, expected in zip(result, (first, second, first), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-12)
     assert tile_operator(several, CPU, columns=1).names == ("matrix",)
     chosen = tile_operator(several, CPU, columns=1).operator.select(
@@ -163,9 +165,9 @@ def test_matrices_are_taken_as_they_are():
 
 
 def test_a_matrix_has_no_layers():
-    one = Member(OperatorParams(operator="ggn"), {"matrix": [matrix(np.eye(2))]})
+    probed = Member(OperatorParams(operator="ggn"), {"matrix": [matrix(np.eye(2))]})
     with pytest.raises(InputError, match="combined with a matrix"):
-        block_sizes(one)
+        block_sizes(probed)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -8,11 +8,11 @@ from curvflow.tasks.drawing import canvas
 
 
 def handles(count):
-    return [Line2D([], [], color=canvas.colour(k)) for k in range(count)]
+    return [Line2D([], [], color=canvas.label_colour(k)) for k in range(count)]
 
 
 def composed(**parts):
-    figure = canvas.sheet(88, 50)
+    figure = canvas.new_figure(88, 50)
     figure.add_subplot()
     canvas.compose(figure, **{"title": None, "caption": "n = 5.", **parts})
     return figure
@@ -20,7 +20,7 @@ def composed(**parts):
 
 def test_the_users_own_settings_do_not_reach_a_figure():
     def picture():
-        with canvas.quiet_style():
+        with canvas.default_style():
             return canvas.pictures(composed())["png"].tobytes()
 
     plain = picture()
@@ -32,7 +32,10 @@ def test_the_users_own_settings_do_not_reach_a_figure():
 def test_labels_in_one_figure_differ_in_colour_or_line():
     count = 21
     canvas.check_labels(count)
-    assert len({(canvas.colour(k), str(canvas.dash(k))) for k in range(count)}) == 21
+    assert (
+        len({(canvas.label_colour(k), str(canvas.label_dash(k))) for k in range(count)})
+        == 21
+    )
     with pytest.raises(InputError, match=r"label: expected at most 21 .*, got 22"):
         canvas.check_labels(count + 1)
 
@@ -41,30 +44,32 @@ def test_labels_in_one_figure_differ_in_colour_or_line():
     "text", ["a_b", "$x", "$x$", "_hidden", "a\nb", "100 %", "^_{"]
 )
 def test_any_label_can_be_written_and_none_is_taken_for_mathematics(text):
-    with canvas.quiet_style():
+    with canvas.default_style():
         figure = composed(title=text, caption=text, handles=handles(1), labels=[text])
-        assert figure.legends[0].get_texts()[0].get_text() == canvas.literal(text)
+        assert figure.legends[0].get_texts()[0].get_text() == canvas.escape_mathtext(
+            text
+        )
         canvas.pictures(figure)
 
 
 def test_wrapped_lines_fit_and_lose_no_word():
     text = "Mean over seed, n = 5; band: Student's 95 % interval of the mean. " * 3
-    with canvas.quiet_style():
-        lines = canvas.wrapped(text, 6.5, 2.0)
+    with canvas.default_style():
+        lines = canvas.wrap_text(text, 6.5, 2.0)
         assert max(canvas.text_width(line, 6.5) for line in lines) <= 2.0
     assert " ".join(lines).split() == text.split()
 
 
 def test_title_legend_and_caption_come_on_top_of_the_panels_height():
-    with canvas.quiet_style():
+    with canvas.default_style():
         bare, full = composed(), composed(title="t", handles=handles(2), labels="ab")
     assert full.get_figwidth() == bare.get_figwidth()
     assert full.get_figheight() > bare.get_figheight() > 50 * canvas.MM
 
 
 def test_a_title_stands_clear_of_the_label_above_it():
-    with canvas.quiet_style():
-        figure = canvas.sheet(88, 92)
+    with canvas.default_style():
+        figure = canvas.new_figure(88, 92)
         for row in (1, 2):
             figure.add_subplot(2, 1, row, title="title", xlabel="label")
         canvas.compose(figure, title=None, caption="")
@@ -78,7 +83,7 @@ def test_a_title_stands_clear_of_the_label_above_it():
 @pytest.mark.parametrize("length", [1, 12, 50])
 def test_a_legend_stays_inside_the_sheet(length):
     labels = [f"{k} {'x' * length}" for k in range(9)]
-    with canvas.quiet_style():
+    with canvas.default_style():
         figure = composed(handles=handles(9), labels=labels, label_name="rule")
         canvas.pictures(figure)
         box = figure.legends[0].get_window_extent()
@@ -112,7 +117,7 @@ def test_logarithmic_limits_hold_every_mean_and_cut_bars_that_near_zero():
     ],
 )
 def test_a_short_logarithmic_axis_has_round_numbers_for_ticks(limits, labels):
-    axes = canvas.sheet(88, 50).add_subplot()
+    axes = canvas.new_figure(88, 50).add_subplot()
     axes.set_xscale("log")
     axes.set_xlim(*limits)
     canvas.set_log_ticks(axes.xaxis)
@@ -126,7 +131,7 @@ def test_a_short_logarithmic_axis_has_round_numbers_for_ticks(limits, labels):
 
 
 def test_a_long_logarithmic_axis_has_powers_of_ten_for_ticks():
-    axes = canvas.sheet(88, 50).add_subplot()
+    axes = canvas.new_figure(88, 50).add_subplot()
     axes.set_yscale("log")
     axes.set_ylim(0.03, 300)
     canvas.set_log_ticks(axes.yaxis)
@@ -136,7 +141,7 @@ def test_a_long_logarithmic_axis_has_powers_of_ten_for_ticks():
 
 @pytest.mark.parametrize("limits", [(1.0, 1e305), (1e-300, 1e300), (1e-250, 1e-3)])
 def test_the_longest_logarithmic_axes_have_round_powers_for_ticks(limits):
-    figure = canvas.sheet(88, 50)
+    figure = canvas.new_figure(88, 50)
     axes = figure.add_subplot()
     axes.set_yscale("log")
     axes.set_ylim(*limits)

@@ -37,13 +37,15 @@ def test_a_legend_says_how_many_diverged(diverged, text):
 def test_a_caption_says_what_was_averaged_and_what_was_held():
     coords = [{"seed": s, "width": 16, "rule": r} for s in (0, 1) for r in "ab"]
     with toy_kinds():
-        one = Measurement(Variable("trace", ""), [node(c) for c in coords])
-    text = captions.averaged(one, [2, 1], ("rule",))
+        measurement = Measurement(Variable("trace", ""), [node(c) for c in coords])
+    text = captions.average_text(measurement, [2, 1], ("rule",))
     assert text == "Mean over seed, n = 1 to 2, at width = 16"
 
 
 def test_a_caption_names_what_diverged_also_where_its_label_is_zero():
     groups = [ValueGroup(0, nodes=1, diverged=1), ValueGroup(1, nodes=2, diverged=1)]
-    assert captions.left_out(groups) == ["Diverged, left out: 0 (1 of 1), 1 (1 of 2)."]
-    (text,) = captions.left_out([ValueGroup("", nodes=2, diverged=1)])
+    assert captions.left_out_sentences(groups) == [
+        "Diverged, left out: 0 (1 of 1), 1 (1 of 2)."
+    ]
+    (text,) = captions.left_out_sentences([ValueGroup("", nodes=2, diverged=1)])
     assert text == "Diverged, left out: 1 of 2."

@@ -6,11 +6,11 @@ import pytest
 from matplotlib.transforms import Bbox
 
 from curvflow.tasks.drawing import canvas
-from curvflow.tasks.drawing.canvas import STEPS
+from curvflow.tasks.drawing.canvas import POSITION_STEPS
 
 
 def panels():
-    figure = canvas.sheet(160, 60)
+    figure = canvas.new_figure(160, 60)
     for place, limit in enumerate((1, 30, 1000), start=1):
         axes = figure.add_subplot(1, 3, place)
         axes.set_ylim(0, limit)
@@ -27,14 +27,14 @@ def shaken(monkeypatch):
     draws = np.random.default_rng(0)
 
     def do_constrained_layout(figure, **settings):
-        found = solve(figure, **settings)
+        result = solve(figure, **settings)
         for axes in figure.axes:
             bounds = np.asarray(axes.get_position(original=True).extents)
             moved = bounds * (1 + draws.integers(-4, 5, 4) * np.finfo(float).eps)
             assert (moved != bounds).any()
             axes.set_position(Bbox.from_extents(*moved))
             axes.set_in_layout(True)
-        return found
+        return result
 
     def shake():
         monkeypatch.setattr(
@@ -45,7 +45,7 @@ def shaken(monkeypatch):
 
 
 def test_last_bits_of_the_solver_change_no_byte(shaken):
-    with canvas.quiet_style():
+    with canvas.default_style():
         before = canvas.pictures(panels())
         shaken()
         after = canvas.pictures(panels())
@@ -55,19 +55,19 @@ def test_last_bits_of_the_solver_change_no_byte(shaken):
 
 
 def test_panels_stand_where_matplotlib_puts_them_and_stay_in_the_layout(monkeypatch):
-    with canvas.quiet_style():
+    with canvas.default_style():
         ours = panels()
         ours.draw_without_rendering()
         monkeypatch.setattr(
-            canvas, "Placement", matplotlib.layout_engine.ConstrainedLayoutEngine
+            canvas, "RoundedLayout", matplotlib.layout_engine.ConstrainedLayoutEngine
         )
         theirs = panels()
         theirs.draw_without_rendering()
-    for one, other in zip(ours.axes, theirs.axes, strict=True):
-        assert one.get_in_layout()
+    for first, other in zip(ours.axes, theirs.axes, strict=True):
+        assert first.get_in_layout()
         for original in (False, True):
             np.testing.assert_allclose(
-                one.get_position(original).extents,
+                first.get_position(original).extents,
                 other.get_position(original).extents,
-                atol=1 / STEPS,
+                atol=1 / POSITION_STEPS,
             )

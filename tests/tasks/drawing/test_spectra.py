@@ -5,12 +5,12 @@ import pytest
 
 from curvflow.errors import InputError
 from curvflow.tasks.drawing.spectra import (
-    Points,
-    agreeing,
+    WeightedPoints,
     matrix_points,
+    nodes_with_equal_labels,
     ritz_points,
     runs_sentence,
-    smooth,
+    smoothed_density,
 )
 from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner
 
@@ -31,9 +31,9 @@ def test_nodes_behind_a_breakdown_are_left_out():
 
 
 def test_a_smooth_density_has_the_integral_1():
-    points = Points(np.linspace(-1, 1, 1000), np.full(1000, 1e-3))
+    points = WeightedPoints(np.linspace(-1, 1, 1000), np.full(1000, 1e-3))
     grid = np.linspace(-2, 2, 4001)
-    density = smooth(points, grid, 0.1)
+    density = smoothed_density(points, grid, 0.1)
     assert np.trapezoid(density, grid) == pytest.approx(1, rel=1e-9)
     assert density[2000] == pytest.approx(0.5, rel=1e-2)
 
@@ -48,7 +48,7 @@ def test_a_matrix_gives_its_eigenvalues_or_its_diagonal():
 
 
 def test_a_matrix_that_is_not_dense_is_refused():
-    with pytest.raises(InputError, match="matrix: expected one whose form is dense"):
+    with pytest.raises(InputError, match="matrix: expected the form dense"):
         matrix_points(as_matrix(wigner(3), "sparse"), "diagonal")
 
 
@@ -60,13 +60,16 @@ def test_all_eigenvalues_of_a_large_matrix_are_refused():
 
 def test_matrices_are_found_by_the_axes_they_share():
     matrices = [as_matrix(wigner(4), seed=seed) for seed in (0, 1)]
-    assert agreeing(ritz(wigner(4), 2, seed=1, m=5), matrices) == matrices[1:]
-    assert agreeing(ritz(wigner(4), 2, m=5), matrices) == matrices
+    assert (
+        nodes_with_equal_labels(ritz(wigner(4), 2, seed=1, m=5), matrices)
+        == matrices[1:]
+    )
+    assert nodes_with_equal_labels(ritz(wigner(4), 2, m=5), matrices) == matrices
 
 
 def test_runs_are_counted_in_words():
-    one = "Ritz values of 1 Lanczos run of 3 steps"
-    assert runs_sentence([ritz(wigner(9), 3)]) == one
+    sentence = "Ritz values of 1 Lanczos run of 3 steps"
+    assert runs_sentence([ritz(wigner(9), 3)]) == sentence
     several = [ritz(wigner(9), steps, 2) for steps in (3, 5)]
     assert runs_sentence(several) == (
         "Ritz values of 2 Lanczos runs of 3, 5 steps at each of 2 nodes"

@@ -20,10 +20,10 @@ def lanczos(matrix, steps, seed):
 
 
 def ritz(matrix, steps=10, runs=1, *, stage="spectrum", diverged=False, **coords):
-    found = [lanczos(matrix, steps, seed) for seed in range(runs)]
+    results = [lanczos(matrix, steps, seed) for seed in range(runs)]
     arrays = {
-        "ritz_values": np.array([values for values, _ in found]),
-        "ritz_weights": np.array([weights for _, weights in found]),
+        "ritz_values": np.array([values for values, _ in results]),
+        "ritz_weights": np.array([weights for _, weights in results]),
         "ritz_residuals": np.zeros((runs, steps)),
         "size": np.array(len(matrix)),
         "num_matvecs": np.array(runs * steps),

@@ -49,8 +49,8 @@ def test_the_numbers_drawn_are_mean_and_interval(log_y, points):
         interval = stats.t.interval(
             0.95, 2, loc=np.mean(values), scale=stats.sem(values)
         )
-        found = [got["low"][0, column], got["high"][0, column]]
-        np.testing.assert_allclose(found, interval, rtol=1e-12)
+        result = [got["low"][0, column], got["high"][0, column]]
+        np.testing.assert_allclose(result, interval, rtol=1e-12)
         assert got["mean"][0, column] == pytest.approx(np.mean(values), rel=1e-12)
     assert got["count"].tolist() == [[3, 3]]
     assert ("circles" in str(got["caption"])) == points
@@ -78,7 +78,11 @@ def test_why_there_is_no_bar_is_said_beside_the_line_of_zero(sign, traces, monke
     monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
     draw(probes({**traces, "other": [80.0]}, diverged=gone, sign=sign))
     (axes,) = sheets[0].axes
-    (text,) = [one for one in axes.texts if "diverged" in one.get_text()]
+    (text,) = [
+        text_artist
+        for text_artist in axes.texts
+        if "diverged" in text_artist.get_text()
+    ]
     sheets[0].draw_without_rendering()
     box = text.get_window_extent()
     zero = axes.transData.transform((0.0, 0.0))[0]
@@ -118,7 +122,7 @@ def test_without_a_label_there_is_one_bar():
 
 @pytest.mark.parametrize("place", range(len(canvas.PALETTE)))
 def test_error_bars_are_seen_on_bars_of_every_colour(place):
-    figure = canvas.sheet(60, 90)
+    figure = canvas.new_figure(60, 90)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, 2), ylim=(-1, 7))
     bars._draw_bar(axes, place, {"mean": 1.5, "low": 0.5, "high": 1.8})
@@ -132,22 +136,22 @@ def test_error_bars_are_seen_on_bars_of_every_colour(place):
 
 @pytest.mark.parametrize("place", range(len(canvas.PALETTE)))
 def test_the_line_of_an_error_bar_is_no_bar_of_its_own_colour(place):
-    figure = canvas.sheet(60, 90)
+    figure = canvas.new_figure(60, 90)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, 2), ylim=(-1, 7))
     bars._draw_bar(axes, place, {"mean": 1.5, "low": 0.5, "high": 1.8})
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3].astype(float)
     spots = [(1.0, place), (1.0, place + 0.25), (1.65, place), (1.65, place + 0.25)]
-    found = axes.transData.transform(spots).astype(int)
-    within, bar, beyond, paper = (pixels[y, x].mean() for x, y in found)
+    result = axes.transData.transform(spots).astype(int)
+    within, bar, beyond, paper = (pixels[y, x].mean() for x, y in result)
     assert abs(within - bar) > 50
     assert abs(beyond - paper) > 200
 
 
 @pytest.mark.parametrize("place", range(len(canvas.PALETTE)))
 def test_an_error_bar_shorter_than_its_dot_is_seen_on_it(place):
-    figure = canvas.sheet(60, 90)
+    figure = canvas.new_figure(60, 90)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0.1, 10), ylim=(-1, 7), xscale="log")
     dots = []

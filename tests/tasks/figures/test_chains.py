@@ -26,8 +26,8 @@ def test_traces_are_the_losses_and_the_estimate_ends_where_the_probe_does():
     draws = bowl(count=300)
     got = draw([draws])
     for chain, losses in enumerate(draws["loss_trace"]):
-        own = got["source"] == f"chain {chain}"
-        np.testing.assert_array_equal(got["value"][own], losses)
+        of_chain = got["source"] == f"chain {chain}"
+        np.testing.assert_array_equal(got["value"][of_chain], losses)
     running = got["source"] == "running"
     assert got["draw"][running][-1] == 300
     assert got["value"][running][-1] == pytest.approx(float(draws["llc_mean"]))
@@ -77,7 +77,7 @@ def test_both_panels_of_a_diverged_node_say_that_there_are_no_values(monkeypatch
     got = draw([replace(bowl(count=40), status="diverged", arrays={})])
     assert len(sheets[0].axes) == 2
     for axes in sheets[0].axes:
-        assert [one.get_text() for one in axes.texts] == ["no values"]
+        assert [text.get_text() for text in axes.texts] == ["no values"]
         assert not len(axes.get_xticks())
     assert "band: \u00b1 2 standard errors (mcse)." in str(got["caption"])
 
@@ -113,7 +113,8 @@ def test_an_estimate_of_the_fewest_draws_is_seen_as_a_mark(monkeypatch):
 def test_the_sweep_is_told_trial_by_trial_and_only_where_there_was_one():
     of = [swept(bowl(count=40)), bowl(1, count=40)]
     got = draw(
-        [replace(one, coords={"seed": n}) for n, one in enumerate(of)], label="seed"
+        [replace(draws_node, coords={"seed": n}) for n, draws_node in enumerate(of)],
+        label="seed",
     )
     assert got["trial_label"].tolist() == ["0"] * 5
     for name in ("parameter", "value", "llc", "sem", "in_plateau"):
@@ -140,11 +141,13 @@ def test_the_same_draws_give_the_same_bytes_whatever_was_drawn_between():
 @pytest.mark.parametrize("on", [[0, 0, 1, 0, 0], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
 def test_a_line_marks_the_value_that_was_taken(parameter, on):
     draws = swept(bowl(count=40), parameter, trial_in_plateau=np.array(on, bool))
-    axes = canvas.sheet(60, 40).add_subplot()
-    chains.draw(axes, draws)
+    axes = canvas.new_figure(60, 40).add_subplot()
+    chains.draw_sweep(axes, draws)
     units = {"localization": "1 / parameter²", "lr": "parameter²"}[parameter]
     assert axes.get_xlabel() == f"{parameter} ({units})"
-    (line,) = (one for one in axes.lines if one.get_color() == chains.TAKEN["color"])
+    (line,) = (
+        line for line in axes.lines if line.get_color() == chains.TAKEN_STYLE["color"]
+    )
     assert line.get_xdata()[0] == draws[parameter]
     filled, hollow = (container[0] for container in axes.containers)
     np.testing.assert_array_equal(

@@ -12,7 +12,7 @@ from curvflow.schemas.kinds.figures.forest import ForestParams
 from curvflow.schemas.nodes import Table
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks.figures import forest
-from curvflow.tasks.figures.forest import MINUS, shown
+from curvflow.tasks.figures.forest import MINUS, read_differences
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 RULES = {"sgd": 0.0, "adam": 0.5, "ngd": 3.0}
@@ -87,8 +87,8 @@ def test_what_is_not_converged_is_told():
 
 def test_estimates_made_at_different_settings_are_told():
     table = compared()
-    told = ["", "localization 0.1 to 3; nbeta 2 to 4"]
-    table.arrays["differing_settings"] = np.array(told)
+    settings = ["", "localization 0.1 to 3; nbeta 2 to 4"]
+    table.arrays["differing_settings"] = np.array(settings)
     caption = str(draw([table])["caption"])
     assert caption.endswith(
         "Estimates made at different localization or nbeta are compared in 1 row."
@@ -107,7 +107,7 @@ def test_what_is_left_out_is_told_and_rows_without_pairs_stay():
 def test_marks_are_filled_where_p_is_small(test):
     axes = Figure().add_subplot()
     params = ForestParams(test=test)
-    rows = shown([compared()], params)
+    rows = read_differences([compared()], params)
     forest._draw_panel(axes, rows, [""], params)
     marks = [line for line in axes.lines if line.get_marker() == "s"]
     filled = [mark.get_markerfacecolor() != "white" for mark in marks]

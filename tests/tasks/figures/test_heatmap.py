@@ -84,11 +84,11 @@ def test_cells_say_by_hatching_what_diverged_and_by_grey_what_is_not_there():
     axes = Figure().add_subplot()
     part = {name: got[name][0] for name in heatmap.COUNTS}
     heatmap._draw_panel(axes, part, Normalize(0, 30))
-    found = {
+    result = {
         (int(patch.get_y()), int(patch.get_x())): patch.get_hatch()
         for patch in axes.patches
     }
-    assert found == {(0, 0): heatmap.HATCH, (1, 1): heatmap.HATCH, (1, 2): None}
+    assert result == {(0, 0): heatmap.HATCH, (1, 1): heatmap.HATCH, (1, 2): None}
     _, labels = heatmap._legend(got)
     assert labels == ["some diverged", "all diverged", "no node"]
 
@@ -121,7 +121,7 @@ def test_labels_have_panels_with_one_scale():
     ],
 )
 def test_cells_have_three_digits(mean, texts):
-    assert list(heatmap._texts(np.array([[mean]])).values()) == texts
+    assert list(heatmap._mean_texts(np.array([[mean]])).values()) == texts
 
 
 def test_means_are_printed_where_all_have_room_in_a_colour_that_can_be_read():
@@ -133,12 +133,12 @@ def test_means_are_printed_where_all_have_room_in_a_colour_that_can_be_read():
         mean = np.tile(got["mean"], 20)[:, :, :columns]
         zeros = np.zeros(mean.shape, int)
         numbers = {"mean": mean, "diverged": zeros, "nonfinite": zeros}
-        heatmap._print(figure, numbers, norm)
+        heatmap._print_means(figure, numbers, norm)
         texts = figure.axes[0].texts
         assert bool(texts) == is_room
         for text in texts:
             value = float(text.get_text())
-            ground = np.array(mpl.colormaps[heatmap.MAP](norm(value))[:3])
+            ground = np.array(mpl.colormaps[heatmap.COLOUR_MAP](norm(value))[:3])
             ink = np.array(to_rgba(text.get_color())[:3])
             assert abs(ground.mean() - ink.mean()) > 0.3
 

@@ -135,9 +135,9 @@ def test_the_same_input_gives_the_same_bytes(params):
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
     svg = first["svg"].tobytes().decode()
     assert "<dc:date>" not in svg
-    told = "White points: checkpoints, projected." in str(first["caption"])
-    assert told == ("show" in params)
-    assert ("Cross: the weights w." in str(first["caption"])) == told
+    expected = "White points: checkpoints, projected." in str(first["caption"])
+    assert expected == ("show" in params)
+    assert ("Cross: the weights w." in str(first["caption"])) == expected
 
 
 def test_every_declared_variable_is_there_in_its_type_and_shape():
@@ -156,7 +156,7 @@ def test_every_declared_variable_is_there_in_its_type_and_shape():
     [
         (
             {"show": "plane"},
-            "show: expected results with a plane, got lines alone. Set plane: true in "
+            "show: expected results with a plane, got lines only. Set plane: true in "
             "the probe.",
         ),
         (
@@ -173,7 +173,7 @@ def test_what_was_not_measured_is_refused(params, message):
 
 def test_several_planes_in_one_panel_are_refused():
     of = [node({"seed": s}, plane=True) for s in (0, 1)]
-    with pytest.raises(InputError, match="over: expected one result for each plane"):
+    with pytest.raises(InputError, match="over: expected a single result"):
         draw(*of, show="plane", over="seed")
 
 

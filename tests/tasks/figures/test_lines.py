@@ -11,7 +11,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.lines import LinesParams
 from curvflow.tasks.drawing import canvas
-from curvflow.tasks.figures.lines import _fitting
+from curvflow.tasks.figures.lines import _fitting_labels
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 EPOCHS = np.array([0, 1, 2])
@@ -72,8 +72,8 @@ def test_the_numbers_drawn_are_mean_and_interval_at_every_x():
 )
 def test_the_band_is_the_one_asked_for(band, low, high):
     got = draw(fits(), band=band)
-    found = [got["low"][0, 0], got["high"][0, 0]]
-    np.testing.assert_allclose(found, [low, high], rtol=1e-12)
+    result = [got["low"][0, 0], got["high"][0, 0]]
+    np.testing.assert_allclose(result, [low, high], rtol=1e-12)
     assert ("band" in str(got["caption"])) == (band != "none")
 
 
@@ -107,7 +107,7 @@ def test_a_panel_without_values_has_no_ticks(is_log, monkeypatch):
     gone = [(rule, seed) for rule in ("sgd", "adam") for seed in range(3)]
     draw(fits(diverged=gone), log_y=is_log)
     (axes,) = sheets[0].axes
-    assert [one.get_text() for one in axes.texts] == ["no values"]
+    assert [text.get_text() for text in axes.texts] == ["no values"]
     for axis in (axes.xaxis, axes.yaxis):
         assert not len(axis.get_ticklocs())
         assert not len(axis.get_ticklocs(minor=True))
@@ -154,7 +154,7 @@ def test_an_axis_of_numbers_can_be_x_and_is_put_in_order():
 def test_labels_of_a_logarithmic_axis_do_not_overlap():
     def labels(xs, width=72.0):
         numbers = {"x": np.array(xs, float), "x_label": np.array([str(x) for x in xs])}
-        return _fitting(numbers, width)
+        return _fitting_labels(numbers, width)
 
     wide = [4 * 2**k for k in range(11)]
     assert labels(wide, 300.0) == [str(x) for x in wide]

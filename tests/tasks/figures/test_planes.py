@@ -28,8 +28,8 @@ def network(shapes=SHAPES):
 
 
 def rows(tensor, **kwargs):
-    found = planar_rows(network(**kwargs), tensor)
-    return {name: row.tolist() for name, row in found}
+    result = planar_rows(network(**kwargs), tensor)
+    return {name: row.tolist() for name, row in result}
 
 
 def test_rows_of_a_matrix_are_taken_in_their_order():

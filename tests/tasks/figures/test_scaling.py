@@ -116,16 +116,16 @@ def test_many_crossings_are_counted_and_not_drawn():
     ],
 )
 def test_crossings_have_three_digits(value, text):
-    assert scaling._short(value) == text
+    assert scaling._short_number(value) == text
 
 
 def test_the_legend_has_the_exponent_and_half_its_interval():
     params = ScalingFigureParams(**GIVEN, num_resamples=100)
-    for one in fit_laws(params, nodes()):
-        low, high = one.law.limits(0.95)
-        label, _, rest = scaling._told(one, params).partition(": ")
+    for fitted in fit_laws(params, nodes()):
+        low, high = fitted.law.limits(0.95)
+        label, _, rest = scaling._legend_text(fitted, params).partition(": ")
         exponent, half = rest.replace(scaling.MINUS, "-").split(" ± ")
-        assert label == one.series.label
+        assert label == fitted.series.label
         assert float(exponent) == pytest.approx((low + high) / 2, abs=0.0006)
         assert float(half) == pytest.approx((high - low) / 2, abs=0.0006)
 
@@ -150,8 +150,8 @@ def test_where_all_diverged_the_legend_says_so():
     got = draw(nodes(diverged=gone))
     assert np.isnan(got["exponent"][0])
     params = ScalingFigureParams(**GIVEN, num_resamples=100)
-    (one, _) = fit_laws(params, nodes(diverged=gone))
-    assert scaling._told(one, params) == "sgd: all 25 diverged"
+    (law, _) = fit_laws(params, nodes(diverged=gone))
+    assert scaling._legend_text(law, params) == "sgd: all 25 diverged"
     every = gone | {("adam", *rest) for _, *rest in gone}
     assert len(draw(nodes(diverged=every))["x"]) == 0
 

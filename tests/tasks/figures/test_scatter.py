@@ -57,8 +57,8 @@ def test_each_node_has_a_point():
     got = draw(measured(), each="seed")
     wanted = [(rule, seed) for rule in RULES for seed in SEEDS]
     assert got["point"].tolist() == [f"rule = {r}, seed = {s}" for r, s in wanted]
-    assert got["x"].tolist() == [norm(*one) for one in wanted]
-    assert got["y"].tolist() == [error(*one) for one in wanted]
+    assert got["x"].tolist() == [norm(*key) for key in wanted]
+    assert got["y"].tolist() == [error(*key) for key in wanted]
     assert np.isnan(got["x_low"]).all()
     assert str(got["caption"]) == "12 points; single values, at data = xor."
 
@@ -72,8 +72,8 @@ def test_means_over_seeds_have_intervals_both_ways():
             ends = stats.t.interval(
                 0.95, 2, loc=np.mean(values), scale=stats.sem(values)
             )
-            found = [got[f"{axis}_{end}"][number] for end in ("low", "high")]
-            np.testing.assert_allclose(found, ends, rtol=1e-12)
+            results = [got[f"{axis}_{end}"][number] for end in ("low", "high")]
+            np.testing.assert_allclose(results, ends, rtol=1e-12)
             assert got[axis][number] == pytest.approx(np.mean(values), rel=1e-12)
     assert got["count"].tolist() == [3] * 4
     assert str(got["caption"]) == (
@@ -146,15 +146,21 @@ def two_trainings():
     """Return a regression, measured by its error, and a classification."""
     coords = [{"seed": seed, "rule": rule} for rule in RULES for seed in SEEDS]
     of = []
-    for own in coords:
-        size = norm(own["rule"], own["seed"])
-        wrong = error(own["rule"], own["seed"])
-        of.append(node(own, stage="fit_sines", steps=size, trace=wrong))
-    for own in coords:
-        size = norm(own["rule"], own["seed"], "digits")
-        right = CLASSES[own["rule"]]
+    for labels in coords:
+        size = norm(labels["rule"], labels["seed"])
+        wrong = error(labels["rule"], labels["seed"])
+        of.append(node(labels, stage="fit_sines", steps=size, trace=wrong))
+    for labels in coords:
+        size = norm(labels["rule"], labels["seed"], "digits")
+        right = CLASSES[labels["rule"]]
         of.append(
-            node(own, stage="fit_digits", kind="toy.other", trace=size, curvature=right)
+            node(
+                labels,
+                stage="fit_digits",
+                kind="toy.other",
+                trace=size,
+                curvature=right,
+            )
         )
     return of
 
@@ -220,8 +226,8 @@ def test_a_variable_that_a_stage_lacks_is_refused():
 
 def test_a_figure_of_zeros_stays_at_zero():
     of = measured()
-    for one in of:
-        one.arrays["curvature" if one.stage == "other" else "steps"] = np.array(0.0)
+    for run in of:
+        run.arrays["curvature" if run.stage == "other" else "steps"] = np.array(0.0)
     got = draw(of, over="seed", normalise="max", correlation=True, line=True)
     assert got["x"].tolist() == got["y"].tolist() == [0] * 4
     assert str(got["caption"]).endswith(
@@ -250,10 +256,10 @@ def test_line_and_correlation_are_those_of_the_points_drawn():
 
 def test_a_line_on_logarithmic_axes_is_a_power_law():
     of = measured()
-    for one in of:
-        if one.stage == "other":
-            size = norm(one.coords["rule"], one.coords["seed"])
-            one.arrays["curvature"] = np.array(5 * size**-2.0)
+    for run in of:
+        if run.stage == "other":
+            size = norm(run.coords["rule"], run.coords["seed"])
+            run.arrays["curvature"] = np.array(5 * size**-2.0)
     got = draw(of, each="seed", line=True, correlation=True, log_x=True, log_y=True)
     assert got["slope"] == pytest.approx(-2)
     assert 10 ** got["intercept"] == pytest.approx(5)

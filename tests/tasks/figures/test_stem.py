@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.drawing.spectra import Points, ritz_points
+from curvflow.tasks.drawing.spectra import WeightedPoints, ritz_points
 from curvflow.tasks.figures import stem
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.statistics.label_groups import node_groups
@@ -46,16 +46,16 @@ def test_histograms_stand_behind_the_stems_of_their_matrix():
         of, [as_matrix(W)], label="m", compare=["eigenvalues", "diagonal"], bins=20
     )
     for label in ("5", "10"):
-        own = got["label"] == label
+        of_label = got["label"] == label
         for source, count in (
             ("eigenvalues", 20),
             ("diagonal", 20),
             ("ritz", int(label)),
         ):
-            some = own & (got["source"] == source)
-            assert some.sum() == count
-            assert got["weight"][some].sum() == pytest.approx(1, rel=1e-12)
-        diagonal = own & (got["source"] == "diagonal") & (got["weight"] > 0)
+            of_source = of_label & (got["source"] == source)
+            assert of_source.sum() == count
+            assert got["weight"][of_source].sum() == pytest.approx(1, rel=1e-12)
+        diagonal = of_label & (got["source"] == "diagonal") & (got["weight"] > 0)
         # A diagonal says nothing of the width of the spectrum.
         reach = np.abs(got["eigenvalue"][diagonal]).max()
         assert reach < 0.5 * np.abs(np.linalg.eigvalsh(W)).max()
@@ -64,7 +64,7 @@ def test_histograms_stand_behind_the_stems_of_their_matrix():
 @pytest.mark.parametrize("log_y", [True, False])
 def test_histograms_are_as_high_as_their_shares(log_y):
     shares = np.array([0.6, 0.3, 0.1])
-    points = Points(np.array([1.0, 2.0, 3.0]), shares)
+    points = WeightedPoints(np.array([1.0, 2.0, 3.0]), shares)
     params = StemFigureParams(compare=["diagonal"], floor=0.2, log_y=log_y)
     panel = stem.Panel(node_groups([ritz(W, 3)], None)[0], {"diagonal": points})
     axes = Figure().add_subplot()

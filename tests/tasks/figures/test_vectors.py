@@ -75,7 +75,12 @@ def test_labels_of_panels_side_by_side_do_not_overlap(largest, monkeypatch):
     monkeypatch.setattr(canvas, "compose", watched)
     of = networks(rules=RULES, seeds=1)
     values = np.linspace(-largest, largest, 8)
-    draw([replace(one, arrays={**one.arrays, "weights": values}) for one in of])
+    draw(
+        [
+            replace(network_node, arrays={**network_node.arrays, "weights": values})
+            for network_node in of
+        ]
+    )
     sheets[0].draw_without_rendering()
     boxes = sorted(
         (label.get_window_extent() for axes in sheets[0].axes
@@ -83,7 +88,7 @@ def test_labels_of_panels_side_by_side_do_not_overlap(largest, monkeypatch):
         key=lambda box: box.x0,
     )  # fmt: skip
     assert len(boxes) >= 3 * len(RULES)
-    gaps = [two.x0 - one.x1 for one, two in itertools.pairwise(boxes)]
+    gaps = [two.x0 - left.x1 for left, two in itertools.pairwise(boxes)]
     assert min(gaps) > 0.5 * boxes[0].height
 
 

@@ -50,7 +50,7 @@ LAWS = [
 
 
 @pytest.mark.parametrize(
-    ("init", "weight", "bias", "fourth"), LAWS, ids=[str(one[0]) for one in LAWS]
+    ("init", "weight", "bias", "fourth"), LAWS, ids=[str(law_[0]) for law_ in LAWS]
 )
 def test_weights_and_biases_have_the_moments_of_their_law(init, weight, bias, fourth):
     tensors = tensors_of(WIDE, (40,), init)
@@ -106,18 +106,18 @@ def test_a_kernel_counts_all_its_places(init, fan):
     ids=str,
 )
 def test_laws_that_differ_in_scale_alone_are_paired(small, large, ratio):
-    one, other = (drawn(WIDE, (40,), init)[1] for init in (small, large))
-    torch.testing.assert_close(other, ratio * one, rtol=1e-12, atol=0)
+    narrow, other = (drawn(WIDE, (40,), init)[1] for init in (small, large))
+    torch.testing.assert_close(other, ratio * narrow, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("init", [one[0] for one in LAWS], ids=str)
+@pytest.mark.parametrize("init", [law_[0] for law_ in LAWS], ids=str)
 def test_a_draw_follows_the_seed_alone(init):
-    one, again, other = (drawn(WIDE, (9,), init, seed=s)[1] for s in (3, 3, 4))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
+    first, again, other = (drawn(WIDE, (9,), init, seed=s)[1] for s in (3, 3, 4))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("init", [one[0] for one in LAWS], ids=str)
+@pytest.mark.parametrize("init", [law_[0] for law_ in LAWS], ids=str)
 def test_scales_and_shifts_of_a_normalisation_are_not_drawn(init):
     spec = {**CONV, "batch_norm": True}
     tensors = tensors_of(spec, (3, 2, 2), init)
@@ -177,8 +177,8 @@ def test_the_weights_of_the_small_exclusive_or_network_have_the_norm_of_the_stud
 def test_sums_of_norms_of_the_image_network_are_those_of_the_study(scale, expected):
     init = law(variance_scaling=scale)
     net, weights = drawn({"kind": "cnn_cifar"}, (3, 32, 32), init)
-    found = net.layout.norms(weights[None]).sum().item()
-    assert found == pytest.approx(expected, rel=0.003)
+    result = net.layout.norms(weights[None]).sum().item()
+    assert result == pytest.approx(expected, rel=0.003)
 
 
 @pytest.mark.parametrize("factor", [1.0, 10.0])

@@ -30,7 +30,7 @@ def bowl(
     for chain in failed:
         losses[chain, count // 2 :] = torch.nan
         failed_at[chain] = count // 2
-    found = summarise(losses, INIT_LOSS, nbeta, failed_at)
+    result = summarise(losses, INIT_LOSS, nbeta, failed_at)
     arrays = {
         "loss_trace": losses.numpy(),
         "failed_at": failed_at.numpy(),
@@ -41,8 +41,8 @@ def bowl(
         "nbeta": np.array(nbeta),
         "localization": np.array(gamma),
         "lr": np.array(1e-3),
-        "llc_mean": np.array(found.llc_mean),
-        "llc_sem": np.array(found.llc_sem),
+        "llc_mean": np.array(result.llc_mean),
+        "llc_sem": np.array(result.llc_sem),
     }
     assert set(arrays) <= set(Draws.takes)
     return Draws("llc", "probe.llc", {}, arrays, f"draws-{seed}")
@@ -58,8 +58,8 @@ def runs(values=HESSIAN, num_runs=40, num_steps=6, seed=0):
     """The Hessian as probe.spectrum tells it."""
     matrix = BatchedDense(with_spectrum(values, seed)[None])
     vectors = random_vectors([seed], len(values), range(num_runs), "gaussian")
-    found = lanczos(matrix, vectors, num_steps=num_steps)
-    return _ritz(found.values[0], found.weights[0])
+    result = lanczos(matrix, vectors, num_steps=num_steps)
+    return _ritz(result.values[0], result.weights[0])
 
 
 def _ritz(values, weights):

@@ -1,4 +1,4 @@
-"""Whether independent estimates agree within their errors."""
+"""Agreement of independent estimates within their errors."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ def compared(*routes, confidence=0.999, rounding=0.0):
 
 
 def test_known_errors_give_normal_deviates():
-    found = compared(Route("a", 10.0, 0.3), Route("b", 11.0, 0.4))
-    assert found.z[1, 0] == pytest.approx(2, rel=1e-6)
-    assert found.z[0, 1] == -found.z[1, 0]
-    assert np.isnan(found.z[0, 0])
-    assert found.consistent
-    assert found.limit == pytest.approx(stats.norm.isf(0.0005), rel=1e-9)
-    assert found.resolution[0, 1] == pytest.approx(found.limit * 0.5 / 11, rel=1e-5)
+    result = compared(Route("a", 10.0, 0.3), Route("b", 11.0, 0.4))
+    assert result.z[1, 0] == pytest.approx(2, rel=1e-6)
+    assert result.z[0, 1] == -result.z[1, 0]
+    assert np.isnan(result.z[0, 0])
+    assert result.consistent
+    assert result.limit == pytest.approx(stats.norm.isf(0.0005), rel=1e-9)
+    assert result.resolution[0, 1] == pytest.approx(result.limit * 0.5 / 11, rel=1e-5)
 
 
 def test_errors_of_few_draws_have_the_tails_of_welch():
@@ -45,9 +45,9 @@ def test_exact_routes_agree_up_to_rounding_alone():
 
 @pytest.mark.parametrize("bad", [Route("c", np.nan, 0.1), Route("c", 1.0, np.nan)])
 def test_what_is_not_known_is_not_consistent(bad):
-    found = compared(Route("a", 1.0, 0.1), Route("b", 1.0, 0.1), bad)
-    assert not found.consistent
-    assert found.judged.sum() == 2
+    result = compared(Route("a", 1.0, 0.1), Route("b", 1.0, 0.1), bad)
+    assert not result.consistent
+    assert result.judged.sum() == 2
 
 
 def test_sound_routes_are_consistent_as_often_as_asked():

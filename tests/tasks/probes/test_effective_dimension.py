@@ -17,8 +17,8 @@ def stored(outcome):
     return Ritz("s", "probe.spectrum", {}, arrays, "r")
 
 
-def exact(one):
-    values = np.linalg.eigvalsh(dense_of(one).numpy()).clip(0)
+def exact(probed):
+    values = np.linalg.eigvalsh(dense_of(probed).numpy()).clip(0)
     return np.array([(values / (values + p)).sum() for p in PRECISION])
 
 
@@ -28,10 +28,10 @@ def test_it_is_within_five_standard_errors_of_the_dense_one(seed):
     # rounding decides which of them do then.
     settings = {"num_runs": 16, "num_steps": 38, "prior_precision": PRECISION}
     members = probes(KIND, "tanh-ce", 2, seed=seed, **settings)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
         arrays = outcome.arrays
-        error = np.abs(arrays["effective_dimension"] - exact(one))
+        error = np.abs(arrays["effective_dimension"] - exact(probed))
         assert (error < 5 * arrays["effective_dimension_sem"]).all()
         assert (np.diff(arrays["effective_dimension"]) < 0).all()
         assert arrays["num_matvecs"] == 16 * 38
@@ -47,13 +47,13 @@ def test_stored_ritz_data_give_the_same_without_a_product():
         KIND,
         [member(KIND, {"prior_precision": PRECISION}, ritz=stored(s)) for s in spectra],
     )
-    for one, other in zip(direct, read, strict=True):
+    for first, other in zip(direct, read, strict=True):
         np.testing.assert_allclose(
-            one.arrays["effective_dimension_draws"],
+            first.arrays["effective_dimension_draws"],
             other.arrays["effective_dimension_draws"],
             rtol=1e-12,
         )
-        assert (one.arrays["num_matvecs"], other.arrays["num_matvecs"]) == (40, 0)
+        assert (first.arrays["num_matvecs"], other.arrays["num_matvecs"]) == (40, 0)
 
 
 def test_an_operator_beside_stored_ritz_data_is_refused():

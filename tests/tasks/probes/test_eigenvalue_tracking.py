@@ -77,15 +77,17 @@ def test_every_checkpoint_has_the_eigenvalues_of_its_dense_hessian(
 
 @pytest.mark.parametrize("method", ["power", "lanczos"])
 def test_a_warm_start_takes_fewer_products_after_the_first_checkpoint(method):
-    found = {
+    result = {
         warm: compute(KIND, tracked(method=method, block=2, k=2, warm_start=warm))
         for warm in (True, False)
     }
-    for warm, cold in zip(found[True], found[False], strict=True):
-        own, other = (one.arrays["checkpoint_matvecs"] for one in (warm, cold))
-        assert own[0] == other[0]
-        assert own[1:].sum() < other[1:].sum()
-        assert warm.arrays["num_matvecs"] == own.sum()
+    for warm, cold in zip(result[True], result[False], strict=True):
+        outcome, other = (
+            outcome.arrays["checkpoint_matvecs"] for outcome in (warm, cold)
+        )
+        assert outcome[0] == other[0]
+        assert outcome[1:].sum() < other[1:].sum()
+        assert warm.arrays["num_matvecs"] == outcome.sum()
 
 
 def test_the_first_checkpoint_is_that_of_a_probe_of_its_own():
@@ -110,9 +112,11 @@ def test_the_first_checkpoint_is_that_of_a_probe_of_its_own():
 
 def test_results_do_not_depend_on_the_width_of_the_tile():
     wide = compute(KIND, tracked(k=2))
-    for one, other in zip(compute(KIND, tracked(k=2, count=2)), wide, strict=False):
+    for first, other in zip(compute(KIND, tracked(k=2, count=2)), wide, strict=False):
         for name in ("eigenvalues", "checkpoint_matvecs"):
-            np.testing.assert_allclose(one.arrays[name], other.arrays[name], rtol=1e-9)
+            np.testing.assert_allclose(
+                first.arrays[name], other.arrays[name], rtol=1e-9
+            )
 
 
 def test_eigenvectors_are_stored_for_each_checkpoint():

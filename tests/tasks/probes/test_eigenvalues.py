@@ -24,19 +24,19 @@ from tests.tasks.toys import assert_declared, compute, dense_of, member
 KIND = "probe.eigenvalues"
 
 
-def exact(one, k):
-    values = np.linalg.eigvalsh(dense_of(one).numpy())
+def exact(probed, k):
+    values = np.linalg.eigvalsh(dense_of(probed).numpy())
     return values[np.abs(values).argsort()[::-1]][:k]
 
 
 @pytest.mark.parametrize("case", DATA)
 def test_converged_eigenvalues_are_those_of_the_dense_hessian(case):
     members = probes(KIND, case, 3, k=3, max_iterations=3000)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
         arrays = outcome.arrays
         assert arrays["converged"].all()
-        np.testing.assert_allclose(arrays["eigenvalues"], exact(one, 3), rtol=1e-6)
+        np.testing.assert_allclose(arrays["eigenvalues"], exact(probed, 3), rtol=1e-6)
         assert arrays["rank"].tolist() == [1, 2, 3]
         bound = 1e-6 * np.abs(arrays["eigenvalues"])
         assert (arrays["residuals"] <= bound).all()
@@ -44,12 +44,12 @@ def test_converged_eigenvalues_are_those_of_the_dense_hessian(case):
 
 def test_negative_eigenvalues_keep_their_sign():
     members = probes(KIND, "tanh-xor", 5, k=12, oversampling=12, max_iterations=3000)
-    found = compute(KIND, members)
-    assert any((o.arrays["eigenvalues"] < 0).any() for o in found)
-    for one, outcome in zip(members, found, strict=True):
+    result = compute(KIND, members)
+    assert any((o.arrays["eigenvalues"] < 0).any() for o in result)
+    for probed, outcome in zip(members, result, strict=True):
         good = outcome.arrays["converged"]
         values = outcome.arrays["eigenvalues"]
-        np.testing.assert_allclose(values[good], exact(one, 12)[good], rtol=1e-6)
+        np.testing.assert_allclose(values[good], exact(probed, 12)[good], rtol=1e-6)
 
 
 def test_too_few_iterations_are_flagged():
@@ -69,12 +69,12 @@ def test_results_do_not_depend_on_the_width_of_the_tile():
     ]
     reference = compute(KIND, members)
     for width in (2, 3):
-        for found, expected in zip(
+        for result, expected in zip(
             compute(KIND, members[:width]), reference, strict=False
         ):
-            assert found.arrays["iterations"] == expected.arrays["iterations"]
+            assert result.arrays["iterations"] == expected.arrays["iterations"]
             np.testing.assert_allclose(
-                found.arrays["eigenvalues"], expected.arrays["eigenvalues"], rtol=1e-10
+                result.arrays["eigenvalues"], expected.arrays["eigenvalues"], rtol=1e-10
             )
 
 
@@ -93,8 +93,8 @@ def test_more_eigenvalues_than_parameters_are_refused():
 
 def test_all_eigenvalues_sum_to_the_trace():
     members = probes(KIND, "tanh-ce", 2, k=45, max_iterations=1)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
-        trace = dense_of(one).trace().item()
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
+        trace = dense_of(probed).trace().item()
         assert outcome.arrays["eigenvalues"].sum() == pytest.approx(trace, rel=1e-10)
 
 
@@ -107,19 +107,19 @@ GOLDEN = [1.8494213543824372, 1.2277151580563954, 0.835071422777516]
 
 
 def test_memory_is_estimated_above_the_blocks_alone():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    assert 11 * 45 * 8 < member_bytes(one) < 10**7
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    assert 11 * 45 * 8 < member_bytes(probed) < 10**7
 
 
 def test_memory_holds_the_data_twice():
-    (one,) = probes(KIND, "tanh-ce", 1, k=1)
-    data = one.one("data")
+    (probed,) = probes(KIND, "tanh-ce", 1, k=1)
+    data = probed.one("data")
     tall = np.repeat(data["inputs"], 1000, axis=1)
     inputs = {
-        **one.inputs,
+        **probed.inputs,
         "data": [replace(data, arrays={**data.arrays, "inputs": tall})],
     }
-    more = member_bytes(replace(one, inputs=inputs)) - member_bytes(one)
+    more = member_bytes(replace(probed, inputs=inputs)) - member_bytes(probed)
     assert more == 2 * (tall.nbytes - data["inputs"].nbytes)
 
 
@@ -136,9 +136,9 @@ def test_memory_holds_the_data_twice():
 def test_every_method_finds_the_eigenvalues_of_the_dense_hessian(method, which):
     settings = {"method": method, "which": which, "k": 2, "oversampling": 2, "block": 2}
     members = probes(KIND, "relu-ce", 3, eigenvectors=True, **settings)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        arrays, H = outcome.arrays, dense_of(one).numpy()
+        arrays, H = outcome.arrays, dense_of(probed).numpy()
         values = np.linalg.eigvalsh(H)
         key = {"LM": -np.abs(values), "LA": -values, "SA": values}[which]
         assert arrays["converged"].all()
@@ -167,9 +167,9 @@ def test_stored_ritz_data_give_eigenvalues_without_a_product(which):
         for node in stored({"num_runs": 3, "num_steps": 30})
     ]
     dense = probes(KIND, "tanh-ce", 3)
-    for one, outcome in zip(dense, compute(KIND, members), strict=True):
+    for probed, outcome in zip(dense, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        arrays, values = outcome.arrays, np.linalg.eigvalsh(dense_of(one).numpy())
+        arrays, values = outcome.arrays, np.linalg.eigvalsh(dense_of(probed).numpy())
         key = {"LM": -np.abs(values), "LA": -values, "SA": values}[which]
         error = np.abs(arrays["eigenvalues"] - values[key.argsort()[:2]])
         assert (error <= arrays["residuals"] + 1e-12).all()
@@ -183,7 +183,7 @@ def test_too_short_runs_are_flagged_not_trusted():
     assert not outcome.arrays["converged"].any()
     with pytest.raises(InputError, match="k: expected at most the 2 steps, got 3"):
         compute(KIND, [member(KIND, {"k": 3}, ritz=node)])
-    with pytest.raises(InputError, match="eigenvectors: expected false, got true"):
+    with pytest.raises(InputError, match="eigenvectors: true cannot be combined"):
         compute(KIND, [member(KIND, {"k": 1, "eigenvectors": True}, ritz=node)])
 
 

@@ -15,8 +15,8 @@ from tests.tasks.toys import assert_declared, compute
 KIND = "probe.gradient_variance"
 
 
-def sample_gradients(one):
-    weights, data = one.one("weights"), one.one("data")
+def sample_gradients(probed):
+    weights, data = probed.one("weights"), probed.one("data")
     problem = read(str(weights["network"]))
     kind = torch.int64 if data["targets"].ndim == 1 else torch.float64
     inputs = torch.as_tensor(data["inputs"])[None]
@@ -32,9 +32,9 @@ def sample_gradients(one):
 @pytest.mark.parametrize("case", DATA)
 def test_the_variance_is_that_of_the_samples_gradients(case):
     members = probes(KIND, case, 2, batch_size=2)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for member, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        g_ND, arrays = sample_gradients(one), outcome.arrays
+        g_ND, arrays = sample_gradients(member), outcome.arrays
         each, count = g_ND.var(axis=0, ddof=1), len(g_ND)
         total = each.sum()
         assert arrays["gradient_variance"] == pytest.approx(total, rel=1e-10)
@@ -58,9 +58,9 @@ def test_some_samples_estimate_all_of_them_with_an_error_told():
         for m in members
         for seed in range(60)
     ]
-    found = [outcome.arrays for outcome in compute(KIND, seeded)]
-    errors = np.array([one["gradient_variance"] - truth for one in found])
-    sems = np.array([one["gradient_variance_sem"] for one in found])
+    results = [outcome.arrays for outcome in compute(KIND, seeded)]
+    errors = np.array([result["gradient_variance"] - truth for result in results])
+    sems = np.array([result["gradient_variance_sem"] for result in results])
     assert (sems > 0).all()
     assert abs(errors.mean()) < 4 * errors.std() / 60**0.5
     assert np.sqrt((sems**2).mean()) == pytest.approx(errors.std(), rel=0.35)
@@ -68,12 +68,12 @@ def test_some_samples_estimate_all_of_them_with_an_error_told():
 
 def test_results_do_not_depend_on_the_width_of_the_tile():
     reference = compute(KIND, probes(KIND, "relu-ce", 5))
-    for found, expected in zip(
+    for result, expected in zip(
         compute(KIND, probes(KIND, "relu-ce", 2)), reference, strict=False
     ):
         for name in ("gradient_variance", "layer_gradient_variance", "noise_scale"):
             np.testing.assert_allclose(
-                found.arrays[name], expected.arrays[name], rtol=1e-9
+                result.arrays[name], expected.arrays[name], rtol=1e-9
             )
 
 
@@ -84,5 +84,5 @@ def test_more_samples_than_there_are_are_refused(field):
 
 
 def test_memory_is_estimated_above_the_gradients_alone():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    assert 30 * 45 * 8 < member_bytes(one) < 10**7
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    assert 30 * 45 * 8 < member_bytes(probed) < 10**7

@@ -52,12 +52,12 @@ def test_results_do_not_depend_on_the_width_of_the_tile():
     ]
     reference = compute(KIND, members)
     for width in (2, 3):
-        for found, expected in zip(
+        for result, expected in zip(
             compute(KIND, members[:width]), reference, strict=False
         ):
             for name in ("trace_draws", "layer_trace", "layer_trace_sem"):
                 np.testing.assert_allclose(
-                    found.arrays[name], expected.arrays[name], rtol=1e-10, atol=1e-12
+                    result.arrays[name], expected.arrays[name], rtol=1e-10, atol=1e-12
                 )
 
 
@@ -76,44 +76,44 @@ def test_single_precision_agrees_to_its_rounding():
 
 
 def test_weights_that_are_not_finite_are_refused():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    weights = one.one("weights")
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    weights = probed.one("weights")
     broken = {**weights.arrays, "weights": weights["weights"] * np.nan}
-    inputs = {**one.inputs, "weights": [replace(weights, arrays=broken)]}
+    inputs = {**probed.inputs, "weights": [replace(weights, arrays=broken)]}
     with pytest.raises(InputError, match="weights: expected finite numbers"):
-        compute(KIND, [replace(one, inputs=inputs)] * 2)
+        compute(KIND, [replace(probed, inputs=inputs)] * 2)
 
 
 def test_networks_of_several_shapes_are_probed_side_by_side():
     mixed = probes(KIND, "tanh-ce", 2) + probes(KIND, "tanh-mse", 1)
-    found = compute(KIND, mixed)
+    result = compute(KIND, mixed)
     alone = compute(KIND, probes(KIND, "tanh-mse", 1) * 2)[0]
-    assert np.array_equal(found[2].arrays["trace_draws"], alone.arrays["trace_draws"])
+    assert np.array_equal(result[2].arrays["trace_draws"], alone.arrays["trace_draws"])
 
 
 def test_golden_numbers():
     arrays = compute(KIND, probes(KIND, "tanh-ce", 2))[0].arrays
-    found = [float(arrays["trace"]), float(arrays["trace_sem"])]
-    np.testing.assert_allclose(found, GOLDEN, rtol=1e-8)
+    result = [float(arrays["trace"]), float(arrays["trace_sem"])]
+    np.testing.assert_allclose(result, GOLDEN, rtol=1e-8)
 
 
 GOLDEN = [4.992396161514889, 0.5008607290727025]
 
 
 def test_memory_is_estimated_above_the_vectors_alone():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    assert 16 * 45 * 8 < member_bytes(one) < 10**7
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    assert 16 * 45 * 8 < member_bytes(probed) < 10**7
 
 
 def test_memory_holds_the_data_twice():
-    (one,) = probes(KIND, "tanh-ce", 1, num_probes=2)
-    data = one.one("data")
+    (probed,) = probes(KIND, "tanh-ce", 1, num_probes=2)
+    data = probed.one("data")
     tall = np.repeat(data["inputs"], 1000, axis=1)
     inputs = {
-        **one.inputs,
+        **probed.inputs,
         "data": [replace(data, arrays={**data.arrays, "inputs": tall})],
     }
-    more = member_bytes(replace(one, inputs=inputs)) - member_bytes(one)
+    more = member_bytes(replace(probed, inputs=inputs)) - member_bytes(probed)
     assert more == 2 * (tall.nbytes - data["inputs"].nbytes)
 
 

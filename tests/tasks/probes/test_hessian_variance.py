@@ -14,28 +14,28 @@ from tests.tasks.toys import assert_declared, compute, dense_of
 KIND = "probe.hessian_variance"
 
 
-def sample_hessians(one):
+def sample_hessians(probed):
     """Return the Hessian of every sample, (N, D, D)."""
-    data = one.one("data")
-    found = []
+    data = probed.one("data")
+    result = []
     for row in range(len(data["inputs"])):
         arrays = {
             **data.arrays,
             "inputs": data["inputs"][row : row + 1],
             "targets": data["targets"][row : row + 1],
         }
-        inputs = {**one.inputs, "data": [replace(data, arrays=arrays)]}
-        found.append(dense_of(replace(one, inputs=inputs)))
-    return torch.stack(found)
+        inputs = {**probed.inputs, "data": [replace(data, arrays=arrays)]}
+        result.append(dense_of(replace(probed, inputs=inputs)))
+    return torch.stack(result)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("case", ["tanh-ce", "tanh-mse"])
 def test_variances_are_within_five_standard_errors_of_all_samples(case, batch_size):
     members = probes(KIND, case, 2, batch_size=batch_size, num_probes=60)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for member, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        H_NDD, arrays = sample_hessians(one), outcome.arrays
+        H_NDD, arrays = sample_hessians(member), outcome.arrays
         exact = H_NDD.var(dim=0).sum().item()
         error = abs(arrays["hessian_variance"] - exact)
         assert error < 5 * arrays["hessian_variance_sem"]
@@ -74,9 +74,9 @@ def test_results_do_not_depend_on_the_width_of_the_tile():
         for seed, m in enumerate(probes(KIND, "relu-ce", 5, num_probes=3))
     ]
     reference = compute(KIND, members)
-    for found, expected in zip(compute(KIND, members[:2]), reference, strict=False):
+    for result, expected in zip(compute(KIND, members[:2]), reference, strict=False):
         np.testing.assert_allclose(
-            found.arrays["hessian_variance_draws"],
+            result.arrays["hessian_variance_draws"],
             expected.arrays["hessian_variance_draws"],
             rtol=1e-9,
         )
@@ -84,10 +84,10 @@ def test_results_do_not_depend_on_the_width_of_the_tile():
 
 @pytest.mark.parametrize("given", [{"batch_size": 16}, {"num_batches": 31}])
 def test_batches_that_the_data_do_not_make_are_refused(given):
-    with pytest.raises(InputError, match="num_batches: expected 2 or more that 30"):
+    with pytest.raises(InputError, match="num_batches: expected 2 to"):
         compute(KIND, probes(KIND, "tanh-ce", 2, **given))
 
 
 def test_memory_is_estimated_above_the_weights_of_a_pass():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    assert 30 * 45 * 8 < member_bytes(one) < 10**7
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    assert 30 * 45 * 8 < member_bytes(probed) < 10**7

@@ -36,7 +36,7 @@ def second_differences(arrays, name="train_loss"):
 
 def along_trajectory(case="tanh-ce", count=3, **params):
     data = DATA[case][1]
-    found = []
+    result = []
     for fit in train_all(
         [
             train_member(
@@ -50,8 +50,8 @@ def along_trajectory(case="tanh-ce", count=3, **params):
         trajectory = Trajectory("fit", "train", {}, kept, "t")
         taken = {"weights": weights_of(fit), "data": data, "trajectory": trajectory}
         settings = {"directions": "trajectory", **params}
-        found.append(member(KIND, settings, **taken))
-    return found
+        result.append(member(KIND, settings, **taken))
+    return result
 
 
 def images(count=24):
@@ -125,8 +125,8 @@ def test_eigenvectors_are_those_of_the_dense_hessian():
 
 def test_eigenvectors_that_have_not_converged_are_flagged():
     settings = {"max_iterations": 1, "oversampling": 0, "num_points": 3}
-    (found, _) = compute(KIND, probes(KIND, "relu-ce", 2, **settings))
-    assert not found.arrays["converged"].all()
+    (result, _) = compute(KIND, probes(KIND, "relu-ce", 2, **settings))
+    assert not result.arrays["converged"].all()
 
 
 def with_stored(k=2, **params):
@@ -135,11 +135,13 @@ def with_stored(k=2, **params):
         member(
             KIND,
             {"directions": "stored", "num_points": 5, **params},
-            weights=one.one("weights"),
-            data=one.one("data"),
-            eigen=Eigenvectors("eigen", "probe.eigenvalues", {}, found.arrays, "e"),
+            weights=probed.one("weights"),
+            data=probed.one("data"),
+            eigen=Eigenvectors("eigen", "probe.eigenvalues", {}, probed.arrays, "e"),
         )
-        for one, found in zip(asked, compute("probe.eigenvalues", asked), strict=True)
+        for probed, probed in zip(
+            asked, compute("probe.eigenvalues", asked), strict=True
+        )
     ]
 
 
@@ -158,10 +160,10 @@ def test_stored_eigenvectors_give_the_same_slices_and_no_search():
 def test_stored_eigenvectors_that_lack_are_refused():
     with pytest.raises(InputError, match="expected 3 eigenvectors of 45 parameters"):
         compute(KIND, with_stored(num_directions=3))
-    (one, _) = with_stored()
-    bare = replace(one.one("eigen"), arrays={"converged": np.ones(2, bool)})
+    (probed, _) = with_stored()
+    bare = replace(probed.one("eigen"), arrays={"converged": np.ones(2, bool)})
     with pytest.raises(InputError, match="Set eigenvectors: true in probe"):
-        compute(KIND, [replace(one, inputs={**one.inputs, "eigen": [bare]})] * 2)
+        compute(KIND, [replace(probed, inputs={**probed.inputs, "eigen": [bare]})] * 2)
 
 
 def test_the_slice_at_0_is_the_loss_and_accuracy_of_the_weights():
@@ -192,8 +194,8 @@ def test_the_plane_holds_both_lines():
 def test_near_0_the_quadratic_model_is_the_slice():
     settings = {"directions": "random", "distance": 1e-2, "num_points": 5}
     settings |= {"plane": True}
-    (found, _) = compute(KIND, probes(KIND, "tanh-mse", 2, **settings))
-    arrays = found.arrays
+    (result, _) = compute(KIND, probes(KIND, "tanh-mse", 2, **settings))
+    arrays = result.arrays
     t = np.stack(np.meshgrid(arrays["step"], arrays["step"], indexing="ij"), axis=-1)
     model = arrays["centre_train_loss"] + t @ arrays["slope"]
     model = model + 0.5 * np.einsum("abi,ij,abj->ab", t, arrays["curvature"], t)
@@ -210,20 +212,20 @@ def test_the_loss_of_sse_is_the_mean_over_samples():
 
 
 def test_without_test_samples_there_is_no_test_loss():
-    (found, _) = compute(
+    (result, _) = compute(
         KIND, probes(KIND, "tanh-mse", 2, directions="random", num_points=3)
     )
-    assert np.isnan(found.arrays["test_loss"]).all()
-    assert found.arrays["num_nonfinite"] == 0
+    assert np.isnan(result.arrays["test_loss"]).all()
+    assert result.arrays["num_nonfinite"] == 0
 
 
 def test_losses_that_are_not_finite_are_kept_and_counted():
     settings = {"directions": "random", "distance": 1e160, "num_points": 3}
-    (found, _) = compute(KIND, probes(KIND, "relu-sse", 2, **settings))
-    losses = found.arrays["train_loss"]
+    (result, _) = compute(KIND, probes(KIND, "relu-sse", 2, **settings))
+    losses = result.arrays["train_loss"]
     assert np.isfinite(losses[:, 1]).all()
     assert not np.isfinite(losses[:, [0, 2]]).any()
-    assert found.arrays["num_nonfinite"] == 4
+    assert result.arrays["num_nonfinite"] == 4
 
 
 def test_a_trajectory_has_its_farthest_checkpoint_at_step_1():
@@ -262,9 +264,9 @@ def test_batch_norms_are_taken_with_the_statistics_kept():
 
 def test_scales_of_norms_and_biases_stay_unless_they_are_asked_for():
     still, _ = compute(KIND, normed(directions="random", num_points=3))
-    (one, _) = normed()
-    layout = read(str(one.one("weights")["network"])).network.layout
-    weights = one.one("weights")["weights"]
+    (probed, _) = normed()
+    layout = read(str(probed.one("weights")["network"])).network.layout
+    weights = probed.one("weights")["weights"]
     parts = np.split(weights[: layout.size], np.cumsum(layout.sizes)[:-1])
     of_filters = [
         part for part, shape in zip(parts, layout.shapes, strict=True) if len(shape) > 1
@@ -289,12 +291,12 @@ def test_results_do_not_depend_on_the_width_of_the_tile(directions):
     ]
     reference = compute(KIND, members)
     for width in (2, 3):
-        for found, expected in zip(
+        for result, expected in zip(
             compute(KIND, members[:width]), reference, strict=False
         ):
             for name in ("train_loss", "test_loss", "curvature", "slope"):
                 np.testing.assert_allclose(
-                    found.arrays[name], expected.arrays[name], rtol=1e-9, atol=1e-12
+                    result.arrays[name], expected.arrays[name], rtol=1e-9, atol=1e-12
                 )
 
 
@@ -329,6 +331,6 @@ GOLDEN = [1.2123523993774725, 1.107240077048733]
 
 
 def test_memory_counts_points_and_data():
-    (one,) = probes(KIND, "tanh-ce", 1)
+    (probed,) = probes(KIND, "tanh-ce", 1)
     (more,) = probes(KIND, "tanh-ce", 1, num_points=101)
-    assert member_bytes(more) > member_bytes(one) > 0
+    assert member_bytes(more) > member_bytes(probed) > 0

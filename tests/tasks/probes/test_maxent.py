@@ -68,16 +68,18 @@ def test_measured_moments_give_marchenko_and_pastur_s_law():
 
 def test_entropy_falls_as_moments_are_added():
     node = exact(30)
-    found = [run(node, num_moments=k, num_points=300) for k in (0, 1, 2, 4, 8, 15, 30)]
-    entropy = [arrays["entropy"] for arrays in found]
-    assert all(arrays["converged"] for arrays in found)
+    results = [
+        run(node, num_moments=k, num_points=300) for k in (0, 1, 2, 4, 8, 15, 30)
+    ]
+    entropy = [arrays["entropy"] for arrays in results]
+    assert all(arrays["converged"] for arrays in results)
     assert (np.diff(entropy) < 0).all()
-    assert found[0]["entropy"] == pytest.approx(np.log(3.2))
+    assert results[0]["entropy"] == pytest.approx(np.log(3.2))
 
 
 def test_powers_are_turned_into_chebyshev_s_polynomials():
-    one, other = run(exact(8)), run(exact(8, basis="power"))
-    np.testing.assert_allclose(one["density"], other["density"], atol=1e-3)
+    by_chebyshev, other = run(exact(8)), run(exact(8, basis="power"))
+    np.testing.assert_allclose(by_chebyshev["density"], other["density"], atol=1e-3)
 
 
 def test_noise_is_met_within_its_errors_and_told():

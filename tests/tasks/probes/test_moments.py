@@ -36,9 +36,9 @@ def test_moments_are_within_five_standard_errors_of_the_eigenvalues(basis, seed)
     members = probes(
         KIND, "tanh-ce", 2, basis=basis, num_moments=6, num_probes=60, seed=seed
     )
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        arrays, H_DD = outcome.arrays, dense_of(one)
+        arrays, H_DD = outcome.arrays, dense_of(probed)
         values = np.linalg.eigvalsh(H_DD.numpy())
         low, high = arrays["support"]
         assert low < values[0]
@@ -86,7 +86,7 @@ def test_ritz_data_of_too_few_steps_are_refused():
     }
     given = {"num_moments": 4}
     few = Ritz("ritz", "probe.spectrum", {}, arrays, "r")
-    with pytest.raises(InputError, match="at most the 3 that Ritz data of 2 steps"):
+    with pytest.raises(InputError, match="at most 3, the exact moments"):
         compute(KIND, [member(KIND, given, ritz=few)])
     ended = {**arrays, "ritz_values": np.array([[0.0, np.nan]])}
     ended["ritz_weights"] = np.array([[1.0, 0.0]])
@@ -97,7 +97,7 @@ def test_ritz_data_of_too_few_steps_are_refused():
 
 def test_an_operator_beside_ritz_data_is_refused():
     (of,) = compute("probe.dense", probes("probe.dense", "tanh-ce", 1))
-    with pytest.raises(InputError, match="no operator and no layers beside Ritz data"):
+    with pytest.raises(InputError, match="cannot be combined with Ritz data"):
         compute(KIND, [member(KIND, {"operator": "ggn"}, ritz=as_ritz(of))])
 
 
@@ -131,10 +131,10 @@ def test_results_do_not_depend_on_the_width_of_the_tile(basis):
         )
     ]
     reference = compute(KIND, members)
-    for found, expected in zip(compute(KIND, members[:2]), reference, strict=False):
+    for result, expected in zip(compute(KIND, members[:2]), reference, strict=False):
         for name in ("moments", "moments_sem", "support", "trace"):
             np.testing.assert_allclose(
-                found.arrays[name], expected.arrays[name], rtol=1e-8, atol=1e-12
+                result.arrays[name], expected.arrays[name], rtol=1e-8, atol=1e-12
             )
 
 

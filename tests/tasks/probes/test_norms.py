@@ -41,21 +41,21 @@ def test_they_agree_with_what_training_recorded():
 
 def test_results_do_not_depend_on_the_width_of_the_tile():
     reference = compute(KIND, probes(KIND, "relu-ce", 5))
-    for found, expected in zip(
+    for result, expected in zip(
         compute(KIND, probes(KIND, "relu-ce", 2)), reference, strict=False
     ):
         for name in ("norm_l2", "layer_norm", "norm_tensor_sum"):
             np.testing.assert_allclose(
-                found.arrays[name], expected.arrays[name], rtol=1e-12
+                result.arrays[name], expected.arrays[name], rtol=1e-12
             )
 
 
 def test_weights_that_are_not_finite_are_refused():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    weights = one.one("weights")
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    weights = probed.one("weights")
     broken = {**weights.arrays, "weights": weights["weights"] + np.inf}
     inputs = {"weights": [replace(weights, arrays=broken)]}
     with pytest.raises(
         InputError, match="expected finite numbers, got NaN or infinity"
     ):
-        compute(KIND, [replace(one, inputs=inputs)] * 2)
+        compute(KIND, [replace(probed, inputs=inputs)] * 2)

@@ -74,19 +74,19 @@ def probe(data, outcome, checkpoint=-1, **params):
 def test_it_is_the_largest_eigenvalue_of_the_dense_matrix(loss):
     data, fits = trained(loss)
     probes = [probe(data, fits[name]) for name in RULES]
-    for name, one, outcome in zip(
+    for name, probed, outcome in zip(
         RULES, probes, compute("probe.sharpness", probes), strict=True
     ):
         assert_declared("probe.sharpness", outcome)
         share = len(data["inputs"]) if loss == "sse" else 1
-        root = torch.as_tensor(one.one("weights")["preconditioner"]).rsqrt()
-        matrix = share * root[:, None] * dense_of(one) * root
+        root = torch.as_tensor(probed.one("weights")["preconditioner"]).rsqrt()
+        matrix = share * root[:, None] * dense_of(probed) * root
         largest = torch.linalg.eigvalsh(matrix)[-1].item()
-        found = outcome.arrays
-        assert found["converged"], name
-        assert found["sharpness"] == pytest.approx(largest, rel=1e-6), name
-        scaled = found["rule_lr"] * found["sharpness"]
-        assert found["edge"] == pytest.approx(scaled / found["stable_up_to"])
+        result = outcome.arrays
+        assert result["converged"], name
+        assert result["sharpness"] == pytest.approx(largest, rel=1e-6), name
+        scaled = result["rule_lr"] * result["sharpness"]
+        assert result["edge"] == pytest.approx(scaled / result["stable_up_to"])
 
 
 def test_bounds_are_those_of_each_rules_momentum():
@@ -122,16 +122,16 @@ def test_the_preconditioner_is_what_the_step_divides_by():
         if name == "adamw":
             square = state[2 * size : 3 * size]
         step = lr * mean / (1 - 0.9**4) / (np.sqrt(square / (1 - 0.999**4)) + 1e-8)
-        found = lr * mean / fits[name].arrays["preconditioner"][-1]
-        np.testing.assert_allclose(found, step, rtol=1e-10)
+        result = lr * mean / fits[name].arrays["preconditioner"][-1]
+        np.testing.assert_allclose(result, step, rtol=1e-10)
 
 
 def test_before_the_first_step_of_an_adaptive_rule_there_is_none():
     data, fits = trained()
     names = ["sgd", "adam", "rmsprop", "adagrad"]
-    found = compute("probe.sharpness", [probe(data, fits[n], 0) for n in names])
-    assert found[0].arrays["converged"]
-    for outcome in found[1:]:
+    result = compute("probe.sharpness", [probe(data, fits[n], 0) for n in names])
+    assert result[0].arrays["converged"]
+    for outcome in result[1:]:
         assert np.isnan(outcome.arrays["sharpness"])
         assert np.isnan(outcome.arrays["critical_sharpness"])
         assert outcome.arrays["converged"]  # absent, and so not in doubt
@@ -143,9 +143,9 @@ def test_the_critical_rate_is_where_the_loss_is_that_of_no_step():
     probes = [
         probe(data, fits[name], critical_tol=1e-4) for name in ("sgd", "adam", "heavy")
     ]
-    for one, outcome in zip(probes, compute("probe.sharpness", probes), strict=True):
-        found, weights = outcome.arrays, one.one("weights")
-        assert found["critical_converged"]
+    for probed, outcome in zip(probes, compute("probe.sharpness", probes), strict=True):
+        result, weights = outcome.arrays, probed.one("weights")
+        assert result["critical_converged"]
         w = torch.as_tensor(weights["weights"]).requires_grad_()
         problem = read(str(weights["network"]))
         samples = load_samples([data], "", "cpu", torch.float64)
@@ -155,9 +155,9 @@ def test_the_critical_rate_is_where_the_loss_is_that_of_no_step():
 
         (slope,) = torch.autograd.grad(loss(w), w)
         step = slope / torch.as_tensor(weights["preconditioner"])
-        rate = float(found["critical_lr"])
+        rate = float(result["critical_lr"])
         assert loss(w - 0.999 * rate * step) < loss(w) < loss(w - 1.001 * rate * step)
-        assert found["critical_sharpness"] == pytest.approx(2 / rate)
+        assert result["critical_sharpness"] == pytest.approx(2 / rate)
 
 
 def test_on_a_quadratic_the_critical_sharpness_is_a_rayleigh_quotient():
@@ -169,23 +169,23 @@ def test_on_a_quadratic_the_critical_sharpness_is_a_rayleigh_quotient():
         epochs=2,
         keep_preconditioner=True,
     )
-    one = probe(data, train_all([made, made])[0], critical_tol=1e-5)
-    found = compute("probe.sharpness", [one, one])[0].arrays
-    H = dense_of(one)
-    problem = read(str(one.one("weights")["network"]))
+    probed = probe(data, train_all([made, made])[0], critical_tol=1e-5)
+    result = compute("probe.sharpness", [probed, probed])[0].arrays
+    H = dense_of(probed)
+    problem = read(str(probed.one("weights")["network"]))
     samples = load_samples([data], "", "cpu", torch.float64)
-    w = torch.as_tensor(one.one("weights")["weights"]).requires_grad_()
+    w = torch.as_tensor(probed.one("weights")["weights"]).requires_grad_()
     mean = problem.losses(w[None], samples.inputs, samples.targets).mean()
     (g,) = torch.autograd.grad(mean, w)
     quotient = (g @ H @ g / (g @ g)).item()
-    assert found["critical_sharpness"] == pytest.approx(quotient, rel=1e-4)
-    assert found["critical_sharpness"] <= found["sharpness"] * (1 + 1e-4)
+    assert result["critical_sharpness"] == pytest.approx(quotient, rel=1e-4)
+    assert result["critical_sharpness"] <= result["sharpness"] * (1 + 1e-4)
 
 
 def test_training_that_kept_no_preconditioner_is_told_how_to():
     made = train_member(blobs())
     plain = weights_of(train_all([made, made])[0])
     bare = Preconditioned("fit", "train", {}, plain.arrays, "w")
-    one = member("probe.sharpness", {}, weights=bare, data=blobs())
+    probed = member("probe.sharpness", {}, weights=bare, data=blobs())
     with pytest.raises(InputError, match=r"'fit'.*keep_preconditioner: true"):
-        compute("probe.sharpness", [one])
+        compute("probe.sharpness", [probed])

@@ -30,9 +30,9 @@ def of_matrix(values, seed=0, **params):
 @pytest.mark.parametrize("case", ["tanh-ce", "relu-sse"])
 def test_a_full_run_knows_extremes_and_the_measure_of_its_vector(case):
     members = probes(KIND, case, 2, num_runs=16, num_steps=60)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        got, exact = outcome.arrays, np.linalg.eigvalsh(dense_of(one).numpy())
+        got, exact = outcome.arrays, np.linalg.eigvalsh(dense_of(probed).numpy())
         assert got["largest"] == pytest.approx(exact[-1], rel=1e-9)
         assert got["smallest"] == pytest.approx(exact[0], rel=1e-9, abs=1e-9)
         assert abs(got["trace"] - exact.sum()) < 5 * got["trace_sem"]
@@ -102,20 +102,20 @@ def test_results_do_not_depend_on_the_width_of_the_tile():
         for seed, m in enumerate(probes(KIND, "tanh-ce", 5, num_runs=3, num_steps=6))
     ]
     narrow = compute(KIND, members[:2])
-    for one, other in zip(narrow, compute(KIND, members), strict=False):
-        for name in set(one.arrays) - {"ritz_residuals"}:
+    for first, other in zip(narrow, compute(KIND, members), strict=False):
+        for name in set(first.arrays) - {"ritz_residuals"}:
             np.testing.assert_allclose(
-                one.arrays[name], other.arrays[name], rtol=1e-9, atol=1e-11
+                first.arrays[name], other.arrays[name], rtol=1e-9, atol=1e-11
             )
 
 
 def test_weights_that_are_not_finite_are_refused():
-    (one,) = probes(KIND, "tanh-ce", 1)
-    fit = one.one("weights")
+    (probed,) = probes(KIND, "tanh-ce", 1)
+    fit = probed.one("weights")
     broken = replace(fit, arrays={**fit.arrays, "weights": fit["weights"] * np.inf})
-    inputs = {**one.inputs, "weights": [broken]}
+    inputs = {**probed.inputs, "weights": [broken]}
     with pytest.raises(InputError, match="weights: expected finite numbers"):
-        compute(KIND, [replace(one, inputs=inputs)])
+        compute(KIND, [replace(probed, inputs=inputs)])
 
 
 def test_memory_counts_the_bases_of_the_runs_at_once():
@@ -127,10 +127,10 @@ def test_memory_counts_the_bases_of_the_runs_at_once():
 
 
 def test_memory_is_estimated_within_a_tenth():
-    one = of_matrix(np.linspace(1, 2, 100), num_runs=16, num_steps=4)
-    held = one.one("matrix")["dense"].nbytes
-    taken = peak_bytes(lambda: compute(KIND, [one]))
-    assert member_bytes(one) - held == pytest.approx(taken, rel=0.1)
+    outcome = of_matrix(np.linspace(1, 2, 100), num_runs=16, num_steps=4)
+    held = outcome.one("matrix")["dense"].nbytes
+    taken = peak_bytes(lambda: compute(KIND, [outcome]))
+    assert member_bytes(outcome) - held == pytest.approx(taken, rel=0.1)
 
 
 @pytest.mark.gpu

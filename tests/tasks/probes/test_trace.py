@@ -35,9 +35,9 @@ def matrix(A_DD) -> Matrix:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_traces_are_within_five_standard_errors_of_the_dense_trace(method, seed):
     members = probes(KIND, "tanh-ce", 2, num_probes=20, method=method, seed=seed)
-    for one, outcome in zip(members, compute(KIND, members), strict=True):
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
         assert_declared(KIND, outcome)
-        arrays, diagonal = outcome.arrays, dense_of(one).diagonal()
+        arrays, diagonal = outcome.arrays, dense_of(probed).diagonal()
         error = abs(arrays["trace"] - diagonal.sum().item())
         assert error < 5 * arrays["trace_sem"]
         exact = np.array([part.sum().item() for part in diagonal.split([18, 6, 18, 3])])
@@ -110,10 +110,10 @@ def test_results_do_not_depend_on_the_width_of_the_tile(method):
         )
     ]
     reference = compute(KIND, members)
-    for found, expected in zip(compute(KIND, members[:2]), reference, strict=False):
+    for result, expected in zip(compute(KIND, members[:2]), reference, strict=False):
         for name in ("trace_draws", "layer_trace", "layer_trace_sem", "num_matvecs"):
             np.testing.assert_allclose(
-                found.arrays[name], expected.arrays[name], rtol=1e-8, atol=1e-10
+                result.arrays[name], expected.arrays[name], rtol=1e-8, atol=1e-10
             )
 
 

@@ -48,9 +48,9 @@ def test_the_interval_is_that_of_the_source():
     ("x", "y"), [([], []), ([1.0], [2.0]), ([1.0, 1, 1, 1], [1.0, 2, 3, 4])]
 )
 def test_what_does_not_differ_has_no_trend(x, y):
-    found = fit_line(np.array(x), np.array(y))
+    result = fit_line(np.array(x), np.array(y))
     r, interval = spearman(np.array(x), np.array(y))
-    assert np.isnan([*found, r, *interval]).all()
+    assert np.isnan([*result, r, *interval]).all()
 
 
 @pytest.mark.parametrize("count", [3, 9])

@@ -66,8 +66,8 @@ def test_one_value_has_a_mean_but_neither_spread_nor_interval():
 def test_without_a_value_everything_is_nan(values):
     got = statistics(values)
     assert got.count.tolist() == [0, 0]
-    found = [got.mean, got.sd, got.sem, got.least, got.greatest, *got.interval()]
-    assert np.isnan(found).all()
+    result = [got.mean, got.sd, got.sem, got.least, got.greatest, *got.interval()]
+    assert np.isnan(result).all()
 
 
 def test_values_that_are_not_finite_are_left_out():
@@ -80,7 +80,10 @@ def test_values_that_are_not_finite_are_left_out():
 def test_the_order_of_the_rows_changes_no_bit():
     values = RNG.lognormal(sigma=5, size=(40, 3))
     got = [statistics(RNG.permutation(values)) for _ in range(5)]
-    assert len({one.mean.tobytes() + one.sd.tobytes() for one in got}) == 1
+    assert (
+        len({summary_of.mean.tobytes() + summary_of.sd.tobytes() for summary_of in got})
+        == 1
+    )
 
 
 def test_a_spread_beyond_the_range_of_doubles_is_infinite_and_not_an_error():

@@ -24,13 +24,13 @@ def correction(freedom):
 
 
 def test_pairs_are_tested_as_scipy_does():
-    found = paired_difference(X, 0.9)
+    result = paired_difference(X, 0.9)
     t = stats.ttest_1samp(X, 0)
-    assert found.p_t == pytest.approx(t.pvalue, rel=1e-12)
-    assert found.limits == pytest.approx(t.confidence_interval(0.9), rel=1e-12)
-    assert found.p_rank == stats.wilcoxon(X).pvalue
-    assert found.effect == pytest.approx(t.statistic / np.sqrt(7), rel=1e-12)
-    assert found.hedges_g == pytest.approx(found.effect * correction(6), rel=1e-12)
+    assert result.p_t == pytest.approx(t.pvalue, rel=1e-12)
+    assert result.limits == pytest.approx(t.confidence_interval(0.9), rel=1e-12)
+    assert result.p_rank == stats.wilcoxon(X).pvalue
+    assert result.effect == pytest.approx(t.statistic / np.sqrt(7), rel=1e-12)
+    assert result.hedges_g == pytest.approx(result.effect * correction(6), rel=1e-12)
 
 
 def test_signed_ranks_of_positive_differences_have_the_exact_p():
@@ -38,49 +38,49 @@ def test_signed_ranks_of_positive_differences_have_the_exact_p():
 
 
 def test_unpaired_means_are_compared_by_welch():
-    found = unpaired_difference(X, Y, 0.95)
+    result = unpaired_difference(X, Y, 0.95)
     a, b = X.var(ddof=1) / 7, Y.var(ddof=1) / 5
     freedom = (a + b) ** 2 / (a**2 / 6 + b**2 / 4)
     half = stats.t.ppf(0.975, freedom) * np.sqrt(a + b)
-    assert found.limits == pytest.approx((found.mean - half, found.mean + half))
-    assert found.p_t == pytest.approx(
-        2 * stats.t.sf(abs(found.mean) / np.sqrt(a + b), freedom), rel=1e-10
+    assert result.limits == pytest.approx((result.mean - half, result.mean + half))
+    assert result.p_t == pytest.approx(
+        2 * stats.t.sf(abs(result.mean) / np.sqrt(a + b), freedom), rel=1e-10
     )
-    assert found.p_rank == stats.mannwhitneyu(X, Y).pvalue
+    assert result.p_rank == stats.mannwhitneyu(X, Y).pvalue
     spread = np.sqrt((X.var(ddof=1) + Y.var(ddof=1)) / 2)
-    assert found.effect == pytest.approx(found.mean / spread, rel=1e-12)
+    assert result.effect == pytest.approx(result.mean / spread, rel=1e-12)
     variances = X.var(ddof=1), Y.var(ddof=1)
     freedom = sum(variances) ** 2 / (variances[0] ** 2 / 6 + variances[1] ** 2 / 4)
-    expected = found.effect * correction(freedom)
-    assert found.hedges_g == pytest.approx(expected, rel=1e-12)
+    expected = result.effect * correction(freedom)
+    assert result.hedges_g == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_sample_without_spread_adds_no_degrees_of_freedom_to_the_effect():
-    found = unpaired_difference(X, np.zeros(100), 0.95)
-    expected = found.effect * correction(len(X) - 1)
-    assert found.hedges_g == pytest.approx(expected, rel=1e-12)
+    result = unpaired_difference(X, np.zeros(100), 0.95)
+    expected = result.effect * correction(len(X) - 1)
+    assert result.hedges_g == pytest.approx(expected, rel=1e-12)
 
 
 def test_differences_that_rounding_alone_tells_apart_have_no_test():
     first, second = np.arange(1, 9) / 10 + 0.1, np.arange(1, 9) / 10
     differences = first - second
     assert np.ptp(differences) > 0
-    found = paired_difference(differences, 0.95, largest=first.max())
-    assert np.isnan([found.p_t, found.p_rank, found.effect, found.hedges_g]).all()
+    result = paired_difference(differences, 0.95, largest=first.max())
+    assert np.isnan([result.p_t, result.p_rank, result.effect, result.hedges_g]).all()
 
 
 def test_a_sample_without_spread_is_compared_without_a_warning():
     first, second = np.ones(3), np.array([0.0, 1.0, 0.0, 0.0])
-    found = unpaired_difference(first, second, 0.95)
+    result = unpaired_difference(first, second, 0.95)
     sem = second.std(ddof=1) / 2
-    assert found.p_t == pytest.approx(2 * stats.t.sf(0.75 / sem, 3), rel=1e-12)
-    assert found.limits[0] < 0.75 < found.limits[1]
+    assert result.p_t == pytest.approx(2 * stats.t.sf(0.75 / sem, 3), rel=1e-12)
+    assert result.limits[0] < 0.75 < result.limits[1]
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0]])
 def test_without_spread_there_is_no_test(values):
-    found = paired_difference(np.array(values), 0.95)
-    assert np.isnan([found.p_t, found.p_rank, found.effect, found.hedges_g]).all()
+    result = paired_difference(np.array(values), 0.95)
+    assert np.isnan([result.p_t, result.p_rank, result.effect, result.hedges_g]).all()
 
 
 def test_the_bootstrap_is_that_of_scipy_and_of_its_seed():
@@ -111,12 +111,12 @@ def test_intervals_hold_the_truth_as_often_as_they_say(paired):
     random, inside, runs = np.random.default_rng(5), 0, 2000
     for _ in range(runs):
         first, second = random.normal(1, 2, 8), random.normal(0, 0.5, 8)
-        found = (
+        result = (
             paired_difference(first - second, 0.9)
             if paired
             else unpaired_difference(first, second, 0.9)
         )
-        inside += found.limits[0] <= 1 <= found.limits[1]
+        inside += result.limits[0] <= 1 <= result.limits[1]
     assert abs(inside / runs - 0.9) < 4 * np.sqrt(0.9 * 0.1 / runs)
 
 

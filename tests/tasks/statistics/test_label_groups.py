@@ -31,9 +31,9 @@ def test_rows_are_set_at_their_own_x():
         node({"seed": 0}, epoch=[0, 10], train_loss=[4.0, 3.0]),
         node({"seed": 1}, epoch=[5], train_loss=[2.0]),
     ]
-    one = find_measurement("y", "train_loss", of)
-    (group,) = value_groups(one, label=None, x="epoch")
-    xs = x_labels(one, "epoch", [group])
+    measurement = find_measurement("y", "train_loss", of)
+    (group,) = value_groups(measurement, label=None, x="epoch")
+    xs = x_labels(measurement, "epoch", [group])
     assert xs == [0, 5, 10]
     expected = [[4.0, np.nan, 3.0], [np.nan, 2.0, np.nan]]
     np.testing.assert_array_equal(group.matrix(xs), expected)
@@ -41,10 +41,10 @@ def test_rows_are_set_at_their_own_x():
 
 def test_a_dimension_of_the_variable_becomes_label_or_x():
     of = [node({}, rank=[1, 2], eigenvalues=[1.0, 2.0])]
-    one = find_measurement("y", "eigenvalues", of)
-    by_rank = value_groups(one, label="rank")
+    measurement = find_measurement("y", "eigenvalues", of)
+    by_rank = value_groups(measurement, label="rank")
     assert [(g.label, g.matrix([""]).item()) for g in by_rank] == [(1, 1.0), (2, 2.0)]
-    (along,) = value_groups(one, label=None, x="rank")
+    (along,) = value_groups(measurement, label=None, x="rank")
     assert along.matrix([1, 2]).tolist() == [[1.0, 2.0]]
 
 
@@ -60,6 +60,6 @@ def test_where_all_diverged_each_x_is_there_once():
         for seed in range(2)
         for width in (16, 4)
     ]
-    one = find_measurement("y", "trace", of)
-    found = value_groups(one, label=None, x="width")
-    assert x_labels(one, "width", found) == [4, 16]
+    measurement = find_measurement("y", "trace", of)
+    result = value_groups(measurement, label=None, x="width")
+    assert x_labels(measurement, "width", result) == [4, 16]

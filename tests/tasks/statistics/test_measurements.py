@@ -17,36 +17,38 @@ def _toys():
 
 def test_a_node_that_arrives_twice_counts_once():
     of = [node({"seed": s}, trace=float(s)) for s in (0, 1, 0, 1)]
-    one = find_measurement("y", "trace", of)
-    assert [n.coords["seed"] for n in one.nodes] == [0, 1]
+    measurement = find_measurement("y", "trace", of)
+    assert [n.coords["seed"] for n in measurement.nodes] == [0, 1]
 
 
 def test_what_diverged_is_kept_apart():
     of = [node({"seed": s}, diverged=s == 1) for s in range(3)]
-    one = find_measurement("y", "trace", of)
-    assert [n.coords["seed"] for n in one.ok] == [0, 2]
-    assert [n.coords["seed"] for n in one.diverged] == [1]
+    measurement = find_measurement("y", "trace", of)
+    assert [n.coords["seed"] for n in measurement.ok] == [0, 2]
+    assert [n.coords["seed"] for n in measurement.diverged] == [1]
 
 
 def trained(seed, *, diverged=False, lacks=False):
     """Return a training whose `reached` is optional."""
-    one = node({"seed": seed}, stage="fit", kind="train", diverged=diverged)
+    run = node({"seed": seed}, stage="fit", kind="train", diverged=diverged)
     if lacks:
-        del one.arrays["reached"]
-    return one
+        del run.arrays["reached"]
+    return run
 
 
 def test_what_diverged_counts_for_a_variable_that_it_cannot_have():
     of = [trained(0), trained(1, diverged=True), trained(2, lacks=True)]
-    one = find_measurement("y", "reached", of)
-    assert [n.coords["seed"] for n in one.ok] == [0]
-    assert [n.coords["seed"] for n in one.diverged] == [1]
+    measurement = find_measurement("y", "reached", of)
+    assert [n.coords["seed"] for n in measurement.ok] == [0]
+    assert [n.coords["seed"] for n in measurement.diverged] == [1]
 
 
 def test_a_variable_asked_for_is_there_even_if_every_node_diverged():
     of = [trained(s, diverged=True) for s in range(2)]
     assert len(find_measurement("y", "reached", of).diverged) == 2
-    assert "reached" not in [one.variable.name for one in measurements(of)]
+    assert "reached" not in [
+        measurement.variable.name for measurement in measurements(of)
+    ]
 
 
 def test_a_variable_that_no_result_holds_is_not_there():
@@ -57,17 +59,17 @@ def test_a_variable_that_no_result_holds_is_not_there():
 
 def test_every_stage_brings_its_own_variables():
     of = [node({}), node({}, stage="second", kind="toy.other")]
-    found = [(m.stage, m.variable.name) for m in measurements(of)]
-    assert ("probe", "trace") in found
-    assert found[-2:] == [("second", "trace"), ("second", "curvature")]
+    results = [(m.stage, m.variable.name) for m in measurements(of)]
+    assert ("probe", "trace") in results
+    assert results[-2:] == [("second", "trace"), ("second", "curvature")]
 
 
 def test_a_variable_is_laid_out_along_axes_and_its_own_dimensions():
     of = [node({"rule": "a"}, rank=[1, 2], eigenvalues=[5.0, 4.0])]
-    one = find_measurement("y", "eigenvalues", of)
-    labels, values = values_along(of[0], one.variable, ("rule", "rank"))
+    measurement = find_measurement("y", "eigenvalues", of)
+    labels, values = values_along(of[0], measurement.variable, ("rule", "rank"))
     assert (labels, values.tolist()) == ([["a"], [1, 2]], [[5.0, 4.0]])
-    labels, values = values_along(of[0], one.variable, ("rank", None))
+    labels, values = values_along(of[0], measurement.variable, ("rank", None))
     assert (labels, values.tolist()) == ([[1, 2], [""]], [[5.0], [4.0]])
 
 

@@ -11,9 +11,9 @@ def test_nodes_are_sorted_by_label_and_diverged_ones_counted():
     nodes = [
         ritz(SMALL, 2, diverged=s == 1, seed=s, m=m) for m in (5, 15) for s in (0, 1)
     ]
-    found = node_groups(nodes, "m")
-    assert [c.label for c in found] == ["5", "15"]
-    assert [(c.nodes, c.diverged, len(c.ok)) for c in found] == [(2, 1, 1)] * 2
+    result = node_groups(nodes, "m")
+    assert [c.label for c in result] == ["5", "15"]
+    assert [(c.nodes, c.diverged, len(c.ok)) for c in result] == [(2, 1, 1)] * 2
 
 
 def test_several_stages_are_told_apart():

@@ -36,8 +36,8 @@ def test_nodes_of_two_stages_are_paired_where_their_labels_agree():
         for rule in ("sgd", "adam")
         for seed in (1, 0)
     ]
-    found = {tuple(p.labels.values()): p.values for p in paired(of)}
-    assert found == {
+    result = {tuple(p.labels.values()): p.values for p in paired(of)}
+    assert result == {
         ("sgd", 0): [(0, 3)],
         ("sgd", 1): [(1, 13)],
         ("adam", 0): [(0, 4)],

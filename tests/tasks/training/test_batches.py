@@ -34,7 +34,9 @@ def test_the_order_depends_on_no_sibling_and_changes_each_epoch():
     orders = []
     for _ in range(2):
         pairs = zip(together.epoch(), alone.epoch(), strict=True)
-        orders.append([(both.targets[1], one.targets[0]) for both, one in pairs])
+        orders.append(
+            [(both.targets[1], shuffled.targets[0]) for both, shuffled in pairs]
+        )
     assert all(torch.equal(a, b) for epoch in orders for a, b in epoch)
     assert not torch.equal(orders[0][0][0], orders[1][0][0])
 

@@ -13,8 +13,8 @@ from tests.tasks.toys import TANH_NET, blobs
 
 def derived(problem, weights, samples):
     noise = Noise(range(5), 0, "dropout", weights)
-    found = gradients(problem, weights, weights[:, :0], samples, noise, without=2)
-    return found.losses, found.gradient, found.product
+    result = gradients(problem, weights, weights[:, :0], samples, noise, without=2)
+    return result.losses, result.gradient, result.product
 
 
 def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):

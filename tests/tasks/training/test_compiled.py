@@ -35,9 +35,9 @@ def tile(**settings):
 def test_compiled_training_ends_where_the_other_does(mode):
     compiled = find("train").compute(tile(), Machine(compiler=mode))
     plain = find("train").compute(tile(), Machine())
-    for one, other in zip(compiled, plain, strict=True):
+    for first, other in zip(compiled, plain, strict=True):
         np.testing.assert_allclose(
-            one.arrays["weights"], other.arrays["weights"], rtol=1e-9, atol=1e-12
+            first.arrays["weights"], other.arrays["weights"], rtol=1e-9, atol=1e-12
         )
 
 

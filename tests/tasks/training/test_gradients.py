@@ -22,8 +22,8 @@ def derived(data, model, loss="auto", models=3, without=0):
     size = problem.network.num_parameters
     drawn = torch.randn(models, size, generator=stream(0, "t"), dtype=torch.float64)
     noise = Noise(range(models), 0, "dropout", drawn)
-    found = gradients(problem, drawn, drawn[:, :0], samples, noise, without=without)
-    return problem, samples, drawn, found
+    result = gradients(problem, drawn, drawn[:, :0], samples, noise, without=without)
+    return problem, samples, drawn, result
 
 
 def outputs_and_jacobian(problem, samples, weights):
@@ -40,8 +40,8 @@ def outputs_and_jacobian(problem, samples, weights):
     ids=["cross_entropy", "mse", "sse"],
 )
 def test_the_product_is_that_of_the_dense_hessian(data, loss, scale):
-    problem, samples, weights, found = derived(data, TANH_NET, loss)
-    for model, product in enumerate(found.product):
+    problem, samples, weights, result = derived(data, TANH_NET, loss)
+    for model, product in enumerate(result.product):
         hessian = scale * dense_hessian(
             problem.losses, weights[model], samples.inputs[0], samples.targets[0]
         )
@@ -52,19 +52,19 @@ def test_the_product_is_that_of_the_dense_hessian(data, loss, scale):
 
 def test_only_the_last_models_have_a_product():
     whole = derived(blobs(), TANH_NET, models=5)[3]
-    some = derived(blobs(), TANH_NET, models=5, without=3)[3]
-    torch.testing.assert_close(some.product, whole.product[3:], rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(some.gradient, whole.gradient, rtol=1e-12, atol=1e-14)
-    assert torch.equal(some.product_of(slice(4, 5)), some.product[1:])
-    assert torch.equal(some.product_of(torch.tensor([4, 3])), some.product.flip(0))
+    part = derived(blobs(), TANH_NET, models=5, without=3)[3]
+    torch.testing.assert_close(part.product, whole.product[3:], rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(part.gradient, whole.gradient, rtol=1e-12, atol=1e-14)
+    assert torch.equal(part.product_of(slice(4, 5)), part.product[1:])
+    assert torch.equal(part.product_of(torch.tensor([4, 3])), part.product.flip(0))
 
 
 def test_of_a_squared_error_the_product_follows_from_outputs_of_a_homogeneous_net():
     # f(c w) = c^d f(w) gives J w = d f and (d^2 f) w = (d - 1) J'.
     rng = np.random.default_rng(1)
     data = as_data(dataset(rng.normal(size=(9, 3)), rng.normal(size=(9, 2))))
-    problem, samples, weights, found = derived(data, RELU, "sse")
-    for model, product in enumerate(found.product):
+    problem, samples, weights, result = derived(data, RELU, "sse")
+    for model, product in enumerate(result.product):
         f, jacobian = outputs_and_jacobian(problem, samples, weights[model])
         inner = DEPTH * f + (DEPTH - 1) * (f - samples.targets[0])
         expected = 2 * torch.einsum("ncd,nc->d", jacobian, inner)
@@ -72,8 +72,8 @@ def test_of_a_squared_error_the_product_follows_from_outputs_of_a_homogeneous_ne
 
 
 def test_of_a_cross_entropy_the_product_follows_from_outputs_of_a_homogeneous_net():
-    problem, samples, weights, found = derived(blobs(), RELU)
-    for model, product in enumerate(found.product):
+    problem, samples, weights, result = derived(blobs(), RELU)
+    for model, product in enumerate(result.product):
         f, jacobian = outputs_and_jacobian(problem, samples, weights[model])
         p = f.softmax(1)
         spread = p * f - p * (p * f).sum(1, keepdim=True)
@@ -84,8 +84,8 @@ def test_of_a_cross_entropy_the_product_follows_from_outputs_of_a_homogeneous_ne
 
 
 def test_of_a_homogeneous_net_all_layers_share_one_sum_of_weight_times_gradient():
-    problem, _, weights, found = derived(blobs(), RELU)
-    shares = problem.network.layout.unflatten(weights * found.gradient)
+    problem, _, weights, result = derived(blobs(), RELU)
+    shares = problem.network.layout.unflatten(weights * result.gradient)
     sums = torch.stack([share.flatten(1).sum(1) for share in shares])
     assert len(sums) == DEPTH
     torch.testing.assert_close(sums, sums[:1].expand_as(sums), rtol=1e-12, atol=1e-13)

@@ -70,20 +70,20 @@ def tile(model, epochs=3, rules=(SGD, ADAM), **settings):
 PARTS = ("epoch", *CURVES, "checkpoint", "weights", "network", "rule_state")
 
 
-def assert_close(found, expected, rtol=1e-8):
-    for one, other in zip(found, expected, strict=True):
-        assert one.status == other.status == "ok"
+def assert_close(result, expected, rtol=1e-8):
+    for first, other in zip(result, expected, strict=True):
+        assert first.status == other.status == "ok"
         for name in PARTS:
-            if one.arrays[name].dtype.kind == "f":
+            if first.arrays[name].dtype.kind == "f":
                 np.testing.assert_allclose(
-                    one.arrays[name], other.arrays[name], rtol=rtol, atol=1e-10
+                    first.arrays[name], other.arrays[name], rtol=rtol, atol=1e-10
                 )
 
 
-def assert_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert one.arrays.keys() == other.arrays.keys()
-        for name, array in one.arrays.items():
+def assert_equal(result, expected):
+    for first, other in zip(result, expected, strict=True):
+        assert first.arrays.keys() == other.arrays.keys()
+        for name, array in first.arrays.items():
             assert array.tobytes() == other.arrays[name].tobytes(), name
 
 
@@ -92,7 +92,7 @@ def test_members_together_are_what_each_is_alone(model):
     members = tile(model, rules=(SGD, SGD, ADAM))
     together = train_all(members)
     assert_declared("train", together[0])
-    assert_close(together, [train_all([one])[0] for one in members])
+    assert_close(together, [train_all([probed])[0] for probed in members])
 
 
 @every
@@ -117,7 +117,7 @@ def test_longer_training_goes_on_from_shorter(model, dtype):
     shorter = train_all(tile(model, epochs=2, dtype=dtype))
     longer = [
         replace(
-            one,
+            trained,
             earlier=NodeData(
                 "fit",
                 "train",
@@ -128,15 +128,17 @@ def test_longer_training_goes_on_from_shorter(model, dtype):
                 end.reason,
             ),
         )
-        for one, end in zip(tile(model, epochs=4, dtype=dtype), shorter, strict=True)
+        for trained, end in zip(
+            tile(model, epochs=4, dtype=dtype), shorter, strict=True
+        )
     ]
     assert_equal(train_all(longer), expected)
 
 
 def test_training_with_a_batch_norm_is_that_of_a_plain_loop():
     data = images()
-    one = tile(NORM, epochs=6, rules=(SGD,), batch_size=None)[0]
-    outcome = train_all([one, one])[0]
+    trained = tile(NORM, epochs=6, rules=(SGD,), batch_size=None)[0]
+    outcome = train_all([trained, trained])[0]
     problem = read(str(outcome.arrays["network"]))
     weights = torch.as_tensor(outcome.arrays["weights"])
     twin = vgg((2, 2), (3,), channels=1, norm=True, dense=nn.Linear(3, 3))()
@@ -159,7 +161,7 @@ def test_an_average_has_statistics_where_a_batch_that_is_left_out_has_none():
     averaged = {"rule": "swa", "start": 1}
     # Twenty samples leave one over, and the last stage has one pixel.
     members = tile(RESIDUAL, rules=(averaged, averaged), batch_size=19, drop_last=True)
-    assert [one.status for one in train_all(members)] == ["ok", "ok"]
+    assert [outcome.status for outcome in train_all(members)] == ["ok", "ok"]
 
 
 def test_an_average_of_weights_has_the_statistics_of_the_training_data():
@@ -194,8 +196,8 @@ def test_probes_take_its_weights(model):
     norms = compute(
         "probe.norms", [member("probe.norms", weights=weights_of(f)) for f in fits]
     )
-    for fit, found in zip(fits, norms, strict=True):
-        assert found.arrays["norm_l2"] == pytest.approx(
+    for fit, norm in zip(fits, norms, strict=True):
+        assert norm.arrays["norm_l2"] == pytest.approx(
             float(fit.arrays["norm_l2"][-1]), rel=1e-12
         )
     traces = [

@@ -29,12 +29,12 @@ def tile(epochs=4, **fields):
     ]
 
 
-def assert_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert one.arrays.keys() == other.arrays.keys()
+def assert_equal(result, expected):
+    for first, other in zip(result, expected, strict=True):
+        assert first.arrays.keys() == other.arrays.keys()
         for name in (*PRECONDITIONER, "weights", "lr"):
             np.testing.assert_allclose(
-                one.arrays[name], other.arrays[name], rtol=1e-9, err_msg=name
+                first.arrays[name], other.arrays[name], rtol=1e-9, err_msg=name
             )
 
 
@@ -78,11 +78,11 @@ def test_longer_training_brings_the_earlier_ones_along():
     short = train_all(tile(epochs=2))
     longer = [
         Member(
-            one.params,
-            one.inputs,
+            trained.params,
+            trained.inputs,
             earlier=NodeData("fit", "train", {}, done.arrays, "e", done.status),
         )
-        for one, done in zip(tile(), short, strict=True)
+        for trained, done in zip(tile(), short, strict=True)
     ]
     assert_equal(train_all(longer), train_all(tile()))
 
@@ -91,8 +91,8 @@ def test_training_that_was_stopped_goes_on_with_them():
     compute, place = find("train").compute, Steps(stop=8)
     with pytest.raises(Stopped):
         compute(tile(), Machine(partial=place))
-    found = compute(tile(), Machine(partial=Steps(place.kept)))
-    assert_equal(found, compute(tile(), Machine()))
+    result = compute(tile(), Machine(partial=Steps(place.kept)))
+    assert_equal(result, compute(tile(), Machine()))
 
 
 @pytest.mark.parametrize("name", ["swa", "gadam", "ngd", "lanczos_newton"])

@@ -42,11 +42,11 @@ def stopped(members, partial) -> Steps:
     return partial
 
 
-def assert_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert (one.status, one.reason) == (other.status, other.reason)
-        assert one.arrays.keys() == other.arrays.keys()
-        for name, array in one.arrays.items():
+def assert_equal(result, expected):
+    for first, other in zip(result, expected, strict=True):
+        assert (first.status, first.reason) == (other.status, other.reason)
+        assert first.arrays.keys() == other.arrays.keys()
+        for name, array in first.arrays.items():
             twin = other.arrays[name]
             assert array.dtype == twin.dtype, name
             assert array.tobytes() == twin.tobytes(), name

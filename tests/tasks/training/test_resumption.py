@@ -45,11 +45,11 @@ def steps_of(members):
     return find("train").compute(members, Machine("cpu", partial)), partial.count
 
 
-def assert_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert (one.status, one.reason) == (other.status, other.reason)
-        assert one.arrays.keys() == other.arrays.keys()
-        for name, array in one.arrays.items():
+def assert_equal(result, expected):
+    for first, other in zip(result, expected, strict=True):
+        assert (first.status, first.reason) == (other.status, other.reason)
+        assert first.arrays.keys() == other.arrays.keys()
+        for name, array in first.arrays.items():
             twin = other.arrays[name]
             assert array.dtype == twin.dtype, name
             assert array.tobytes() == twin.tobytes(), name
@@ -65,8 +65,8 @@ def test_training_goes_on_as_if_it_had_never_stopped(
     settings = {"dtype": dtype, "batch_size": batch_size, "checkpoints": checkpoints}
     expected, all_steps = steps_of(tile(long, **settings))
     shorter, done = steps_of(tile(short, **settings))
-    found, rest = steps_of(going_on(tile(long, **settings), shorter))
-    assert_equal(found, expected)
+    result, rest = steps_of(going_on(tile(long, **settings), shorter))
+    assert_equal(result, expected)
     assert done + rest == all_steps
 
 
@@ -112,9 +112,9 @@ def test_members_of_a_tile_begin_each_at_its_own_epoch():
         None if begin is None else shorter[begin][number]
         for number, begin in enumerate(begins)
     ]
-    found = train_all(going_on(tile(9, rules=rules, data=data), chosen))
-    for one, other in zip(found, train_all(tile(9, rules=rules)), strict=True):
-        for name, array in one.arrays.items():
+    result = train_all(going_on(tile(9, rules=rules, data=data), chosen))
+    for first, other in zip(result, train_all(tile(9, rules=rules)), strict=True):
+        for name, array in first.arrays.items():
             if array.dtype.kind == "f":  # last bits depend on the width of the group
                 twin = other.arrays[name]
                 np.testing.assert_allclose(array, twin, rtol=1e-9, atol=1e-12)
@@ -123,11 +123,11 @@ def test_members_of_a_tile_begin_each_at_its_own_epoch():
 def test_members_alone_of_their_end_go_on():
     first, second = train_all(tile(3))[0], train_all(tile(5))[1]
     members = tile(9)[:2]
-    found, steps = steps_of(going_on(members, [first, second]))
+    result, steps = steps_of(going_on(members, [first, second]))
     assert steps == 3 * (6 + 4)
-    for one, other in zip(found, train_all(tile(9)), strict=False):
+    for first, other in zip(result, train_all(tile(9)), strict=False):
         np.testing.assert_allclose(
-            one.arrays["weights"], other.arrays["weights"], rtol=1e-9, atol=1e-12
+            first.arrays["weights"], other.arrays["weights"], rtol=1e-9, atol=1e-12
         )
 
 
@@ -143,9 +143,9 @@ def test_divergence_after_the_end_of_the_shorter_training_is_seen_all_the_same(r
         if len({s is None for s in calm}) == 1:
             assert_equal(train_all(going_on(tile(40, **settings), shorter)), expected)
         else:
-            found = train_all(going_on(tile(40, **settings), shorter))
-            for one, other in zip(found, expected, strict=True):
-                assert (one.status, one.reason) == (other.status, other.reason)
+            result = train_all(going_on(tile(40, **settings), shorter))
+            for first, other in zip(result, expected, strict=True):
+                assert (first.status, first.reason) == (other.status, other.reason)
 
 
 def test_training_from_a_loss_of_nothing_goes_on():
@@ -158,23 +158,25 @@ def test_training_from_a_loss_of_nothing_goes_on():
     assert_equal(train_all(going_on(members, shorter)), expected)
 
 
-def lacking(one):
+def lacking(trained):
     parts = [name for name in CONTINUES.parts if name != "rule_state"]
-    return stored(one, parts)
+    return stored(trained, parts)
 
 
-def diverged(one):
-    return replace(stored(one), status="diverged", reason="of old")
+def diverged(trained):
+    return replace(stored(trained), status="diverged", reason="of old")
 
 
-def of_another_network(one):
-    arrays = {**stored(one).arrays, "network": np.array("{}")}
-    return replace(stored(one), arrays=arrays)
+def of_another_network(trained):
+    arrays = {**stored(trained).arrays, "network": np.array("{}")}
+    return replace(stored(trained), arrays=arrays)
 
 
-def with_another_state(one):
-    longer = np.append(one.arrays["rule_state"], 0.0)
-    return replace(stored(one), arrays={**stored(one).arrays, "rule_state": longer})
+def with_another_state(trained):
+    longer = np.append(trained.arrays["rule_state"], 0.0)
+    return replace(
+        stored(trained), arrays={**stored(trained).arrays, "rule_state": longer}
+    )
 
 
 def as_long(_):
@@ -188,9 +190,9 @@ def test_what_cannot_be_gone_on_from_is_left_alone(spoil):
     expected, all_steps = steps_of(tile(9))
     shorter = train_all(tile(5))
     pairs = zip(tile(9), shorter, strict=True)
-    members = [replace(m, earlier=spoil(one)) for m, one in pairs]
-    found, steps = steps_of(members)
-    assert_equal(found, expected)
+    members = [replace(m, earlier=spoil(pair)) for m, pair in pairs]
+    result, steps = steps_of(members)
+    assert_equal(result, expected)
     assert steps == all_steps
 
 
@@ -203,8 +205,8 @@ def test_training_that_goes_on_can_be_stopped_and_resumed():
             find("train").compute(members, Machine("cpu", partial))
         for again in (members, tile(9)):
             after = Steps(partial.kept)
-            found = find("train").compute(again, Machine("cpu", after))
-            assert_equal(found, expected)
+            result = find("train").compute(again, Machine("cpu", after))
+            assert_equal(result, expected)
             assert after.count == 12 - stop
 
 

@@ -30,10 +30,10 @@ def split(outcome, rule=STILL, checkpoint=-1, data=DATA, **settings):
 
 @pytest.fixture(scope="module")
 def trained():
-    (one,) = train_all(
+    (outcome,) = train_all(
         [train_member(DATA, rule=STILL, epochs=6, checkpoints={"every": 2})]
     )
-    return one
+    return outcome
 
 
 def test_training_in_two_parts_is_training_in_one(trained):
@@ -49,19 +49,19 @@ def test_training_in_two_parts_is_training_in_one(trained):
 
 def test_several_rules_begin_at_one_point_side_by_side(trained):
     rules = (STILL, SGD, ADAM)
-    found = train_all([split(trained, rule) for rule in rules])
+    result = train_all([split(trained, rule) for rule in rules])
     alone = [train_all([split(trained, rule)])[0] for rule in rules]
-    for one, other in zip(found, alone, strict=True):
-        assert one.arrays["train_loss"][0] == trained.arrays["train_loss"][-1]
+    for first, other in zip(result, alone, strict=True):
+        assert first.arrays["train_loss"][0] == trained.arrays["train_loss"][-1]
         np.testing.assert_allclose(
-            one.arrays["weights"], other.arrays["weights"], rtol=1e-9
+            first.arrays["weights"], other.arrays["weights"], rtol=1e-9
         )
 
 
 def test_laws_of_initial_weights_have_no_say(trained):
     rule = {**STILL, "init": {"normal": 3.0}}
-    (one,), (other,) = (train_all([split(trained, r)]) for r in (rule, STILL))
-    np.testing.assert_array_equal(one.arrays["weights"], other.arrays["weights"])
+    (outcome,), (other,) = (train_all([split(trained, r)]) for r in (rule, STILL))
+    np.testing.assert_array_equal(outcome.arrays["weights"], other.arrays["weights"])
 
 
 def test_weights_of_another_network_are_refused(trained):
@@ -90,11 +90,11 @@ def nodes(at, tmp_path):
 
 @pytest.mark.parametrize(("at", "epoch"), [("", 6), (", at: 4", 4), (", at: 0", 0)])
 def test_a_study_says_from_which_epoch(at, epoch, tmp_path):
-    study, found = nodes(at, tmp_path)
+    study, result = nodes(at, tmp_path)
     assert study.stages["split"].dims == ("seed", "rule")
-    (taken,) = found[0].inputs["weights"]
+    (taken,) = result[0].inputs["weights"]
     assert taken.parts == (f"weights@{epoch}", "network")
-    assert [one.node.stage for one in found[0].inputs["data"]] == ["data"]
+    assert [source.node.stage for source in result[0].inputs["data"]] == ["data"]
 
 
 @pytest.mark.parametrize(

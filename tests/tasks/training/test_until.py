@@ -32,16 +32,16 @@ def tile(epochs=14, rules=RULES, until=UNTIL, **settings):
     ]
 
 
-def assert_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert (one.status, one.reason) == (other.status, other.reason)
-        assert one.arrays.keys() == other.arrays.keys()
-        for name, array in one.arrays.items():
+def assert_equal(result, expected):
+    for first, other in zip(result, expected, strict=True):
+        assert (first.status, first.reason) == (other.status, other.reason)
+        assert first.arrays.keys() == other.arrays.keys()
+        for name, array in first.arrays.items():
             assert array.tobytes() == other.arrays[name].tobytes(), name
 
 
 def reached(outcomes):
-    epochs = [float(one.arrays["reached_epoch"]) for one in outcomes]
+    epochs = [float(outcome.arrays["reached_epoch"]) for outcome in outcomes]
     return [-1 if np.isnan(epoch) else int(epoch) for epoch in epochs]
 
 
@@ -51,16 +51,16 @@ def first_below(outcome, loss):
 
 
 def test_each_model_stops_at_its_first_epoch_that_is_low_enough():
-    free, found = train_all(tile(until=None)), train_all(tile())
-    assert reached(found) == [first_below(one, 0.8) for one in free]
-    assert len(set(reached(found))) > 2
-    assert -1 in reached(found)
+    free, result = train_all(tile(until=None)), train_all(tile())
+    assert reached(result) == [first_below(outcome, 0.8) for outcome in free]
+    assert len(set(reached(result))) > 2
+    assert -1 in reached(result)
 
 
 def test_what_stands_is_what_training_of_so_many_epochs_gives():
     """Each model against a training of its own that ends where it stopped."""
-    found = train_all(tile())
-    pairs = zip(found, reached(found), strict=True)
+    result = train_all(tile())
+    pairs = zip(result, reached(result), strict=True)
     for number, (stopped, epoch) in enumerate(pairs):
         if epoch < 1:
             continue
@@ -79,9 +79,9 @@ def test_what_stands_is_what_training_of_so_many_epochs_gives():
 
 
 def test_values_and_weights_of_later_epochs_are_those_of_the_stop():
-    found = train_all(tile())
-    for one, epoch in zip(found, reached(found), strict=True):
-        arrays = one.arrays
+    result = train_all(tile())
+    for outcome, epoch in zip(result, reached(result), strict=True):
+        arrays = outcome.arrays
         assert arrays["reached"] == (epoch >= 0)
         if epoch >= 0:
             later = arrays["epoch"] >= epoch
@@ -93,19 +93,19 @@ def test_values_and_weights_of_later_epochs_are_those_of_the_stop():
 
 def test_a_loss_that_is_not_reached_is_told_and_changes_nothing():
     free = train_all(tile(until=None))
-    for one, other in zip(
+    for first, other in zip(
         train_all(tile(until={"train_loss": 1e-9})), free, strict=True
     ):
-        assert (one.status, one.arrays["reached"]) == ("ok", False)
-        assert np.isnan(one.arrays["reached_epoch"])
+        assert (first.status, first.arrays["reached"]) == ("ok", False)
+        assert np.isnan(first.arrays["reached_epoch"])
         for name, array in other.arrays.items():
-            assert array.tobytes() == one.arrays[name].tobytes(), name
+            assert array.tobytes() == first.arrays[name].tobytes(), name
 
 
 def test_a_start_that_is_low_enough_is_not_trained():
-    (one,) = train_all(tile(rules=(STILL,), until={"train_loss": 100.0}))
-    assert (one.arrays["reached_epoch"], one.arrays["num_gradients"]) == (0, 0)
-    assert (one.arrays["weights"] == one.arrays["weights"][0]).all()
+    (outcome,) = train_all(tile(rules=(STILL,), until={"train_loss": 100.0}))
+    assert (outcome.arrays["reached_epoch"], outcome.arrays["num_gradients"]) == (0, 0)
+    assert (outcome.arrays["weights"] == outcome.arrays["weights"][0]).all()
 
 
 def test_training_ends_when_nobody_is_left():
@@ -118,13 +118,13 @@ def test_training_ends_when_nobody_is_left():
 
 @pytest.mark.parametrize("every", [1, 5])
 def test_the_stop_does_not_depend_on_what_is_recorded(every):
-    found = train_all(tile(record_every=every, checkpoints=None))
+    result = train_all(tile(record_every=every, checkpoints=None))
     expected = train_all(tile())
-    assert reached(found) == reached(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one.arrays["final_train_loss"] == other.arrays["final_train_loss"]
+    assert reached(result) == reached(expected)
+    for first, other in zip(result, expected, strict=True):
+        assert first.arrays["final_train_loss"] == other.arrays["final_train_loss"]
         np.testing.assert_array_equal(
-            one.arrays["weights"][-1], other.arrays["weights"][-1]
+            first.arrays["weights"][-1], other.arrays["weights"][-1]
         )
 
 
@@ -162,8 +162,8 @@ def test_longer_training_goes_on_as_if_it_had_never_stopped(short, settings):
     expected = train_all(tile(14, rules, **settings))
     shorter = train_all(tile(short, rules, **settings))
     going_on = [
-        replace(m, earlier=_stored(one))
-        for m, one in zip(tile(14, rules, **settings), shorter, strict=True)
+        replace(m, earlier=_stored(earlier))
+        for m, earlier in zip(tile(14, rules, **settings), shorter, strict=True)
     ]
     assert_equal(train_all(going_on), expected)
 
@@ -175,8 +175,8 @@ def _stored(outcome):
 
 
 def test_preconditioners_of_later_checkpoints_are_those_of_the_stop():
-    (one,) = train_all(tile(rules=(ADAM,), keep_preconditioner=True))
-    epoch, arrays = int(one.arrays["reached_epoch"]), one.arrays
+    (outcome,) = train_all(tile(rules=(ADAM,), keep_preconditioner=True))
+    epoch, arrays = int(outcome.arrays["reached_epoch"]), outcome.arrays
     assert 0 < epoch < 14
     after = arrays["preconditioner"][arrays["checkpoint"] >= epoch]
     assert np.isfinite(after).all()
@@ -184,17 +184,17 @@ def test_preconditioners_of_later_checkpoints_are_those_of_the_stop():
 
 
 def test_results_are_as_declared():
-    for one in train_all(tile()):
-        assert_declared("train", one)
+    for outcome in train_all(tile()):
+        assert_declared("train", outcome)
 
 
 def test_step_norms_are_the_mean_norms_of_the_gradients():
     """Full-batch sgd: one step, as long as the change over the rate."""
-    (one,) = train_all(
+    (outcome,) = train_all(
         [member(blobs(), rule=STILL, model=ONE, epochs=4, record_step_norms=True)]
     )
-    assert_declared("train", one)
-    arrays = one.arrays
+    assert_declared("train", outcome)
+    arrays = outcome.arrays
     assert np.isnan(arrays["step_norm"][0])
     expected = arrays["update_norm"][1:] / 0.05
     np.testing.assert_allclose(arrays["step_norm"][1:], expected, rtol=1e-9)
@@ -207,13 +207,13 @@ def test_step_norms_survive_a_stop(stop):
     partial = Steps(stop=stop)
     with pytest.raises(Stopped):
         find("train").compute(members, Machine("cpu", partial))
-    found = find("train").compute(members, Machine("cpu", Steps(partial.kept)))
-    assert_equal(found, expected)
+    result = find("train").compute(members, Machine("cpu", Steps(partial.kept)))
+    assert_equal(result, expected)
 
 
 def test_step_norms_are_means_over_batches():
     """Without a rate to speak of, weights stand still: all steps see one loss."""
-    (one,) = train_all(
+    (outcome,) = train_all(
         [
             member(
                 blobs(24),
@@ -225,10 +225,12 @@ def test_step_norms_are_means_over_batches():
             )
         ]
     )
-    whole = one.arrays["update_norm"][1] / 1e-9 / 24
-    assert one.arrays["step_norm"][1] > whole  # single gradients cancel in their sum
-    assert one.arrays["step_norm"][1] == pytest.approx(
-        one.arrays["step_norm"][2], rel=1e-5
+    whole = outcome.arrays["update_norm"][1] / 1e-9 / 24
+    assert (
+        outcome.arrays["step_norm"][1] > whole
+    )  # single gradients cancel in their sum
+    assert outcome.arrays["step_norm"][1] == pytest.approx(
+        outcome.arrays["step_norm"][2], rel=1e-5
     )
 
 

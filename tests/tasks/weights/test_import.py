@@ -64,8 +64,8 @@ def cross_entropy(module, data, prefix=""):
     inputs, labels = (
         torch.as_tensor(data[prefix + name]) for name in ("inputs", "targets")
     )
-    found = module(inputs.to(next(module.parameters()).dtype))
-    return nn.functional.cross_entropy(found, labels.long()).item()
+    result = module(inputs.to(next(module.parameters()).dtype))
+    return nn.functional.cross_entropy(result, labels.long()).item()
 
 
 NORMED = {"kind": "vgg", "stages": [[2]], "batch_norm": True}
@@ -78,17 +78,17 @@ def test_what_training_kept_comes_back(model, data):
     network = read(str(kept["network"])).network
     parts = network.split(torch.as_tensor(kept["weights"])[None])
     arrays = {
-        name: one[0].numpy()
+        name: tensor[0].numpy()
         for layout, part in zip(
             (network.layout, network.statistics), parts, strict=True
         )
-        for name, one in layout.named(part).items()
+        for name, tensor in layout.named(part).items()
     }
-    found = imported(arrays, data, model=model)
-    assert np.array_equal(found.arrays["weights"], kept["weights"])
-    assert str(found.arrays["network"]) == str(kept["network"])
+    result = imported(arrays, data, model=model)
+    assert np.array_equal(result.arrays["weights"], kept["weights"])
+    assert str(result.arrays["network"]) == str(kept["network"])
     loss = fits[0].arrays["final_train_loss"]
-    assert found.arrays["final_train_loss"] == pytest.approx(loss, rel=1e-12)
+    assert result.arrays["final_train_loss"] == pytest.approx(loss, rel=1e-12)
 
 
 def test_a_state_dict_has_the_losses_of_its_module():
@@ -96,15 +96,15 @@ def test_a_state_dict_has_the_losses_of_its_module():
     names = dict(zip(NAMES, state(module), strict=True))
     outcome = imported(state(module), data, names=names)
     assert_declared("weights.import", outcome)
-    found = outcome.arrays
-    assert found["final_train_loss"] == pytest.approx(cross_entropy(module, data))
+    result = outcome.arrays
+    assert result["final_train_loss"] == pytest.approx(cross_entropy(module, data))
     expected = cross_entropy(module, data, "test_")
-    assert found["final_test_loss"] == pytest.approx(expected)
+    assert result["final_test_loss"] == pytest.approx(expected)
 
 
 def test_losses_without_test_samples_and_of_sums():
     shapes = (5, 3), (5,), (4, 5), (4,), (2, 4), (2,)
-    zeros = {name: np.zeros(one) for name, one in zip(NAMES, shapes, strict=True)}
+    zeros = {name: np.zeros(shape) for name, shape in zip(NAMES, shapes, strict=True)}
     data = waves()
     of_mean, of_sum = (imported(zeros, data, loss=loss) for loss in ("mse", "sse"))
     square = data["targets"] ** 2
@@ -118,7 +118,7 @@ def test_losses_without_test_samples_and_of_sums():
     [
         ({"layer3.bias": None}, r"'layer3.bias' of shape \(3,\), got none"),
         ({"layer2.bias": np.zeros(5)}, r"shape \(4,\) of the array 'layer2.bias', got"),
-        ({"layer9.bias": np.zeros(5)}, "got 'layer9.bias' as well"),
+        ({"layer9.bias": np.zeros(5)}, "got 'layer9.bias' too"),
     ],
 )
 def test_arrays_that_are_not_the_networks_are_refused(change, says):

@@ -91,5 +91,5 @@ def test_data_of_another_truth_are_refused(model, rank):
 def test_data_without_a_population_are_refused():
     arrays = data_arrays(WELL)
     few = {**arrays, "test_inputs": np.ones((0, 1)), "test_targets": np.zeros((0, 2))}
-    with pytest.raises(InputError, match="not known to be true"):
+    with pytest.raises(InputError, match="got other data"):
         weights_outcome(WELL, few)

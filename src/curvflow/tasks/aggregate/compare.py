@@ -19,6 +19,7 @@ from curvflow.schemas.kinds.aggregate.compare import (
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.bootstrap import Resampling
+from curvflow.tasks.statistics.cells import Labels, labels_of
 from curvflow.tasks.statistics.differences import (
     Difference,
     bootstrap_interval,
@@ -34,7 +35,6 @@ from curvflow.tasks.statistics.measurements import (
     select_measurements,
 )
 
-Place = tuple[Label, ...]
 COUNTS = ("diverged", "nonfinite", "missing", "unconverged")
 SETTINGS_RTOL = 1e-9  # relative difference of settings within rounding
 
@@ -105,18 +105,18 @@ class _Side:
     Repetitions are given by their labels of `over`.
 
     Attributes:
-        there: values of the repetitions that have one.
+        values: values of the repetitions that have one.
         diverged: repetitions whose node diverged.
         unconverged: repetitions whose value is not converged.
         nodes: all repetitions with a node.
         settings: settings of the values.
     """
 
-    there: Mapping[Place, float]
-    diverged: frozenset[Place]
-    unconverged: frozenset[Place]
-    nodes: frozenset[Place]
-    settings: Mapping[Place, Mapping[str, float]]
+    values: Mapping[Labels, float]
+    diverged: frozenset[Labels]
+    unconverged: frozenset[Labels]
+    nodes: frozenset[Labels]
+    settings: Mapping[Labels, Mapping[str, float]]
 
 
 class _Sides:
@@ -129,21 +129,21 @@ class _Sides:
         self._measurement = measurement
         self.names, self.units = self._elements.names, measurement.variable.units
         self._row = {id(node): row for row, node in enumerate(measurement.ok)}
-        self._nodes: dict[tuple[Label, Place], dict[Place, NodeData]] = {}
+        self._nodes: dict[tuple[Label, Labels], dict[Labels, NodeData]] = {}
         # Nodes without an optional variable count too.
         for node in (node for node in nodes if node.stage == measurement.stage):
-            side = node.coords[params.along], _place(node, params.within)
-            self._nodes.setdefault(side, {})[_place(node, params.over)] = node
+            side = node.coords[params.along], labels_of(node, params.within)
+            self._nodes.setdefault(side, {})[labels_of(node, params.over)] = node
 
     @property
     def labels(self) -> list[Label]:
         return list(dict.fromkeys(label for label, _ in self._nodes))
 
     @property
-    def groups(self) -> list[Place]:
+    def groups(self) -> list[Labels]:
         return list(dict.fromkeys(group for _, group in self._nodes))
 
-    def of(self, label: Label, group: Place, column: int) -> _Side:
+    def of(self, label: Label, group: Labels, column: int) -> _Side:
         nodes = self._nodes.get((label, group), {})
         elements = self._elements
         rows = {
@@ -152,7 +152,7 @@ class _Sides:
             if (row := self._row.get(id(node))) is not None
             and elements.present[row, column]
         }
-        there = {
+        values = {
             place: float(elements.values[row, column]) for place, row in rows.items()
         }
         diverged = frozenset(
@@ -162,13 +162,9 @@ class _Sides:
             place for place, row in rows.items() if elements.unconverged[row, column]
         )
         settings = {
-            place: _settings(self._measurement, nodes[place]) for place in there
+            place: _settings(self._measurement, nodes[place]) for place in values
         }
-        return _Side(there, diverged, unconverged, frozenset(nodes), settings)
-
-
-def _place(node: NodeData, axes: Sequence[str]) -> Place:
-    return tuple(node.coords[axis] for axis in axes)
+        return _Side(values, diverged, unconverged, frozenset(nodes), settings)
 
 
 def _rows(
@@ -225,7 +221,7 @@ def _row(side: _Side, baseline: _Side, params: CompareParams) -> dict[str, objec
 def _differing_settings(first: _Side, second: _Side, *, paired: bool) -> str:
     """Return as text the settings that differ among the compared values."""
     places = [
-        {place for place, value in side.there.items() if np.isfinite(value)}
+        {place for place, value in side.values.items() if np.isfinite(value)}
         for side in (first, second)
     ]
     if paired:
@@ -264,7 +260,7 @@ def _paired_values(first: _Side, second: _Side) -> tuple[Array, Array, Counter[s
     kept = []
     # Sorted, so that no bit depends on the order of the nodes.
     for place in sorted(first.nodes | second.nodes, key=repr):
-        pair = [side.there[place] for side in (first, second) if place in side.there]
+        pair = [side.values[place] for side in (first, second) if place in side.values]
         if place in first.diverged | second.diverged:
             counts["diverged"] += 1
             continue
@@ -280,7 +276,7 @@ def _paired_values(first: _Side, second: _Side) -> tuple[Array, Array, Counter[s
 
 
 def _unpaired_values(side: _Side) -> tuple[Array, Counter[str]]:
-    ordered = [side.there[place] for place in sorted(side.there, key=repr)]
+    ordered = [side.values[place] for place in sorted(side.values, key=repr)]
     values_N = np.array(ordered, dtype=np.float64)
     finite = np.isfinite(values_N)
     num_missing = len(side.nodes) - len(side.diverged) - len(values_N)

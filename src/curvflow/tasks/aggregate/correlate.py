@@ -13,6 +13,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.correlate import CorrelateParams
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.cells import Labels
 from curvflow.tasks.statistics.correlations import CORRELATIONS, correlation_interval
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.differences import holm
@@ -28,8 +29,6 @@ from curvflow.tasks.statistics.pairs import (
     num_unpaired,
     paired_points,
 )
-
-Place = tuple[Label, ...]
 
 
 @computes_each("aggregate.correlate")
@@ -93,7 +92,7 @@ def _rows(
     y: Measurement, x: Measurement, params: CorrelateParams
 ) -> Iterator[dict[str, object]]:
     y_text = y.variable.name + (f" - {params.minus}" if params.minus else "")
-    groups: dict[Place, list[Point]] = {
+    groups: dict[Labels, list[Point]] = {
         at: [] for at in label_combinations(x, y, params.within)
     }
     for point in paired_points(x, y, (*params.within, *params.over)):

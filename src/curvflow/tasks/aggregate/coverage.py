@@ -79,17 +79,17 @@ def _pairs(
     params: CoverageParams,
 ) -> Iterator[tuple[NodeData, Array]]:
     """Yield estimates with the true value whose labels are all the estimate's."""
-    wanted = params.truth_variable or name
-    holding = _named(wanted, truths)
+    required = params.truth_variable or name
+    holding = _named(required, truths)
     if not holding:
         known = {key for node in truths for key in node.arrays}
         raise InputError(
-            f"truth: expected a stage that holds '{wanted}', got none. "
-            f"{nearest(wanted, known)}"
+            f"truth: expected a stage that holds '{required}', got none. "
+            f"{nearest(required, known)}"
         )
     if len(holding) > 1:
         raise InputError(
-            f"truth: expected one stage that holds '{wanted}', got several. Name one "
+            f"truth: expected one stage that holds '{required}', got several. Name one "
             "of them."
         )
     exact = holding[0].nodes
@@ -97,7 +97,7 @@ def _pairs(
     for node in nodes:
         point = frozenset((dim, node.coords[dim]) for dim in exact[0].coords)
         if node.status == "ok" and point in at and at[point].status == "ok":
-            yield node, at[point][wanted]
+            yield node, at[point][required]
 
 
 def _errors(node: NodeData, truth: Array, name: str, params: CoverageParams) -> _Errors:

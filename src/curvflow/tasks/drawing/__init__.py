@@ -1,1 +1,1 @@
-"""What figures share."""
+"""Drawing shared by figures: sheets, captions, contours, scatter and spectral data."""

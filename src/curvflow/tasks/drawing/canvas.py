@@ -1,6 +1,6 @@
-"""One quiet style for all figures, with panels placed the same at every drawing.
+"""Sheets, style, legends, ticks and files of all figures, with reproducible placement.
 
-Lengths are in inches unless a name says otherwise.
+Lengths are in inches unless a name states another unit.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from matplotlib.transforms import Bbox
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array
 
-STEPS = 2.0**20  # of a sheet's width and height; a fifth of a micron on 180 mm
+POSITION_STEPS = 2.0**20  # per width and height; a fifth of a micron on 180 mm
 
 
-class Placement(ConstrainedLayoutEngine):
-    """Matplotlib's constrained layout, its positions rounded.
+class RoundedLayout(ConstrainedLayoutEngine):
+    """Matplotlib's constrained layout with rounded positions.
 
     Its solver sorts variables by their addresses in memory, so that last bits vary
-    within one process (https://github.com/nucleic/kiwi/issues/57). They would show in
-    the identifiers of an SVG file, which are made from positions.
+    within one process (https://github.com/nucleic/kiwi/issues/57). They would change
+    the identifiers in an SVG file, which are made from positions.
     """
 
     def execute(self, fig: Figure) -> Any:
@@ -49,18 +49,20 @@ class Placement(ConstrainedLayoutEngine):
             fig: the figure.
 
         Returns:
-            What Matplotlib's engine returns.
+            The result of Matplotlib's engine.
         """
-        found = super().execute(fig)
+        result = super().execute(fig)
         for axes in fig.axes:
             is_placed = axes.get_in_layout()
             corners = np.asarray(axes.get_position(original=True).extents)
-            axes.set_position(Bbox.from_extents(*(np.rint(corners * STEPS) / STEPS)))
-            axes.set_in_layout(is_placed)  # which setting a position ends
-        return found
+            axes.set_position(
+                Bbox.from_extents(*(np.rint(corners * POSITION_STEPS) / POSITION_STEPS))
+            )
+            axes.set_in_layout(is_placed)  # setting a position clears it
+        return result
 
 
-# Okabe and Ito (2008), Color universal design, without the yellow, too faint on paper.
+# Okabe and Ito (2008), Color universal design, without yellow, too faint on paper.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)))
 MM = 1 / 25.4
@@ -70,7 +72,7 @@ MARGIN = 1.5 * MM
 CAPTION_SIZE = 6.5
 TITLE_SIZE = 9.0
 GREY = "0.35"
-MOST_POWERS = 100  # of ten, on an axis whose ticks are left to Matplotlib
+MAX_POWERS = 100  # powers of ten on an axis with Matplotlib's ticks
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with Matplotlib: the same everywhere
     "font.size": 8,
@@ -102,51 +104,51 @@ STYLE: dict[str, Any] = {
     "xtick.minor.size": 1.5,
     "ytick.minor.size": 1.5,
     "svg.fonttype": "path",  # letters look the same without the font
-    "pdf.fonttype": 42,  # letters that programs can edit, and journals accept
-    "svg.hashsalt": "curvflow",  # else every file has other identifiers
+    "pdf.fonttype": 42,  # editable letters, which journals accept
+    "svg.hashsalt": "curvflow",  # fixed, so that identifiers are reproducible
 }
 _style_lock = Lock()
 
 
 @contextmanager
-def quiet_style() -> Iterator[None]:
-    """Set the style for the block, free of what users have set for themselves."""
+def default_style() -> Iterator[None]:
+    """Set the style for the block, independent of the user's own settings."""
     settings: dict[Any, Any] = {
         name: value
         for name, value in mpl.rcParamsDefault.items()
         if not name.startswith("backend")
     }
     settings.update(STYLE)
-    # Matplotlib's settings belong to the process, and tiles may share it.
+    # Matplotlib's settings are global to the process, which tiles may share.
     with _style_lock, mpl.rc_context(settings):
         yield
 
 
-def sheet(width_mm: float, height_mm: float) -> Figure:
+def new_figure(width_mm: float, height_mm: float) -> Figure:
     """Return an empty figure that can be drawn without a display."""
     figure = Figure(figsize=(width_mm * MM, height_mm * MM), dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
 
 
-def colour(number: int) -> str:
-    """Return the colour of the label of this number; the same in every figure."""
+def label_colour(number: int) -> str:
+    """Return the colour of the n-th label; the same in every figure."""
     return PALETTE[number % len(PALETTE)]
 
 
-def dash(number: int) -> Any:
-    """Return the line style of the label of this number; solid for the first seven."""
+def label_dash(number: int) -> Any:
+    """Return the line style of the n-th label; solid for the first seven."""
     return DASHES[number // len(PALETTE)]
 
 
 def check_labels(count: int) -> None:
-    """Refuse more labels than colours and line styles can tell apart.
+    """Refuse more labels than colours and line styles can distinguish.
 
     Args:
-        count: how many labels there are.
+        count: number of labels.
 
     Raises:
-        InputError: they are too many.
+        InputError: there are too many.
     """
     most = len(PALETTE) * len(DASHES)
     if count > most:
@@ -156,19 +158,19 @@ def check_labels(count: int) -> None:
         )
 
 
-def literal(text: object) -> str:
-    """Return text on one line, with no sign taken for mathematics."""
+def escape_mathtext(text: object) -> str:
+    """Return text on one line, with dollar signs escaped."""
     return " ".join(str(text).split()).replace("$", r"\$")
 
 
 def text_width(text: str, size: float) -> float:
     """Return the width of one line of text at a size in points."""
-    drawn = sheet(1, 1).text(0, 0, text, size=size, parse_math=False)
+    drawn = new_figure(1, 1).text(0, 0, text, size=size, parse_math=False)
     return drawn.get_window_extent().width / DPI
 
 
-def wrapped(text: str, size: float, width: float) -> list[str]:
-    """Break text into lines of a width; a word too long stays whole."""
+def wrap_text(text: str, size: float, width: float) -> list[str]:
+    """Break text into lines of a width; longer words stay whole."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".lstrip()
@@ -191,17 +193,17 @@ def compose(
     """Set title and legend above the panels and the caption below; the sheet grows.
 
     Args:
-        figure: with its panels drawn.
+        figure: figure with its panels drawn.
         title: text above, or None.
         caption: text below.
-        handles: what the legend explains; none for no legend.
+        handles: artists of the legend; empty for no legend.
         labels: text of each handle.
-        label_name: what the labels are.
+        label_name: title of the legend.
     """
     width, panel = figure.get_size_inches()
     inner = width - 2 * MARGIN
-    head = wrapped(title, TITLE_SIZE, inner) if title else []
-    foot = wrapped(caption, CAPTION_SIZE, inner)
+    head = wrap_text(title, TITLE_SIZE, inner) if title else []
+    foot = wrap_text(caption, CAPTION_SIZE, inner)
     head_height = _height(head, TITLE_SIZE)
     legend = _legend(figure, handles, labels, label_name, inner) if handles else None
     legend_height = _extent(legend)[1] + MARGIN if legend else 0.0
@@ -209,7 +211,7 @@ def compose(
     total = head_height + legend_height + panel + foot_height
     figure.set_size_inches(width, total)
     rect = (0, foot_height / total, 1, panel / total)
-    layout = Placement(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04, hspace=0.05)
+    layout = RoundedLayout(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04, hspace=0.05)
     figure.set_layout_engine(layout)
     left = MARGIN / width
     if legend:
@@ -219,13 +221,13 @@ def compose(
         (head, 1 - MARGIN / total, TITLE_SIZE, "black"),
         (foot, (foot_height - MARGIN / 2) / total, CAPTION_SIZE, GREY),
     ):
-        text = literal_lines(lines)
+        text = escape_lines(lines)
         figure.text(left, y, text, size=size, color=tone, va="top", linespacing=1.3)
 
 
-def literal_lines(lines: Sequence[str]) -> str:
-    """Return lines as one text, with no sign taken for mathematics."""
-    return "\n".join(map(literal, lines))
+def escape_lines(lines: Sequence[str]) -> str:
+    """Return lines as one text, with dollar signs escaped."""
+    return "\n".join(map(escape_mathtext, lines))
 
 
 def _height(lines: Sequence[str], size: float) -> float:
@@ -244,12 +246,12 @@ def _legend(
     label_name: str,
     width: float,
 ) -> Any:
-    """Return a legend in as few rows as fit the width, all about equally long."""
+    """Return a legend in as few rows as fit the width, about equally long."""
     for rows in range(1, len(handles) + 1):
         legend = figure.legend(
             handles,
-            [literal(label) for label in labels],
-            title=literal(label_name),
+            [escape_mathtext(label) for label in labels],
+            title=escape_mathtext(label_name),
             ncols=-(-len(handles) // rows),
             loc="upper left",
             alignment="left",
@@ -266,12 +268,12 @@ def _legend(
     raise AssertionError("a legend has at least one handle")
 
 
-def tick_steps(most: int | Literal["auto"], *, whole: bool = False) -> MaxNLocator:
-    """Return ticks at round numbers.
+def round_ticks(most: int | Literal["auto"], *, whole: bool = False) -> MaxNLocator:
+    """Return a locator of ticks at round numbers.
 
     Args:
-        most: how many intervals at most; `auto` for as many as have room.
-        whole: at whole numbers only.
+        most: number of intervals at most; `auto` for as many as fit.
+        whole: use whole numbers only.
 
     Returns:
         A locator for one axis.
@@ -282,8 +284,8 @@ def tick_steps(most: int | Literal["auto"], *, whole: bool = False) -> MaxNLocat
 def log_limits(mean: Array, low: Array, high: Array) -> tuple[float, float]:
     """Return limits of a logarithmic axis that keep every mean well in view.
 
-    An error bar that comes near zero would have no end there, so it is cut a factor
-    of ten below its mean.
+    An error bar that reaches zero has no end there, so it is cut a factor of ten below
+    its mean.
 
     Args:
         mean: means, any shape.
@@ -307,31 +309,33 @@ def set_log_ticks(axis: Axis) -> None:
     """Set ticks at powers of ten, or at further round numbers if these are too few.
 
     Args:
-        axis: logarithmic, with its limits set.
+        axis: logarithmic axis with its limits set.
     """
     low, high = axis.get_view_interval()
     axis.set_minor_formatter(NullFormatter())
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in (1,), (1, 2, 5), range(1, 10):
-        # From text, so that 3e-1 is 0.3 and not a neighbour of it.
+        # From text, so that 3e-1 is exactly the double nearest 0.3.
         ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
         if sum(low <= tick <= high for tick in ticks) >= 2:
             break
     else:
-        ticks = [x for x in tick_steps(4).tick_values(low, high) if x > 0]
+        ticks = [x for x in round_ticks(4).tick_values(low, high) if x > 0]
     if digits != (1,):
         axis.set_major_locator(FixedLocator(ticks))
-        axis.set_major_formatter(FuncFormatter(_short))
+        axis.set_major_formatter(FuncFormatter(_format_tick))
         axis.set_view_interval(low, high, ignore=True)
-    elif len(powers) > MOST_POWERS or powers[-1] > MOST_POWERS:
-        # Matplotlib's own ticks go beyond the limits, and here beyond doubles.
+    elif len(powers) > MAX_POWERS or powers[-1] > MAX_POWERS:
+        # Matplotlib's ticks exceed the limits, and here the range of doubles.
         ends = math.log10(low), math.log10(high)
-        found = [p for p in tick_steps(6).tick_values(*ends) if ends[0] <= p <= ends[1]]
-        axis.set_major_locator(FixedLocator([10.0**power for power in found]))
+        exponents = [
+            p for p in round_ticks(6).tick_values(*ends) if ends[0] <= p <= ends[1]
+        ]
+        axis.set_major_locator(FixedLocator([10.0**power for power in exponents]))
         axis.set_minor_locator(NullLocator())
 
 
-def _short(value: float, place: int | None) -> str:
+def _format_tick(value: float, place: int | None) -> str:
     digits, _, power = f"{value:.2e}".partition("e")
     if -4 < int(power) < 5:
         return f"{value:g}"
@@ -339,13 +343,13 @@ def _short(value: float, place: int | None) -> str:
 
 
 def pictures(figure: Figure) -> dict[str, Array]:
-    """Draw a figure.
+    """Draw a figure to files.
 
     Args:
         figure: the figure.
 
     Returns:
-        `png`, `svg` and `pdf`: the bytes of the files, without dates or versions.
+        `png`, `svg` and `pdf`: bytes of the files, without dates or versions.
     """
     files = {}
     for kind, metadata in (
@@ -355,7 +359,7 @@ def pictures(figure: Figure) -> dict[str, Array]:
     ):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
-        # Panels stay where they are: other renderers measure text a little otherwise.
+        # Panels keep their places, since renderers measure text slightly differently.
         figure.set_layout_engine("none")
         files[kind] = np.frombuffer(buffer.getvalue(), np.uint8).copy()
     return files

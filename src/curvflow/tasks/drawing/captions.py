@@ -1,4 +1,4 @@
-"""Captions of figures, and panels without values."""
+"""Texts of figures: quantities with units, captions, and panels without values."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ SPREADS = {
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def quantity(one: Measurement) -> tuple[str, str]:
-    """Return a variable's name in words, and its units if they say more.
+def quantity_text(measurement: Measurement) -> tuple[str, str]:
+    """Return a variable's name in words, and its units unless the name implies them.
 
     Args:
-        one: the variable.
+        measurement: the variable.
 
     Returns:
         Such as `trace` and `loss / parameter²`; a loss in units of loss needs none.
     """
-    words = one.variable.name.replace("_", " ")
-    units = one.variable.units
+    words = measurement.variable.name.replace("_", " ")
+    units = measurement.variable.units
     if units == "1" or units in words.split():
         return words, ""
     base, *powers = units.split("^")
@@ -40,22 +40,22 @@ def quantity(one: Measurement) -> tuple[str, str]:
     return words, base
 
 
-def axis_label(one: Measurement, *, break_line: bool = False) -> str:
-    """Return name and units for an axis, the units on a line of their own if asked."""
-    words, units = quantity(one)
+def axis_label(measurement: Measurement, *, break_line: bool = False) -> str:
+    """Return name and units for an axis, on two lines if `break_line`."""
+    words, units = quantity_text(measurement)
     gap = "\n" if break_line else " "
     return words + (f"{gap}({units})".replace("$", r"\$") if units else "")
 
 
 def legend_label(group: ValueGroup) -> str:
-    """Return the label, with the number of nodes that diverged if any did."""
+    """Return the label, with the number of diverged nodes if there are any."""
     if not group.diverged:
         return str(group.label)
-    return f"{group.label} ({nothing(group)})"
+    return f"{group.label} ({missing_reason(group)})"
 
 
-def nothing(group: ValueGroup) -> str:
-    """Return why values are missing."""
+def missing_reason(group: ValueGroup) -> str:
+    """Return the reason for missing values."""
     if group.diverged == group.nodes > 0:
         return f"all {group.nodes} diverged"
     if group.diverged:
@@ -63,80 +63,86 @@ def nothing(group: ValueGroup) -> str:
     return "no finite values"
 
 
-def short(number: float) -> str:
-    """Return a number in a few letters, such as `0.01` or `1e-5`."""
+def short_number(number: float) -> str:
+    """Return a number as short text, such as `0.01` or `1e-5`."""
     return f"{number:g}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def off_scale(number: int, noun: str) -> list[str]:
-    """Return the sentence on what has no place on a logarithmic axis, if any has."""
-    what = counted(number, noun)
-    return [f"Not on a logarithmic axis: {what} at or below 0."] if number else []
+def off_scale_sentences(number: int, noun: str) -> list[str]:
+    """Return a sentence on values that a logarithmic axis cannot show, if any."""
+    counted_text = counted(number, noun)
+    return (
+        [f"Not on a logarithmic axis: {counted_text} at or below 0."] if number else []
+    )
 
 
-def averaged(
-    one: Measurement, counts: Iterable[int], parts: Sequence[str | None]
+def average_text(
+    measurement: Measurement, counts: Iterable[int], parts: Sequence[str | None]
 ) -> str:
-    """Say what a mean is over and where the rest was held.
+    """Return the averaged axes, the number of values and the fixed labels as text.
 
     Args:
-        one: the variable.
-        counts: values averaged, per label.
-        parts: axes that have another part in the figure.
+        measurement: the variable.
+        counts: number of averaged values, per label.
+        parts: axes with another role in the figure.
 
     Returns:
         Such as `Mean over seed, n = 5, at width = 16`.
     """
-    seen: dict[str, list[Label]] = {}
-    for node in one.nodes:
+    labels_of_axis: dict[str, list[Label]] = {}
+    for node in measurement.nodes:
         for axis, label in node.coords.items():
-            if axis not in parts and label not in seen.setdefault(axis, []):
-                seen[axis].append(label)
-    over = [axis for axis, labels in seen.items() if len(labels) > 1]
-    held = [
-        f"{axis} = {labels[0]}" for axis, labels in seen.items() if axis not in over
+            if axis not in parts and label not in labels_of_axis.setdefault(axis, []):
+                labels_of_axis[axis].append(label)
+    varying = [axis for axis, labels in labels_of_axis.items() if len(labels) > 1]
+    fixed = [
+        f"{axis} = {labels[0]}"
+        for axis, labels in labels_of_axis.items()
+        if axis not in varying
     ]
     least, most = min(ns := [*counts] or [0]), max(ns)
     n = f"n = {most}" if least == most else f"n = {least} to {most}"
-    text = f"Mean over {', '.join(over)}, {n}" if over else "Single values"
-    return text + (f", at {', '.join(held)}" if held else "")
+    text = f"Mean over {', '.join(varying)}, {n}" if varying else "Single values"
+    return text + (f", at {', '.join(fixed)}" if fixed else "")
 
 
-def left_out(of: Sequence[ValueGroup]) -> list[str]:
-    """Say what is in no mean: diverged nodes, and values that are not finite.
+def left_out_sentences(groups: Sequence[ValueGroup]) -> list[str]:
+    """Return sentences on diverged nodes and non-finite values, which means exclude.
 
     Args:
-        of: the groups of one variable.
+        groups: label groups of one variable.
 
     Returns:
-        Sentences; none if nothing is left out.
+        Sentences; none if nothing is excluded.
     """
     shares = [
-        (one.label, f"{one.diverged} of {one.nodes}") for one in of if one.diverged
+        (group.label, f"{group.diverged} of {group.nodes}")
+        for group in groups
+        if group.diverged
     ]
     diverged = [
         f"{label} ({share})" if label != "" else share for label, share in shares
     ]
     sentences = [f"Diverged, left out: {', '.join(diverged)}."] if diverged else []
-    if nonfinite := sum(group.nonfinite() for group in of):
+    if nonfinite := sum(group.nonfinite() for group in groups):
         sentences.append(f"Not finite, left out: {counted(nonfinite, 'value')}.")
     return sentences
 
 
-def unconverged(of: Iterable[Measurement]) -> list[str]:
-    """Say how many nodes are not converged, which means hold all the same.
+def unconverged_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """Return a sentence on unconverged nodes, which means include.
 
     Args:
-        of: what is drawn.
+        measurements: the drawn variables.
 
     Returns:
-        A sentence; none if no node has such a verdict.
+        A sentence; none if all nodes are converged.
     """
     doubts = {
-        id(node): is_unconverged(node, one.variable)
-        for one in of
-        if one.variable.judged_by
-        for node in one.ok
+        id(node): is_unconverged(node, measurement.variable)
+        for measurement in measurements
+        if measurement.variable.judged_by
+        for node in measurement.ok
     }
     if not (total := sum(doubts.values())):
         return []
@@ -144,8 +150,8 @@ def unconverged(of: Iterable[Measurement]) -> list[str]:
     return [f"Not converged, drawn all the same: {share}."]
 
 
-def say_no_values(axes: Axes) -> None:
-    """Write `no values` into a panel, without the ticks of a scale that is nobody's.
+def draw_no_values(axes: Axes) -> None:
+    """Write `no values` into a panel and remove its ticks.
 
     Args:
         axes: the panel, with its scales set.

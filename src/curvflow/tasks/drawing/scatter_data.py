@@ -1,4 +1,4 @@
-"""The series and numbers of a scatter plot."""
+"""Series, points, trend line and sentences of a scatter plot."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from curvflow.tasks.statistics.pairs import Point
 MINUS = "\u2212"
 
 
-def scattered(found: Sequence[Point], params: ScatterParams) -> dict[str, Array]:
-    """Return the means and error bars of points, normalised as asked.
+def point_columns(points: Sequence[Point], params: ScatterParams) -> dict[str, Array]:
+    """Return the means and error bars of points, normalised if requested.
 
     Args:
-        found: the points.
-        params: which error bars, and by what x and y are divided.
+        points: the points.
+        params: kind of error bars, and normalisation of x and y.
 
     Returns:
         The variables of `figure.scatter` that have the dimension `point`.
     """
-    every = [statistics(point.finite) for point in found]
-    ends = [one.ends(params.error) for one in every]
+    statistics_of = [statistics(point.finite) for point in points]
+    ends = [s.ends(params.error) for s in statistics_of]
     sides = {
-        "": [one.mean for one in every],
+        "": [s.mean for s in statistics_of],
         "_low": [low for low, _ in ends],
         "_high": [high for _, high in ends],
     }
@@ -43,22 +43,26 @@ def scattered(found: Sequence[Point], params: ScatterParams) -> dict[str, Array]
         for side, pairs in sides.items()
     }
     if params.normalise == "max":
-        numbers = _normalised(numbers, found, params)
-    names = [", ".join(f"{a} = {v}" for a, v in one.labels.items()) for one in found]
+        numbers = _normalised(numbers, points, params)
+    names = [
+        ", ".join(f"{a} = {v}" for a, v in point.labels.items()) for point in points
+    ]
     return {
         "point": np.array(names),
-        "label": np.array([one.text(params.label) for one in found]),
-        "shape": np.array([one.text(params.marker) for one in found]),
+        "label": np.array([point.text(params.label) for point in points]),
+        "shape": np.array([point.text(params.marker) for point in points]),
         **numbers,
-        "count": np.array([len(one.finite) for one in found], dtype=np.int64),
-        "diverged": np.array([one.diverged for one in found], dtype=np.int64),
+        "count": np.array([len(point.finite) for point in points], dtype=np.int64),
+        "diverged": np.array([point.diverged for point in points], dtype=np.int64),
     }
 
 
 def _normalised(
-    numbers: Mapping[str, Array], found: Sequence[Point], params: ScatterParams
+    numbers: Mapping[str, Array], points: Sequence[Point], params: ScatterParams
 ) -> dict[str, Array]:
-    keys = [tuple(one.labels[axis] for axis in params.within or ()) for one in found]
+    keys = [
+        tuple(point.labels[axis] for axis in params.within or ()) for point in points
+    ]
     scaled = {}
     for axis in "xy":
         largest = dict.fromkeys(keys, 0.0)
@@ -67,28 +71,30 @@ def _normalised(
         scale = np.array([largest[key] or 1.0 for key in keys])
         for name in (axis, f"{axis}_low", f"{axis}_high"):
             scaled[name] = numbers[name] / scale
-    turned = np.array([is_turned(one.labels.get(STAGE, ""), params) for one in found])
+    inverted = np.array(
+        [is_inverted(point.labels.get(STAGE, ""), params) for point in points]
+    )
     y, low, high = scaled["y"], scaled["y_low"], scaled["y_high"]
     return scaled | {
-        "y": np.where(turned, 1 - y, y),
-        "y_low": np.where(turned, 1 - high, low),
-        "y_high": np.where(turned, 1 - low, high),
+        "y": np.where(inverted, 1 - y, y),
+        "y_low": np.where(inverted, 1 - high, low),
+        "y_high": np.where(inverted, 1 - low, high),
     }
 
 
-def is_turned(stage: Label, params: ScatterParams) -> bool:
-    """Return whether y of a stage is an error, drawn as 1 - y / max|y|."""
+def is_inverted(stage: Label, params: ScatterParams) -> bool:
+    """Return whether y of a stage is drawn as 1 - y / max|y|, as an error is."""
     lower = params.lower_is_better
     return lower if isinstance(lower, bool) else stage in lower
 
 
-def trend(x_N: Array, y_N: Array, params: ScatterParams) -> dict[str, Array]:
-    """Return line and rank correlation of the points drawn.
+def trend_columns(x_N: Array, y_N: Array, params: ScatterParams) -> dict[str, Array]:
+    """Return the line and rank correlation of the drawn points.
 
     Args:
         x_N: finite numbers, positive on a logarithmic axis.
-        y_N: likewise.
-        params: which axes are logarithmic; the line is straight as drawn.
+        y_N: finite numbers, positive on a logarithmic axis.
+        params: scales of the axes; the line is straight as drawn.
 
     Returns:
         The variables of `figure.scatter` without dimensions.
@@ -97,44 +103,45 @@ def trend(x_N: Array, y_N: Array, params: ScatterParams) -> dict[str, Array]:
         np.log10(x_N) if params.log_x else x_N, np.log10(y_N) if params.log_y else y_N
     )
     r, (low, high) = spearman(x_N, y_N)
-    found = {
+    values = {
         "slope": slope,
         "intercept": intercept,
         "spearman": r,
         "spearman_low": low,
         "spearman_high": high,
     }
-    return {name: np.array(value, dtype=np.float64) for name, value in found.items()}
+    return {name: np.array(value, dtype=np.float64) for name, value in values.items()}
 
 
 def trend_sentences(
-    told: Mapping[str, Array], num_points: int, params: ScatterParams
+    trend: Mapping[str, Array], num_points: int, params: ScatterParams
 ) -> Iterator[str]:
-    """Say what a caption says of line and correlation.
+    """Yield the sentences of a caption on line and correlation.
 
     Args:
-        told: what `trend` returns.
-        num_points: points drawn.
-        params: which of the two are asked for.
+        trend: columns that `trend_columns` returned.
+        num_points: number of drawn points.
+        params: whether line and correlation are requested.
 
     Yields:
-        Sentences; none if neither is asked for.
+        Sentences; none if neither is requested.
     """
-    value = {
-        name: f"{float(one):.2f}".replace("-", MINUS) for name, one in told.items()
+    text = {
+        name: f"{float(number):.2f}".replace("-", MINUS)
+        for name, number in trend.items()
     }
-    if params.line and np.isfinite(told["slope"]):
-        slope = f"{float(told['slope']):.3g}".replace("-", MINUS)
+    if params.line and np.isfinite(trend["slope"]):
+        slope = f"{float(trend['slope']):.3g}".replace("-", MINUS)
         yield f"Line: least squares, slope {slope}{_on_logarithms(params)}."
-    if params.correlation and np.isnan(told["spearman"]):
+    if params.correlation and np.isnan(trend["spearman"]):
         yield "No rank correlation: it takes points that differ in x and in y."
     elif params.correlation:
-        interval = f"95 % interval {value['spearman_low']} to {value['spearman_high']}"
-        if np.isnan(told["spearman_low"]):
+        interval = f"95 % interval {text['spearman_low']} to {text['spearman_high']}"
+        if np.isnan(trend["spearman_low"]):
             why = "perfect order" if num_points > 3 else "fewer than 4 points"
             interval = f"no interval ({why})"
         yield (
-            f"Spearman's rank correlation {value['spearman']}, {interval}, n = "
+            f"Spearman's rank correlation {text['spearman']}, {interval}, n = "
             f"{counted(num_points, 'point')}."
         )
 
@@ -149,28 +156,28 @@ class Series:
     """One variable against another.
 
     Attributes:
-        x: drawn to the right.
-        y: drawn upwards.
+        x: horizontal variable.
+        y: vertical variable.
     """
 
     x: Measurement
     y: Measurement
 
-    def named(self, role: str, params: ScatterParams) -> str:
-        """Return what an axis says of this series.
+    def axis_text(self, role: str, params: ScatterParams) -> str:
+        """Return the text of an axis for this series.
 
         Args:
             role: `x` or `y`.
-            params: whether both are normalised.
+            params: normalisation of x and y.
 
         Returns:
             Such as `norm l2 (parameter)`, or `1 - test loss / largest`.
         """
-        one = self.x if role == "x" else self.y
+        measurement = self.x if role == "x" else self.y
         if params.normalise == "none":
-            return captions.axis_label(one)
-        words = f"{captions.quantity(one)[0]} / largest"
-        turned = role == "y" and is_turned(self.y.stage, params)
+            return captions.axis_label(measurement)
+        words = f"{captions.quantity_text(measurement)[0]} / largest"
+        turned = role == "y" and is_inverted(self.y.stage, params)
         return f"1 {MINUS} {words}" if turned else words
 
 
@@ -178,11 +185,11 @@ def find_series(params: ScatterParams, nodes: Sequence[NodeData]) -> list[Series
     """Find x and y among the results of stages.
 
     Args:
-        params: the variables, and whether stages are told apart.
+        params: the variables, and the axes that distinguish points.
         nodes: results of one or several stages.
 
     Returns:
-        One series; where stages are told apart, one for each of them.
+        One series; where stages are distinguished, one for each of them.
 
     Raises:
         InputError: a variable is not measured, or by several stages of one series.
@@ -192,7 +199,9 @@ def find_series(params: ScatterParams, nodes: Sequence[NodeData]) -> list[Series
     stages: dict[str, list[NodeData]] = {}
     for node in nodes:
         stages.setdefault(node.stage, []).append(node)
-    return [_series(params, own, stage) for stage, own in stages.items()]
+    return [
+        _series(params, stage_nodes, stage) for stage, stage_nodes in stages.items()
+    ]
 
 
 def _series(params: ScatterParams, nodes: Iterable[NodeData], stage: str) -> Series:
@@ -202,25 +211,27 @@ def _series(params: ScatterParams, nodes: Iterable[NodeData], stage: str) -> Ser
     return Series(*(find_measurement(role, name, of) for role, name in chosen.items()))
 
 
-def series_sentences(of: Sequence[Series], params: ScatterParams) -> list[str]:
-    """Say which stage is drawn as what, where they differ.
+def series_sentences(all_series: Sequence[Series], params: ScatterParams) -> list[str]:
+    """Return sentences on the variables of each stage, where stages differ.
 
     Args:
-        of: the series.
-        params: how they are drawn.
+        all_series: the series.
+        params: normalisation of x and y.
 
     Returns:
         A sentence for each axis on which stages differ.
     """
-    found = []
+    sentences = []
     for role in ("x", "y"):
         stages: dict[str, list[str]] = {}
-        for one in of:
-            stages.setdefault(one.named(role, params), []).append(one.y.stage)
+        for series in all_series:
+            stages.setdefault(series.axis_text(role, params), []).append(series.y.stage)
         if len(stages) > 1:
-            found.append(f"{role}: {_listed(stages)}.")
-    return found
+            sentences.append(f"{role}: {_join_stages(stages)}.")
+    return sentences
 
 
-def _listed(stages: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"{words} of {', '.join(own)}" for words, own in stages.items())
+def _join_stages(stages: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(
+        f"{words} of {', '.join(names)}" for words, names in stages.items()
+    )

@@ -1,4 +1,4 @@
-"""Spectra as figures show them, and the laws of random matrices."""
+"""Spectra as weighted points and smoothed densities, and random-matrix laws."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.figures import Law, Semicircle
 from curvflow.schemas.nodes import Array, NodeData
 
-MOST_EIGENVALUES = 4000  # rows of a matrix whose eigenvalues are all computed
-DENSE = "probe.dense"  # whose Ritz values are all eigenvalues
+MAX_EIGENVALUES = 4000  # rows of a matrix up to which all eigenvalues are computed
+DENSE = "probe.dense"  # the kind whose Ritz values are all eigenvalues
 
 
 @dataclass(frozen=True)
-class Points:
+class WeightedPoints:
     """A spectrum as points with weights.
 
     Attributes:
-        values: eigenvalues or what stands for them, ascending.
-        weights: share of the spectrum at each; their sum is 1.
+        values: eigenvalues, Ritz values or a diagonal, ascending.
+        weights: fraction of the spectrum at each value; their sum is 1.
     """
 
     values: Array
@@ -33,11 +33,11 @@ class Points:
         return float(self.values[0]), float(self.values[-1])
 
 
-def ritz_points(nodes: Sequence[NodeData]) -> Points:
-    """Return the Ritz values of all runs of several nodes, each run of equal weight.
+def ritz_points(nodes: Sequence[NodeData]) -> WeightedPoints:
+    """Return the Ritz values of all runs of several nodes, with equal weight per run.
 
     Args:
-        nodes: Ritz data; none of them diverged.
+        nodes: Ritz data of nodes that did not diverge.
 
     Returns:
         The points.
@@ -45,13 +45,13 @@ def ritz_points(nodes: Sequence[NodeData]) -> Points:
     values = np.concatenate([node["ritz_values"].ravel() for node in nodes])
     runs = sum(len(node["ritz_values"]) for node in nodes)
     weights = np.concatenate([node["ritz_weights"].ravel() for node in nodes]) / runs
-    there = np.isfinite(values)
-    order = np.argsort(values[there], kind="stable")
-    return Points(values[there][order], weights[there][order])
+    is_finite = np.isfinite(values)
+    order = np.argsort(values[is_finite], kind="stable")
+    return WeightedPoints(values[is_finite][order], weights[is_finite][order])
 
 
-def matrix_points(node: NodeData, what: str) -> Points:
-    """Return all eigenvalues of a matrix, or its diagonal in their place.
+def matrix_points(node: NodeData, what: str) -> WeightedPoints:
+    """Return all eigenvalues of a matrix, or its diagonal.
 
     Args:
         node: the matrix.
@@ -65,22 +65,24 @@ def matrix_points(node: NodeData, what: str) -> Points:
     """
     if str(node["form"]) != "dense":
         raise InputError(
-            f"matrix: expected one whose form is dense, got {node['form']}. Leave "
-            "`compare` empty."
+            f"matrix: expected the form dense, got {node['form']}. Leave `compare` "
+            "empty."
         )
     matrix = node["dense"]
     size = len(matrix)
-    if what == "eigenvalues" and size > MOST_EIGENVALUES:
+    if what == "eigenvalues" and size > MAX_EIGENVALUES:
         raise InputError(
-            f"compare: expected at most {MOST_EIGENVALUES} rows for eigenvalues, got "
+            f"compare: expected at most {MAX_EIGENVALUES} rows for eigenvalues, got "
             f"{size}. Take the diagonal, or an overlay."
         )
-    found = np.linalg.eigvalsh(matrix) if what == "eigenvalues" else np.diag(matrix)
-    return Points(np.sort(found), np.full(size, 1 / size))
+    values = np.linalg.eigvalsh(matrix) if what == "eigenvalues" else np.diag(matrix)
+    return WeightedPoints(np.sort(values), np.full(size, 1 / size))
 
 
-def agreeing(node: NodeData, others: Sequence[NodeData]) -> list[NodeData]:
-    """Return the others whose labels are those of a node on every axis they share."""
+def nodes_with_equal_labels(
+    node: NodeData, others: Sequence[NodeData]
+) -> list[NodeData]:
+    """Return the others whose labels agree with a node's on all common axes."""
     shared = [axis for axis in others[0].coords if axis in node.coords]
     return [
         other
@@ -89,12 +91,12 @@ def agreeing(node: NodeData, others: Sequence[NodeData]) -> list[NodeData]:
     ]
 
 
-def smooth(points: Points, grid: Array, width: float) -> Array:
-    """Return a density: a Gaussian of one width at each point, times its weight.
+def smoothed_density(points: WeightedPoints, grid: Array, width: float) -> Array:
+    """Return a density smoothed by a Gaussian kernel at each weighted point.
 
     Args:
         points: the spectrum.
-        grid: where to take the density, (G,).
+        grid: eigenvalues at which to take the density, (G,).
         width: standard deviation of the Gaussians.
 
     Returns:
@@ -104,17 +106,17 @@ def smooth(points: Points, grid: Array, width: float) -> Array:
         Lin, Saad and Yang (2016), doi:10.1137/130934283, section 3.2.3.
     """
     density = np.zeros(len(grid))
-    # Some at a time: a matrix may have thousands of eigenvalues.
+    # In chunks, as a matrix may have thousands of eigenvalues.
     for start in range(0, len(points.values), 512):
-        some = slice(start, start + 512)
-        scaled = (grid - points.values[some, None]) / width
-        density += points.weights[some] @ np.exp(-(scaled**2) / 2)
+        chunk = slice(start, start + 512)
+        scaled = (grid - points.values[chunk, None]) / width
+        density += points.weights[chunk] @ np.exp(-(scaled**2) / 2)
     density /= width * np.sqrt(2 * np.pi)
     return density
 
 
 def runs_sentence(nodes: Sequence[NodeData]) -> str:
-    """Say what values come from: how many Lanczos runs, or whole matrices.
+    """Return the source of values as text: Lanczos runs or dense matrices.
 
     Args:
         nodes: Ritz data.
@@ -141,45 +143,44 @@ def _counted(nodes: Sequence[NodeData], what: str, length: str) -> str:
         return f"no {many}"
     shapes = [node["ritz_values"].shape for node in nodes]
     runs, sizes = ({shape[axis] for shape in shapes} for axis in (0, 1))
-    told = (
-        f"{_listed(runs)} {what if runs == {1} else many} of {_listed(sizes)} {length}"
-    )
-    # Runs average the same matrix, nodes are of different ones.
-    return told if len(nodes) == 1 else f"{told} at each of {len(nodes)} nodes"
+    noun = what if runs == {1} else many
+    text = f"{_join_numbers(runs)} {noun} of {_join_numbers(sizes)} {length}"
+    # Runs share a matrix, nodes do not.
+    return text if len(nodes) == 1 else f"{text} at each of {len(nodes)} nodes"
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def _join_numbers(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
 
 
-def support(law: Law) -> tuple[float, float]:
-    """Return the ends of the part of a law that has a density."""
+def law_support(law: Law) -> tuple[float, float]:
+    """Return the ends of the continuous part of a law."""
     if isinstance(law, Semicircle):
         return -law.radius, law.radius
     root = law.ratio**0.5
     return law.variance * (1 - root) ** 2, law.variance * (1 + root) ** 2
 
 
-def atom(law: Law) -> float:
-    """Return the share of a law that lies at zero."""
+def law_atom(law: Law) -> float:
+    """Return the weight of a law's atom at zero."""
     return 0.0 if isinstance(law, Semicircle) else max(0.0, 1 - 1 / law.ratio)
 
 
 def law_density(law: Law, x: Array) -> Array:
-    """Return the density of a law, apart from what lies at zero.
+    """Return the density of a law without its atom at zero.
 
     Args:
-        law: with its parameters.
-        x: where to take it.
+        law: the law with its parameters.
+        x: eigenvalues at which to take the density.
 
     Returns:
-        The density, 0 outside the support; its integral is 1 less the atom.
+        The density, 0 outside the support; its integral is 1 minus the atom.
 
     Reference:
         Wigner (1958), doi:10.2307/1970008. Marchenko and Pastur (1967),
         doi:10.1070/SM1967v001n04ABEH001994.
     """
-    low, high = support(law)
+    low, high = law_support(law)
     inside = np.sqrt(np.clip((x - low) * (high - x), 0, None))
     if isinstance(law, Semicircle):
         return 2 / (np.pi * law.radius**2) * inside

@@ -1,1 +1,1 @@
-"""Figures, one file per kind."""
+"""Figures, a file per kind."""

@@ -1,4 +1,4 @@
-"""Spectral densities, smoothed from Ritz values."""
+"""Spectral densities smoothed from Ritz values, with densities to compare."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from curvflow.schemas.kinds.figures.density import DensityFigureParams
 from curvflow.schemas.kinds.shared.figures import Law, Semicircle
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.drawing import canvas, captions
-from curvflow.tasks.drawing.captions import say_no_values
+from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.drawing.spectra import (
-    Points,
-    agreeing,
-    atom,
+    WeightedPoints,
+    law_atom,
     law_density,
+    law_support,
     matrix_points,
+    nodes_with_equal_labels,
     ritz_points,
     runs_sentence,
-    smooth,
-    support,
+    smoothed_density,
 )
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.label_groups import (
@@ -35,10 +35,10 @@ from curvflow.tasks.statistics.label_groups import (
 
 WIDTH, HEIGHT = 120.0, 66.0  # mm
 KAPPA = 0.01
-REACH = 5.0  # widths of the kernel beyond the last point
-NEAR = 2.0  # widths within which a density may be that of the last Ritz value
-GRID = (1001, 20001)  # points of a curve: at least, and at most
-PER_WIDTH = 10  # points wanted within a width of the kernel
+REACH_WIDTHS = 5.0  # widths of the kernel drawn beyond the last point
+NEAR_WIDTHS = 2.0  # widths that still belong to the last Ritz value
+GRID_POINTS = (1001, 20001)  # least and greatest number of points of a curve
+PER_WIDTH = 10  # points within a width of the kernel
 STYLES: dict[str, dict[str, Any]] = {
     "ritz": {"linewidth": 1.1},
     "density": {"linewidth": 1.1, "linestyle": (0, (4, 1.5))},
@@ -53,10 +53,10 @@ class Curve:
     """One density.
 
     Attributes:
-        label: what the legend says.
-        source: a key of `STYLES`.
-        number: of its colour.
-        width: of the kernel; 0 without one.
+        label: text in the legend.
+        source: key of `STYLES`.
+        number: number of the colour.
+        width: width of the kernel; 0 without a kernel.
         x: eigenvalues, ascending.
         y: density.
     """
@@ -70,24 +70,24 @@ class Curve:
 
     @property
     def style(self) -> dict[str, Any]:
-        """How it is drawn."""
-        return {"color": canvas.colour(self.number), **STYLES[self.source]}
+        """Line style of the curve."""
+        return {"color": canvas.label_colour(self.number), **STYLES[self.source]}
 
 
 @computes_each("figure.density")
 def figure_density(member: Member, machine: Machine) -> Outcome:
-    """Draw a density for each label, and those that it is compared with.
+    """Draw a density for each label, and the densities to compare with.
 
     Args:
-        member: Ritz data in `of`, and perhaps `density` and `matrix`.
+        member: Ritz data in `of`; optionally `density` and `matrix` to compare with.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: there is no such label, there are more than can be told apart, or a
-            matrix to compare with is not dense or too large.
+        InputError: no stage has the axis of `label`, there are more labels than
+            colours, or a matrix to compare with is not dense or too large.
     """
     params = member.params
     assert isinstance(params, DensityFigureParams)
@@ -95,8 +95,8 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
     curves = [*_curves(member, rows, params)]
     canvas.check_labels(len(curves))
     caption = _caption(member.inputs["of"], rows, curves, params)
-    with canvas.quiet_style():
-        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
+    with canvas.default_style():
+        figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
         _draw(axes, curves, params)
         canvas.compose(
@@ -114,21 +114,21 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
 def _curves(
     member: Member, rows: Sequence[NodeGroup], params: DensityFigureParams
 ) -> Iterator[Curve]:
-    """Yield what lies behind first: all eigenvalues, Ritz values, what is compared."""
+    """Yield curves from back to front: eigenvalues, Ritz values, compared densities."""
     widest = 0.0
-    own = [row for row in rows if row.ok]
-    numbers = {row.label: number for number, row in enumerate(own)}
-    for number, row in enumerate(own):
+    rows_drawn = [row for row in rows if row.ok]
+    numbers = {row.label: number for number, row in enumerate(rows_drawn)}
+    for number, row in enumerate(rows_drawn):
         points = ritz_points(row.ok)
         width = kernel_width(points, params)
         widest = max(widest, width)
         name = str(row.label)
         for what in params.compare:
-            for node in agreeing(row.ok[0], member.inputs["matrix"]):
+            for node in nodes_with_equal_labels(row.ok[0], member.inputs["matrix"]):
                 label = f"{name}, {what}".removeprefix(", ")
                 yield _smooth(label, what, number, matrix_points(node, what), width)
         yield _smooth(name or "Ritz values", "ritz", number, points, width)
-    for row in _beside(member.inputs.get("density", ()), params.label):
+    for row in _compared_densities(member.inputs.get("density", ()), params.label):
         number = numbers.setdefault(row.label, len(numbers))
         for node in row.ok:
             label = f"{row.label}, {node.stage}".removeprefix(", ")
@@ -137,14 +137,16 @@ def _curves(
         yield _law(params.overlay, widest)
 
 
-def _beside(nodes: Sequence[NodeData], label: str | None) -> list[NodeGroup]:
-    """Sort what is compared, which need not have the axis that is told apart."""
+def _compared_densities(
+    nodes: Sequence[NodeData], label: str | None
+) -> list[NodeGroup]:
+    """Group compared densities, which may lack the axis of the labels."""
     has_axis = any(label in node.coords for node in nodes)
     return node_groups(nodes, label if has_axis else None) if nodes else []
 
 
-def kernel_width(points: Points, params: DensityFigureParams) -> float:
-    """Return the width of the kernel for some Ritz values."""
+def kernel_width(points: WeightedPoints, params: DensityFigureParams) -> float:
+    """Return the width of the smoothing kernel for Ritz values."""
     if params.sigma is not None:
         return params.sigma
     low, high = points.ends
@@ -153,26 +155,28 @@ def kernel_width(points: Points, params: DensityFigureParams) -> float:
 
 
 def _smooth(
-    label: str, source: str, number: int, points: Points, width: float
+    label: str, source: str, number: int, points: WeightedPoints, width: float
 ) -> Curve:
     low, high = points.ends
-    low, high = low - REACH * width, high + REACH * width
-    count = int(np.clip(PER_WIDTH * (high - low) / width, *GRID))
+    low, high = low - REACH_WIDTHS * width, high + REACH_WIDTHS * width
+    count = int(np.clip(PER_WIDTH * (high - low) / width, *GRID_POINTS))
     grid = np.linspace(low, high, count)
-    return Curve(label, source, number, width, grid, smooth(points, grid, width))
+    return Curve(
+        label, source, number, width, grid, smoothed_density(points, grid, width)
+    )
 
 
 def _law(law: Law, width: float) -> Curve:
-    """Return a law's density; its atom, which has none, is smoothed."""
-    low, high = support(law)
-    grid, mass = np.linspace(low, high, GRID[0]), atom(law)
+    """Return a law's density with its atom smoothed."""
+    low, high = law_support(law)
+    grid, mass = np.linspace(low, high, GRID_POINTS[0]), law_atom(law)
     if mass:
-        near = np.linspace(-REACH * width, REACH * width, GRID[0])
+        near = np.linspace(-REACH_WIDTHS * width, REACH_WIDTHS * width, GRID_POINTS[0])
         grid = np.unique(np.concatenate([grid, near]))
     density = law_density(law, grid)
     if mass:
-        here = Points(np.zeros(1), np.full(1, mass))
-        density = density + smooth(here, grid, width)
+        here = WeightedPoints(np.zeros(1), np.full(1, mass))
+        density = density + smoothed_density(here, grid, width)
     name = "semicircle"
     if not isinstance(law, Semicircle):
         name = f"Marchenko-Pastur, q = {law.ratio:g}"
@@ -209,24 +213,24 @@ def _caption(
         kernel = f"width {params.sigma:g}"
     text = f"{runs_sentence(ok)}, smoothed by Gaussians of {kernel}"
     notes = [f"{text}{selection_text(nodes, params.label)}."]
-    if params.overlay and atom(params.overlay):
+    if params.overlay and law_atom(params.overlay):
         notes.append("What the law has at 0 is smoothed by the same Gaussian.")
-    notes += _beyond(curves)
+    notes += _outside_sentence(curves)
     if params.log_y and curves:
         notes.append(
-            f"Not shown: below {captions.short(params.floor)} of the greatest."
+            f"Not shown: below {captions.short_number(params.floor)} of the greatest."
         )
-    return " ".join([*notes, *captions.left_out(rows)])
+    return " ".join([*notes, *captions.left_out_sentences(rows)])
 
 
-def _beyond(curves: Sequence[Curve]) -> list[str]:
-    # Of a few moments a density may rise steeply at the ends of its support, to a peak
-    # that is high on a logarithmic axis and next to empty.
+def _outside_sentence(curves: Sequence[Curve]) -> list[str]:
+    # A density from a few moments may rise at the ends of its support to a peak that is
+    # high on a logarithmic axis but holds hardly any weight.
     shown = [curve for curve in curves if curve.source == "ritz"]
     grids = [curve for curve in curves if curve.source == "density"]
     if not shown or not grids:
         return []
-    inwards = REACH - NEAR
+    inwards = REACH_WIDTHS - NEAR_WIDTHS
     low = min(curve.x[0] + inwards * curve.width for curve in shown)
     high = max(curve.x[-1] - inwards * curve.width for curve in shown)
     shares = [
@@ -234,10 +238,12 @@ def _beyond(curves: Sequence[Curve]) -> list[str]:
         / np.trapezoid(c.y, c.x)
         for c in grids
     ]
-    share = captions.short(float(f"{max(shares):.1g}"))
-    of = "at most " if len(grids) > 1 else ""
+    share = captions.short_number(float(f"{max(shares):.1g}"))
+    at_most = "at most " if len(grids) > 1 else ""
     what = "each density on a grid" if len(grids) > 1 else "the density on a grid"
-    return [f"Beyond the Ritz values by {NEAR:g} widths: {of}{share} of {what}."]
+    return [
+        f"Beyond the Ritz values by {NEAR_WIDTHS:g} widths: {at_most}{share} of {what}."
+    ]
 
 
 def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> None:
@@ -245,7 +251,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> N
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density")
     if not curves:
-        say_no_values(axes)
+        draw_no_values(axes)
         return
     for curve in curves:
         axes.plot(curve.x, curve.y, **curve.style)

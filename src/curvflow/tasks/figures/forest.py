@@ -1,4 +1,4 @@
-"""Differences from a baseline, one below another."""
+"""Forest plot of differences from a baseline, with intervals, n and p."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ MINUS = "\u2212"
 
 
 @dataclass(frozen=True)
-class Shown:
+class Difference:
     """One row of a comparison.
 
     Attributes:
-        name: what is compared, such as `adam - sgd, width = 8`.
+        name: compared labels, such as `adam - sgd, width = 8`.
         panel: the variable.
-        units: of it.
-        label: told by colour; empty without.
-        mean: difference.
-        low: lower end.
-        high: upper end.
-        p: corrected.
-        count: pairs.
-        paired: whether there are pairs.
-        diverged: left out.
-        nonfinite: left out.
-        missing: left out.
-        unconverged: pairs, or values, with another verdict than converged.
-        settings: those that differ among the estimates compared; empty if none do.
+        units: units of the variable.
+        label: label shown by colour; empty without.
+        mean: mean difference.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        p: corrected p-value.
+        count: number of pairs, or of values.
+        paired: values are paired.
+        diverged: number of excluded diverged nodes.
+        nonfinite: number of excluded non-finite values.
+        missing: number of excluded missing values.
+        unconverged: number of pairs, or values, that are not converged.
+        settings: settings that differ among the compared estimates; empty if none do.
     """
 
     name: str
@@ -63,31 +63,33 @@ class Shown:
 
     @property
     def left_out(self) -> int:
-        """Pairs or nodes that are in no difference."""
+        """Number of pairs or nodes that are excluded."""
         return self.diverged + self.nonfinite + self.missing
 
     @property
-    def whole(self) -> str:
-        """Name of the row among those of all panels."""
+    def full_name(self) -> str:
+        """Unique name of the row over all panels."""
         return f"{self.panel}: {self.name}"
 
     def measured(self) -> Measurement:
-        """Return the variable, for its words and units."""
+        """Return the variable, for its name and units."""
         return Measurement(Variable(self.panel, "", units=self.units), [])
 
 
-def shown(nodes: Sequence[NodeData], params: ForestParams) -> list[Shown]:
+def read_differences(
+    nodes: Sequence[NodeData], params: ForestParams
+) -> list[Difference]:
     """Read the rows of comparisons.
 
     Args:
         nodes: tables of `aggregate.compare`.
-        params: which rows, intervals and p.
+        params: variables, interval and test.
 
     Returns:
         The rows, panel by panel, in the order of the tables.
 
     Raises:
-        InputError: the tables compare no such variable, or have no axis of that name.
+        InputError: the tables lack a variable or the axis of `label`.
     """
     varying = {
         axis
@@ -100,11 +102,13 @@ def shown(nodes: Sequence[NodeData], params: ForestParams) -> list[Shown]:
             f"label: expected an axis of {nodes[0].stage}, got '{params.label}'. "
             f"{nearest(params.label, nodes[0].coords) or 'It has none.'}"
         )
-    several = len({node.stage for node in nodes}) > 1
-    every = [
-        row for node in nodes for row in _rows(node, params, varying, several=several)
+    several_stages = len({node.stage for node in nodes}) > 1
+    differences = [
+        row
+        for node in nodes
+        for row in _rows(node, params, varying, several_stages=several_stages)
     ]
-    panels = list(dict.fromkeys(row.panel for row in every))
+    panels = list(dict.fromkeys(row.panel for row in differences))
     for name in params.quantities or ():
         if name not in panels:
             raise InputError(
@@ -112,24 +116,24 @@ def shown(nodes: Sequence[NodeData], params: ForestParams) -> list[Shown]:
                 f"{nearest(name, panels)}"
             )
     wanted = params.quantities or panels
-    return [row for panel in wanted for row in every if row.panel == panel]
+    return [row for panel in wanted for row in differences if row.panel == panel]
 
 
 def _rows(
-    node: NodeData, params: ForestParams, varying: set[str], *, several: bool
-) -> Iterator[Shown]:
+    node: NodeData, params: ForestParams, varying: set[str], *, several_stages: bool
+) -> Iterator[Difference]:
     if node.status == "diverged":
         return
     kind = "bootstrap_" if params.interval == "bootstrap" else ""
     behind = [
         f"{axis} = {label}" for axis, label in node.coords.items() if axis in varying
     ]
-    if several:
+    if several_stages:
         behind.append(node.stage)
     for row, quantity in enumerate(node["quantity"].tolist()):
         panel, _, rest = quantity.partition(": ")
         name = rest.replace(" - ", f" {MINUS} ", 1).replace("=", " = ")
-        yield Shown(
+        yield Difference(
             ", ".join([name, *behind]),
             panel,
             str(node["units"][row]),
@@ -152,38 +156,37 @@ def _rows(
 
 WIDTH = 130.0  # mm
 FRAME, ROW = 14.0, 5.0  # mm: a panel's axis and heading, and each of its rows
-MOST = 60  # rows that can still be read
-COLUMNS = (6, 26)  # where n and p stand, in points right of the panel
-REASON: dict[str, Any] = {
+MAX_ROWS = 60  # more rows cannot be read
+COLUMNS = (6, 26)  # positions of n and p, in points right of the panel
+REASON_STYLE: dict[str, Any] = {
     "size": 7,
     "color": "0.35",
     "va": "center_baseline",
     "bbox": {"facecolor": "white", "linewidth": 0, "pad": 1},
 }
-NUMBERS = {"diverged": "diverged", "nonfinite": "not finite", "missing": "missing"}
+EXCLUDED = {"diverged": "diverged", "nonfinite": "not finite", "missing": "missing"}
 
 
 @computes_each("figure.forest")
 def figure_forest(member: Member, machine: Machine) -> Outcome:
-    """Draw differences with intervals beside a line at zero, a panel per variable.
+    """Draw differences with intervals and a line at zero, a panel per variable.
 
     Args:
-        member: tables of `aggregate.compare`; pairs that are in no difference are told
-            by the caption.
+        member: tables of `aggregate.compare`; the caption counts excluded pairs.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
         InputError: a variable is not compared, or there are too many rows or labels.
     """
     params = member.params
     assert isinstance(params, ForestParams)
-    rows = shown(member.inputs["of"], params)
-    if not 0 < len(rows) <= MOST:
+    rows = read_differences(member.inputs["of"], params)
+    if not 0 < len(rows) <= MAX_ROWS:
         raise InputError(
-            f"of: expected 1 to {MOST} differences in a figure, got {len(rows)}. "
+            f"of: expected 1 to {MAX_ROWS} differences in a figure, got {len(rows)}. "
             "Choose `quantities`, or leave an axis out of `over`."
         )
     labels = list(dict.fromkeys(row.label for row in rows))
@@ -193,18 +196,20 @@ def figure_forest(member: Member, machine: Machine) -> Outcome:
         for name in dict.fromkeys(row.panel for row in rows)
     ]
     caption = _caption(rows, params)
-    with canvas.quiet_style():
-        height = sum(FRAME + ROW * len(of) for of in panels)
-        figure = canvas.sheet(params.width or WIDTH, params.height or height)
+    with canvas.default_style():
+        height = sum(FRAME + ROW * len(panel_rows) for panel_rows in panels)
+        figure = canvas.new_figure(params.width or WIDTH, params.height or height)
         grid = figure.add_gridspec(
-            len(panels), 1, height_ratios=[FRAME / ROW + len(of) for of in panels]
+            len(panels),
+            1,
+            height_ratios=[FRAME / ROW + len(panel_rows) for panel_rows in panels],
         )
-        for number, of in enumerate(panels):
-            _draw_panel(figure.add_subplot(grid[number]), of, labels, params)
+        for number, panel_rows in enumerate(panels):
+            _draw_panel(figure.add_subplot(grid[number]), panel_rows, labels, params)
         canvas.compose(
             figure,
             title=params.title,
-            handles=[_mark(n) for n in range(len(labels))] if params.label else [],
+            handles=[_handle(n) for n in range(len(labels))] if params.label else [],
             labels=[str(label) for label in labels],
             label_name=params.label or "",
             caption=caption,
@@ -213,9 +218,9 @@ def figure_forest(member: Member, machine: Machine) -> Outcome:
     return Outcome({**files, "caption": np.array(caption), **_numbers(rows)})
 
 
-def _numbers(rows: Sequence[Shown]) -> dict[str, Array]:
+def _numbers(rows: Sequence[Difference]) -> dict[str, Array]:
     return {
-        "difference": np.array([row.whole for row in rows]),
+        "difference": np.array([row.full_name for row in rows]),
         "panel": np.array([row.panel for row in rows]),
         **{
             name: np.array([getattr(row, name) for row in rows], np.float64)
@@ -223,12 +228,12 @@ def _numbers(rows: Sequence[Shown]) -> dict[str, Array]:
         },
         **{
             name: np.array([getattr(row, name) for row in rows], np.int64)
-            for name in ("count", *NUMBERS)
+            for name in ("count", *EXCLUDED)
         },
     }
 
 
-def _caption(rows: Sequence[Shown], params: ForestParams) -> str:
+def _caption(rows: Sequence[Difference], params: ForestParams) -> str:
     paired = {row.paired for row in rows}
     what = "Mean differences of pairs" if True in paired else "Differences of means"
     if len(paired) > 1:
@@ -243,42 +248,49 @@ def _caption(rows: Sequence[Shown], params: ForestParams) -> str:
             ("rank", True): "Wilcoxon's signed ranks",
             ("rank", False): "Mann and Whitney's ranks",
         }
-        names = " or ".join(tests[params.test, one] for one in sorted(paired)[::-1])
-        level = captions.short(round(1 - params.confidence, 12))
+        names = " or ".join(
+            tests[params.test, is_paired] for is_paired in sorted(paired)[::-1]
+        )
+        level = captions.short_number(round(1 - params.confidence, 12))
         notes.append(
             f"p: {names}, corrected by Holm for all rows of a table; filled: p < "
             f"{level}."
         )
-    return " ".join([*notes, *_doubts(rows)])
+    return " ".join([*notes, *_exclusion_sentences(rows)])
 
 
-def _doubts(rows: Sequence[Shown]) -> Iterator[str]:
-    words = {name: f"Left out, {word}" for name, word in NUMBERS.items()}
+def _exclusion_sentences(rows: Sequence[Difference]) -> Iterator[str]:
+    words = {name: f"Left out, {word}" for name, word in EXCLUDED.items()}
     for name, word in {**words, "unconverged": "Not converged"}.items():
         if total := sum(getattr(row, name) for row in rows):
             noun = "pair" if all(row.paired for row in rows) else "value"
-            of = counted(len([r for r in rows if getattr(r, name)]), "row")
-            yield f"{word}: {counted(total, noun)} in {of}."
+            rows_text = counted(len([r for r in rows if getattr(r, name)]), "row")
+            yield f"{word}: {counted(total, noun)} in {rows_text}."
     if differing := [row.settings for row in rows if row.settings]:
         parts = [part.split()[0] for text in differing for part in text.split("; ")]
         names = " or ".join(dict.fromkeys(parts))
-        rows_told = counted(len(differing), "row")
-        yield f"Estimates made at different {names} are compared in {rows_told}."
+        num_rows = counted(len(differing), "row")
+        yield f"Estimates made at different {names} are compared in {num_rows}."
 
 
 def _draw_panel(
-    axes: Axes, of: Sequence[Shown], labels: Sequence[Label], params: ForestParams
+    axes: Axes,
+    panel_rows: Sequence[Difference],
+    labels: Sequence[Label],
+    params: ForestParams,
 ) -> None:
     axes.grid(visible=True, axis="x")
     axes.axvline(0, color="0.3", linewidth=0.8)
-    axes.set_ylim(len(of) - 0.4, -0.6)
-    axes.set_yticks(range(len(of)), [canvas.literal(row.name) for row in of])
+    axes.set_ylim(len(panel_rows) - 0.4, -0.6)
+    axes.set_yticks(
+        range(len(panel_rows)), [canvas.escape_mathtext(row.name) for row in panel_rows]
+    )
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"difference of {captions.axis_label(of[0].measured())}")
-    axes.xaxis.set_major_locator(canvas.tick_steps("auto"))
+    axes.set_xlabel(f"difference of {captions.axis_label(panel_rows[0].measured())}")
+    axes.xaxis.set_major_locator(canvas.round_ticks("auto"))
     axes.margins(x=0.06)
-    beside: dict[str, Any] = {
+    column_style: dict[str, Any] = {
         "xycoords": axes.get_yaxis_transform(),
         "textcoords": "offset points",
         "size": 7,
@@ -287,36 +299,40 @@ def _draw_panel(
     }
     heads = ("n", "p") if params.test != "none" else ("n",)
     for column, head in zip(COLUMNS, heads, strict=False):
-        axes.annotate(head, (1, -0.95), (column, 0), style="italic", **beside)
-    for place, row in enumerate(of):
+        axes.annotate(head, (1, -0.95), (column, 0), style="italic", **column_style)
+    for place, row in enumerate(panel_rows):
         _draw_row(axes, place, row, labels.index(row.label), params)
-        texts = (str(row.count), _p(row.p))[: len(heads)]
+        texts = (str(row.count), _p_text(row.p))[: len(heads)]
         for column, text in zip(COLUMNS, texts, strict=False):
-            axes.annotate(text, (1, place), (column, 0), **beside)
+            axes.annotate(text, (1, place), (column, 0), **column_style)
 
 
 def _draw_row(
-    axes: Axes, place: int, row: Shown, number: int, params: ForestParams
+    axes: Axes, place: int, row: Difference, number: int, params: ForestParams
 ) -> None:
     if np.isnan(row.mean):
-        at = axes.get_yaxis_transform()
-        reason = f"no {'pairs' if row.paired else 'values'}: {_reasons(row)}"
-        axes.text(0.03, place, reason, transform=at, **REASON)
+        transform = axes.get_yaxis_transform()
+        reason = f"no {'pairs' if row.paired else 'values'}: {_reasons_text(row)}"
+        axes.text(0.03, place, reason, transform=transform, **REASON_STYLE)
         return
     if np.isfinite([row.low, row.high]).all():
         ends = [row.low, row.high]
-        axes.plot(ends, [place, place], color=canvas.colour(number), linewidth=1.1)
-        axes.plot(ends, [place, place], "|", color=canvas.colour(number), markersize=4)
+        axes.plot(
+            ends, [place, place], color=canvas.label_colour(number), linewidth=1.1
+        )
+        axes.plot(
+            ends, [place, place], "|", color=canvas.label_colour(number), markersize=4
+        )
     filled = params.test == "none" or row.p < 1 - params.confidence
-    axes.plot(row.mean, place, **_look(number, filled=filled))
+    axes.plot(row.mean, place, **_marker_style(number, filled=filled))
 
 
-def _reasons(row: Shown) -> str:
-    counts = {word: getattr(row, name) for name, word in NUMBERS.items()}
+def _reasons_text(row: Difference) -> str:
+    counts = {word: getattr(row, name) for name, word in EXCLUDED.items()}
     return ", ".join(f"{n} {word}" for word, n in counts.items() if n) or "none there"
 
 
-def _p(value: float) -> str:
+def _p_text(value: float) -> str:
     if np.isnan(value):
         return "\u2013"
     if value < 0.001:
@@ -324,16 +340,16 @@ def _p(value: float) -> str:
     return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
-def _look(number: int, *, filled: bool) -> dict[str, Any]:
+def _marker_style(number: int, *, filled: bool) -> dict[str, Any]:
     return {
         "marker": "s",
         "markersize": 3.4,
         "linestyle": "",
-        "color": canvas.colour(number),
-        "markerfacecolor": canvas.colour(number) if filled else "white",
+        "color": canvas.label_colour(number),
+        "markerfacecolor": canvas.label_colour(number) if filled else "white",
         "markeredgewidth": 1.0,
     }
 
 
-def _mark(number: int) -> Line2D:
-    return Line2D([], [], **_look(number, filled=True))
+def _handle(number: int) -> Line2D:
+    return Line2D([], [], **_marker_style(number, filled=True))

@@ -1,4 +1,4 @@
-"""Means over two axes as colours."""
+"""Heat map of means over two axes, a panel per label."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import are_numbers
 from curvflow.tasks.statistics.measurements import Measurement, find_measurement
 
-WIDTHS = (88.0, 150.0, 180.0)  # mm, by panels side by side
+WIDTHS = (88.0, 150.0, 180.0)  # mm, by number of columns
 FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
-BESIDE = 22.0  # mm, about, beside labels and panels
-MOST = 60  # rows or columns that can still be told apart
+LABELS_WIDTH = 22.0  # mm, approximate width of the scale and margins
+MAX_LABELS = 60  # rows or columns; more cannot be distinguished
 SIZES = (7.0, 6.0, 5.0)  # points, of the means in cells
-MAP = "cividis"  # reads the same without colours
+COLOUR_MAP = "cividis"  # legible in grey
 HATCH = "////"
-NOTHING = "0.88"  # of cells without any node
+NO_NODE_COLOUR = "0.88"
 MINUS = "\u2212"
-MOST_Z, LEAST_Z = 1e300, 1e-280  # of the ends of a scale; beyond, ticks overflow
-HATCHED: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.45", "hatch": HATCH}
+MAX_Z, MIN_Z = 1e300, 1e-280  # ends of a scale, beyond which ticks overflow
+HATCH_STYLE: dict[str, Any] = {"facecolor": "none", "edgecolor": "0.45", "hatch": HATCH}
 
 
 @computes_each("figure.heatmap")
@@ -47,16 +47,16 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     """Draw the mean of a variable over two axes, a panel per label.
 
     Args:
-        member: the nodes of the stage that measures z; those that diverged are in no
-            mean, and their cells are hatched.
+        member: nodes of the stage that measures z; means exclude diverged nodes, and
+            their cells are hatched.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: z, x, y or label is not what the stage has, there are too many
-            labels, or nothing is positive on a logarithmic scale.
+        InputError: the stage lacks z, x, y or label, there are too many labels, or no
+            value is positive on a logarithmic scale.
     """
     params = member.params
     assert isinstance(params, HeatmapParams)
@@ -64,14 +64,14 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     numbers = _numbers(z, params)
     norm = _norm(numbers["mean"], params)
     caption = _caption(z, numbers, params)
-    with canvas.quiet_style():
-        figure = _sheet(numbers, params)
+    with canvas.default_style():
+        figure = _new_figure(numbers, params)
         for number, axes in enumerate(figure.axes):
             part = {name: numbers[name][number] for name in COUNTS}
             _draw_panel(axes, part, norm)
             _name_axes(axes, numbers, number, params)
         bar = figure.colorbar(
-            mpl.cm.ScalarMappable(norm, MAP), ax=figure.axes, pad=0.02, aspect=25
+            mpl.cm.ScalarMappable(norm, COLOUR_MAP), ax=figure.axes, pad=0.02, aspect=25
         )
         bar.set_label(captions.axis_label(z))
         if params.log_z:
@@ -83,7 +83,7 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
         )
         if params.numbers:
             figure.draw_without_rendering()  # places the panels, so that room is known
-            _print(figure, numbers, norm)
+            _print_means(figure, numbers, norm)
         files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers})
 
@@ -99,38 +99,39 @@ def _numbers(z: Measurement, params: HeatmapParams) -> dict[str, Array]:
     panels = list(dict.fromkeys(place[:-2] for place in grid))
     ys, xs = (_labels(grid, number) for number in (-2, -1))
     shape = len(panels), len(ys), len(xs)
-    found = {name: np.zeros(shape, np.int64) for name in COUNTS[1:]}
-    found["mean"] = np.full(shape, np.nan)
+    table = {name: np.zeros(shape, np.int64) for name in COUNTS[1:]}
+    table["mean"] = np.full(shape, np.nan)
     for place, row in grid.items():
-        at = panels.index(place[:-2]), ys.index(place[-2]), xs.index(place[-1])
+        cell = panels.index(place[:-2]), ys.index(place[-2]), xs.index(place[-1])
         values = finite_values(row)
-        found["mean"][at] = statistics(values).mean
+        table["mean"][cell] = statistics(values).mean
         counts = {
             "count": len(values),
             "nodes": len(row),
             **exclusion_counts(row, len(row)),
         }
         for name in COUNTS[1:]:
-            found[name][at] = counts[name]
+            table[name][cell] = counts[name]
     return {
         "panel": np.array([str(panel[0]) if panel else "" for panel in panels]),
         "x": np.array([str(x) for x in xs]),
         "y": np.array([str(y) for y in ys]),
-        **found,
+        **table,
     }
 
 
 def _labels(grid: Mapping[Labels, object], number: int) -> list[Label]:
     labels = list(dict.fromkeys(place[number] for place in grid))
-    if len(labels) > MOST:
+    if len(labels) > MAX_LABELS:
         role = "x" if number == -1 else "y"
         raise InputError(
-            f"{role}: expected at most {MOST} labels, got {len(labels)}. Choose an "
+            f"{role}: expected at most {MAX_LABELS} labels, got {len(labels)}. Choose "
+            "an "
             "axis with fewer."
         )
     if not are_numbers(labels):
         return labels
-    # Numbers go upwards, and the first row is drawn on top.
+    # The first row is drawn on top, and numbers increase upwards.
     return sorted(labels, key=float, reverse=number == -2)
 
 
@@ -141,8 +142,8 @@ def _norm(mean: Array, params: HeatmapParams) -> Normalize:
             raise InputError("log_z: expected positive z, got none. Set it to false.")
         shown = shown[shown > 0]
     low, high = (shown.min(), shown.max()) if len(shown) else (1.0, 10.0)
-    least = LEAST_Z if params.log_z else -MOST_Z
-    low, high = np.clip([low, high], least, MOST_Z)
+    least = MIN_Z if params.log_z else -MAX_Z
+    low, high = np.clip([low, high], least, MAX_Z)
     if low == high:
         low, high = (low / 2, 2 * low) if params.log_z else (low - 0.5, high + 0.5)
     return (LogNorm if params.log_z else Normalize)(float(low), float(high))
@@ -153,28 +154,30 @@ def _caption(
 ) -> str:
     counts = [int(n) for n in numbers["count"].flat if n]
     parts = (params.x, params.y, params.label)
-    notes = [f"{captions.averaged(z, counts, parts)}."]
+    notes = [f"{captions.average_text(z, counts, parts)}."]
     if total := int(numbers["diverged"].sum()):
         whole = int(((numbers["diverged"] > 0) & (numbers["count"] == 0)).sum())
-        some = int((numbers["diverged"] > 0).sum())
-        text = f"Diverged, left out: {counted(total, 'node')} in {some} of "
+        num_cells = int((numbers["diverged"] > 0).sum())
+        text = f"Diverged, left out: {counted(total, 'node')} in {num_cells} of "
         text += counted(numbers["mean"].size, "cell")
         notes.append(f"{text}; {whole} without any value." if whole else f"{text}.")
     if total := int(numbers["nonfinite"].sum()):
         notes.append(f"Not finite, left out: {counted(total, 'value')}.")
-    notes += captions.unconverged([z])
+    notes += captions.unconverged_sentences([z])
     if params.log_z:
         hidden = int((numbers["mean"] <= 0).sum())
-        notes += captions.off_scale(hidden, "mean")
+        notes += captions.off_scale_sentences(hidden, "mean")
     return " ".join(notes)
 
 
-def _sheet(numbers: Mapping[str, Array], params: HeatmapParams) -> Figure:
+def _new_figure(numbers: Mapping[str, Array], params: HeatmapParams) -> Figure:
     panels, rows, _ = numbers["mean"].shape
     columns = min(panels, len(WIDTHS))
     lines = -(-panels // columns)
     height = lines * (FRAME + CELL * max(rows, 3))
-    figure = canvas.sheet(params.width or WIDTHS[columns - 1], params.height or height)
+    figure = canvas.new_figure(
+        params.width or WIDTHS[columns - 1], params.height or height
+    )
     for number in range(panels):
         figure.add_subplot(lines, columns, number + 1)
     return figure
@@ -187,16 +190,20 @@ def _draw_panel(axes: Axes, part: Mapping[str, Array], norm: Normalize) -> None:
         is_hidden |= mean <= 0
     shown = np.ma.masked_array(np.clip(mean, norm.vmin, norm.vmax), is_hidden)
     axes.set_facecolor("white")
-    axes.pcolormesh(shown, cmap=MAP, norm=norm, edgecolors="white", linewidth=0.8)
+    axes.pcolormesh(
+        shown, cmap=COLOUR_MAP, norm=norm, edgecolors="white", linewidth=0.8
+    )
     rows, columns = part["mean"].shape
     for y, x in np.ndindex(rows, columns):
         if not part["nodes"][y, x]:
             axes.add_patch(
-                Rectangle((x, y), 1, 1, facecolor=NOTHING, edgecolor="white")
+                Rectangle((x, y), 1, 1, facecolor=NO_NODE_COLOUR, edgecolor="white")
             )
         elif part["diverged"][y, x] or part["nonfinite"][y, x]:
             hatched = (
-                {**HATCHED, "edgecolor": "white"} if part["count"][y, x] else HATCHED
+                {**HATCH_STYLE, "edgecolor": "white"}
+                if part["count"][y, x]
+                else HATCH_STYLE
             )
             axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **hatched))
     axes.set(xlim=(0, columns), ylim=(rows, 0))
@@ -208,7 +215,7 @@ def _name_axes(
     spec = axes.get_subplotspec()
     is_first = spec is None or spec.is_first_col()
     for role, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        names = [canvas.literal(name) for name in numbers[role]]
+        names = [canvas.escape_mathtext(name) for name in numbers[role]]
         axis.set_ticks(np.arange(len(names)) + 0.5, names)
         axis.set_tick_params(length=0)
     if _is_crowded(numbers, params):
@@ -220,43 +227,46 @@ def _name_axes(
             rotation_mode="anchor",
         )
     axes.spines[:].set_visible(False)
-    axes.set_xlabel(canvas.literal(params.x.replace("_", " ")))
+    axes.set_xlabel(canvas.escape_mathtext(params.x.replace("_", " ")))
     if is_first:
-        axes.set_ylabel(canvas.literal(params.y.replace("_", " ")))
+        axes.set_ylabel(canvas.escape_mathtext(params.y.replace("_", " ")))
     else:
         axes.tick_params(axis="y", labelleft=False)
     if params.label:
         title = f"{params.label} = {numbers['panel'][number]}"
-        axes.set_title(canvas.literal(title), size=7, pad=3)
+        axes.set_title(canvas.escape_mathtext(title), size=7, pad=3)
 
 
 def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
-    """Return whether labels below are wider than their cells, about."""
+    """Return whether labels below are about as wide as their cells, or wider."""
     size = float(canvas.STYLE["xtick.labelsize"])
     beside, widest = (
-        max(canvas.text_width(canvas.literal(name), size) for name in numbers[role])
+        max(
+            canvas.text_width(canvas.escape_mathtext(name), size)
+            for name in numbers[role]
+        )
         for role in ("y", "x")
     )
     side = min(len(numbers["panel"]), len(WIDTHS))
-    width = (params.width or WIDTHS[side - 1]) - BESIDE
+    width = (params.width or WIDTHS[side - 1]) - LABELS_WIDTH
     room = (width * canvas.MM - beside) / side / len(numbers["x"])
     return widest > 0.9 * room
 
 
-def _print(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> None:
-    """Print the means in the cells if all of them have room at one size."""
+def _print_means(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> None:
+    """Print the means in the cells if all of them fit at one size."""
     mean = numbers["mean"]
-    texts = _texts(mean)
-    size = _size(figure.axes[0], texts, mean.shape)
+    texts = _mean_texts(mean)
+    size = _text_size(figure.axes[0], texts, mean.shape)
     if not size:
         return
-    gone = numbers["diverged"] + numbers["nonfinite"] > 0
+    is_incomplete = numbers["diverged"] + numbers["nonfinite"] > 0
     for at, text in texts.items():
         panel, y, x = at
-        # What a logarithm has no colour for stands on white.
+        # Values without a logarithm have no colour and stand on white.
         has_colour = not (isinstance(norm, LogNorm) and mean[at] <= 0)
         share = float(norm(mean[at])) if has_colour else 1.0
-        ground = mpl.colormaps[MAP](share) if has_colour else "white"
+        ground = mpl.colormaps[COLOUR_MAP](share) if has_colour else "white"
         figure.axes[panel].text(
             x + 0.5,
             y + 0.5,
@@ -265,14 +275,16 @@ def _print(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> Non
             ha="center",
             va="center_baseline",
             color="white" if share < 0.5 else "black",
-            bbox={"facecolor": ground, "linewidth": 0, "pad": 1} if gone[at] else None,
+            bbox={"facecolor": ground, "linewidth": 0, "pad": 1}
+            if is_incomplete[at]
+            else None,
         )
 
 
-def _size(
+def _text_size(
     axes: Axes, texts: Mapping[tuple[int, ...], str], shape: tuple[int, ...]
 ) -> float:
-    """Return the size at which all texts have room; 0 if there is none."""
+    """Return the largest size at which all texts fit; 0 if there is none."""
     _, rows, columns = shape
     panel = axes.get_window_extent()
     width, height = panel.width / canvas.DPI, panel.height / canvas.DPI
@@ -284,8 +296,8 @@ def _size(
     return 0
 
 
-def _texts(mean: Array) -> dict[tuple[int, ...], str]:
-    """Return means in three digits, as many decimals in all where they are alike."""
+def _mean_texts(mean: Array) -> dict[tuple[int, ...], str]:
+    """Return means in three digits, with equal decimals if they are of similar size."""
     values = {at: float(mean[at]) for at in np.ndindex(*mean.shape)}
     values = {at: value for at, value in values.items() if np.isfinite(value)}
     sizes = [abs(value) for value in values.values() if value]
@@ -294,20 +306,29 @@ def _texts(mean: Array) -> dict[tuple[int, ...], str]:
         decimals = max(0, 2 - math.floor(math.log10(top)))
         texts = {at: f"{value:.{decimals}f}" for at, value in values.items()}
     else:
-        texts = {at: captions.short(float(f"{v:.2e}")) for at, v in values.items()}
+        texts = {
+            at: captions.short_number(float(f"{v:.2e}")) for at, v in values.items()
+        }
     return {at: text.replace("-", MINUS) for at, text in texts.items()}
 
 
 def _legend(numbers: Mapping[str, Array]) -> tuple[list[Patch], list[str]]:
-    """Return what the hatching and the grey say, where there is any."""
-    gone = (numbers["diverged"] + numbers["nonfinite"]) > 0
-    some, whole = gone & (numbers["count"] > 0), gone & (numbers["count"] == 0)
+    """Return the handles and texts of hatched and grey cells, if there are any."""
+    is_incomplete = (numbers["diverged"] + numbers["nonfinite"]) > 0
+    partly, entirely = (
+        is_incomplete & (numbers["count"] > 0),
+        is_incomplete & (numbers["count"] == 0),
+    )
     word = "diverged" if not numbers["nonfinite"].any() else "diverged or not finite"
-    shaded = {**HATCHED, "facecolor": mpl.colormaps[MAP](0.4), "edgecolor": "white"}
+    shaded = {
+        **HATCH_STYLE,
+        "facecolor": mpl.colormaps[COLOUR_MAP](0.4),
+        "edgecolor": "white",
+    }
     entries: Sequence[tuple[Array, Patch, str]] = (
-        (some, Patch(linewidth=0, **shaded), f"some {word}"),
-        (whole, Patch(linewidth=0, **HATCHED), f"all {word}"),
-        (numbers["nodes"] == 0, Patch(facecolor=NOTHING), "no node"),
+        (partly, Patch(linewidth=0, **shaded), f"some {word}"),
+        (entirely, Patch(linewidth=0, **HATCH_STYLE), f"all {word}"),
+        (numbers["nodes"] == 0, Patch(facecolor=NO_NODE_COLOUR), "no node"),
     )
     kept = [(patch, text) for where, patch, text in entries if where.any()]
     return [patch for patch, _ in kept], [text for _, text in kept]

@@ -1,4 +1,4 @@
-"""Losses along lines or in a plane, with the quadratic model drawn over them."""
+"""Loss landscape along lines or in a plane, with its quadratic model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from curvflow.schemas.kinds.figures.landscape import LandscapeFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
-from curvflow.tasks.drawing.contours import WIDTHS, panels, planes, quadratic
+from curvflow.tasks.drawing.contours import (
+    WIDTHS,
+    draw_planes,
+    panel_grid,
+    quadratic_model,
+)
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.label_groups import (
     NodeGroup,
@@ -43,8 +48,8 @@ class Slice:
 
     Attributes:
         row: label of its row.
-        node: what was measured.
-        number: of the direction, from 0.
+        node: result of the node.
+        number: number of the direction, from 0.
     """
 
     row: str
@@ -53,15 +58,20 @@ class Slice:
 
     @property
     def along(self) -> str:
-        """What the direction is, such as `eigenvector 1`."""
+        """Name of the direction, such as `eigenvector 1`."""
         return str(self.node["along"][self.number])
 
     def values(self, y: str) -> dict[str, Array]:
         """Return training and test values and the model, each (point,)."""
         n, node = self.number, self.node
-        found = {name: node[f"{name}_{y}"][n] for name in ("train", "test")}
-        model = quadratic(node, np.eye(len(node["slope"]))[n] * node["step"][:, None])
-        return {**found, "model": model if y == "loss" else np.full(len(model), np.nan)}
+        losses = {name: node[f"{name}_{y}"][n] for name in ("train", "test")}
+        model = quadratic_model(
+            node, np.eye(len(node["slope"]))[n] * node["step"][:, None]
+        )
+        return {
+            **losses,
+            "model": model if y == "loss" else np.full(len(model), np.nan),
+        }
 
 
 @computes_each("figure.landscape")
@@ -69,15 +79,15 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
     """Draw slices of the loss: a row for each label, a panel for each direction.
 
     Args:
-        member: results of `probe.landscape`; of several in a row all are drawn.
+        member: results of `probe.landscape`; a row shows all its results.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: there is no such label, no plane was measured or several would be
-            in one panel, or nothing can stand on a logarithmic axis.
+        InputError: no stage has the axis of `label`, no plane was measured or a panel
+            has several, or a logarithmic axis cannot show any value.
     """
     params = member.params
     assert isinstance(params, LandscapeFigureParams)
@@ -91,9 +101,9 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
     ]
     caption = _caption(nodes, rows, params)
     shown: list[str] = []
-    with canvas.quiet_style():
+    with canvas.default_style():
         if params.show == "plane":
-            figure = planes(params, rows)
+            figure = draw_planes(params, rows)
         else:
             figure, shown = _lines(params, rows, slices)
         canvas.compose(
@@ -111,18 +121,22 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
 def _numbers(
     slices: Sequence[Slice], params: LandscapeFigureParams
 ) -> dict[str, Array]:
-    most = max((len(one.node["step"]) for one in slices), default=0)
+    most = max((len(slice_.node["step"]) for slice_ in slices), default=0)
     columns: dict[str, list[Array]] = {name: [] for name in ("step", *ARRAYS.values())}
-    for one in slices:
-        for name, values in {"step": one.node["step"], **one.values(params.y)}.items():
+    for slice_ in slices:
+        for name, values in {
+            "step": slice_.node["step"],
+            **slice_.values(params.y),
+        }.items():
             padding = (0, most - len(values))
             columns[name].append(np.pad(values, padding, constant_values=np.nan))
     coords = [
-        ", ".join(f"{a} = {v}" for a, v in one.node.coords.items()) for one in slices
+        ", ".join(f"{a} = {v}" for a, v in slice_.node.coords.items())
+        for slice_ in slices
     ]
     return {
-        "row": np.array([one.row for one in slices], str),
-        "along": np.array([one.along for one in slices], str),
+        "row": np.array([slice_.row for slice_ in slices], str),
+        "along": np.array([slice_.along for slice_ in slices], str),
         "node": np.array(coords, str),
         **{n: np.reshape(v, (len(slices), most)) for n, v in columns.items()},
     }
@@ -134,11 +148,11 @@ def _caption(
     what = "Losses" if params.show == "plane" else params.y.capitalize()
     text = f"{what} at w + t d for steps t"
     text += selection_text(nodes, params.label)
-    notes = [f"{text}.", *captions.left_out(rows)]
+    notes = [f"{text}.", *captions.left_out_sentences(rows)]
     drawn = [node for row in rows for node in row.ok]
     if params.quadratic and params.y == "loss" and drawn:
-        how = "Broken lines" if params.show == "plane" else "Dotted"
-        notes.append(f"{how}: quadratic model of the training loss at t = 0.")
+        line_style = "Broken lines" if params.show == "plane" else "Dotted"
+        notes.append(f"{line_style}: quadratic model of the training loss at t = 0.")
     if params.show == "plane" and any(len(node["path"]) for node in drawn):
         notes.append("White points: checkpoints, projected.")
     if params.show == "plane" and drawn:
@@ -155,28 +169,32 @@ def _caption(
 def _lines(
     params: LandscapeFigureParams, rows: Sequence[NodeGroup], slices: Sequence[Slice]
 ) -> tuple[Figure, list[str]]:
-    columns = max((one.number for one in slices), default=0) + 1
+    columns = max((slice_.number for slice_ in slices), default=0) + 1
     wraps = len(rows) == 1 and columns > len(WIDTHS)
     across = len(WIDTHS) if wraps else columns
-    figure = panels(params, -(-columns // across) * len(rows), across, HEIGHT)
+    figure = panel_grid(params, -(-columns // across) * len(rows), across, HEIGHT)
     for axes in figure.axes[columns * len(rows) :]:
         axes.set_axis_off()
     shown = ["training"]
-    if any(np.isfinite(one.node[f"test_{params.y}"]).any() for one in slices):
+    if any(np.isfinite(slice_.node[f"test_{params.y}"]).any() for slice_ in slices):
         shown.append("test")
     if params.quadratic and params.y == "loss":
         shown.append("quadratic model")
-    places = [
-        [one for one in slices if one.row == str(row.label) and one.number == number]
+    panel_slices = [
+        [
+            slice_
+            for slice_ in slices
+            if slice_.row == str(row.label) and slice_.number == number
+        ]
         for row in rows
         for number in range(columns)
     ]
-    for axes, own, row in zip(
-        figure.axes, places, _repeat(rows, columns), strict=False
+    for axes, slices_drawn, row in zip(
+        figure.axes, panel_slices, _repeat(rows, columns), strict=False
     ):
-        _draw_lines(axes, own, shown, params, row)
+        _draw_lines(axes, slices_drawn, shown, params, row)
     if params.limits == "equal":
-        _share(figure.axes[: len(places)])
+        _share_limits(figure.axes[: len(panel_slices)])
     return figure, shown
 
 
@@ -187,7 +205,7 @@ def _repeat(rows: Sequence[NodeGroup], times: int) -> Iterator[NodeGroup]:
 
 def _draw_lines(
     axes: Axes,
-    own: Sequence[Slice],
+    slices: Sequence[Slice],
     shown: Sequence[str],
     params: LandscapeFigureParams,
     row: NodeGroup,
@@ -196,42 +214,46 @@ def _draw_lines(
     axes.set_xlabel("step")
     spec = axes.get_subplotspec()
     if spec is not None and spec.is_first_col():
-        name = f"{canvas.literal(row.label)}\n" if params.label else ""
+        name = f"{canvas.escape_mathtext(row.label)}\n" if params.label else ""
         axes.set_ylabel(f"{name}{params.y}")
-    if not own:
-        reason = captions.nothing(row)
+    if not slices:
+        reason = captions.missing_reason(row)
         axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", size=7)
         return
-    axes.set_title(_named(own), size=7, pad=3)
-    for one in own:
-        values = one.values(params.y)
+    axes.set_title(_panel_title(slices), size=7, pad=3)
+    for slice_ in slices:
+        values = slice_.values(params.y)
         for name in shown:
             drawn = np.where(
                 np.isfinite(values[ARRAYS[name]]), values[ARRAYS[name]], np.nan
             )
-            axes.plot(one.node["step"], drawn, **SERIES[name])
-    axes.set_xlim(*(f([f(one.node["step"]) for one in own]) for f in (min, max)))
-    _set_limits(axes, own, shown, params)
+            axes.plot(slice_.node["step"], drawn, **SERIES[name])
+    axes.set_xlim(
+        *(f([f(slice_.node["step"]) for slice_ in slices]) for f in (min, max))
+    )
+    _set_limits(axes, slices, shown, params)
 
 
-def _named(own: Sequence[Slice]) -> str:
-    """Return the direction, and the curvature along it if there is one node."""
-    if len(own) > 1:
-        return own[0].along
-    one = own[0]
-    return f"{one.along}, curvature {float(one.node['rayleigh'][one.number]):.3g}"
+def _panel_title(slices: Sequence[Slice]) -> str:
+    """Return the direction, and the curvature along it if there is a single node."""
+    if len(slices) > 1:
+        return slices[0].along
+    slice_ = slices[0]
+    return (
+        f"{slice_.along}, curvature {float(slice_.node['rayleigh'][slice_.number]):.3g}"
+    )
 
 
 def _set_limits(
     axes: Axes,
-    own: Sequence[Slice],
+    slices: Sequence[Slice],
     shown: Sequence[str],
     params: LandscapeFigureParams,
 ) -> None:
-    """Fit the axis to the values measured; the model may leave it."""
+    """Fit the axis to the measured values; the model may leave it."""
     names = [ARRAYS[name] for name in shown if name != "quadratic model"]
     values = np.concatenate(
-        [one.values(params.y)[name] for one in own for name in names]
+        [slice_.values(params.y)[name] for slice_ in slices for name in names]
     )
     seen = values[np.isfinite(values)]
     if params.log_y:
@@ -245,10 +267,10 @@ def _set_limits(
     elif len(seen):
         margin = 0.05 * (float(np.ptp(seen)) or abs(float(seen[0])) or 1.0)
         axes.set_ylim(seen.min() - margin, seen.max() + margin)
-        axes.yaxis.set_major_locator(canvas.tick_steps(5))
+        axes.yaxis.set_major_locator(canvas.round_ticks(5))
 
 
-def _share(panels: Sequence[Axes]) -> None:
+def _share_limits(panels: Sequence[Axes]) -> None:
     ends = [axes.get_ylim() for axes in panels]
     for axes in panels:
         axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))

@@ -1,4 +1,4 @@
-"""Curves of means with bands."""
+"""Curves of means with error bands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.lines import LinesParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
 from curvflow.tasks.drawing import canvas, captions
-from curvflow.tasks.drawing.captions import say_no_values
+from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import (
@@ -25,10 +25,10 @@ from curvflow.tasks.statistics.label_groups import (
 from curvflow.tasks.statistics.measurements import Measurement, find_measurement
 
 WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
-FEW = 12  # points that are marked one by one
-FRAME = 16.0  # mm beside the panel, about
-MARGIN = 0.05  # of the data on either side, as Matplotlib has it
-LONG = 40  # letters of x labels that still fit side by side
+MAX_MARKED = 12  # points of a curve with single markers
+FRAME = 16.0  # mm, approximate width around the panel
+MARGIN = 0.05  # of the data on either side, Matplotlib's default
+MAX_LETTERS = 40  # letters of x labels that fit without rotation
 
 
 @computes_each("figure.lines")
@@ -36,28 +36,28 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
     """Draw the mean of a variable against x, a curve and a band per label.
 
     Args:
-        member: the nodes of the stage that measures y; diverged ones are in no curve,
-            and legend and caption say how many they are.
+        member: nodes of the stage that measures y; curves exclude diverged nodes, whose
+            numbers legend and caption state.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: y, x or label is not what the stages have, there are more labels
-            than can be told apart, or nothing can stand on a logarithmic axis.
+        InputError: the stages lack y, x or label, there are more labels than colours,
+            or a logarithmic axis cannot show any value.
     """
     params = member.params
     assert isinstance(params, LinesParams)
     y = find_measurement("y", params.y, member.inputs["of"])
-    of = value_groups(y, label=params.label, x=params.x)
-    canvas.check_labels(len(of))
-    xs = x_labels(y, params.x, of)
-    numbers = _numbers(of, xs, params.band)
+    groups = value_groups(y, label=params.label, x=params.x)
+    canvas.check_labels(len(groups))
+    xs = x_labels(y, params.x, groups)
+    numbers = _numbers(groups, xs, params.band)
     shown = _shown(numbers, params)
-    caption = _caption(y, of, numbers, shown, params)
-    with canvas.quiet_style():
-        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
+    caption = _caption(y, groups, numbers, shown, params)
+    with canvas.default_style():
+        figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
         _set_axes(axes, y, numbers, params)
         if not are_numbers(xs):
@@ -66,8 +66,8 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
         canvas.compose(
             figure,
             title=params.title,
-            handles=[_handle(n) for n in range(len(of))] if params.label else [],
-            labels=[captions.legend_label(group) for group in of],
+            handles=[_handle(n) for n in range(len(groups))] if params.label else [],
+            labels=[captions.legend_label(group) for group in groups],
             label_name=params.label or "",
             caption=caption,
         )
@@ -76,36 +76,36 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
 
 
 def _numbers(
-    of: Sequence[ValueGroup], xs: Sequence[Label], band: str
+    groups: Sequence[ValueGroup], xs: Sequence[Label], band: str
 ) -> dict[str, Array]:
-    found = [statistics(group.matrix(xs)) for group in of]
-    ends = [one.ends(band) for one in found]
+    rows = [statistics(group.matrix(xs)) for group in groups]
+    ends = [s.ends(band) for s in rows]
     places = xs if are_numbers(xs) else range(len(xs))
     return {
-        "curve": np.array([str(group.label) for group in of]),
-        "diverged": np.array([group.diverged for group in of], dtype=np.int64),
+        "curve": np.array([str(group.label) for group in groups]),
+        "diverged": np.array([group.diverged for group in groups], dtype=np.int64),
         "x": np.array(places, dtype=np.float64),
         "x_label": np.array([str(x) for x in xs]),
-        "mean": np.stack([one.mean for one in found]),
+        "mean": np.stack([s.mean for s in rows]),
         "low": np.stack([low for low, _ in ends]),
         "high": np.stack([high for _, high in ends]),
-        "count": np.stack([one.count for one in found]).astype(np.int64),
+        "count": np.stack([s.count for s in rows]).astype(np.int64),
     }
 
 
 def _shown(numbers: Mapping[str, Array], params: LinesParams) -> Array:
-    """Return which points have a place in the panel, shape (curve, x).
+    """Return a mask of the points that the axes can show, shape (curve, x).
 
     Raises:
-        InputError: there are values, but none that a logarithmic axis can show.
+        InputError: there are values, but a logarithmic axis cannot show any.
     """
     known = np.isfinite(numbers["mean"])
     shown = known.copy()
-    for field, wanted, values in (
+    for field, is_log, values in (
         ("log_y", params.log_y, numbers["mean"]),
         ("log_x", params.log_x, numbers["x"]),
     ):
-        if wanted:
+        if is_log:
             shown &= values > 0
             if known.any() and not shown.any():
                 name = field.removeprefix("log_")
@@ -117,18 +117,18 @@ def _shown(numbers: Mapping[str, Array], params: LinesParams) -> Array:
 
 def _caption(
     y: Measurement,
-    of: Sequence[ValueGroup],
+    groups: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     shown: Array,
     params: LinesParams,
 ) -> str:
     counts = [int(most) for most in numbers["count"].max(axis=1) if most]
-    text = captions.averaged(y, counts, (params.x, params.label))
+    text = captions.average_text(y, counts, (params.x, params.label))
     if np.isfinite(numbers["low"]).any():
         text += f"; band: {captions.SPREADS[params.band]}"
     hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
-    notes = [*captions.left_out(of), *captions.unconverged([y])]
-    notes += captions.off_scale(hidden, "point")
+    notes = [*captions.left_out_sentences(groups), *captions.unconverged_sentences([y])]
+    notes += captions.off_scale_sentences(hidden, "point")
     if params.log_y and (numbers["low"][shown] <= 0).any():
         notes.append("Where the band reaches 0 it runs off the axis.")
     return " ".join([f"{text}.", *notes])
@@ -139,15 +139,15 @@ def _set_axes(
 ) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_ylabel(captions.axis_label(y))
-    axes.set_xlabel(canvas.literal(params.x.replace("_", " ")))
+    axes.set_xlabel(canvas.escape_mathtext(params.x.replace("_", " ")))
     if params.log_x:
         axes.set_xscale("log")
-        if len(numbers["x"]) <= FEW:  # rather than at powers of ten
+        if len(numbers["x"]) <= MAX_MARKED:  # instead of powers of ten
             width = (params.width or WIDTH) - FRAME
-            axes.set_xticks(numbers["x"], _fitting(numbers, width))
+            axes.set_xticks(numbers["x"], _fitting_labels(numbers, width))
             axes.set_xticks([], minor=True)
     elif (numbers["x"] % 1 == 0).all():
-        axes.xaxis.set_major_locator(canvas.tick_steps("auto", whole=True))
+        axes.xaxis.set_major_locator(canvas.round_ticks("auto", whole=True))
     if params.log_y:
         axes.set_yscale("log")
         ends = (numbers[name] for name in ("mean", "low", "high"))
@@ -155,27 +155,27 @@ def _set_axes(
         canvas.set_log_ticks(axes.yaxis)
 
 
-def _fitting(numbers: Mapping[str, Array], width: float) -> list[str]:
-    """Return labels of a logarithmic axis, empty where they would overlap another.
+def _fitting_labels(numbers: Mapping[str, Array], width: float) -> list[str]:
+    """Return labels of a logarithmic axis, empty where they would overlap.
 
-    Those that stay come every so many, counted from the last.
+    Every n-th label stays, counted from the last.
 
     Args:
         numbers: `x`, ascending, and `x_label`.
-        width: of the panel in mm.
+        width: width of the panel in mm.
 
     Returns:
         A label for each x.
     """
-    names = [canvas.literal(name) for name in numbers["x_label"]]
+    names = [canvas.escape_mathtext(name) for name in numbers["x_label"]]
     shown = np.flatnonzero(numbers["x"] > 0)[::-1]
     places = np.log(numbers["x"][shown])
     span = float(np.ptp(places)) or 1.0
     at = places / span * width * canvas.MM / (1 + 2 * MARGIN)
     size = float(canvas.STYLE["xtick.labelsize"])
     half = np.array([canvas.text_width(names[n], size) / 2 for n in shown])
-    for every in range(1, len(shown) + 1):
-        kept = slice(None, None, every)
+    for stride in range(1, len(shown) + 1):
+        kept = slice(None, None, stride)
         gaps = -np.diff(at[kept]) - half[kept][:-1] - half[kept][1:]
         if (gaps >= size / 2 * canvas.POINT).all():
             return [name if n in shown[kept] else "" for n, name in enumerate(names)]
@@ -183,16 +183,16 @@ def _fitting(numbers: Mapping[str, Array], width: float) -> list[str]:
 
 
 def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
-    names = [canvas.literal(x) for x in xs]
+    names = [canvas.escape_mathtext(x) for x in xs]
     tilt: dict[str, Any] = {}
-    if sum(map(len, names)) > LONG:
+    if sum(map(len, names)) > MAX_LETTERS:
         tilt = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(names)), names, **tilt)
 
 
 def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
     if not shown.any():
-        say_no_values(axes)
+        draw_no_values(axes)
     floor = axes.get_ylim()[0] if axes.get_yscale() == "log" else -np.inf
     for number, where in enumerate(shown):
         x, mean, low, high = (
@@ -206,11 +206,11 @@ def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
             x,
             np.maximum(low, floor),
             high,
-            color=canvas.colour(number),
+            color=canvas.label_colour(number),
             alpha=0.2,
             linewidth=0,
         )
-        line = _handle(number, marker="o" if where.sum() <= FEW else "")
+        line = _handle(number, marker="o" if where.sum() <= MAX_MARKED else "")
         line.set_data(x, mean)
         axes.add_line(line)
     axes.autoscale_view()
@@ -220,8 +220,8 @@ def _handle(number: int, marker: str = "") -> Line2D:
     return Line2D(
         [],
         [],
-        color=canvas.colour(number),
-        linestyle=canvas.dash(number),
+        color=canvas.label_colour(number),
+        linestyle=canvas.label_dash(number),
         linewidth=1.2,
         marker=marker,
         markersize=2.5,

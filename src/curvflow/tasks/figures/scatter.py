@@ -1,4 +1,4 @@
-"""One measured number against another."""
+"""Scatter plot of two measured numbers, with line and rank correlation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
-from curvflow.tasks.drawing.captions import say_no_values
+from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.drawing.scatter_data import (
     Series,
     find_series,
-    scattered,
+    point_columns,
     series_sentences,
-    trend,
+    trend_columns,
     trend_sentences,
 )
 from curvflow.tasks.registry import Machine, computes_each
@@ -30,8 +30,8 @@ from curvflow.tasks.statistics.pairs import Point, paired_points
 
 WIDTH, HEIGHT = 88.0, 66.0  # mm; a journal's column
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
-MANY = 60  # points from which on they are drawn smaller
-BARS = ("x", "x_low", "x_high", "y", "y_low", "y_high")
+MANY_POINTS = 60  # points above which they are drawn smaller
+BAR_COLUMNS = ("x", "x_low", "x_high", "y", "y_low", "y_high")
 
 
 @computes_each("figure.scatter")
@@ -39,36 +39,39 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     """Draw one variable against another, a point per node or per mean.
 
     Args:
-        member: the nodes of the one or two stages that measure x and y, or of stages
-            each of which measures both; diverged ones are in no point, and legend and
-            caption say how many they are.
+        member: nodes of the one or two stages that measure x and y, or of stages that
+            each measure both; points exclude diverged nodes, whose numbers legend and
+            caption state.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: x, y, label, marker or each is not what the stages have, there are
-            more labels than can be told apart, or nothing can stand on a logarithmic
-            axis.
+        InputError: the stages lack x, y, label, marker or each, there are more labels
+            than colours or markers, or a logarithmic axis cannot show any value.
     """
     params = member.params
     assert isinstance(params, ScatterParams)
-    of = find_series(params, member.inputs["of"])
-    found = [point for one in of for point in paired_points(one.x, one.y, params.parts)]
-    colours, shapes = _groups(found, params.label), _groups(found, params.marker)
+    all_series = find_series(params, member.inputs["of"])
+    points = [
+        point
+        for series in all_series
+        for point in paired_points(series.x, series.y, params.parts)
+    ]
+    colours, shapes = _groups(points, params.label), _groups(points, params.marker)
     _check_counts(len(colours), len(shapes), has_marker=params.marker is not None)
-    numbers = scattered(found, params)
+    numbers = point_columns(points, params)
     shown = _shown(numbers, params)
-    told = trend(numbers["x"][shown], numbers["y"][shown], params)
-    caption = _caption(of, [*colours.values()], numbers, shown, told, params)
-    with canvas.quiet_style():
-        figure = canvas.sheet(params.width or WIDTH, params.height or HEIGHT)
+    trend = trend_columns(numbers["x"][shown], numbers["y"][shown], params)
+    caption = _caption(all_series, [*colours.values()], numbers, shown, trend, params)
+    with canvas.default_style():
+        figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
-        _set_axes(axes, of, numbers, shown, params)
-        _draw(axes, numbers, shown, _looks(found, params))
+        _set_axes(axes, all_series, numbers, shown, params)
+        _draw(axes, numbers, shown, _marker_styles(points, params))
         if params.line:
-            _draw_line(axes, numbers["x"][shown], told, params)
+            _draw_line(axes, numbers["x"][shown], trend, params)
         handles, labels, name = _legend(colours, shapes, params)
         canvas.compose(
             figure,
@@ -79,13 +82,13 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
             caption=caption,
         )
         files = canvas.pictures(figure)
-    return Outcome({**files, "caption": np.array(caption), **numbers, **told})
+    return Outcome({**files, "caption": np.array(caption), **numbers, **trend})
 
 
-def _groups(found: Sequence[Point], axis: str | None) -> dict[str, ValueGroup]:
-    """Return what there is of each label of an axis, by the label's text."""
+def _groups(points: Sequence[Point], axis: str | None) -> dict[str, ValueGroup]:
+    """Return the values of each label of an axis, by the label's text."""
     groups: dict[str, ValueGroup] = {}
-    for point in found:
+    for point in points:
         label = point.text(axis)
         group = groups.setdefault(label, ValueGroup(label))
         group.nodes += point.nodes
@@ -110,10 +113,10 @@ def _check_counts(colours: int, shapes: int, *, has_marker: bool) -> None:
 
 
 def _shown(numbers: Mapping[str, Array], params: ScatterParams) -> Array:
-    """Return which points have a place in the panel, shape (point,).
+    """Return a mask of the points that the axes can show, shape (point,).
 
     Raises:
-        InputError: there are values, but none that a logarithmic axis can show.
+        InputError: there are values, but a logarithmic axis cannot show any.
     """
     known = np.isfinite(numbers["x"]) & np.isfinite(numbers["y"])
     shown = known.copy()
@@ -128,34 +131,39 @@ def _shown(numbers: Mapping[str, Array], params: ScatterParams) -> Array:
 
 
 def _caption(
-    of: Sequence[Series],
+    all_series: Sequence[Series],
     colours: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     shown: Array,
-    told: Mapping[str, Array],
+    trend: Mapping[str, Array],
     params: ScatterParams,
 ) -> str:
     counts = [int(n) for n in numbers["count"] if n]
-    every = Measurement(of[0].y.variable, [node for one in of for node in one.y.nodes])
-    text = captions.averaged(every, counts, params.parts)
+    every = Measurement(
+        all_series[0].y.variable,
+        [node for series in all_series for node in series.y.nodes],
+    )
+    text = captions.average_text(every, counts, params.parts)
     text = f"{counted(int(shown.sum()), 'point')}; {text[0].lower()}{text[1:]}"
     if np.isfinite(numbers["x_low"][shown]).any():
         text += f"; bars: {captions.SPREADS[params.error]}"
-    notes = [f"{text}.", *series_sentences(of, params)]
+    notes = [f"{text}.", *series_sentences(all_series, params)]
     if params.normalise == "max":
         within = f" of the same {', '.join(params.within)}" if params.within else ""
         notes.append(f"Largest: the largest magnitude among points{within}.")
-    notes += trend_sentences(told, int(shown.sum()), params)
+    notes += trend_sentences(trend, int(shown.sum()), params)
     hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
-    notes += captions.left_out(colours)
-    notes += captions.unconverged(axis for one in of for axis in (one.x, one.y))
-    notes += captions.off_scale(hidden, "point")
-    if _runs_off(numbers, shown, params):
+    notes += captions.left_out_sentences(colours)
+    notes += captions.unconverged_sentences(
+        axis for series in all_series for axis in (series.x, series.y)
+    )
+    notes += captions.off_scale_sentences(hidden, "point")
+    if _has_bars_off_axis(numbers, shown, params):
         notes.append("Bars that reach 0 run off the axis.")
     return " ".join(notes)
 
 
-def _runs_off(
+def _has_bars_off_axis(
     numbers: Mapping[str, Array], shown: Array, params: ScatterParams
 ) -> bool:
     return any(
@@ -164,22 +172,22 @@ def _runs_off(
     )
 
 
-def _axis_label(of: Sequence[Series], role: str, params: ScatterParams) -> str:
-    names = dict.fromkeys(one.named(role, params) for one in of)
-    return canvas.literal_lines([*names])
+def _axis_label(all_series: Sequence[Series], role: str, params: ScatterParams) -> str:
+    names = dict.fromkeys(series.axis_text(role, params) for series in all_series)
+    return canvas.escape_lines([*names])
 
 
 def _set_axes(
     axes: Axes,
-    of: Sequence[Series],
+    all_series: Sequence[Series],
     numbers: Mapping[str, Array],
     shown: Array,
     params: ScatterParams,
 ) -> None:
     axes.grid(visible=True)
     axes.margins(0.06)
-    axes.set_xlabel(_axis_label(of, "x", params))
-    axes.set_ylabel(_axis_label(of, "y", params))
+    axes.set_xlabel(_axis_label(all_series, "x", params))
+    axes.set_ylabel(_axis_label(all_series, "y", params))
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if getattr(params, f"log_{name}"):
             mean, low, high = (
@@ -192,26 +200,28 @@ def _set_axes(
             canvas.set_log_ticks(axis)
 
 
-def _looks(found: Sequence[Point], params: ScatterParams) -> list[dict[str, Any]]:
-    colours = list(dict.fromkeys(point.text(params.label) for point in found))
-    shapes = list(dict.fromkeys(point.text(params.marker) for point in found))
-    size = 3.2 if len(found) > MANY else 4.4
+def _marker_styles(
+    points: Sequence[Point], params: ScatterParams
+) -> list[dict[str, Any]]:
+    colours = list(dict.fromkeys(point.text(params.label) for point in points))
+    shapes = list(dict.fromkeys(point.text(params.marker) for point in points))
+    size = 3.2 if len(points) > MANY_POINTS else 4.4
     return [
-        _look(
+        _marker_style(
             colours.index(point.text(params.label)),
             shapes.index(point.text(params.marker)) if params.marker else None,
             size,
         )
-        for point in found
+        for point in points
     ]
 
 
-def _look(colour: int, shape: int | None, size: float = 4.4) -> dict[str, Any]:
-    # Without a second axis the shape says the same as the colour, also in grey.
-    own = colour if shape is None else shape
+def _marker_style(colour: int, shape: int | None, size: float = 4.4) -> dict[str, Any]:
+    # Without a second axis the shape repeats the colour, for print in grey.
+    number = colour if shape is None else shape
     return {
-        "color": canvas.colour(colour),
-        "marker": SHAPES[own % len(SHAPES)],
+        "color": canvas.label_colour(colour),
+        "marker": SHAPES[number % len(SHAPES)],
         "markersize": size,
         "markeredgecolor": "white",
         "markeredgewidth": 0.4,
@@ -226,30 +236,30 @@ def _draw(
     looks: Sequence[Mapping[str, Any]],
 ) -> None:
     if not shown.any():
-        say_no_values(axes)
+        draw_no_values(axes)
     for number in np.flatnonzero(shown).tolist():
-        at = {name: float(numbers[name][number]) for name in BARS}
+        point = {name: float(numbers[name][number]) for name in BAR_COLUMNS}
         thin = {"color": looks[number]["color"], "linewidth": 0.7, "zorder": 2}
         left, bottom = (
-            np.fmax(at[f"{axis}_low"], limits[0] if is_log else -np.inf)
+            np.fmax(point[f"{axis}_low"], limits[0] if is_log else -np.inf)
             for axis, limits, is_log in (
                 ("x", axes.get_xlim(), axes.get_xscale() == "log"),
                 ("y", axes.get_ylim(), axes.get_yscale() == "log"),
             )
         )
-        axes.plot([left, at["x_high"]], [at["y"], at["y"]], **thin)
-        axes.plot([at["x"], at["x"]], [bottom, at["y_high"]], **thin)
-        axes.plot(at["x"], at["y"], zorder=3, **looks[number])
+        axes.plot([left, point["x_high"]], [point["y"], point["y"]], **thin)
+        axes.plot([point["x"], point["x"]], [bottom, point["y_high"]], **thin)
+        axes.plot(point["x"], point["y"], zorder=3, **looks[number])
 
 
 def _draw_line(
-    axes: Axes, x_N: Array, told: Mapping[str, Array], params: ScatterParams
+    axes: Axes, x_N: Array, trend: Mapping[str, Array], params: ScatterParams
 ) -> None:
-    if np.isnan(told["slope"]):
+    if np.isnan(trend["slope"]):
         return
     ends = np.array([x_N.min(), x_N.max()])
-    y = told["intercept"] + told["slope"] * (np.log10(ends) if params.log_x else ends)
-    # Where the line leaves the points it must not stretch the axes.
+    y = trend["intercept"] + trend["slope"] * (np.log10(ends) if params.log_x else ends)
+    # The line must not stretch the axes beyond the points.
     axes.autoscale(enable=False)
     axes.plot(ends, 10**y if params.log_y else y, color="0.35", linewidth=0.9, zorder=1)
 
@@ -259,18 +269,22 @@ def _legend(
     shapes: Mapping[str, ValueGroup],
     params: ScatterParams,
 ) -> tuple[list[Line2D], list[str], str]:
-    """Return handles and labels of the legend, and what they are labels of."""
+    """Return handles and labels of the legend, and its title."""
     handles: list[Line2D] = []
     labels: list[str] = []
     if params.label:
         first = 0 if params.marker else None
-        handles += [Line2D([], [], **_look(n, first)) for n in range(len(colours))]
+        handles += [
+            Line2D([], [], **_marker_style(n, first)) for n in range(len(colours))
+        ]
         labels += [captions.legend_label(group) for group in colours.values()]
     if params.marker:
         grey = {"color": "0.45"}
         if params.label:  # a heading between the two
             handles.append(Line2D([], [], linestyle=""))
             labels.append(f"{params.marker}:")
-        handles += [Line2D([], [], **(_look(0, n) | grey)) for n in range(len(shapes))]
+        handles += [
+            Line2D([], [], **(_marker_style(0, n) | grey)) for n in range(len(shapes))
+        ]
         labels += [*shapes]
     return handles, labels, params.label or params.marker or ""

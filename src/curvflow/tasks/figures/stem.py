@@ -1,4 +1,4 @@
-"""Ritz values and weights as stems."""
+"""Stem plot of Ritz values and their weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.spectra import (
-    Points,
-    agreeing,
+    WeightedPoints,
     matrix_points,
+    nodes_with_equal_labels,
     ritz_points,
     runs_sentence,
 )
@@ -29,7 +29,7 @@ from curvflow.tasks.statistics.label_groups import (
     selection_text,
 )
 
-WIDTHS = (110.0, 150.0, 180.0)  # mm, by panels side by side
+WIDTHS = (110.0, 150.0, 180.0)  # mm, by number of columns
 HEIGHT = 52.0  # mm, of a row of panels
 COLOURS = {
     "ritz": canvas.PALETTE[0],
@@ -37,14 +37,14 @@ COLOURS = {
     "diagonal": canvas.PALETTE[1],
 }
 NAMES = {"ritz": "Ritz values", "eigenvalues": "eigenvalues", "diagonal": "diagonal"}
-STEM: dict[str, Any] = {
+STEM_STYLE: dict[str, Any] = {
     "color": COLOURS["ritz"],
     "linewidth": 0.8,
     "marker": "o",
     "markersize": 2.2,
 }
-# An end of the spectrum whose weight is below the axis.
-FAINT: dict[str, Any] = {
+# Marker of an end of the spectrum whose weight is below the axis.
+FAINT_STYLE: dict[str, Any] = {
     "color": COLOURS["ritz"],
     "linestyle": "",
     "marker": "^",
@@ -57,15 +57,15 @@ FAINT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """What one panel shows.
+    """One panel of stems.
 
     Attributes:
-        company: the nodes of its label.
+        group: nodes of its label.
         points: stems or bins by source.
     """
 
-    company: NodeGroup
-    points: dict[str, Points]
+    group: NodeGroup
+    points: dict[str, WeightedPoints]
 
 
 @computes_each("figure.stem")
@@ -73,15 +73,15 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
     """Draw the weight of each Ritz value, a panel for each label.
 
     Args:
-        member: Ritz data in `of`, and perhaps `matrix`.
+        member: Ritz data in `of`; optionally `matrix` to compare with.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: there is no such label, or a matrix to compare with is not dense or
-            too large.
+        InputError: no stage has the axis of `label`, or a matrix to compare with is not
+            dense or too large.
     """
     params = member.params
     assert isinstance(params, StemFigureParams)
@@ -91,11 +91,11 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
         for row in node_groups(nodes, params.label)
     ]
     caption = _caption(nodes, panels, params)
-    with canvas.quiet_style():
+    with canvas.default_style():
         columns = min(len(panels), len(WIDTHS))
         rows = -(-len(panels) // columns)
         width = params.width or WIDTHS[columns - 1]
-        figure = canvas.sheet(width, params.height or HEIGHT * rows)
+        figure = canvas.new_figure(width, params.height or HEIGHT * rows)
         for number, panel in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
             _draw(axes, panel, params, is_first=number % columns == 0)
@@ -113,70 +113,72 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
 
 def _points(
     row: NodeGroup, matrices: Sequence[NodeData], params: StemFigureParams
-) -> dict[str, Points]:
+) -> dict[str, WeightedPoints]:
     if not row.ok:
         return {}
-    found: dict[str, Points] = {
+    compared: dict[str, WeightedPoints] = {
         what: matrix_points(node, what)
         for what in params.compare
-        for node in agreeing(row.ok[0], matrices)
+        for node in nodes_with_equal_labels(row.ok[0], matrices)
     }
     ritz = ritz_points(row.ok)
-    ends = [points.ends for points in (ritz, *found.values())]
+    ends = [points.ends for points in (ritz, *compared.values())]
     bounds = min(low for low, _ in ends), max(high for _, high in ends)
-    binned: dict[str, Points] = {
-        what: _binned(points, params.bins, bounds) for what, points in found.items()
+    binned: dict[str, WeightedPoints] = {
+        what: _binned(points, params.bins, bounds) for what, points in compared.items()
     }
     return {**binned, "ritz": ritz}
 
 
-def _binned(points: Points, bins: int, bounds: tuple[float, float]) -> Points:
-    """Return the middles of bins between bounds, and the share in each."""
+def _binned(
+    points: WeightedPoints, bins: int, bounds: tuple[float, float]
+) -> WeightedPoints:
+    """Return the centres of bins between bounds, and the weight in each."""
     shares, edges = np.histogram(
         points.values, bins=bins, range=bounds, weights=points.weights
     )
-    return Points((edges[:-1] + edges[1:]) / 2, shares)
+    return WeightedPoints((edges[:-1] + edges[1:]) / 2, shares)
 
 
 def _numbers(panels: Sequence[Panel]) -> dict[str, Array]:
-    found = [
-        (str(panel.company.label), source, points)
+    series = [
+        (str(panel.group.label), source, points)
         for panel in panels
         for source, points in panel.points.items()
     ]
-    counts = [len(points.values) for _, _, points in found]
+    counts = [len(points.values) for _, _, points in series]
     empty = np.zeros(0)
     return {
-        "label": np.repeat(np.array([label for label, _, _ in found], str), counts),
-        "source": np.repeat(np.array([source for _, source, _ in found], str), counts),
-        "eigenvalue": np.concatenate([empty, *(p.values for _, _, p in found)]),
-        "weight": np.concatenate([empty, *(p.weights for _, _, p in found)]),
+        "label": np.repeat(np.array([label for label, _, _ in series], str), counts),
+        "source": np.repeat(np.array([source for _, source, _ in series], str), counts),
+        "eigenvalue": np.concatenate([empty, *(p.values for _, _, p in series)]),
+        "weight": np.concatenate([empty, *(p.weights for _, _, p in series)]),
     }
 
 
 def _caption(
     nodes: Sequence[NodeData], panels: Sequence[Panel], params: StemFigureParams
 ) -> str:
-    ok = [node for panel in panels for node in panel.company.ok]
-    where = selection_text(nodes, params.label)
-    notes = [f"{runs_sentence(ok)}, and their weights{where}."]
+    ok = [node for panel in panels for node in panel.group.ok]
+    selection = selection_text(nodes, params.label)
+    notes = [f"{runs_sentence(ok)}, and their weights{selection}."]
     if params.compare:
         notes.append(
             f"Histograms: shares in {params.bins} bins over the range of the panel."
         )
     drawn = [panel.points["ritz"] for panel in panels if panel.points]
     if params.log_y:
-        notes += _below(drawn, params.floor)
-    return " ".join([*notes, *captions.left_out([p.company for p in panels])])
+        notes += _below_sentences(drawn, params.floor)
+    return " ".join([*notes, *captions.left_out_sentences([p.group for p in panels])])
 
 
-def _below(drawn: Sequence[Points], floor: float) -> list[str]:
-    # The ends of a spectrum often weigh little, and are what is asked for most.
+def _below_sentences(drawn: Sequence[WeightedPoints], floor: float) -> list[str]:
+    # The ends of a spectrum often have little weight, but matter most.
     low = sum(int((points.weights < floor).sum()) for points in drawn)
     if not low:
         return []
     word = counted(low, "weight")
-    notes = [f"Below the axis: {word} of less than {captions.short(floor)}."]
+    notes = [f"Below the axis: {word} of less than {captions.short_number(floor)}."]
     if any(len(_faint_ends(points, floor)) for points in drawn):
         notes.append(
             "Open triangles: the least or greatest value, of a weight below the axis."
@@ -184,8 +186,8 @@ def _below(drawn: Sequence[Points], floor: float) -> list[str]:
     return notes
 
 
-def _faint_ends(points: Points, floor: float) -> Array:
-    """Return the least and the greatest value, where their weights are below."""
+def _faint_ends(points: WeightedPoints, floor: float) -> Array:
+    """Return the least and the greatest value if their weights are below the floor."""
     ends = [0, -1] if len(points.values) > 1 else [0]
     return np.array([points.values[at] for at in ends if points.weights[at] < floor])
 
@@ -197,13 +199,13 @@ def _draw(
     axes.set_xlabel("eigenvalue")
     if is_first:
         axes.set_ylabel("weight")
-    if panel.company.label:
-        axes.set_title(canvas.literal(panel.company.title), size=7, pad=3)
+    if panel.group.label:
+        axes.set_title(canvas.escape_mathtext(panel.group.title), size=7, pad=3)
     bottom = params.floor if params.log_y else 0.0
     if params.log_y:
         axes.set_yscale("log")
     if not panel.points:
-        reason = captions.nothing(panel.company)
+        reason = captions.missing_reason(panel.group)
         axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", size=7)
     for source, points in panel.points.items():
         if source == "ritz":
@@ -224,17 +226,23 @@ def _draw(
         canvas.set_log_ticks(axes.yaxis)
 
 
-def _draw_stems(axes: Axes, points: Points, bottom: float) -> None:
+def _draw_stems(axes: Axes, points: WeightedPoints, bottom: float) -> None:
     shown = points.weights >= bottom
     at, weights = points.values[shown], points.weights[shown]
-    axes.vlines(at, bottom, weights, color=STEM["color"], linewidth=STEM["linewidth"])
-    axes.plot(at, weights, **{**STEM, "linestyle": ""})
+    axes.vlines(
+        at,
+        bottom,
+        weights,
+        color=STEM_STYLE["color"],
+        linewidth=STEM_STYLE["linewidth"],
+    )
+    axes.plot(at, weights, **{**STEM_STYLE, "linestyle": ""})
     faint = _faint_ends(points, bottom)
     if len(faint):
-        axes.plot(faint, np.full(len(faint), bottom), **FAINT)
+        axes.plot(faint, np.full(len(faint), bottom), **FAINT_STYLE)
 
 
 def _handle(source: str) -> Line2D | Patch:
     if source == "ritz":
-        return Line2D([], [], **STEM)
+        return Line2D([], [], **STEM_STYLE)
     return Patch(facecolor=COLOURS[source], alpha=0.5)

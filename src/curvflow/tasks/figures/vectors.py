@@ -1,4 +1,4 @@
-"""Weights of two inputs as arrows."""
+"""Arrows of the weights of units with two inputs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def planar_rows(node: NodeData, tensor: str) -> list[tuple[str, Array]]:
 
     Args:
         node: `weights` (D,) and `network`.
-        tensor: name of one tensor, or the beginning of several names.
+        tensor: name of a tensor, or a prefix of several names.
 
     Returns:
-        Per row the tensor's name, with the row's number if it has rows, and the two
-        entries.
+        The tensor's name, with the row's number if it has rows, and the two entries of
+        each row.
 
     Raises:
         InputError: no tensor of that name has rows of two entries.
@@ -67,17 +67,15 @@ def _rows(name: str, part: Array) -> list[tuple[str, Array]]:
     return [(f"{name}[{n}]", row) for n, row in enumerate(part.reshape(-1, 2))]
 
 
-WIDTHS = (60.0, 88.0, 130.0, 180.0)  # mm, by panels side by side
-FRAME, GAP, LINE = (
-    12.0,
-    3.0,
-    3.5,
-)  # mm: an axis with its labels, between panels, a title
-LEAST = 8.0  # mm: a panel's side, however many there are
+WIDTHS = (60.0, 88.0, 130.0, 180.0)  # mm, by number of columns
+FRAME = 12.0  # mm: an axis with its labels
+GAP = 3.0  # mm, between panels
+LINE = 3.5  # mm, of a title
+MIN_SIDE = 8.0  # mm, of a panel
 TITLE_SIZE = 7.0
-HEAD = 6.0  # points: an arrow's head, if the arrow is long enough
-INNER = 0.88  # of a panel's half width, within which ticks have room for labels
-MANY = 40  # arrows from which on they are drawn fainter
+ARROW_HEAD = 6.0  # points: head of an arrow that is long enough
+INNER_FRACTION = 0.88  # of a panel's half width, where labels of ticks fit
+MANY_ARROWS = 40  # arrows from which on they are drawn fainter
 
 
 @dataclass
@@ -85,7 +83,7 @@ class Panel(ValueGroup):
     """The networks of one label.
 
     Attributes:
-        networks: those drawn, the labels of each and the names and entries of its rows.
+        networks: the drawn networks, with the names and entries of their rows.
     """
 
     networks: list[tuple[NodeData, list[tuple[str, Array]]]] = field(
@@ -94,7 +92,7 @@ class Panel(ValueGroup):
 
     @property
     def arrows(self) -> Array:
-        """Entries of all rows drawn, shape (arrows, 2)."""
+        """Entries of all drawn rows, shape (arrows, 2)."""
         rows = [row for _, rows in self.networks for _, row in rows]
         return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
@@ -104,16 +102,16 @@ def figure_vectors(member: Member, machine: Machine) -> Outcome:
     """Draw the rows of a weight matrix as arrows from the origin, a panel per label.
 
     Args:
-        member: the networks; those that diverged are in no panel, and the caption says
-            how many they are.
+        member: the networks; panels exclude diverged networks, which the caption
+            counts.
         machine: not used.
 
     Returns:
-        The files `png`, `svg` and `pdf`, the caption, and the numbers drawn.
+        The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: there is no such tensor, its rows have not two entries, or the label
-            is no axis of the networks.
+        InputError: there is no such tensor, its rows do not have two entries, or the
+            label is not an axis of the networks.
     """
     params = member.params
     assert isinstance(params, VectorsParams)
@@ -122,8 +120,8 @@ def figure_vectors(member: Member, machine: Machine) -> Outcome:
     largest = [float(np.abs(panel.arrows).max(initial=0)) for panel in panels]
     if params.limits == "equal":
         largest = [max(largest)] * len(panels)
-    with canvas.quiet_style():
-        figure, size = _sheet(params, panels)
+    with canvas.default_style():
+        figure, size = _new_figure(params, panels)
         for axes, panel, limit in zip(figure.axes, panels, largest, strict=True):
             _draw(axes, panel, 1.08 * limit or 1.0, size)
         canvas.compose(figure, title=params.title, caption=caption)
@@ -154,7 +152,7 @@ def _panels(nodes: Sequence[NodeData], params: VectorsParams) -> list[Panel]:
 
 def _numbers(panels: Sequence[Panel], params: VectorsParams) -> dict[str, Array]:
     names = [
-        (str(panel.label), _network(node, params.label), unit)
+        (str(panel.label), _network_text(node, params.label), unit)
         for panel in panels
         for node, rows in panel.networks
         for unit, _ in rows
@@ -172,7 +170,7 @@ def _numbers(panels: Sequence[Panel], params: VectorsParams) -> dict[str, Array]
     }
 
 
-def _network(node: NodeData, label: str | None) -> str:
+def _network_text(node: NodeData, label: str | None) -> str:
     return ", ".join(f"{a} = {v}" for a, v in node.coords.items() if a != label)
 
 
@@ -180,49 +178,55 @@ def _caption(
     panels: Sequence[Panel], nodes: Sequence[NodeData], params: VectorsParams
 ) -> str:
     rows = [len(rows) for panel in panels for _, rows in panel.networks]
-    text = f"Arrows: rows of {params.tensor}, {_range(rows)} of each network"
-    seen: dict[str, set[Label]] = {}
+    text = f"Arrows: rows of {params.tensor}, {_range_text(rows)} of each network"
+    labels_of_axis: dict[str, set[Label]] = {}
     for node in nodes:
         for axis, label in node.coords.items():
-            seen.setdefault(axis, set()).add(label)
-    others = {axis: some for axis, some in seen.items() if axis != params.label}
-    if over := [axis for axis, some in others.items() if len(some) > 1]:
+            labels_of_axis.setdefault(axis, set()).add(label)
+    others = {
+        axis: axis_labels
+        for axis, axis_labels in labels_of_axis.items()
+        if axis != params.label
+    }
+    if varying := [
+        axis for axis, axis_labels in others.items() if len(axis_labels) > 1
+    ]:
         counts = [len(panel.networks) for panel in panels if panel.networks]
-        which = f"all {_range(counts)}" if params.show == "all" else "the first"
-        text += f"; {which} of {', '.join(over)}"
-    held = [f"{axis} = {one}" for axis, (one, *more) in others.items() if not more]
-    text += f", at {', '.join(held)}" if held else ""
+        networks = f"all {_range_text(counts)}" if params.show == "all" else "the first"
+        text += f"; {networks} of {', '.join(varying)}"
+    fixed = [f"{axis} = {label}" for axis, (label, *more) in others.items() if not more]
+    text += f", at {', '.join(fixed)}" if fixed else ""
     notes = [f"{text}."]
     if len(panels) > 1:
         scale = "equal" if params.limits == "equal" else "each panel's own"
         notes.append(f"Scales: {scale}.")
-    return " ".join([*notes, *captions.left_out(panels)])
+    return " ".join([*notes, *captions.left_out_sentences(panels)])
 
 
-def _range(counts: Sequence[int]) -> str:
+def _range_text(counts: Sequence[int]) -> str:
     least, most = min(counts, default=0), max(counts, default=0)
     return str(most) if least == most else f"{least} to {most}"
 
 
-def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, float]:
+def _new_figure(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, float]:
     """Return a sheet with its panels named, and a panel's side in points."""
     columns = min(len(panels), len(WIDTHS))
     rows = -(-len(panels) // columns)
     width = params.width or WIDTHS[columns - 1]
-    # Panels with scales of their own have an axis each.
+    # Panels with different scales have an axis each.
     is_equal = params.limits == "equal"
     side = (width - FRAME) / columns - GAP if is_equal else width / columns - FRAME
-    side = max(side, LEAST)
+    side = max(side, MIN_SIDE)
     titles = [
-        canvas.wrapped(str(panel.label), TITLE_SIZE, side / 25.4) for panel in panels
+        canvas.wrap_text(str(panel.label), TITLE_SIZE, side / 25.4) for panel in panels
     ]
     named = LINE * max(map(len, titles)) if params.label is not None else 0.0
     each = side + named + (GAP if is_equal else FRAME - GAP)
     height = params.height or rows * each + FRAME - GAP
-    figure = canvas.sheet(width, height)
+    figure = canvas.new_figure(width, height)
     for number, title in enumerate(titles):
         axes = figure.add_subplot(rows, columns, number + 1)
-        axes.set_title(canvas.literal_lines(title), size=TITLE_SIZE, pad=3)
+        axes.set_title(canvas.escape_lines(title), size=TITLE_SIZE, pad=3)
         is_left, is_last = number % columns == 0, number + columns >= len(panels)
         if is_left:
             axes.set_ylabel("second weight")
@@ -234,11 +238,11 @@ def _sheet(params: VectorsParams, panels: Sequence[Panel]) -> tuple[Figure, floa
 
 
 def _ticks(limit: float) -> list[float]:
-    """Return round numbers away from the ends, where those of the next panel begin."""
+    """Return round numbers away from the ends, next to which another panel begins."""
     ticks: list[float] = []
     for most in (4, 6, 8):
-        found = canvas.tick_steps(most).tick_values(-limit, limit)
-        ticks = [tick for tick in found if abs(tick) <= INNER * limit]
+        candidates = canvas.round_ticks(most).tick_values(-limit, limit)
+        ticks = [tick for tick in candidates if abs(tick) <= INNER_FRACTION * limit]
         if len(ticks) >= 3:
             break
     return ticks
@@ -252,7 +256,7 @@ def _draw(axes: Axes, panel: Panel, limit: float, side: float) -> None:
     axes.axvline(0, color="0.8", linewidth=0.5, zorder=0)
     arrows = panel.arrows
     if not len(arrows):
-        reason = captions.nothing(panel)
+        reason = captions.missing_reason(panel)
         axes.text(0.5, 0.6, reason, transform=axes.transAxes, ha="center", size=7)
     for first, second in arrows.tolist():
         length = np.hypot(first, second) / (2 * limit) * side
@@ -260,12 +264,12 @@ def _draw(axes: Axes, panel: Panel, limit: float, side: float) -> None:
             (0, 0),
             (first, second),
             arrowstyle="-|>",
-            mutation_scale=min(HEAD, length),
+            mutation_scale=min(ARROW_HEAD, length),
             shrinkA=0,
             shrinkB=0,
             linewidth=0.8,
-            color=canvas.colour(0),
-            alpha=0.8 if len(arrows) < MANY else 0.4,
+            color=canvas.label_colour(0),
+            alpha=0.8 if len(arrows) < MANY_ARROWS else 0.4,
         )
         if length > 0:
             axes.add_patch(arrow)

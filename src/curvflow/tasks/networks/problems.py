@@ -334,9 +334,9 @@ def load_samples(
     """
     different = data if len({node.digest for node in data}) > 1 else data[:1]
 
-    def load(name: str, wanted: torch.dtype) -> Tensor:
+    def load(name: str, loaded_type: torch.dtype) -> Tensor:
         stacked = np.stack([node[prefix + name] for node in different])
-        return torch.as_tensor(stacked, dtype=wanted, device=device)
+        return torch.as_tensor(stacked, dtype=loaded_type, device=device)
 
     has_labels = data[0]["targets"].ndim == 1
     target_type = torch.int64 if has_labels else dtype

@@ -1,1 +1,1 @@
-"""Curvature probes, one file per kind."""
+"""Curvature probes, a file per kind."""

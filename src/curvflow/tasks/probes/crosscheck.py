@@ -1,4 +1,4 @@
-"""Independent routes to one quantity, compared.
+"""Cross-check of independent routes to one quantity by z-scores.
 
 Letters: R routes to the quantity.
 """
@@ -23,10 +23,10 @@ class Route:
     """One estimate of a quantity.
 
     Attributes:
-        name: of the route.
+        name: name of the route.
         value: the estimate.
-        sem: its standard error; 0 if it is exact.
-        draws: how many draws the standard error comes from; None if it is known.
+        sem: standard error of the estimate; 0 if it is exact.
+        draws: number of draws behind the standard error; None if it is known.
     """
 
     name: str
@@ -37,14 +37,14 @@ class Route:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How routes compare.
+    """Deviations of all pairs of routes.
 
     Attributes:
-        z: of the difference of each two, as a normal deviate of the same tail, (R, R);
-            NaN on the diagonal and where an error is not known.
-        limit: the |z| beyond which two disagree.
-        resolution: difference of each two, relative to the larger, that would just
-            have been seen, (R, R).
+        z: difference of each pair as a normal deviate of the same tail, (R, R); NaN on
+            the diagonal and where an error is unknown.
+        limit: the |z| beyond which a pair disagrees.
+        resolution: least detectable difference of each pair, relative to the larger
+            value, (R, R).
     """
 
     z: Array
@@ -53,33 +53,34 @@ class Agreement:
 
     @property
     def judged(self) -> Array:
-        """Which pairs can be compared, (R, R)."""
+        """Mask of the pairs that can be compared, (R, R)."""
         return np.isfinite(self.z)
 
     @property
     def consistent(self) -> bool:
-        """Whether all pairs can be compared, and none disagrees."""
-        apart = ~np.eye(len(self.z), dtype=bool)
-        return bool(self.judged[apart].all() and self.z[apart].max() <= self.limit)
+        """True if all pairs can be compared and none disagrees."""
+        off_diagonal = ~np.eye(len(self.z), dtype=bool)
+        return bool(
+            self.judged[off_diagonal].all() and self.z[off_diagonal].max() <= self.limit
+        )
 
 
 def agreement(
     routes: Sequence[Route], *, confidence: float, rounding: float
 ) -> Agreement:
-    """Compare all routes with one another.
+    """Compare all pairs of routes.
 
-    Errors of few draws have Student's heavier tails, by Welch's degrees of freedom. The
-    limit is such that routes which are all right agree, all pairs together, with the
-    confidence asked for (Bonferroni's bound).
+    Errors from few draws have Student's heavier tails, with Welch's degrees of freedom.
+    By Bonferroni's bound, correct routes agree in all pairs with the given confidence.
 
     Args:
-        routes: R of them.
-        confidence: chance that sound routes are called consistent.
-        rounding: error of every route relative to the larger of two, in place of what
-            estimates do not state: truncation and rounding.
+        routes: R routes.
+        confidence: probability that correct routes are reported as consistent.
+        rounding: error of every route relative to the larger value of a pair, for
+            truncation and rounding, which estimates do not state.
 
     Returns:
-        Deviates of all pairs, and what could have been seen.
+        Deviates of all pairs and the least detectable differences.
 
     Reference:
         Welch (1947), doi:10.1093/biomet/34.1-2.28, for the degrees of freedom.
@@ -98,7 +99,7 @@ def agreement(
         half_RR = np.sqrt(sum_RR + (rounding * scale_RR) ** 2)
         t_RR = np.subtract.outer(value_R, value_R) / half_RR
         t_RR[(np.subtract.outer(value_R, value_R) == 0) & (half_RR == 0)] = 0.0
-        z_RR = np.sign(t_RR) * -ndtri(_tail(np.abs(t_RR), freedom_RR))
+        z_RR = np.sign(t_RR) * -ndtri(_upper_tail(np.abs(t_RR), freedom_RR))
         limit_RR = -stdtrit(np.where(np.isinf(freedom_RR), 1e12, freedom_RR), tail)
         resolution_RR = limit_RR * half_RR / scale_RR
     np.fill_diagonal(z_RR, np.nan)
@@ -106,8 +107,8 @@ def agreement(
     return Agreement(z_RR, float(-ndtri(tail)), resolution_RR)
 
 
-def _tail(t: Array, freedom: Array) -> Array:
-    """Return Student's upper tail, kept above what doubles hold."""
+def _upper_tail(t: Array, freedom: Array) -> Array:
+    """Return Student's upper tail, bounded below to avoid underflow."""
     tail = np.where(
         np.isinf(freedom), stdtr(1e12, -t), stdtr(np.minimum(freedom, 1e12), -t)
     )
@@ -120,15 +121,15 @@ def crosscheck(member: Member, machine: Machine) -> Outcome:
     """Compare all routes to a quantity by z-scores.
 
     Args:
-        member: the stages that hold the quantity, and what is stated.
+        member: the stages that hold the quantity, and the stated values.
         machine: not used.
 
     Returns:
-        Values, errors and deviations of all routes, and whether they agree.
+        Values, errors and deviations of all routes, and the flag of their agreement.
 
     Raises:
-        InputError: there are fewer than two routes, a stage named is not taken, or one
-            has no such variable.
+        InputError: there are fewer than two routes, or a named stage is missing or
+            lacks the variable.
     """
     params = cast("CrosscheckParams", member.params)
     nodes = {node.stage: node for node in member.inputs["of"]}
@@ -137,27 +138,27 @@ def crosscheck(member: Member, machine: Machine) -> Outcome:
     routes = list(_routes(nodes, params))
     if len(routes) < 2:
         raise InputError(
-            f"of: expected two routes to {params.quantity} or more, got "
+            f"of: expected at least two routes to {params.quantity}, got "
             f"{len(routes)}. Name further stages, or state a value."
         )
-    found = agreement(routes, confidence=params.confidence, rounding=params.rounding)
-    return Outcome(_arrays(routes, found))
+    result = agreement(routes, confidence=params.confidence, rounding=params.rounding)
+    return Outcome(_arrays(routes, result))
 
 
-def _arrays(routes: Sequence[Route], found: Agreement) -> Mapping[str, Array]:
-    most_R = np.where(found.judged, np.abs(found.z), -1.0).argmax(axis=1)
-    largest = np.abs(found.z[found.judged])
-    seen = found.resolution[np.isfinite(found.resolution)]
+def _arrays(routes: Sequence[Route], agreement: Agreement) -> Mapping[str, Array]:
+    most_R = np.where(agreement.judged, np.abs(agreement.z), -1.0).argmax(axis=1)
+    largest = np.abs(agreement.z[agreement.judged])
+    resolutions = agreement.resolution[np.isfinite(agreement.resolution)]
     return {
         "route": np.array([route.name for route in routes]),
         "route_value": np.array([route.value for route in routes], dtype=np.float64),
         "route_sem": np.array([route.sem for route in routes], dtype=np.float64),
-        "z": found.z[np.arange(len(routes)), most_R],
-        "pair_z": found.z,
+        "z": agreement.z[np.arange(len(routes)), most_R],
+        "pair_z": agreement.z,
         "largest_z": np.array(largest.max() if largest.size else np.nan),
-        "limit": np.array(found.limit),
-        "resolution": np.array(seen.max() if seen.size else np.nan),
-        "consistent": np.array(found.consistent),
+        "limit": np.array(agreement.limit),
+        "resolution": np.array(resolutions.max() if resolutions.size else np.nan),
+        "consistent": np.array(agreement.consistent),
     }
 
 
@@ -171,7 +172,7 @@ def _routes(nodes: Mapping[str, NodeData], params: CrosscheckParams) -> Iterator
             if f"layer_{name}" in node:
                 yield _of_layers(node, params)
     for name, stages in params.sums.items():
-        yield _sum(name, [_of_node(nodes[stage], params) for stage in stages])
+        yield _sum_of_routes(name, [_of_node(nodes[stage], params) for stage in stages])
     for name, stated in params.stated.items():
         yield Route(name, stated.value, stated.sem)
 
@@ -181,8 +182,8 @@ def _check_names(nodes: Mapping[str, NodeData], params: CrosscheckParams) -> Non
         for stage in stages:
             if stage not in nodes:
                 raise InputError(
-                    f"of: expected every stage named elsewhere, got none of {stage}. "
-                    f"{nearest(stage, nodes)}"
+                    f"of: expected all stages that other parameters name, got none "
+                    f"called {stage}. {nearest(stage, nodes)}"
                 )
 
 
@@ -202,15 +203,15 @@ def _of_node(node: NodeData, params: CrosscheckParams) -> Route:
 
 
 def _of_layers(node: NodeData, params: CrosscheckParams) -> Route:
-    """Return the sum over layers: of the same draws, so of the same error."""
+    """Return the sum over layers; it has the draws and so the error of the whole."""
     whole = _of_node(node, params)
     name = params.variables.get(node.stage, params.quantity)
     total = float(node[f"layer_{name}"].sum())
     return Route(f"{node.stage} by layer", total, whole.sem, whole.draws)
 
 
-def _sum(name: str, parts: Sequence[Route]) -> Route:
-    """Add routes, and their errors: equal seeds may make these fully correlated."""
+def _sum_of_routes(name: str, parts: Sequence[Route]) -> Route:
+    """Add routes and their errors, since equal seeds may correlate them fully."""
     draws = [part.draws for part in parts if part.draws is not None]
     value, sem = sum(part.value for part in parts), sum(part.sem for part in parts)
     return Route(name, value, sem, min(draws) if draws else None)

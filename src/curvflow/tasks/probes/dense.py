@@ -1,4 +1,4 @@
-"""All eigenvalues of small operators from their dense matrices."""
+"""All eigenvalues of small operators, from their dense matrices."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def member_bytes(member: Member) -> int:
 
 @computes("probe.dense", member_bytes=member_bytes, data_bytes=shared_bytes)
 def dense(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    """Form each matrix from the products with the identity, and decompose it.
+    """Form each matrix from products with the identity, and decompose it.
 
     Args:
-        members: an operator, and parameters that differ in the seed.
-        machine: where to compute.
+        members: inputs of an operator, and parameters that differ in the seed.
+        machine: the device to compute on.
 
     Returns:
-        Per member all eigenvalues and what follows from them.
+        Per member all eigenvalues and the quantities derived from them.
 
     Raises:
         InputError: an operator is too large, or products hold NaN or infinity.
@@ -54,7 +54,7 @@ def dense(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         size, most = size_of(member), _params(member).max_size
         if size > most:
             raise InputError(
-                f"max_size: expected an operator of dimension {most} or less, got "
+                f"max_size: expected an operator of dimension at most {most}, got "
                 f"{size}. Take probe.spectrum or probe.trace, layers, or raise "
                 "max_size."
             )
@@ -63,10 +63,10 @@ def dense(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     size = size_of(members[0])
-    of = tile_operator(members, machine, columns=min(DENSE_BLOCK, size))
-    matrices_MDD = dense_matrices(of.operator).cpu()
+    tile = tile_operator(members, machine, columns=min(DENSE_BLOCK, size))
+    matrices_MDD = dense_matrices(tile.operator).cpu()
     values_MD = torch.linalg.eigvalsh((matrices_MDD + matrices_MDD.mT) / 2)
-    eps = size**0.5 * float(torch.finfo(of.operator.dtype).eps)
+    eps = size**0.5 * float(torch.finfo(tile.operator.dtype).eps)
     return [
         _outcome(values_D, _params(member), eps=eps)
         for member, values_D in zip(members, values_MD, strict=True)

@@ -27,9 +27,9 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
     """Estimate the sum of lambda / (lambda + prior precision) over the spectrum.
 
     Args:
-        members: `ritz`, or what makes an operator, and parameters that differ in the
+        members: `ritz`, or inputs of an operator, and parameters that differ in the
             seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
         Per member the dimension at each prior precision, with standard errors.
@@ -38,7 +38,7 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
         InputError: weights or products hold NaN or infinity.
 
     Reference:
-        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian:
+        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian;
         here negative eigenvalues count as zero.
     """
     return grouped(members, batch_key, partial(_together, machine=machine))
@@ -47,14 +47,14 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = cast("EffectiveDimensionParams", members[0].params)
     ritz = ritz_data(members, machine)
-    found = dimension(ritz, params.prior_precision)
+    estimate = dimension(ritz, params.prior_precision)
     return [
         Outcome(
             {
                 "prior_precision": np.array(params.prior_precision),
-                "effective_dimension": found.mean[number].numpy(),
-                "effective_dimension_sem": found.sem[number].numpy(),
-                "effective_dimension_draws": found.draws[number].numpy(),
+                "effective_dimension": estimate.mean[number].numpy(),
+                "effective_dimension_sem": estimate.sem[number].numpy(),
+                "effective_dimension_draws": estimate.draws[number].numpy(),
                 "size": np.array(ritz.size, dtype=np.int64),
                 "num_matvecs": num_products(member, ritz, number),
             }

@@ -1,4 +1,4 @@
-"""Extreme eigenvalues along training, each checkpoint from the one before."""
+"""Extreme eigenvalues along training, each checkpoint started from the last."""
 
 from __future__ import annotations
 
@@ -30,74 +30,88 @@ def _params(member: Member) -> EigenvalueTrackingParams:
     return cast("EigenvalueTrackingParams", member.params)
 
 
-def _at(member: Member, number: int) -> Member:
-    """Return what a probe of one checkpoint would be given."""
-    kept = member.one("trajectory")
-    arrays = {"weights": kept["weights"][number], "network": kept["network"]}
-    weights = [replace(kept, arrays=arrays)]
+def _at_checkpoint(member: Member, number: int) -> Member:
+    """Return the member with the weights of one checkpoint."""
+    trajectory = member.one("trajectory")
+    arrays = {
+        "weights": trajectory["weights"][number],
+        "network": trajectory["network"],
+    }
+    weights = [replace(trajectory, arrays=arrays)]
     return replace(member, inputs={"weights": weights, "data": member.inputs["data"]})
 
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, blocks, checkpoints."""
-    params, first = _params(member), _at(member, 0)
-    size, kept = operators.size_of(first), member.one("trajectory")["weights"]
-    vectors = params.k * len(kept) * size * params.eigenvectors
+    params, first = _params(member), _at_checkpoint(member, 0)
+    size, stored = operators.size_of(first), member.one("trajectory")["weights"]
+    vectors = params.k * len(stored) * size * params.eigenvectors
     products = operators.product_bytes(first, num_columns(params, size))
     data = probed_bytes(member)
-    found = solver_bytes(params, size, products=products, data=data)
-    return found + kept.nbytes + 16 * vectors
+    working = solver_bytes(params, size, products=products, data=data)
+    return working + stored.nbytes + 16 * vectors
 
 
 @computes(
     "probe.eigenvalue_tracking", member_bytes=member_bytes, data_bytes=probed_bytes
 )
 def eigenvalue_tracking(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    """Find extreme eigenvalues at the checkpoints of a training, one after another.
+    """Find extreme eigenvalues at all checkpoints of a training, in order.
 
     Args:
-        members: `trajectory` and `data`; they differ in the seed.
-        machine: where to compute.
+        members: `trajectory` and `data`, with parameters that differ in the seed.
+        machine: the device to compute on.
 
     Returns:
-        Per member signed eigenvalues, residuals, flags and the work at each checkpoint.
+        Per member signed eigenvalues, residuals, flags and work at each checkpoint.
 
     Raises:
         InputError: k exceeds the parameters, or weights or products hold NaN or
             infinity.
     """
-    return grouped(members, _alike, partial(_together, machine=machine))
+    return grouped(members, _group_key, partial(_together, machine=machine))
 
 
-def _alike(member: Member) -> object:
-    return len(member.one("trajectory")["weights"]), operators.batch_key(_at(member, 0))
+def _group_key(member: Member) -> object:
+    return len(member.one("trajectory")["weights"]), operators.batch_key(
+        _at_checkpoint(member, 0)
+    )
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params, size = _params(members[0]), operators.size_of(_at(members[0], 0))
+    params, size = _params(members[0]), operators.size_of(_at_checkpoint(members[0], 0))
     check_count(params, size)
     columns = num_columns(params, size)
     random_MDB = torch.stack(
         [random_columns(_params(member).seed, size, columns) for member in members]
     ).to(machine.device)
-    found: list[Ritz] = []
+    ritz_of_checkpoint: list[Ritz] = []
     start_MDB = random_MDB
     for number in range(len(members[0].one("trajectory")["weights"])):
-        here = [_at(member, number) for member in members]
-        operator = operators.tile_operator(here, machine, columns=columns).operator
+        at_checkpoint = [_at_checkpoint(member, number) for member in members]
+        operator = operators.tile_operator(
+            at_checkpoint, machine, columns=columns
+        ).operator
         ritz = solve(operator, start_MDB, params)
         if params.warm_start:
             start_MDB = warm_columns(ritz.vectors, random_MDB)
-        kept = params.k if params.eigenvectors else 0
-        found.append(replace(ritz, vectors=ritz.vectors[..., :kept]))
-    return [_outcome(number, one, found) for number, one in enumerate(members)]
+        num_kept = params.k if params.eigenvectors else 0
+        ritz_of_checkpoint.append(replace(ritz, vectors=ritz.vectors[..., :num_kept]))
+    return [
+        _outcome(number, member, ritz_of_checkpoint)
+        for number, member in enumerate(members)
+    ]
 
 
-def _outcome(number: int, member: Member, found: Sequence[Ritz]) -> Outcome:
+def _outcome(
+    number: int, member: Member, ritz_of_checkpoint: Sequence[Ritz]
+) -> Outcome:
     params = _params(member)
 
     def along(name: str) -> Array:
-        parts = [getattr(ritz, name)[number].cpu().numpy() for ritz in found]
+        parts = [
+            getattr(ritz, name)[number].cpu().numpy() for ritz in ritz_of_checkpoint
+        ]
         return np.stack(parts)
 
     matvecs, converged = along("num_matvecs"), along("converged")

@@ -1,4 +1,4 @@
-"""Extreme eigenvalues of a curvature matrix, with bounds of their errors."""
+"""Extreme eigenvalues of a curvature matrix, with residual bounds."""
 
 from __future__ import annotations
 
@@ -47,16 +47,20 @@ def eigenvalues(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Args:
         members: `weights` and `data`, `matrix` or `ritz`, and parameters that differ
             in the seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
-        Per member signed eigenvalues, residuals, flags and the work done.
+        Per member signed eigenvalues, residuals, flags and work.
 
     Raises:
         InputError: k exceeds the parameters, or weights or products hold NaN or
             infinity.
     """
-    together = _read if has_stored(members[0]) else partial(_together, machine=machine)
+    together = (
+        _from_ritz_data
+        if has_stored(members[0])
+        else partial(_together, machine=machine)
+    )
     return grouped(members, batch_key, together)
 
 
@@ -68,24 +72,24 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     start_MDB = torch.stack(
         [random_columns(_params(m).seed, size, columns) for m in members]
     )
-    found = solve(operator, start_MDB, params)
+    ritz = solve(operator, start_MDB, params)
     return [
-        _outcome(number, found, with_vectors=params.eigenvectors)
+        _outcome(number, ritz, with_vectors=params.eigenvectors)
         for number in range(len(members))
     ]
 
 
-def _read(members: Sequence[Member]) -> list[Outcome]:
-    """Take eigenvalues from stored Ritz data: one run of each member."""
+def _from_ritz_data(members: Sequence[Member]) -> list[Outcome]:
+    """Take eigenvalues from the best stored Lanczos run of each member."""
     params = _params(members[0])
     if params.eigenvectors:
         raise InputError(
-            "eigenvectors: expected false, got true. Stored Ritz data have none; take "
-            "weights."
+            "eigenvectors: true cannot be combined with stored Ritz data, which have "
+            "none. Take weights."
         )
-    found = best_run(stored(members), k=params.k, which=params.which, tol=params.tol)
+    ritz = best_run(stored(members), k=params.k, which=params.which, tol=params.tol)
     return [
-        _outcome(number, found, with_vectors=False) for number in range(len(members))
+        _outcome(number, ritz, with_vectors=False) for number in range(len(members))
     ]
 
 

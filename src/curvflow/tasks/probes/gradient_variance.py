@@ -1,4 +1,4 @@
-"""Variance of the loss gradient between samples."""
+"""Variance of the loss gradient between samples and between batches."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def member_bytes(member: Member) -> int:
 
 @computes("probe.gradient_variance", member_bytes=member_bytes, data_bytes=probed_bytes)
 def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    """Measure the spread of the samples' gradients.
+    """Measure the variance of the samples' gradients.
 
     Args:
         members: `weights` and `data`, and parameters that differ in the seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
         Per member the variance between samples and between batches, and the squared
         norm of the mean gradient.
 
     Raises:
-        InputError: batches or samples asked for exceed the data, or weights hold NaN or
+        InputError: requested batches or samples exceed the data, or weights hold NaN or
             infinity.
     """
     return grouped(members, problem_key, partial(_together, machine=machine))
@@ -70,14 +70,14 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, problem = _params(members[0]), problem_of(members[0])
     count = len(members[0].one("data")["inputs"])
     used = params.num_samples or count
-    _refuse(params, count, used)
+    _check_counts(params, count, used)
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(data, "", machine.device, weights_MD.dtype)
     rows_Mn = torch.stack([_rows(_params(m).seed, count, used) for m in members])
     taken = samples.taken(rows_Mn.to(samples.device))
-    found = gradient_variance(
+    result = gradient_variance(
         problem.losses,
         weights_MD,
         taken.inputs,
@@ -87,14 +87,14 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         fixed_MS=statistics_MS,
         samples_per_pass=_samples_per_pass(weights_MD.shape[1]),
     )
-    variance_M = found.layer_variance.sum(1)
+    variance_M = result.layer_variance.sum(1)
     measured = {
         "gradient_variance": variance_M,
-        "gradient_variance_sem": found.sem,
+        "gradient_variance_sem": result.sem,
         "batch_gradient_variance": batch_variance(variance_M, params.batch_size, count),
-        "gradient_squared_norm": found.squared_norm,
-        "noise_scale": variance_M / found.squared_norm,
-        "layer_gradient_variance": found.layer_variance,
+        "gradient_squared_norm": result.squared_norm,
+        "noise_scale": variance_M / result.squared_norm,
+        "layer_gradient_variance": result.layer_variance,
     }
     shared = {
         "layer": np.array(problem.network.layout.names),
@@ -106,15 +106,17 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     ]
 
 
-def _refuse(params: GradientVarianceParams, count: int, used: int) -> None:
-    for field, asked in (("batch_size", params.batch_size), ("num_samples", used)):
-        if asked > count:
+def _check_counts(params: GradientVarianceParams, count: int, used: int) -> None:
+    for field, requested in (("batch_size", params.batch_size), ("num_samples", used)):
+        if requested > count:
             raise InputError(
-                f"{field}: expected at most the {count} samples, got {asked}. Lower it."
+                f"{field}: expected at most the {count} samples, got {requested}. "
+                "Lower it."
             )
     if count < 2:
         raise InputError(
-            "data: expected two samples or more, got one. A variance needs two."
+            "data: expected at least two samples, got 1. Take more data: a variance "
+            "needs two samples."
         )
 
 

@@ -1,4 +1,4 @@
-"""Trace of the loss Hessian by random vectors."""
+"""Trace of the loss Hessian by Hutchinson's estimator, whole and by layer."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def hessian_trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
     Args:
         members: `weights` and `data`, and parameters that differ in the seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
         Per member the trace, whole and by parameter tensor, with standard errors, and
-        each draw.
+        all draws.
 
     Raises:
         InputError: weights or products hold NaN or infinity.

@@ -1,4 +1,4 @@
-"""Variance of curvature matrices between samples."""
+"""Variance of curvature matrices between samples and between batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from curvflow.tasks.numerics.estimators.traces import estimate
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine, computes
 
-# Numbers that the copies of one model's weights may hold in one pass, one a batch.
+# Numbers of the copies of one model's weights in a pass, a copy per batch.
 PASS_NUMBERS = 1 << 20
 
 
@@ -53,18 +53,18 @@ def member_bytes(member: Member) -> int:
 
 @computes("probe.hessian_variance", member_bytes=member_bytes, data_bytes=probed_bytes)
 def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    """Estimate how much the curvature of samples differs, without bias.
+    """Estimate the variance of the curvature of samples, without bias.
 
     Args:
         members: `weights` and `data`, and parameters that differ in the seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
         Per member the variance between samples and between batches, and the squared
         norm of the mean, with standard errors.
 
     Raises:
-        InputError: batches asked for exceed the data, or weights or products hold NaN
+        InputError: requested batches exceed the data, or weights or products hold NaN
             or infinity.
 
     Reference:
@@ -78,7 +78,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     count = len(members[0].one("data")["inputs"])
     num_batches = _num_batches(params, count)
     draws = curvature_variances(
-        _sampled(members, machine),
+        _operators_of_samples(members, machine),
         [_params(member).seed for member in members],
         size=size,
         num_samples=count,
@@ -88,20 +88,24 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         distribution=params.distribution,
         batches_per_pass=_batches_per_pass(size),
     )
-    spread, mean = estimate(draws.variance), estimate(draws.squared_mean)
-    batch_M = batch_variance(spread.mean, params.batch_size, count)
+    variance_estimate, mean = estimate(draws.variance), estimate(draws.squared_mean)
+    batch_M = batch_variance(variance_estimate.mean, params.batch_size, count)
     return [
         Outcome(
             {
-                "hessian_variance": spread.mean[number].numpy(),
-                "hessian_variance_sem": spread.sem[number].numpy(),
-                "hessian_variance_draws": spread.draws[number].numpy(),
-                "hessian_variance_per_parameter": (spread.mean[number] / size).numpy(),
+                "hessian_variance": variance_estimate.mean[number].numpy(),
+                "hessian_variance_sem": variance_estimate.sem[number].numpy(),
+                "hessian_variance_draws": variance_estimate.draws[number].numpy(),
+                "hessian_variance_per_parameter": (
+                    variance_estimate.mean[number] / size
+                ).numpy(),
                 "batch_hessian_variance": batch_M[number].numpy(),
                 "squared_mean": mean.mean[number].numpy(),
                 "squared_mean_sem": mean.sem[number].numpy(),
-                "num_draws": np.array(spread.count, dtype=np.int64),
-                "num_matvecs": np.array(spread.count * num_batches, dtype=np.int64),
+                "num_draws": np.array(variance_estimate.count, dtype=np.int64),
+                "num_matvecs": np.array(
+                    variance_estimate.count * num_batches, dtype=np.int64
+                ),
             }
         )
         for number in range(len(members))
@@ -113,14 +117,15 @@ def _num_batches(params: HessianVarianceParams, count: int) -> int:
     num_batches = params.num_batches or most
     if not 2 <= num_batches <= most:
         raise InputError(
-            f"num_batches: expected 2 or more that {count} samples make in batches of "
-            f"{params.batch_size}, got {num_batches}. Lower batch_size or num_batches."
+            f"num_batches: expected 2 to {most}, the batches of {params.batch_size} "
+            f"that {count} samples give, got {num_batches}. Lower batch_size or "
+            "num_batches."
         )
     return num_batches
 
 
-def _sampled(members: Sequence[Member], machine: Machine) -> Sampled:
-    """Return the function from models and samples to the operators of their means."""
+def _operators_of_samples(members: Sequence[Member], machine: Machine) -> Sampled:
+    """Return a function from models and sample numbers to their mean operators."""
     params, problem = _params(members[0]), problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)

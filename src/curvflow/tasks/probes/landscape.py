@@ -1,4 +1,4 @@
-"""Slices of the loss along lines and through a plane."""
+"""Loss landscape: slices along lines and in a plane, with a quadratic model."""
 
 from __future__ import annotations
 
@@ -56,44 +56,47 @@ def member_bytes(member: Member) -> int:
     problem, columns = problem_of(member), columns_at_once(member)
     params, size = _params(member), problem.network.num_parameters
     points = params.num_points * max(params.num_directions, params.num_points)
-    held = min(points, _points_per_pass(problem))
-    kept = 0
+    points_held = min(points, _points_per_pass(problem))
+    trajectory_bytes = 0
     if "trajectory" in member.inputs:
-        kept = 3 * member.one("trajectory")["weights"].nbytes
-    vectors = 8 * size * (8 * columns + 2 * held)
-    return problem.product_bytes(member.one("data"), columns) + vectors + kept
+        trajectory_bytes = 3 * member.one("trajectory")["weights"].nbytes
+    vectors = 8 * size * (8 * columns + 2 * points_held)
+    return (
+        problem.product_bytes(member.one("data"), columns) + vectors + trajectory_bytes
+    )
 
 
 @computes("probe.landscape", member_bytes=member_bytes, data_bytes=probed_bytes)
 def landscape(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Evaluate the loss along directions, with its quadratic model at the weights.
 
-    Statistics of batch norms stay as they are kept.
+    Statistics of batch norms stay as stored.
 
     Args:
-        members: `weights`, `data` and perhaps `trajectory`; they differ in the seed.
-        machine: where to compute.
+        members: `weights`, `data` and, for their directions, `trajectory` or `eigen`;
+            parameters differ in the seed.
+        machine: the device to compute on.
 
     Returns:
         Per member losses and accuracies on the slices, slopes and curvatures.
 
     Raises:
-        InputError: there are fewer directions than asked for, or weights or products
+        InputError: there are fewer directions than requested, or weights or products
             hold NaN or infinity.
 
     Reference:
         Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, sections 4 and 7.
     """
-    return grouped(members, _alike, partial(_together, machine=machine))
+    return grouped(members, _group_key, partial(_together, machine=machine))
 
 
-def _alike(member: Member) -> object:
-    kept = {"trajectory": "weights", "eigen": "eigenvectors"}
+def _group_key(member: Member) -> object:
+    shape_sources = {"trajectory": "weights", "eigen": "eigenvectors"}
     shapes = [
-        one[array].shape
-        for name, array in kept.items()
-        for one in member.inputs.get(name, ())
-        if array in one
+        node[array].shape
+        for name, array in shape_sources.items()
+        for node in member.inputs.get(name, ())
+        if array in node
     ]
     return problem_key(member), tuple(shapes)
 
@@ -110,7 +113,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         name: load_samples(data, prefix, machine.device, weights_MD.dtype)
         for name, prefix in SETS.items()
     }
-    found = directions(members, hessian, problem, weights_MD)
+    slice_directions = directions(members, hessian, problem, weights_MD)
     gradient_MD = mean_gradient(
         problem.losses,
         weights_MD,
@@ -120,27 +123,33 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         batch_size=problem.rows_per_pass(1),
         models_per_pass=max(2, problem.models_per_pass(sets["train"].count, 1)),
     )
-    local = local_model(hessian, gradient_MD, found.columns)
+    local = local_model(hessian, gradient_MD, slice_directions.columns)
     classes = int(data[0]["num_classes"])
 
-    def sliced(number: int) -> Outcome:
-        own = slice(number, number + 1)
+    def slice_outcome(number: int) -> Outcome:
+        row = slice(number, number + 1)
         losses = [
-            _MeanLoss(problem, samples.models(own), classes)
+            _MeanLoss(problem, samples.models(row), classes)
             for samples in sets.values()
             if samples.count
         ]
-        values_QP = _values(
-            params, problem, losses, weights_MW[number], found.columns[number]
+        values_QP = _evaluate_points(
+            params,
+            problem,
+            losses,
+            weights_MW[number],
+            slice_directions.columns[number],
         )
-        arrays = _laid_out(values_QP, params)
-        return Outcome(arrays | _model(members[number], found, local, number))
+        arrays = _slice_arrays(values_QP, params)
+        return Outcome(
+            arrays | _model_arrays(members[number], slice_directions, local, number)
+        )
 
-    return [sliced(number) for number in range(len(members))]
+    return [slice_outcome(number) for number in range(len(members))]
 
 
 class _MeanLoss:
-    """Mean loss, for sse too, and accuracy over one set of samples."""
+    """Mean loss, also for sse, and accuracy over one set of samples."""
 
     def __init__(self, problem: Problem, samples: Samples, classes: int) -> None:
         self._evaluate = Evaluation(problem, samples, classes)
@@ -151,24 +160,24 @@ class _MeanLoss:
         return torch.stack([self._share * loss_P, accuracy_P])
 
 
-def _values(
+def _evaluate_points(
     params: LandscapeParams,
     problem: Problem,
     losses: Sequence[_MeanLoss],
     weights_W: Tensor,
     directions_DK: Tensor,
 ) -> Tensor:
-    """Evaluate one model: its points are the models of a batch.
+    """Evaluate one model at all points, which form a batch of models.
 
     Returns:
         Loss and accuracy of each set at each point, (Q, P): the centre, the lines, and
-        the plane if there is one.
+        the plane if requested.
     """
     weights_D, statistics_S = problem.network.split(weights_W)
 
     def measure(points_PD: Tensor) -> Tensor:
-        behind_PS = statistics_S.expand(len(points_PD), -1)
-        points_PW = torch.cat([points_PD, behind_PS], dim=1)
+        statistics_PS = statistics_S.expand(len(points_PD), -1)
+        points_PW = torch.cat([points_PD, statistics_PS], dim=1)
         return torch.cat([loss(points_PW) for loss in losses])
 
     count, steps_P = params.num_directions, _steps(params)
@@ -191,7 +200,7 @@ def _steps(params: LandscapeParams) -> Tensor:
     return torch.linspace(*ends, params.num_points, dtype=torch.float64)
 
 
-def _laid_out(values_QP: Tensor, params: LandscapeParams) -> dict[str, Array]:
+def _slice_arrays(values_QP: Tensor, params: LandscapeParams) -> dict[str, Array]:
     points, count = params.num_points, params.num_directions
     lines = slice(1, 1 + count * points)
     side = points if params.plane else 0
@@ -200,9 +209,9 @@ def _laid_out(values_QP: Tensor, params: LandscapeParams) -> dict[str, Array]:
         "num_nonfinite": (~values_QP[::2, 1:].isfinite()).sum(),
         "num_evaluations": torch.tensor(values_QP.shape[1]),
     }
-    lacking_QP = values_QP.new_full((4 - len(values_QP), values_QP.shape[1]), torch.nan)
-    names = [f"{name}_{what}" for name in SETS for what in ("loss", "accuracy")]
-    for name, values_P in zip(names, torch.cat([values_QP, lacking_QP]), strict=True):
+    missing_QP = values_QP.new_full((4 - len(values_QP), values_QP.shape[1]), torch.nan)
+    names = [f"{name}_{quantity}" for name in SETS for quantity in ("loss", "accuracy")]
+    for name, values_P in zip(names, torch.cat([values_QP, missing_QP]), strict=True):
         arrays[name] = values_P[lines].reshape(count, points)
         if name.endswith("loss"):
             arrays[f"centre_{name}"] = values_P[0]
@@ -210,29 +219,31 @@ def _laid_out(values_QP: Tensor, params: LandscapeParams) -> dict[str, Array]:
     return {name: values.numpy().copy() for name, values in arrays.items()}
 
 
-def _model(
-    member: Member, found: Directions, local: LocalModel, number: int
+def _model_arrays(
+    member: Member, slice_directions: Directions, local: LocalModel, number: int
 ) -> dict[str, Array]:
     params = _params(member)
     count = params.num_directions
     what = NAMES.get(params.directions, params.directions)
     epochs = [m["checkpoint"] for m in member.inputs.get("trajectory", ())]
     numbers = {
-        "direction_norm": found.columns[number].norm(dim=0),
+        "direction_norm": slice_directions.columns[number].norm(dim=0),
         "slope": local.slope[number],
         "curvature": local.curvature[number],
         "rayleigh": local.rayleigh[number],
         "residuals": local.residuals[number],
-        "path": found.path[number],
-        "explained": found.explained[number],
+        "path": slice_directions.path[number],
+        "explained": slice_directions.explained[number],
     }
-    places = np.arange(1, count + 1, dtype=np.int64)
+    numbers_from_1 = np.arange(1, count + 1, dtype=np.int64)
     return {
-        "direction": places,
-        "other": places,
-        "along": np.array([f"{what} {k}" for k in places]),
-        "converged": found.converged[number].cpu().numpy(),
+        "direction": numbers_from_1,
+        "other": numbers_from_1,
+        "along": np.array([f"{what} {k}" for k in numbers_from_1]),
+        "converged": slice_directions.converged[number].cpu().numpy(),
         "checkpoint": np.concatenate([np.zeros(0, np.int64), *epochs]),
-        "num_matvecs": np.array(found.num_matvecs[number] + count, dtype=np.int64),
-        **{name: one.double().cpu().numpy() for name, one in numbers.items()},
+        "num_matvecs": np.array(
+            slice_directions.num_matvecs[number] + count, dtype=np.int64
+        ),
+        **{name: value.double().cpu().numpy() for name, value in numbers.items()},
     }

@@ -43,8 +43,8 @@ from curvflow.tasks.numerics.krylov.quadrature import nodes
 from curvflow.tasks.numerics.operators.matrices import norm_bound
 from curvflow.tasks.registry import Machine, computes
 
-# Orders that a density of a preconditioned spectrum is fitted to at most.
-ORDERS = 40
+# Largest number of moments for the density of a preconditioned spectrum.
+MAX_ORDERS = 40
 
 
 def _params(member: Member) -> LogdetParams:
@@ -52,10 +52,10 @@ def _params(member: Member) -> LogdetParams:
 
 
 def method(member: Member) -> str:
-    """Return the method of a member, which `auto` leaves to what it looks at."""
-    asked = _params(member).method
-    if asked != "auto":
-        return asked
+    """Return the method of a member; `auto` depends on its operator."""
+    requested = _params(member).method
+    if requested != "auto":
+        return requested
     has_entries = MATRIX in member.inputs and (
         str(member.one(MATRIX)["form"].item()) in ("dense", "kernel")
     )
@@ -72,7 +72,7 @@ def member_bytes(member: Member) -> int:
     return most
 
 
-def _alike(member: Member) -> object:
+def _group_key(member: Member) -> object:
     return ritz_data.batch_key(member), method(member)
 
 
@@ -81,43 +81,51 @@ def logdet(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Estimate log det(A + damping I).
 
     Args:
-        members: an operator or Ritz data, and parameters that differ in the seed.
-        machine: where to compute.
+        members: inputs of an operator or Ritz data, and parameters that differ in the
+            seed.
+        machine: the device to compute on.
 
     Returns:
-        Per member the estimate with its standard error, its draws and flags.
+        Per member the estimate with its standard error, draws and flags.
 
     Raises:
         InputError: the damped operator is not positive definite, weights or products
-            are not finite, or a method needs more than Ritz data.
+            are not finite, or the method needs more than Ritz data.
 
     Reference:
-        Granziol (2020), chapter 2; docs/moments.md has the methods.
+        Granziol (2020), chapter 2; docs/moments.md describes the methods.
     """
-    return grouped(members, _alike, partial(_together, machine=machine))
+    return grouped(members, _group_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    way, params = method(members[0]), _params(members[0])
-    if way not in ("slq", "chebyshev", "meme") and ritz_data.has_stored(members[0]):
+    method_name, params = method(members[0]), _params(members[0])
+    if method_name not in ("slq", "chebyshev", "meme") and ritz_data.has_stored(
+        members[0]
+    ):
         raise InputError(
-            f"method: expected slq, chebyshev or meme of stored Ritz data, got {way}. "
+            "method: expected slq, chebyshev or meme of stored Ritz data, got "
+            f"{method_name}. "
             "Take one of these, or weights or a matrix."
         )
     bounds = _bounds(members, machine)
-    wants_dense = way == "dense" or params.compare
+    wants_dense = method_name == "dense" or params.compare
     exact = _dense(members, machine) if wants_dense else None
-    if way == "dense":
+    if method_name == "dense":
         values = cast("list[float]", exact)
-        found = [_as_dense(value) for value in values]
+        estimates = [_as_dense(value) for value in values]
         size = size_of(members[0])
         work = [{"num_matvecs": size, "rank": 0, "smallest": math.nan}] * len(members)
-    elif way.startswith("preconditioned"):
-        found, work = _preconditioned(members, preconditioned_runs(members, machine))
+    elif method_name.startswith("preconditioned"):
+        estimates, work = _preconditioned(
+            members, preconditioned_runs(members, machine)
+        )
     else:
-        found, work = _plain(members, ritz_data.ritz_data(members, machine), bounds)
+        estimates, work = _unpreconditioned(
+            members, ritz_data.ritz_data(members, machine), bounds
+        )
     return [
-        _outcome(member, found[m], work[m], bounds[m], exact[m] if exact else None)
+        _outcome(member, estimates[m], work[m], bounds[m], exact[m] if exact else None)
         for m, member in enumerate(members)
     ]
 
@@ -129,103 +137,105 @@ def _as_dense(value: float) -> LogDet:
 Work = dict[str, float]
 
 
-def _plain(
+def _unpreconditioned(
     members: Sequence[Member], ritz: RitzData, bounds: Sequence[float | None]
 ) -> tuple[list[LogDet], list[Work]]:
-    found, work = [], []
+    estimates, work = [], []
     for m, member in enumerate(members):
         params = _params(member)
         runs = runs_of_model(ritz, m)
         runs = replace(runs, values=runs.values + params.damping)
-        smallest = _positive(params, runs)
-        made = int(ritz_data.num_products(member, ritz, m))
-        work.append({"num_matvecs": made, "rank": 0, "smallest": smallest})
-        found.append(_estimated(params, method(member), runs, bounds[m]))
-    return found, work
+        smallest = _least_positive(params, runs)
+        num_matvecs = int(ritz_data.num_products(member, ritz, m))
+        work.append({"num_matvecs": num_matvecs, "rank": 0, "smallest": smallest})
+        estimates.append(_estimated(params, method(member), runs, bounds[m]))
+    return estimates, work
 
 
-def _positive(params: LogdetParams, runs: RitzData) -> float:
+def _least_positive(params: LogdetParams, runs: RitzData) -> float:
     """Return the least Ritz value.
 
     Raises:
-        InputError: it is not above zero.
+        InputError: it is not positive.
     """
     smallest = float(nodes(runs).min())
     if smallest > 0:
         return smallest
     enough = 1.1 * (params.damping - smallest) or 1e-6
     raise InputError(
-        "damping: expected a positive definite operator, got one whose least Ritz "
-        f"value is {smallest:.4g} with damping {params.damping:g}. Take damping "
-        f"{enough:.2g} or more, or an operator without negative eigenvalues."
+        "damping: expected a positive definite operator, got the least Ritz value "
+        f"{smallest:.4g} with damping {params.damping:g}. Set damping to at least "
+        f"{enough:.2g}, or take an operator without negative eigenvalues."
     )
 
 
 def _estimated(
-    params: LogdetParams, way: str, runs: RitzData, bound: float | None
+    params: LogdetParams, method_name: str, runs: RitzData, bound: float | None
 ) -> LogDet:
-    if way == "slq":
+    if method_name == "slq":
         return by_quadrature(runs, floor=lower_bound(params))
     orders = params.num_moments or params.num_steps
     least = lower_bound(params)
     high = bound or _largest(runs)
-    if way == "chebyshev":
+    if method_name == "chebyshev":
         low = float(nodes(runs).min()) / 2 if least is None else least
         return by_chebyshev(runs, degree=orders, low=low, high=high)
-    # Over the interval (0, 1), as the source has it; on (0, lambda_u) powers overflow.
+    # On the interval (0, 1), as in the source; on (0, lambda_u) powers overflow.
     unit = replace(runs, values=runs.values / high, residuals=runs.residuals / high)
     law = "flat" if params.prior == "auto" else params.prior
     low = 0.0 if law != "log" else (least or float(nodes(runs).min()) / 2) / high
     fitted = by_entropy(
         unit, num_moments=orders, support=(low, 1.0), law=law, basis=params.basis
     )
-    return _moved(fitted, runs.size * math.log(high))
+    return _shifted(fitted, runs.size * math.log(high))
 
 
 def _largest(runs: RitzData) -> float:
-    """Return a bound of the eigenvalues: Ritz value plus residual."""
+    """Return an upper bound of the eigenvalues: Ritz value plus residual."""
     return 1.001 * float((runs.values + runs.residuals).nan_to_num(nan=0).max())
 
 
-def _moved(found: LogDet, by: float) -> LogDet:
-    return replace(found, draws=found.draws + by)
+def _shifted(estimate: LogDet, shift: float) -> LogDet:
+    return replace(estimate, draws=estimate.draws + shift)
 
 
 def _preconditioned(
-    members: Sequence[Member], of: PreconditionedRuns
+    members: Sequence[Member], runs_of_members: PreconditionedRuns
 ) -> tuple[list[LogDet], list[Work]]:
-    leading_M = of.preconditioner.logdet().cpu()
-    rank = of.preconditioner.vectors.shape[2]
-    found, work = [], []
+    leading_M = runs_of_members.preconditioner.logdet().cpu()
+    rank = runs_of_members.preconditioner.vectors.shape[2]
+    estimates, work = [], []
     for m, member in enumerate(members):
-        params, runs = _params(member), runs_of_model(of.ritz, m)
-        _refuse_negative(float(nodes(runs).min()))
-        rest = _rest(params, method(member), runs, of.controls[m])
-        found.append(_moved(rest, float(leading_M[m])))
-        made = rank + int(of.ritz.steps[m].sum())
-        work.append({"num_matvecs": made, "rank": rank, "smallest": math.nan})
-    return found, work
+        params, runs = _params(member), runs_of_model(runs_of_members.ritz, m)
+        _check_positive(float(nodes(runs).min()))
+        remainder = _remainder(
+            params, method(member), runs, runs_of_members.controls[m]
+        )
+        estimates.append(_shifted(remainder, float(leading_M[m])))
+        num_matvecs = rank + int(runs_of_members.ritz.steps[m].sum())
+        work.append({"num_matvecs": num_matvecs, "rank": rank, "smallest": math.nan})
+    return estimates, work
 
 
-def _refuse_negative(smallest: float) -> None:
+def _check_positive(smallest: float) -> None:
     """Raise InputError if a Ritz value of a preconditioned operator is not positive."""
     if not smallest > 0:
         raise InputError(
-            "damping: expected a positive definite operator, got a preconditioned one "
-            f"whose least Ritz value is {smallest:.4g}. Take more damping; method slq "
-            "tells how much."
+            "damping: expected a positive definite operator, got the least Ritz value "
+            f"{smallest:.4g} after preconditioning. Raise damping; method slq reports "
+            "by how much."
         )
 
 
-def _rest(
-    params: LogdetParams, way: str, runs: RitzData, controls: Controls | None
+def _remainder(
+    params: LogdetParams, method_name: str, runs: RitzData, controls: Controls | None
 ) -> LogDet:
-    """Estimate the log-determinant that the preconditioner leaves."""
-    if way == "preconditioned_slq":
+    """Estimate the log-determinant of the preconditioned operator."""
+    if method_name == "preconditioned_slq":
         return by_quadrature(runs, controls=controls)
     values = nodes(runs)
     support = (0.5 * float(values.min()), 1.05 * float(values.max()))
-    orders = params.num_moments or min(ORDERS, 2 * runs.values.shape[2] - 1)
+    orders = params.num_moments or min(MAX_ORDERS, 2 * runs.values.shape[2] - 1)
     law = "log" if params.prior == "auto" else params.prior
     return by_entropy(
         runs,
@@ -256,16 +266,16 @@ def _cholesky_logdet(params: LogdetParams, A_DD: Tensor) -> float:
     if int(failed):
         smallest = float(torch.linalg.eigvalsh(A_DD)[0])
         raise InputError(
-            "damping: expected a positive definite operator, got one whose least "
-            f"eigenvalue is {smallest:.4g} with damping {params.damping:g}. Take "
-            f"damping {1.1 * (params.damping - smallest):.2g} or more."
+            "damping: expected a positive definite operator, got the least eigenvalue "
+            f"{smallest:.4g} with damping {params.damping:g}. Set damping to at least "
+            f"{1.1 * (params.damping - smallest):.2g}."
         )
     return 2 * float(L_DD.diagonal().log().sum())
 
 
 def _outcome(
     member: Member,
-    found: LogDet,
+    estimate: LogDet,
     work: Work,
     bound: float | None,
     exact: float | None,
@@ -273,22 +283,22 @@ def _outcome(
     size, scale = _size(member), bound or 1.0
     shift = size * math.log(scale)
     arrays: dict[str, Array] = {
-        "logdet": np.array(found.value),
-        "logdet_sem": np.array(found.sem),
-        "gap": np.array(found.gap),
-        "strain": np.array(found.strain),
-        "converged": np.array(found.converged),
+        "logdet": np.array(estimate.value),
+        "logdet_sem": np.array(estimate.sem),
+        "gap": np.array(estimate.gap),
+        "strain": np.array(estimate.strain),
+        "converged": np.array(estimate.converged),
         "scale": np.array(scale),
-        "logdet_scaled": np.array(found.value - shift),
+        "logdet_scaled": np.array(estimate.value - shift),
         "smallest": np.array(work["smallest"]),
         "rank": np.array(work["rank"], dtype=np.int64),
         "size": np.array(size, dtype=np.int64),
         "num_matvecs": np.array(work["num_matvecs"], dtype=np.int64),
     }
     if method(member) != "dense":
-        arrays["logdet_draws"] = found.draws.numpy()
+        arrays["logdet_draws"] = estimate.draws.numpy()
     if exact is not None:
-        gap = abs(found.value - exact)
+        gap = abs(estimate.value - exact)
         arrays["exact"] = np.array(exact)
         arrays["error"] = np.array(gap / abs(exact))
         arrays["error_scaled"] = np.array(gap / abs(exact - shift))
@@ -302,7 +312,7 @@ def _size(member: Member) -> int:
 
 
 def _bounds(members: Sequence[Member], machine: Machine) -> list[float | None]:
-    """Return Gershgorin's bound of each damped matrix; none of other operators."""
+    """Return Gershgorin's bound of each damped matrix; None for other operators."""
     if MATRIX not in members[0].inputs:
         return [None] * len(members)
     nodes_of = {id(member.one(MATRIX)): member.one(MATRIX) for member in members}
@@ -310,5 +320,7 @@ def _bounds(members: Sequence[Member], machine: Machine) -> list[float | None]:
         number: norm_bound(matrix_operator(node, machine, torch.float64))
         for number, node in nodes_of.items()
     }
-    found = [bounds[id(member.one(MATRIX))] for member in members]
-    return [b and b + _params(m).damping for b, m in zip(found, members, strict=True)]
+    norm_bounds = [bounds[id(member.one(MATRIX))] for member in members]
+    return [
+        b and b + _params(m).damping for b, m in zip(norm_bounds, members, strict=True)
+    ]

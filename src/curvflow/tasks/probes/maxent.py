@@ -1,4 +1,4 @@
-"""Spectral densities of largest entropy."""
+"""Maximum-entropy spectral densities from moments."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ SOLVERS = {"newton": newton, "iterative_scaling": iterative_scaling}
 
 @computes_each("probe.maxent")
 def maxent(member: Member, machine: Machine) -> Outcome:
-    """Find the density of largest entropy whose moments are those measured.
+    """Find the density of maximum entropy with the measured moments.
 
     Args:
-        member: `moments`, with the covariance of these means.
+        member: `moments` with the covariance of their means.
         machine: not used: the problem is small.
 
     Returns:
         The density on its grid, its entropy, and flags.
 
     Raises:
-        InputError: more moments are asked for than given, or the support is none.
+        InputError: more moments are requested than measured, or the support is empty.
 
     Reference:
-        Granziol (2020), Algorithm 1; docs/moments.md has what is different.
+        Granziol (2020), Algorithm 1; docs/moments.md lists the differences.
     """
     params = cast("MaxentParams", member.params)
     node = member.one("moments")
     support = cast("Support", tuple(node["support"].tolist()))
     means_K, errors_K = _moments(params, node, support)
     interval = support if params.support is None else params.support
-    found = SOLVERS[params.solver](
+    fitted = SOLVERS[params.solver](
         means_K,
         errors_K,
         prior=prior(params.prior, cast("Support", interval), params.num_points),
@@ -51,9 +51,9 @@ def maxent(member: Member, machine: Machine) -> Outcome:
         floor=params.error_floor,
         max_iterations=params.max_iterations,
     )
-    noisy = bool((means_K.abs() < 2 * found.errors).double().mean() > 0.5)
+    noisy = bool((means_K.abs() < 2 * fitted.errors).double().mean() > 0.5)
     return Outcome(
-        {**_arrays(found), "noisy": np.array(noisy), "size": np.array(node["size"])}
+        {**_arrays(fitted), "noisy": np.array(noisy), "size": np.array(node["size"])}
     )
 
 
@@ -63,38 +63,43 @@ def _moments(
     """Return moments of the orders 1 .. K and their standard errors.
 
     Raises:
-        InputError: fewer are given than asked for.
+        InputError: fewer moments are measured than requested.
     """
-    given = len(node["moments"]) - 1
-    count = given if params.num_moments is None else params.num_moments
-    if count > given:
+    num_given = len(node["moments"]) - 1
+    count = num_given if params.num_moments is None else params.num_moments
+    if count > num_given:
         raise InputError(
-            f"num_moments: expected at most the {given} moments given, got {count}. "
+            f"num_moments: expected at most the {num_given} moments given, got "
+            f"{count}. "
             "Measure more of them in probe.moments."
         )
     means = torch.as_tensor(node["moments"], dtype=torch.float64)[: count + 1]
     covariance = torch.as_tensor(node["moments_covariance"], dtype=torch.float64)
-    # Of a single run no error is known: the floor takes its place.
+    # A single run has no standard error, so the floor takes its place.
     covariance = covariance[: count + 1, : count + 1].nan_to_num(nan=0.0)
-    turned, turn = converted(means, str(node["basis"].item()), params.basis, support)
-    variances = (turn @ covariance @ turn.T).diagonal().clamp_min(0)
-    return turned[1:], variances.sqrt()[1:]
+    means_in_basis, change_of_basis = converted(
+        means, str(node["basis"].item()), params.basis, support
+    )
+    variances = (
+        (change_of_basis @ covariance @ change_of_basis.T).diagonal().clamp_min(0)
+    )
+    return means_in_basis[1:], variances.sqrt()[1:]
 
 
-def _arrays(found: MaxEnt) -> dict[str, np.ndarray]:
+def _arrays(fitted: MaxEnt) -> dict[str, np.ndarray]:
     return {
-        "grid": found.prior.nodes.numpy(),
-        "density": found.density.numpy(),
-        "mass": found.masses.numpy(),
-        "entropy": np.array(found.entropy),
-        "kl": np.array(found.kl),
-        "dual": np.array(found.dual),
-        "order": np.arange(1, len(found.slack) + 1, dtype=np.int64),
-        "multipliers": found.multipliers.numpy(),
-        "slack": found.slack.numpy(),
-        "strain": np.array(found.strain),
-        "residual": np.array(found.residual),
-        "feasible": np.array(found.is_feasible),
-        "converged": np.array(found.converged),
-        "iterations": np.array(found.iterations, dtype=np.int64),
+        "grid": fitted.prior.nodes.numpy(),
+        "density": fitted.density.numpy(),
+        "mass": fitted.masses.numpy(),
+        "entropy": np.array(fitted.entropy),
+        "kl": np.array(fitted.kl),
+        "dual": np.array(fitted.dual),
+        "order": np.arange(1, len(fitted.slack) + 1, dtype=np.int64),
+        "multipliers": fitted.multipliers.numpy(),
+        "slack": fitted.slack.numpy(),
+        "strain": np.array(fitted.strain),
+        "residual": np.array(fitted.residual),
+        "feasible": np.array(fitted.is_feasible),
+        "converged": np.array(fitted.converged),
+        "iterations": np.array(fitted.iterations, dtype=np.int64),
     }

@@ -1,4 +1,4 @@
-"""Moments of an operator's spectrum, by random vectors or from Ritz data."""
+"""Spectral moments of an operator, by random vectors or from Ritz data."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from curvflow.tasks.registry import Machine, computes
 # Vectors multiplied in one pass; a constant, so that sums keep their order.
 BLOCK = 16
 
-# Part of the extent of the Ritz values by which the support reaches further: those of
-# a single vector lie within the spectrum.
+# Fraction of the range of the Ritz values added to the support, since the Ritz values
+# of a single vector lie inside the spectrum.
 MARGIN = 0.05
 
 
@@ -45,7 +45,7 @@ def _params(member: Member) -> MomentsParams:
 
 
 def member_bytes(member: Member) -> int:
-    """Return one member's estimated peak memory: products, a basis for the support."""
+    """Return one member's estimated peak memory: products and a basis."""
     params = _params(member)
     if "ritz" in member.inputs:
         return 64 * int(member.one("ritz")["ritz_values"].nbytes)
@@ -57,7 +57,7 @@ def member_bytes(member: Member) -> int:
 
 
 def data_bytes(member: Member) -> int:
-    """Return the part of it that members with the same data have in common."""
+    """Return the part of `member_bytes` that members with the same data share."""
     return 0 if "ritz" in member.inputs else shared_bytes(member)
 
 
@@ -66,9 +66,9 @@ def moments(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Estimate tr p_k(A) / D for k = 0 .. K, with the covariance of all orders.
 
     Args:
-        members: an operator, or Ritz data, which need no product; and parameters that
-            differ in the seed.
-        machine: where to compute.
+        members: inputs of an operator, or Ritz data, which need no product; and
+            parameters that differ in the seed.
+        machine: the device to compute on.
 
     Returns:
         Per member the moments, their covariance and the draws.
@@ -78,18 +78,18 @@ def moments(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             Ritz data have too few nodes.
     """
     if "ritz" in members[0].inputs:
-        return [_of_ritz(member) for member in members]
+        return [_from_ritz_data(member) for member in members]
     return grouped(members, batch_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
     columns = min(BLOCK, params.num_probes)
-    of = tile_operator(members, machine, columns=columns)
+    tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
-    support_M2, steps = _support(of.operator, seeds, params)
+    support_M2, steps = _support(tile.operator, seeds, params)
     draws_MSK = moment_draws(
-        of.operator,
+        tile.operator,
         seeds,
         num_moments=params.num_moments,
         num_probes=params.num_probes,
@@ -100,7 +100,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     products = params.num_probes * math.ceil(params.num_moments / 2) + steps
     return [
         _outcome(
-            params, draws_SK, support_2, size=of.operator.shape[1], products=products
+            params, draws_SK, support_2, size=tile.operator.shape[1], products=products
         )
         for draws_SK, support_2 in zip(draws_MSK, support_M2, strict=True)
     ]
@@ -109,14 +109,14 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 def _support(
     operator: BatchedOperator, seeds: Sequence[int], params: MomentsParams
 ) -> tuple[Tensor, int]:
-    """Return an interval for each model, (M, 2), and the products it took."""
+    """Return an interval for each model, (M, 2), and the number of products spent."""
     models, size, _ = operator.shape
     if params.support is not None:
         given_2 = torch.tensor(params.support, dtype=torch.float64)
         return given_2.expand(models, 2), 0
-    # The vector after those that are averaged.
-    own = range(params.num_probes, params.num_probes + 1)
-    start_MD1 = random_vectors(seeds, size, own, params.distribution)
+    # The first vector after those of the average.
+    last_row = range(params.num_probes, params.num_probes + 1)
+    start_MD1 = random_vectors(seeds, size, last_row, params.distribution)
     ritz = lanczos(operator, start_MD1, num_steps=min(size, params.support_steps))
     ends = [_ends(v, r) for v, r in zip(ritz.values, ritz.residuals, strict=True)]
     return torch.stack(ends), min(size, params.support_steps)
@@ -132,12 +132,12 @@ def _ends(values: Tensor, residuals: Tensor) -> Tensor:
     return ends + reach * torch.tensor([-1.0, 1.0], dtype=torch.float64)
 
 
-def _of_ritz(member: Member) -> Outcome:
+def _from_ritz_data(member: Member) -> Outcome:
     params, ritz = _params(member), member.one("ritz")
     if params.operator != "hessian" or params.layers:
         raise InputError(
-            "operator: expected no operator and no layers beside Ritz data, got "
-            f"{params.operator}, layers {params.layers}. Remove them."
+            f"operator: {params.operator} with layers {params.layers} cannot be "
+            "combined with Ritz data. Remove them."
         )
     values, weights, residuals = (
         torch.as_tensor(ritz[f"ritz_{name}"])
@@ -158,13 +158,13 @@ def _of_ritz(member: Member) -> Outcome:
 
 
 def _check_degree(params: MomentsParams, values: Tensor, size: int) -> None:
-    # A run that ended early has found all there is for its vector.
+    # A run that ended early is exact for its vector.
     complete = values.isnan().any(1) | torch.tensor(values.shape[1] >= size)
     exact = 2 * values.shape[1] - 1
     if params.num_moments > exact and not complete.all():
         raise InputError(
-            f"num_moments: expected at most the {exact} that Ritz data of "
-            f"{values.shape[1]} steps hold, got {params.num_moments}. Lower it, or "
+            f"num_moments: expected at most {exact}, the exact moments of "
+            f"{values.shape[1]} Lanczos steps, got {params.num_moments}. Lower it, or "
             "take more steps."
         )
 

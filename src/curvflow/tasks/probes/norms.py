@@ -1,4 +1,4 @@
-"""Norms of the weights."""
+"""Norms of the weights, whole and by layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def norms(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
     Args:
         members: `weights`.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
         Per member the norms and the largest magnitude.

@@ -1,4 +1,4 @@
-"""Sharpness as the learning rule sees it, and the critical learning rate."""
+"""Sharpness under the preconditioner of the learning rule, and the critical rate."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ from curvflow.tasks.registry import Machine, computes
 
 
 class LossOverData:
-    """Losses and gradients of M models out of training, in passes that fit memory.
+    """Full-data losses and gradients of M models in evaluation mode, in blocks.
 
     Attributes:
-        share: what the mean over the samples is multiplied by: 1, or for sse their
-            number.
+        share: factor of the mean over the samples: 1, or their number for sse.
     """
 
     def __init__(self, problem: Problem, weights_MW: Tensor, samples: Samples) -> None:
@@ -59,21 +58,21 @@ class LossOverData:
         """Return the losses (M,) at w - rate step.
 
         Args:
-            rates_M: one per model.
-            steps_MD: what is taken off at a rate of 1.
+            rates_M: learning rates, one per model.
+            steps_MD: steps at a learning rate of 1.
         """
         away_MD = rates_M.unsqueeze(1) * steps_MD
         moved_MD = self._weights_MD - away_MD.to(self._weights_MD)
         with torch.no_grad():
-            return self._mean(lambda some, rows: self._losses(moved_MD, some, rows))
+            return self._mean(lambda models, rows: self._losses(moved_MD, models, rows))
 
     def gradient(self) -> Tensor:
-        """Return the gradients (M, D) by the parameters."""
+        """Return the gradients of the losses, (M, D)."""
 
-        def summed(some: slice, rows: slice) -> Tensor:
+        def summed(models: slice, rows: slice) -> Tensor:
             leaf_MD = self._weights_MD.detach().requires_grad_()
-            total = self._losses(leaf_MD, some, rows).sum()
-            return torch.autograd.grad(total, leaf_MD)[0][some]
+            total = self._losses(leaf_MD, models, rows).sum()
+            return torch.autograd.grad(total, leaf_MD)[0][models]
 
         with differentiable():
             return self._mean(summed)
@@ -81,9 +80,9 @@ class LossOverData:
     def _mean(self, sums: Callable[[slice, slice], Tensor]) -> Tensor:
         """Return the sum over passes, by the number of samples, times the share."""
         parts = []
-        for some in self._models():
-            # Single precision would lose what a small step changes.
-            totals = [sums(some, rows).double() for rows in self._rows()]
+        for models in self._models():
+            # In double precision, as a small step changes only the last digits.
+            totals = [sums(models, rows).double() for rows in self._rows()]
             parts.append(torch.stack(totals).sum(0))
         return self.share / self._samples.count * torch.cat(parts)
 
@@ -96,21 +95,21 @@ class LossOverData:
         for start in range(0, self._samples.count, size):
             yield slice(start, start + size)
 
-    def _losses(self, weights_MD: Tensor, some: slice, rows: slice) -> Tensor:
-        """Return the sums over some samples of the losses of some models."""
-        own = self._samples.models(some).rows(rows)
-        weights_MW = torch.cat([weights_MD[some], self._fixed_MS[some]], dim=1)
-        losses_MN = self._problem.losses(weights_MW, own.inputs, own.targets)
+    def _losses(self, weights_MD: Tensor, models: slice, rows: slice) -> Tensor:
+        """Return the sums of the losses of chosen models over chosen samples."""
+        samples = self._samples.models(models).rows(rows)
+        weights_MW = torch.cat([weights_MD[models], self._fixed_MS[models]], dim=1)
+        losses_MN = self._problem.losses(weights_MW, samples.inputs, samples.targets)
         return losses_MN.double().sum(1)
 
 
-# Columns of a block; one would find no eigenvalue twice.
+# Columns of a block; a single column would miss multiple eigenvalues.
 BLOCK = 2
 
 
 @dataclass(frozen=True)
-class _Scales:
-    """How the members' rules scale their steps; see `steps.Preconditioner`."""
+class _Preconditioners:
+    """Diagonal preconditioners of the members' rules; see `Preconditioner`."""
 
     diagonal: Tensor
     rate: Tensor
@@ -118,7 +117,7 @@ class _Scales:
 
     @property
     def known(self) -> Tensor:
-        """Which members have a preconditioner, (M,)."""
+        """Mask of the members with a preconditioner, (M,)."""
         return torch.isfinite(self.diagonal).all(1)
 
 
@@ -140,15 +139,15 @@ def sharpness(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Args:
         members: `weights` with their preconditioner, and `data`; parameters that differ
             in the seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
-        Per member sharpness, learning rate, bound and critical rate, with flags and the
-        work done.
+        Per member sharpness, learning rate, bound and critical rate, with flags and
+        work.
 
     Raises:
-        InputError: the training has kept no preconditioner, or weights or products hold
-            NaN or infinity.
+        InputError: the training has stored no preconditioner, or weights or products
+            hold NaN or infinity.
 
     Reference:
         Cohen et al. (2022), arXiv:2207.14484, section 2, for the preconditioned
@@ -157,29 +156,34 @@ def sharpness(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     for member in members:
         if PRECONDITIONER[0] not in member.one("weights"):
             raise InputError(
-                "weights: expected training that keeps its preconditioner, got "
-                f"'{member.one('weights').stage}', which does not. Give it "
-                "keep_preconditioner: true."
+                "weights: expected a training with a stored preconditioner, got "
+                f"'{member.one('weights').stage}' without. Set keep_preconditioner: "
+                "true there."
             )
     return grouped(members, problem_key, partial(_together, machine=machine))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params, scales = _params(members[0]), _scales(members, machine)
-    losses = _over_data(members, machine)
-    found = _sharpest(members, machine, scales, losses.share)
-    diagonal_MD = torch.where(scales.known[:, None], scales.diagonal, torch.nan)
+    params, preconditioners = _params(members[0]), _preconditioners(members, machine)
+    losses = _full_data_loss(members, machine)
+    ritz = _largest_eigenvalue(members, machine, preconditioners, losses.share)
+    diagonal_MD = torch.where(
+        preconditioners.known[:, None], preconditioners.diagonal, torch.nan
+    )
     step_MD = losses.gradient() / diagonal_MD
     critical = critical_rate(
         lambda rate_M: losses.at(rate_M, step_MD),
-        torch.where(scales.rate > 0, scales.rate, 1.0),
+        torch.where(preconditioners.rate > 0, preconditioners.rate, 1.0),
         tol=params.critical_tol,
         max_passes=params.max_passes,
     )
-    return [_outcome(number, found, scales, critical) for number in range(len(members))]
+    return [
+        _outcome(number, ritz, preconditioners, critical)
+        for number in range(len(members))
+    ]
 
 
-def _scales(members: Sequence[Member], machine: Machine) -> _Scales:
+def _preconditioners(members: Sequence[Member], machine: Machine) -> _Preconditioners:
     parts = [
         torch.as_tensor(
             np.stack([member.one("weights")[name] for member in members]),
@@ -188,19 +192,24 @@ def _scales(members: Sequence[Member], machine: Machine) -> _Scales:
         )
         for name in PRECONDITIONER
     ]
-    return _Scales(*parts)
+    return _Preconditioners(*parts)
 
 
-def _sharpest(
-    members: Sequence[Member], machine: Machine, scales: _Scales, share: float
+def _largest_eigenvalue(
+    members: Sequence[Member],
+    machine: Machine,
+    preconditioners: _Preconditioners,
+    share: float,
 ) -> Ritz:
-    """Find the largest eigenvalue of P^-1/2 H P^-1/2 of the loss that is minimised."""
+    """Find the largest eigenvalue of P^-1/2 H P^-1/2 for the minimised loss."""
     params = _params(members[0])
     operator = scaled(
         batched_hessian(members, machine, dtype=params.dtype, columns=BLOCK), share
     )
-    # Where P is not known, the identity stands for it; its numbers are dropped.
-    diagonal_MD = torch.where(scales.known[:, None], scales.diagonal, 1.0)
+    # Unknown P is replaced by the identity, and the result is discarded.
+    diagonal_MD = torch.where(
+        preconditioners.known[:, None], preconditioners.diagonal, 1.0
+    )
     size = operator.shape[1]
     start_MDB = torch.stack([_start(_params(m).seed, size) for m in members])
     return restarted_lanczos(
@@ -218,7 +227,7 @@ def _start(seed: int, size: int) -> Tensor:
     return torch.randn(size, columns, generator=generator, dtype=torch.float64)
 
 
-def _over_data(members: Sequence[Member], machine: Machine) -> LossOverData:
+def _full_data_loss(members: Sequence[Member], machine: Machine) -> LossOverData:
     problem = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=_params(members[0]).dtype)
     data = [member.one("data") for member in members]
@@ -226,21 +235,23 @@ def _over_data(members: Sequence[Member], machine: Machine) -> LossOverData:
     return LossOverData(problem, weights_MW, samples)
 
 
-def _outcome(number: int, found: Ritz, scales: _Scales, critical: Critical) -> Outcome:
-    is_known = bool(scales.known[number])
+def _outcome(
+    number: int, ritz: Ritz, preconditioners: _Preconditioners, critical: Critical
+) -> Outcome:
+    is_known = bool(preconditioners.known[number])
     nothing = np.array(np.nan)
 
     def value(tensor_M: Tensor) -> np.ndarray:
         return tensor_M[number].double().cpu().numpy() if is_known else nothing
 
-    largest, rate = value(found.values[:, 0]), value(scales.rate)
-    bound, critical_lr = value(scales.bound), value(critical.rate)
+    largest, rate = value(ritz.values[:, 0]), value(preconditioners.rate)
+    bound, critical_lr = value(preconditioners.bound), value(critical.rate)
     return Outcome(
         {
             "sharpness": np.array(largest),
-            "residual": np.array(value(found.residuals[:, 0])),
-            # What has no preconditioner has no value either that could be in doubt.
-            "converged": np.array(not is_known or bool(found.converged[number, 0])),
+            "residual": np.array(value(ritz.residuals[:, 0])),
+            # Without a preconditioner there is no value that could be unconverged.
+            "converged": np.array(not is_known or bool(ritz.converged[number, 0])),
             "rule_lr": np.array(rate),
             "scaled_sharpness": np.array(rate * largest),
             "stable_up_to": np.array(bound),
@@ -250,7 +261,7 @@ def _outcome(number: int, found: Ritz, scales: _Scales, critical: Critical) -> O
             "critical_converged": np.array(
                 not is_known or bool(critical.converged[number])
             ),
-            "num_matvecs": np.array(int(found.num_matvecs[number]), dtype=np.int64),
+            "num_matvecs": np.array(int(ritz.num_matvecs[number]), dtype=np.int64),
             "num_passes": np.array(int(critical.passes[number]), dtype=np.int64),
         }
     )

@@ -27,12 +27,12 @@ from curvflow.tasks.registry import Machine, computes
 
 @computes("probe.spectrum", member_bytes=member_bytes, data_bytes=data_bytes)
 def spectrum(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    """Run Lanczos from random vectors, and say what its Ritz data tell at once.
+    """Run Lanczos from random vectors, and summarise the Ritz data.
 
     Args:
         members: `weights` and `data`, or `matrix`, and parameters that differ in the
             seed.
-        machine: where to compute.
+        machine: the device to compute on.
 
     Returns:
         Per member Ritz values, weights and residuals of each run, extreme eigenvalues,
@@ -55,11 +55,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     largest_M = torch.maximum(low_M.abs(), high_M.abs())
     threshold_M = params.zero_width * torch.where(largest_M > 0, largest_M, 1.0)
     endless_M = torch.full_like(threshold_M, -torch.inf)
-    # The largest number below minus the threshold: that one still counts as zero.
+    # The largest number below minus the threshold, which itself counts as zero.
     below_M = torch.nextafter(-threshold_M, endless_M)
     trace = functional(ritz, lambda x: x)
     atom = degeneracy(ritz, params.degenerate_nodes)
-    told = {
+    values = {
         "ritz_values": ritz.values,
         "ritz_weights": ritz.weights,
         "ritz_residuals": ritz.residuals,
@@ -76,11 +76,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "rank_degeneracy_sem": atom.weight.sem,
         "rank_degeneracy_value": atom.value.mean,
     }
-    return [_outcome(number, told, ritz) for number in range(len(members))]
+    return [_outcome(number, values, ritz) for number in range(len(members))]
 
 
 def _residual(ritz: RitzData, value_M: Tensor) -> Tensor:
-    """Return the residual of the Ritz value given, the least if runs share it."""
+    """Return the residual of a Ritz value, the least if several runs have it."""
     is_it = nodes(ritz) == value_M[:, None, None]
     residuals = ritz.residuals.masked_fill(~is_it, torch.inf)
     return residuals.nan_to_num(nan=torch.inf).amin((1, 2))
@@ -96,9 +96,9 @@ def _fraction(name: str, fraction: Mass) -> dict[str, Tensor]:
     }
 
 
-def _outcome(number: int, told: dict[str, Tensor], ritz: RitzData) -> Outcome:
+def _outcome(number: int, values: dict[str, Tensor], ritz: RitzData) -> Outcome:
     arrays: dict[str, Array] = {
-        name: value[number].numpy() for name, value in told.items()
+        name: value[number].numpy() for name, value in values.items()
     }
     counts = {"size": ritz.size, "num_matvecs": int(ritz.steps[number].sum())}
     return Outcome(

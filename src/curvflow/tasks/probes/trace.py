@@ -1,4 +1,4 @@
-"""Trace of a curvature operator by random vectors."""
+"""Trace of a curvature operator by Hutchinson, Hutch++ or XTrace, and by layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from curvflow.tasks.registry import Machine, computes
 BLOCK = 16
 
 # Copies of all vectors that the methods hold at their peak: vectors, images, the basis
-# of the range, its images, and what is made of them.
+# of the range, its images, and products of these.
 COPIES = {"hutchinson": 0, "hutch++": 8, "xtrace": 16}
 
 
@@ -46,8 +46,8 @@ def trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Estimate tr(A), whole and by diagonal block.
 
     Args:
-        members: an operator, and parameters that differ in the seed.
-        machine: where to compute.
+        members: inputs of an operator, and parameters that differ in the seed.
+        machine: the device to compute on.
 
     Returns:
         Per member the trace with its standard error, and the draws.
@@ -64,10 +64,10 @@ def trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
-    of = tile_operator(members, machine, columns=min(BLOCK, params.most))
-    found = traces(
-        of.operator,
-        of.sizes,
+    tile = tile_operator(members, machine, columns=min(BLOCK, params.most))
+    all_draws = traces(
+        tile.operator,
+        tile.sizes,
         [_params(member).seed for member in members],
         method=params.method,
         num_probes=params.num_probes,
@@ -76,21 +76,21 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    return [_outcome(of, one) for one in found]
+    return [_outcome(tile, draws) for draws in all_draws]
 
 
-def _outcome(of: TileOperator, found: TraceDraws) -> Outcome:
-    whole = found.draws.sum(0)
+def _outcome(tile: TileOperator, draws: TraceDraws) -> Outcome:
+    whole = draws.draws.sum(0)
     return Outcome(
         {
             "trace": whole.mean().numpy(),
-            "trace_sem": found.sem.numpy(),
+            "trace_sem": draws.sem.numpy(),
             "trace_draws": whole.numpy(),
             "num_draws": np.array(len(whole), dtype=np.int64),
-            "reached": np.array(found.reached),
-            "layer": np.array(of.names),
-            "layer_trace": found.draws.mean(1).numpy(),
-            "layer_trace_sem": found.layer_sem.numpy(),
-            "num_matvecs": np.array(found.num_matvecs, dtype=np.int64),
+            "reached": np.array(draws.reached),
+            "layer": np.array(tile.names),
+            "layer_trace": draws.draws.mean(1).numpy(),
+            "layer_trace_sem": draws.layer_sem.numpy(),
+            "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
     )

@@ -1,1 +1,1 @@
-"""Weights that no training of a study gave."""
+"""Weights from other sources than a training of the study."""

@@ -1,4 +1,4 @@
-"""Weights trained elsewhere."""
+"""Import of weights trained elsewhere, from a file of named arrays."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from curvflow.tasks.registry import Machine, computes_each
 
 @computes_each("weights.import")
 def import_(member: Member, machine: Machine) -> Outcome:
-    """Bring the arrays of the user's file into the order of the network's weights.
+    """Arrange the arrays of the user's file in the order of the network's weights.
 
     Args:
-        member: `data`, the network, its loss and the file's arrays.
+        member: `data`, the network, its loss and the arrays of the file.
         machine: not used.
 
     Returns:
-        Weights, and statistics such as a batch norm's behind them, in float64, with the
-        mean losses there (sums for sse): what tells that the network is the one that
-        was trained.
+        Weights, followed by statistics such as a batch norm's, in float64, with the
+        mean losses there (sums for sse), which show that the network is the trained
+        one.
 
     Raises:
-        InputError: a tensor has no array or one of another shape, or an array belongs
-            to no tensor.
+        InputError: a tensor lacks an array or its array has another shape, or an array
+            belongs to no tensor.
     """
     params = cast("ImportParams", member.params)
     data = member.one("data")
@@ -62,16 +62,16 @@ def _renamed(params: ImportParams, arrays: Mapping[str, Array]) -> dict[str, Arr
 
 
 def _check_names(layouts: tuple[Layout, ...], arrays: Mapping[str, Array]) -> None:
-    wanted = {
+    required = {
         name: shape
         for layout in layouts
         for name, shape in zip(layout.names, layout.shapes, strict=True)
     }
-    for name, shape in wanted.items():
+    for name, shape in required.items():
         if name not in arrays:
             raise InputError(
                 f"path: expected an array '{name}' of shape {shape}, got none. "
-                f"{nearest(name, arrays)} Say by names what it is called."
+                f"{nearest(name, arrays)} Map its name under `names`."
             )
         if arrays[name].shape != shape:
             raise InputError(
@@ -79,10 +79,10 @@ def _check_names(layouts: tuple[Layout, ...], arrays: Mapping[str, Array]) -> No
                 f"{arrays[name].shape}"
             )
     for name in arrays:
-        if name not in wanted:
+        if name not in required:
             raise InputError(
-                f"path: expected arrays of {', '.join(wanted)}, got '{name}' as well. "
-                "Leave it out of the file, or take the model that has it."
+                f"path: expected arrays of {', '.join(required)}, got '{name}' too. "
+                "Remove it from the file, or take the model that has it."
             )
 
 
@@ -99,7 +99,7 @@ def _loss(problem: Problem, weights_W: Array, data: NodeData, prefix: str) -> Ar
     total, rows = 0.0, problem.rows_per_pass(1)
     with torch.no_grad():
         for start in range(0, samples.count, rows):
-            some = samples.rows(slice(start, start + rows))
-            losses_MN = problem.losses(weights_MW, some.inputs, some.targets)
+            chunk = samples.rows(slice(start, start + rows))
+            losses_MN = problem.losses(weights_MW, chunk.inputs, chunk.targets)
             total += float(losses_MN.sum())
     return np.array(total if problem.loss == "sse" else total / samples.count)

@@ -1,4 +1,4 @@
-"""True weights of which the learning coefficient is known."""
+"""True weights of models with a known learning coefficient."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from curvflow.tasks.registry import Machine, computes_each
 
 @computes_each("weights.known_answer")
 def known_answer(member: Member, machine: Machine) -> Outcome:
-    """Set the weights to the balanced truth of the data.
+    """Set the weights to the balanced true parameter of the data.
 
     Args:
-        member: `data`, of data.known_answer, and its model and rank.
+        member: `data` of data.known_answer, with its model and rank.
         machine: not used.
 
     Returns:
-        The weights, as training with loss sse would keep them, and the learning
+        The weights, as training with loss sse would store them, and the learning
         coefficient there.
 
     Raises:
-        InputError: the data are of another model or rank, or of another kind.
+        InputError: the data are from another model, rank or kind.
     """
     params = cast("KnownAnswerWeightsParams", member.params)
     data, model = member.one("data"), known(params)
@@ -54,7 +54,7 @@ def known_answer(member: Member, machine: Machine) -> Outcome:
 
 
 def _check_data(data: NodeData, model: Known, rank: int) -> None:
-    # A set of data.known_answer holds the exact population beside its samples.
+    # The test set of data.known_answer is the exact population.
     inputs, targets = data["test_inputs"], data["test_targets"]
     is_wide = isinstance(model, DeepLinear)
     fits = inputs.ndim == targets.ndim == 2 and (
@@ -63,10 +63,10 @@ def _check_data(data: NodeData, model: Known, rank: int) -> None:
     if not (
         fits
         and np.array_equal(inputs, population(model, inputs.shape[1]))
-        # Its tanh may have been another processor's.
+        # tanh may differ in the last bits on another processor.
         and np.allclose(targets, truth(model, inputs, rank, targets.shape[1]), 1e-12, 0)
     ):
         raise InputError(
             f"data: expected data.known_answer with this model and rank {rank}, got "
-            "data of which these weights are not known to be true"
+            "other data. Take the data of the same model and rank."
         )

@@ -41,9 +41,9 @@ def test_running_moments_come_to_those_of_the_data_the_variance_unbiased():
     tensors = net.layout.named(parameters)
     pixels = x.reshape(2, 1, 36)
     seen = tensors["conv.weight"].flatten(2) * pixels + tensors["conv.bias"][..., None]
-    found = net.statistics.named(statistics)
-    torch.testing.assert_close(found["norm.running_mean"], seen.mean(2))
-    torch.testing.assert_close(found["norm.running_var"], seen.var(2, unbiased=True))
+    result = net.statistics.named(statistics)
+    torch.testing.assert_close(result["norm.running_mean"], seen.mean(2))
+    torch.testing.assert_close(result["norm.running_var"], seen.var(2, unbiased=True))
 
 
 def test_the_statistics_given_are_left_as_they_are():
@@ -71,9 +71,9 @@ def test_models_may_share_what_they_normalise():
     net = network_of(batch_norm("norm"), (2, 3, 3))
     weights = drawn(net)
     x = torch.randn(1, 4, 2, 3, 3, generator=stream(0, "x"), dtype=torch.float64)
-    own = x.expand(2, -1, -1, -1, -1)
+    expanded = x.expand(2, -1, -1, -1, -1)
     for shared, apart in zip(
-        passed(net, weights, x), passed(net, weights, own), strict=True
+        passed(net, weights, x), passed(net, weights, expanded), strict=True
     ):
         torch.testing.assert_close(shared, apart)
-    torch.testing.assert_close(net.outputs(weights, x), net.outputs(weights, own))
+    torch.testing.assert_close(net.outputs(weights, x), net.outputs(weights, expanded))

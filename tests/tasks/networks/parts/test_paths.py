@@ -164,26 +164,26 @@ def test_the_sum_is_that_over_all_paths_one_after_another(name, p):
     part, shape, edges = CASES[name]
     net = network_of(part, shape)
     weights = drawn(net)
-    found = net.path_sums(weights.abs() ** p, shape, p)
+    result = net.path_sums(weights.abs() ** p, shape, p)
     for model in range(2):
         tensors = {n: t[model] for n, t in net.layout.named(weights).items()}
         products = [abs(x) ** p for x in all_paths(edges(tensors), shape)]
         assert len(products) > 30
-        assert found[model].item() == pytest.approx(math.fsum(products), rel=1e-12)
+        assert result[model].item() == pytest.approx(math.fsum(products), rel=1e-12)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
 def test_the_sum_of_a_dense_network_is_that_over_all_its_paths(p):
     net = build({"kind": "mlp", "hidden": [4, 3]}, (3,), 2)
     weights = drawn(net)
-    found = net.path_sums(weights.abs() ** p, (3,), p)
+    result = net.path_sums(weights.abs() ** p, (3,), p)
     for model in range(2):
         t = {n: t[model] for n, t in net.layout.named(weights).items()}
         layers = [dense_edges(t[f"layer{n}.weight"], t[f"layer{n}.bias"])
                   for n in (1, 2, 3)]  # fmt: skip
         products = [abs(x) ** p for x in all_paths(layers, (3,))]
         assert len(products) == 2 * (4 * 3 * 3 + 4 * 3 + 3 + 1)
-        assert found[model].item() == pytest.approx(math.fsum(products), rel=1e-12)
+        assert result[model].item() == pytest.approx(math.fsum(products), rel=1e-12)
 
 
 CONV_NETS = [
