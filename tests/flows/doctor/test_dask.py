@@ -25,56 +25,56 @@ def by_check(findings):
 
 
 def test_this_dask_is_fine():
-    (found,) = dask_findings()
-    assert found.state == "ok"
+    (finding,) = dask_findings()
+    assert finding.state == "ok"
 
 
 @pytest.mark.parametrize(
-    ("dask", "distributed", "told"),
+    ("dask", "distributed", "text"),
     [
         ("2026.8.0", "2026.1.0", "dask 2026.8.0 with distributed 2026.1.0"),
         ("2026.8.0", None, "dask 2026.8.0 with distributed missing"),
         (None, None, "dask missing with distributed missing"),
     ],
 )
-def test_halves_that_do_not_fit_fail_with_the_remedy(dask, distributed, told):
+def test_halves_that_do_not_fit_fail_with_the_remedy(dask, distributed, text):
     versions = {"dask": dask, "distributed": distributed}
     remedy = "Run `pip install --upgrade dask distributed`."
-    (found,) = dask_findings(versions.get)
-    assert found == Finding("dask", "FAIL", told, remedy)
+    (finding,) = dask_findings(versions.get)
+    assert finding == Finding("dask", "FAIL", text, remedy)
 
 
 def test_a_scheduler_that_does_not_answer_fails():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
-    (found,) = scheduler_findings(address)
-    assert (found.check, found.state) == ("scheduler", "FAIL")
-    assert found.message.startswith(f"{address}: ")
-    assert found.remedy.startswith("Start one with `dask scheduler`")
+    (finding,) = scheduler_findings(address)
+    assert (finding.check, finding.state) == ("scheduler", "FAIL")
+    assert finding.message.startswith(f"{address}: ")
+    assert finding.remedy.startswith("Start one with `dask scheduler`")
 
 
 def test_a_word_that_is_no_address_fails():
-    (found,) = scheduler_findings("nonsense://x")
-    assert (found.check, found.state) == ("scheduler", "FAIL")
+    (finding,) = scheduler_findings("nonsense://x")
+    assert (finding.check, finding.state) == ("scheduler", "FAIL")
 
 
-def test_a_scheduler_and_its_workers_are_told():
+def test_a_scheduler_and_its_workers_are_reported():
     with LocalCluster(
         n_workers=2,
         threads_per_worker=1,
         processes=False,
         dashboard_address="127.0.0.1:0",
     ) as cluster:
-        found = by_check(scheduler_findings(cluster.scheduler_address))
-    assert {check: finding.state for check, finding in found.items()} == {
+        findings = by_check(scheduler_findings(cluster.scheduler_address))
+    assert {check: finding.state for check, finding in findings.items()} == {
         "scheduler": "ok",
         "workers": "ok",
         "workers.gpu": "ok",
         "workers.versions": "ok",
     }
-    assert found["workers"].message == "2, with 1 thread each"
-    assert found["workers.gpu"].message == "none offers a GPU"
+    assert findings["workers"].message == "2, with 1 thread each"
+    assert findings["workers.gpu"].message == "none offers a GPU"
 
 
 @pytest.mark.cluster
@@ -86,53 +86,53 @@ def test_a_real_scheduler_without_workers_fails_with_the_command(tmp_path):
         try:
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if "Scheduler at" in line)
-            found = by_check(scheduler_findings(address))
+            findings = by_check(scheduler_findings(address))
         finally:
             process.kill()
             process.communicate()
-    assert found["scheduler"].state == "ok"
+    assert findings["scheduler"].state == "ok"
     start = f"dask worker {address} --nthreads 1"
-    assert found["workers"] == Finding(
+    assert findings["workers"] == Finding(
         "workers", "FAIL", "none", f"Start some with `{start}`."
     )
 
 
 def test_workers_of_several_threads_fail():
     workers = {"a": {"nthreads": 1, "resources": {}}, "b": {"nthreads": 8}}
-    found = by_check(worker_findings(ADDRESS, workers))["workers"]
-    assert (found.state, found.message) == ("FAIL", "2, with 1 or 8 threads each")
-    assert found.remedy == (
+    finding = by_check(worker_findings(ADDRESS, workers))["workers"]
+    assert (finding.state, finding.message) == ("FAIL", "2, with 1 or 8 threads each")
+    assert finding.remedy == (
         f"Give each one thread, and start more: `dask worker {ADDRESS} --nthreads 1`."
     )
 
 
 def test_workers_with_gpus_are_counted():
     workers = {"a": {"nthreads": 1, "resources": {"GPU": 1.0}}, "b": {"nthreads": 1}}
-    found = by_check(worker_findings(ADDRESS, workers))["workers.gpu"]
-    assert (found.state, found.message) == ("ok", "1 of 2 offer a GPU")
+    finding = by_check(worker_findings(ADDRESS, workers))["workers.gpu"]
+    assert (finding.state, finding.message) == ("ok", "1 of 2 offer a GPU")
 
 
-def told_by(client, workers):
+def compared(client, workers):
     packages = {"python": "3.11.7.final.0", "curvflow": "0.1.0", "dask": "1"} | client
     versions = {
         "client": {"packages": packages},
         "scheduler": {"packages": packages},
         "workers": {
-            str(index): {"packages": packages | one}
-            for index, one in enumerate(workers)
+            str(index): {"packages": packages | changes}
+            for index, changes in enumerate(workers)
         },
     }
     return list(version_findings(versions))
 
 
 def test_the_same_versions_are_fine():
-    assert told_by({}, [{}, {"python": "3.11.9.final.0"}]) == [
+    assert compared({}, [{}, {"python": "3.11.9.final.0"}]) == [
         Finding("workers.versions", "ok", "the same as here")
     ]
 
 
 @pytest.mark.parametrize(
-    ("other", "state", "told", "remedy"),
+    ("other", "state", "text", "remedy"),
     [
         (
             {"curvflow": "0.0.9"},
@@ -160,6 +160,6 @@ def test_the_same_versions_are_fine():
         ),
     ],
 )
-def test_a_worker_of_another_version_is_told(other, state, told, remedy):
-    found = told_by({"torch": "2.13.0"}, [{}, other])
-    assert found == [Finding("workers.versions", state, told, remedy)]
+def test_a_worker_of_another_version_is_reported(other, state, text, remedy):
+    findings = compared({"torch": "2.13.0"}, [{}, other])
+    assert findings == [Finding("workers.versions", state, text, remedy)]

@@ -7,7 +7,7 @@ from curvflow.flows.doctor.machine import Finding, within
 FINE = Finding("toy", "ok", "fine")
 
 
-def test_a_check_that_ends_is_told_as_it_is():
+def test_a_check_that_ends_is_reported_as_it_is():
     assert within(60, "toy", lambda: iter([FINE]), "Wait.") == [FINE]
 
 
@@ -18,12 +18,15 @@ def test_a_check_that_hangs_is_left_with_what_it_had_found():
         yield FINE
         asleep.wait()
 
-    found = within(0.2, "toy", check, "Wake it.")
+    findings = within(0.2, "toy", check, "Wake it.")
     asleep.set()
-    assert found == [FINE, Finding("toy", "FAIL", "no answer within 0.2 s", "Wake it.")]
+    assert findings == [
+        FINE,
+        Finding("toy", "FAIL", "no answer within 0.2 s", "Wake it."),
+    ]
 
 
-def test_a_check_that_breaks_is_told_on_one_line():
+def test_a_check_that_breaks_is_reported_on_one_line():
     def check():
         yield FINE
         raise ImportError("no such\nlibrary")

@@ -1,4 +1,4 @@
-"""What a machine offers, and which settings are suspicious."""
+"""Cores, memory and suspicious settings of a machine."""
 
 import pytest
 

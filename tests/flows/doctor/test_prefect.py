@@ -17,8 +17,8 @@ SOUND = {"prefect": "3.8.8", "fastapi": "0.150.0", "sqlalchemy": "2.0.58"}
 
 
 def look(**versions):
-    found = prefect_findings((SOUND | versions).get)
-    return {finding.check: finding for finding in found}
+    findings = prefect_findings((SOUND | versions).get)
+    return {finding.check: finding for finding in findings}
 
 
 def test_what_is_installed_is_fine():
@@ -26,7 +26,7 @@ def test_what_is_installed_is_fine():
 
 
 @pytest.mark.parametrize(
-    ("package", "version", "found", "remedy"),
+    ("package", "version", "message", "remedy"),
     [
         (
             "fastapi",
@@ -48,9 +48,9 @@ def test_what_is_installed_is_fine():
         ),
     ],
 )
-def test_a_version_that_breaks_prefect_fails(package, version, found, remedy):
+def test_a_version_that_breaks_prefect_fails(package, version, message, remedy):
     looked = look(**{package: version})
-    failed = Finding(f"prefect.{package}", "FAIL", found, remedy)
+    failed = Finding(f"prefect.{package}", "FAIL", message, remedy)
     assert looked.pop(f"prefect.{package}") == failed
     assert {finding.state for finding in looked.values()} == {"ok"}
 
@@ -84,8 +84,10 @@ def test_a_broken_installation_fails_and_the_other_checks_go_on(tmp_path):
         check=False,
     )
     assert (said.returncode, said.stderr) == (1, "")
-    found = {one["check"]: one for one in json.loads(said.stdout)["findings"]}
-    failed = {name for name, one in found.items() if one["state"] == "FAIL"}
+    findings = {
+        finding["check"]: finding for finding in json.loads(said.stdout)["findings"]
+    }
+    failed = {name for name, finding in findings.items() if finding["state"] == "FAIL"}
     assert failed == {"prefect.fastapi", "prefect.import"}
-    assert found["prefect.import"]["found"] == "TypeError: unexpected keyword"
-    assert found["store.write"]["state"] == "ok"
+    assert findings["prefect.import"]["found"] == "TypeError: unexpected keyword"
+    assert findings["store.write"]["state"] == "ok"

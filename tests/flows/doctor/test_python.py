@@ -1,4 +1,4 @@
-"""Which Python is known to work."""
+"""Versions of Python that are known to work."""
 
 import tomllib
 from pathlib import Path
@@ -12,9 +12,9 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 
 
 def test_this_python_and_this_curvflow_are_fine():
-    python, own = python_findings()
+    python, curvflow_ = python_findings()
     assert python.state == "ok"
-    assert own == Finding("curvflow", "ok", curvflow.__version__)
+    assert curvflow_ == Finding("curvflow", "ok", curvflow.__version__)
 
 
 @pytest.mark.parametrize("version", ["3.10.14", "3.14.0", "4.0.1"])

@@ -16,10 +16,10 @@ def driver(tmp_path):
     return path
 
 
-def found_with(monkeypatch, has, *, driver, told=""):
+def found_with(monkeypatch, has, *, driver, text=""):
     def pretended():
-        if told:
-            warnings.warn(told, stacklevel=1)
+        if text:
+            warnings.warn(text, stacklevel=1)
         return has
 
     monkeypatch.setattr(module, "devices", pretended)
@@ -53,8 +53,8 @@ def test_a_gpu_that_a_cpu_build_leaves_idle_is_warned_of(monkeypatch, driver):
 
 
 def test_a_driver_that_is_too_old_is_told_in_pytorchs_words(monkeypatch, driver):
-    has, told = Devices("2.13.0", "13.0", ()), "The driver is\ntoo old (12.2)."
-    finding = found_with(monkeypatch, has, driver=driver, told=told)[1]
+    has, text = Devices("2.13.0", "13.0", ()), "The driver is\ntoo old (12.2)."
+    finding = found_with(monkeypatch, has, driver=driver, text=text)[1]
     assert (finding.state, finding.message) == ("warn", "The driver is too old (12.2).")
     assert finding.remedy.startswith("Update the driver to one for CUDA 13.0, or ")
 

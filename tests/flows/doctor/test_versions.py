@@ -6,7 +6,7 @@ from curvflow.flows.doctor.machine import installed, is_below
 
 
 @pytest.mark.parametrize(
-    ("found", "bound", "below"),
+    ("version", "bound", "below"),
     [
         ("0.150.0", "0.151", True),
         ("0.151", "0.151", False),
@@ -18,8 +18,8 @@ from curvflow.flows.doctor.machine import installed, is_below
         ("2.13.0+cpu", "2.14", True),
     ],
 )
-def test_a_version_is_below_a_bound_by_its_numbers(found, bound, below):
-    assert is_below(found, bound) is below
+def test_a_version_is_below_a_bound_by_its_numbers(version, bound, below):
+    assert is_below(version, bound) is below
 
 
 def test_what_is_not_installed_has_no_version():

@@ -36,6 +36,6 @@ def outcome(name: str, arrays, **params) -> Outcome:
     """Compute one set's node from arrays of its files."""
     checked = find_kind(f"data.{name}").params.model_validate(params)
     member = Member(checked, files={"originals": arrays})
-    (found,) = compute(f"data.{name}", [member])
-    assert_declared(f"data.{name}", found)
-    return found
+    (node,) = compute(f"data.{name}", [member])
+    assert_declared(f"data.{name}", node)
+    return node

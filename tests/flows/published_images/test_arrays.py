@@ -156,13 +156,13 @@ def test_files_that_vanish_after_planning_are_reported(tmp_path):
         PublishedArrays(CIFAR100, tmp_path)["inputs"]
 
 
-@pytest.mark.parametrize("original", SETS, ids=lambda one: one.name)
+@pytest.mark.parametrize("original", SETS, ids=lambda images: images.name)
 def test_every_set_is_found_by_its_name(tmp_path, original, monkeypatch):
     monkeypatch.setenv(find.VARIABLE, str(tmp_path / "here"))
-    found = dict(PublishedArrays(original, tmp_path))
-    assert found["inputs"].dtype == found["test_inputs"].dtype == np.uint8
-    assert found["inputs"].shape[1:] == original.shape
-    assert len(found["targets"]) == len(found["inputs"])
+    content = dict(PublishedArrays(original, tmp_path))
+    assert content["inputs"].dtype == content["test_inputs"].dtype == np.uint8
+    assert content["inputs"].shape[1:] == original.shape
+    assert len(content["targets"]) == len(content["inputs"])
 
 
 def test_only_where_to_look_travels_to_another_process(tmp_path):

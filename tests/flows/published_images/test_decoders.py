@@ -30,14 +30,14 @@ def test_an_array_comes_back_as_it_was_written(shape):
 
 
 def test_the_four_files_become_images_with_a_channel_and_labels():
-    found = decoders.decode_idx_parts(idx_contents(train=30, test=10))
-    assert {name: (a.shape, a.dtype.name) for name, a in found.items()} == {
+    arrays = decoders.decode_idx_parts(idx_contents(train=30, test=10))
+    assert {name: (a.shape, a.dtype.name) for name, a in arrays.items()} == {
         "inputs": ((30, 1, 28, 28), "uint8"),
         "targets": ((30,), "int64"),
         "test_inputs": ((10, 1, 28, 28), "uint8"),
         "test_targets": ((10,), "int64"),
     }
-    assert found["targets"][:4].tolist() == [0, 7, 4, 1]
+    assert arrays["targets"][:4].tolist() == [0, 7, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -67,26 +67,26 @@ def packed(contents: dict[str, bytes]) -> bytes:
 
 def test_a_row_is_a_label_and_three_planes():
     row = bytes([7]) + bytes(range(256)) * 4 + bytes(1024) + bytes([255]) * 1024
-    found, classes = decoders.decode_rows(row, labels=1)
+    images_, classes = decoders.decode_rows(row, labels=1)
     assert classes.tolist() == [7]
-    assert found.shape == (1, 3, 32, 32)
-    assert found[0, 0, 1].tolist() == list(range(32, 64))
-    assert (found[0, 1].max(), found[0, 2].min()) == (0, 255)
+    assert images_.shape == (1, 3, 32, 32)
+    assert images_[0, 0, 1].tolist() == list(range(32, 64))
+    assert (images_[0, 1].max(), images_[0, 2].min()) == (0, 255)
 
 
 def test_batches_are_joined_in_their_order():
     contents = ten_contents()
-    found = decoders.decode_ten_binary(contents)
+    arrays = decoders.decode_ten_binary(contents)
     third, _ = decoders.decode_rows(contents["data_batch_3.bin"], labels=1)
-    assert found["inputs"].shape == (100, 3, 32, 32)
-    assert np.array_equal(found["inputs"][40:60], third)
-    assert len(found["test_inputs"]) == len(found["test_targets"]) == 20
+    assert arrays["inputs"].shape == (100, 3, 32, 32)
+    assert np.array_equal(arrays["inputs"][40:60], third)
+    assert len(arrays["test_inputs"]) == len(arrays["test_targets"]) == 20
 
 
 def test_of_two_labels_the_finer_is_the_class():
-    found = decoders.decode_hundred_binary(hundred_contents())
-    assert sorted(found["targets"]) == list(range(100))
-    assert found["inputs"].shape == found["test_inputs"].shape == (100, 3, 32, 32)
+    arrays = decoders.decode_hundred_binary(hundred_contents())
+    assert sorted(arrays["targets"]) == list(range(100))
+    assert arrays["inputs"].shape == arrays["test_inputs"].shape == (100, 3, 32, 32)
 
 
 def test_an_archive_is_read_by_the_bare_names_of_its_files():
@@ -109,11 +109,11 @@ def batch(pixels, classes, name="labels", order="C"):
 def as_python_2(content):
     """Return a pickle as Python 2 wrote it, where bytes were text."""
     older = {"PROTO": b"\x80\x02", "BINBYTES": b"T", "SHORT_BINBYTES": b"U"}
-    found = bytearray(content)
+    rewritten = bytearray(content)
     for operation, _, at in pickletools.genops(content):
         code = older.get(operation.name, b"")
-        found[at : at + len(code)] = code
-    return bytes(found)
+        rewritten[at : at + len(code)] = code
+    return bytes(rewritten)
 
 
 def ten(order="C"):
@@ -125,10 +125,10 @@ def ten(order="C"):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_both_forms_of_cifar_10_hold_the_same(order):
-    found = decoders.decode_ten_python(ten(order))
+    arrays = decoders.decode_ten_python(ten(order))
     for name, array in decoders.decode_ten_binary(ten_contents()).items():
-        assert np.array_equal(found[name], array)
-        assert found[name].dtype == array.dtype
+        assert np.array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
 
 
 def test_both_forms_of_cifar_100_hold_the_same():
@@ -136,16 +136,16 @@ def test_both_forms_of_cifar_100_hold_the_same():
         name.removesuffix(".bin"): batch(*decoders.decode_rows(rows, 2), "fine_labels")
         for name, rows in hundred_contents().items()
     }
-    found = decoders.decode_hundred_python(contents)
+    arrays = decoders.decode_hundred_python(contents)
     for name, array in decoders.decode_hundred_binary(hundred_contents()).items():
-        assert np.array_equal(found[name], array)
+        assert np.array_equal(arrays[name], array)
 
 
 def test_a_batch_written_by_an_old_numpy_is_read():
     content = ten()["test_batch"].replace(b"numpy._core", b"numpy.core")
     assert b"numpy.core" in content
-    found, _ = decoders.decode_pickle(content, "labels")
-    assert found.shape == (20, 3, 32, 32)
+    arrays, _ = decoders.decode_pickle(content, "labels")
+    assert arrays.shape == (20, 3, 32, 32)
 
 
 class Harmful:

@@ -1,4 +1,4 @@
-"""Where files are looked for, in order."""
+"""The search for files, in order."""
 
 import pytest
 

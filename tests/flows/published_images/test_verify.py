@@ -1,4 +1,4 @@
-"""What is read has the published checksums, or is refused."""
+"""Files have the published checksums, or are refused."""
 
 from dataclasses import replace
 

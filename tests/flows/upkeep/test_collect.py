@@ -435,7 +435,7 @@ def test_a_store_that_cannot_be_written_can_be_asked(folder, local):
 
 
 class Overtaken(LocalStore):
-    """Whose log moves on just before or after each entry of a collection."""
+    """A store whose log moves on just before or after each entry of a collection."""
 
     def __init__(self, folder, before=None, after=None):
         super().__init__(folder)
@@ -537,7 +537,7 @@ def test_what_a_run_has_written_again_and_not_committed_stays(folder, local):
 
 
 class Stale(LocalStore):
-    """Whose results change just before its files are listed for the first time."""
+    """A store whose results change just before its files are first listed."""
 
     def __init__(self, folder, meanwhile):
         super().__init__(folder)
@@ -637,12 +637,12 @@ def test_runs_are_undisturbed_by_collections_that_never_stop(folder):
 def test_a_proposal_is_plain_data_for_scripts(store):
     run(store)
     run(store, *OTHER)
-    told = propose(store, keep_runs=1).as_json()
-    assert told["blocked"] is None
-    assert told["payloads"] == sum(group["payloads"] for group in told["groups"])
-    assert told["bytes"] == sum(group["bytes"] for group in told["groups"])
-    assert told["groups"][0]["study"] == "toys"
-    sizes = [group["bytes"] for group in told["groups"]]
+    notices = propose(store, keep_runs=1).as_json()
+    assert notices["blocked"] is None
+    assert notices["payloads"] == sum(group["payloads"] for group in notices["groups"])
+    assert notices["bytes"] == sum(group["bytes"] for group in notices["groups"])
+    assert notices["groups"][0]["study"] == "toys"
+    sizes = [group["bytes"] for group in notices["groups"]]
     assert sizes == sorted(sizes, reverse=True)
 
 

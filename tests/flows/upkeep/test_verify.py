@@ -41,23 +41,23 @@ def flip(path):
     path.write_bytes(bytes(data))
 
 
-def swap(one, other):
+def swap(path, other):
     """Put a sound payload under another's name."""
-    one.write_bytes(other.read_bytes())
+    path.write_bytes(other.read_bytes())
 
 
 def digests(store):
-    return {key: one.digest for key, one in store.index().receipts.items()}
+    return {key: receipt.digest for key, receipt in store.index().receipts.items()}
 
 
 def test_a_sound_store_is_well_and_stays_as_it_is(folder, local):
-    before, told = files(folder), []
-    verdict = verify(local, progress=lambda read, total: told.append((read, total)))
+    before, progress = files(folder), []
+    verdict = verify(local, progress=lambda read, total: progress.append((read, total)))
     assert verdict.is_well
     assert verdict.results == len(local.index().receipts)
     sizes = [path.stat().st_size for path in folder.glob("payloads/*/*")]
     assert verdict.bytes == sum(sizes)
-    assert told[-1] == (verdict.bytes, verdict.bytes)
+    assert progress[-1] == (verdict.bytes, verdict.bytes)
     assert files(folder) == before
 
 
