@@ -16,7 +16,7 @@ from curvflow.flows.graph.lookup import compare
 from curvflow.flows.plan.code.drift import Drift, find_drifts
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.code.imported import import_code
-from curvflow.flows.plan.code.missing_functions import NamedCode
+from curvflow.flows.plan.code.named_code import NamedCode
 from curvflow.flows.plan.resume import ShorterResults, continues
 from curvflow.flows.plan.why.causes import Causes
 from curvflow.flows.plan.why.cost import Costs

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curvflow.flows.plan.code.fingerprints import Definitions
 from curvflow.flows.plan.code.modules import read_module
 from curvflow.flows.plan.code.names import Names
-from curvflow.flows.plan.code.reach import Definitions
 from tests.flows.plan.code.project import PACKAGE
 
 TEXTS = {
