@@ -17,14 +17,14 @@ from unittest import mock
 
 from benchmarks.scaling.clock import Clock, Lasting
 from curvflow.flows.graph.jobs import TileJob
-from curvflow.flows.graph.open_study import Opened, open_study
+from curvflow.flows.graph.open_study import OpenedStudy, open_study
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run import run as engine
 from curvflow.flows.run.publish import Publisher
 from curvflow.flows.run.queue import TileJobs
 from curvflow.flows.run.runners.base import Needs, Returned
 from curvflow.flows.run.runners.inline import carried_out
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.commits import LocalCommits
@@ -80,7 +80,7 @@ class Apart:
 
     def __init__(self, store: Store) -> None:
         self.tiles, self.wall, self.cpu = 0, 0.0, 0.0
-        self._store, self._partials = store, Partials(store, Stopping())
+        self._store, self._partials = store, Snapshots(store, Stopping())
         self._out: list[tuple[int, Returned]] = []
 
     @contextmanager
@@ -145,7 +145,7 @@ def cost(folder: Path, study: str, nodes: int) -> Cost:
     )
 
 
-def _run(opened: Opened, clock: Clock, lasting: Lasting, apart: Apart) -> None:
+def _run(opened: OpenedStudy, clock: Clock, lasting: Lasting, apart: Apart) -> None:
     store = opened.store
     options = RunOptions(tile_bytes=WIDE << 20)  # a megabyte a node: 64 to a tile
     with ExitStack() as stack:

@@ -132,7 +132,7 @@ def _set(*, width, every=3600.0, patience=30.0, answer=60.0):
         answer: seconds that workers have to answer before the first tile.
     """
     tiles.MAX_WIDTH = queue.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
-    snapshots.Partials.__init__.__kwdefaults__["every"] = every
+    snapshots.Snapshots.__init__.__kwdefaults__["every"] = every
     runners.PATIENCE = patience
     preflight.ANSWER_WITHIN = answer
 

@@ -94,7 +94,7 @@ def study(path, *overrides, every=snapshots.KEEP_EVERY, silence=60.0):
 
 
 def _keep_every(seconds):
-    snapshots.Partials.__init__.__kwdefaults__["every"] = seconds
+    snapshots.Snapshots.__init__.__kwdefaults__["every"] = seconds
 
 
 def toy(folder, *overrides, lots=0, silence=60.0, hold=None):

@@ -9,7 +9,7 @@ import pytest
 import curvflow.flows.graph.tiles as tiles
 from curvflow.errors import Stopped, StoreError
 from curvflow.flows.graph.stopping import Stopping
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
@@ -68,7 +68,7 @@ class NoRoom(MemoryStore):
 
 def test_a_state_that_cannot_be_kept_does_not_end_the_training():
     store, stop, now = NoRoom(), Stopping(), [0.0]
-    partials = Partials(store, stop, every=60.0, clock=lambda: now[0])
+    partials = Snapshots(store, stop, every=60.0, clock=lambda: now[0])
     keeper = partials.of("tile", nodes=1)
     now[0] = 61.0
     assert keeper.is_due()

@@ -12,7 +12,7 @@ from curvflow.errors import Stopped
 from curvflow.flows.graph.jobs import TileJob
 from curvflow.flows.graph.stopping import SAME_WISH, Stopping, stopping
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.tile.compute import partial_name
+from curvflow.flows.run.tile.compute import snapshot_name
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
 from curvflow.testing.stores import begin
@@ -243,7 +243,7 @@ def test_a_run_that_waits_for_another_can_be_stopped(tmp_path):
 def test_a_kept_state_belongs_to_one_code_one_company_and_one_machine(other):
     def name(kind="train", code=("one",), members="ab", device="cpu", **machine):
         job = TileJob(kind, (), code)
-        return partial_name(job, list(members), Machine(device, **machine))
+        return snapshot_name(job, list(members), Machine(device, **machine))
 
     assert name() == name()
     assert name(**other) != name()

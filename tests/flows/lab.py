@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.open_study import Opened
+from curvflow.flows.graph.open_study import OpenedStudy
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.observer import Unwatched
 from curvflow.flows.run.run import RunReport, run_study
@@ -105,9 +105,11 @@ class Lab:
         self.files = dict(FILES)
         self._write()
 
-    def opened(self, *overrides, text=STUDY) -> Opened:
+    def opened(self, *overrides, text=STUDY) -> OpenedStudy:
         study = load_study(text, file="lab.yaml", overrides=overrides)
-        return Opened(study, self.store, SourceFiles(self.folder), self.folder / "out")
+        return OpenedStudy(
+            study, self.store, SourceFiles(self.folder), self.folder / "out"
+        )
 
     def plan(self, *overrides, text=STUDY):
         opened_study = self.opened(*overrides, text=text)

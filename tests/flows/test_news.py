@@ -15,7 +15,7 @@ from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.observer import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.flows.run.shared_work import WaitNotice
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.testing.stores import begin
 from tests.flows import toys
 from tests.flows.lab import Watcher
@@ -54,14 +54,14 @@ class Silent(Ends, Unwatched):
 
 
 def watched(store, watcher, text=STUDY):
-    o, real = opened(store, text=text), Partials.turn_to
+    o, real = opened(store, text=text), Snapshots.turn_to
 
     def turn_to(self, stage):
         real(self, stage)
         if stage == "fit" and isinstance(watcher, Ends):
             os.kill(os.getpid(), watcher.number)
 
-    with mock.patch.object(Partials, "turn_to", turn_to):
+    with mock.patch.object(Snapshots, "turn_to", turn_to):
         run_study(o.study, o.store, o.files, observer=watcher)
     return getattr(watcher, "told", None)
 
@@ -101,7 +101,7 @@ def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
 
 def test_a_state_of_one_node_is_told_of_in_the_singular(store):
     lines, stop = [], Stopping()
-    partials = Partials(store, stop, tell=lines.append)
+    partials = Snapshots(store, stop, tell=lines.append)
     partials.turn_to("fit")
     partial = partials.of("tile", nodes=1)
     partial.keep({"weights": np.ones(2)})
@@ -119,7 +119,7 @@ def test_a_state_of_one_node_is_told_of_in_the_singular(store):
 def test_a_state_that_could_not_be_kept_is_not_said_to_be(store):
     lines, stop = [], Stopping()
     stop.signal = signal.SIGTERM
-    partial = Partials(store, stop, tell=lines.append).of("tile", nodes=1)
+    partial = Snapshots(store, stop, tell=lines.append).of("tile", nodes=1)
     with (
         mock.patch.object(store, "save_snapshot", side_effect=StoreError("full")),
         pytest.raises(Stopped),

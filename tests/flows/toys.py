@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.open_study import Opened
+from curvflow.flows.graph.open_study import OpenedStudy
 from curvflow.flows.run.run import RunReport, run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable
@@ -217,10 +217,12 @@ stages:
 """
 
 
-def opened(store: Store, *overrides: str, text: str = STUDY, folder=None) -> Opened:
+def opened(
+    store: Store, *overrides: str, text: str = STUDY, folder=None
+) -> OpenedStudy:
     """Resolve the toy study against a store."""
     study = load_study(text, file="toys.yaml", overrides=overrides)
-    return Opened(study, store, SourceFiles(folder or Path()), Path("results"))
+    return OpenedStudy(study, store, SourceFiles(folder or Path()), Path("results"))
 
 
 def run(store: Store, *overrides: str, text: str = STUDY, folder=None) -> RunReport:

@@ -12,7 +12,7 @@ import typer
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
-    from curvflow.flows.graph.open_study import Opened
+    from curvflow.flows.graph.open_study import OpenedStudy
     from curvflow.stores.base import Store
 
 StudyPath = Annotated[Path, typer.Argument(help="the study file", metavar="STUDY")]
@@ -61,7 +61,7 @@ def open_study_store(
     store: str | None,
     profile: str | None,
     overrides: list[str] | None,
-) -> Opened:
+) -> OpenedStudy:
     """Open the study and its store; raise RequestError if they cannot be read."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.open_study import open_study

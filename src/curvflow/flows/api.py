@@ -13,7 +13,7 @@ from curvflow.errors import (
     RemovedPayloadError,
     UnknownNameError,
 )
-from curvflow.flows.graph.open_study import Opened, open_study
+from curvflow.flows.graph.open_study import OpenedStudy, open_study
 from curvflow.flows.graph.python_study import Study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views, run_views, with_removed
@@ -87,7 +87,7 @@ def run(
         return _run(opened, **asked)
 
 
-def _run(opened: Opened, *, observer: Observer | None, **asked: Any) -> Results:
+def _run(opened: OpenedStudy, *, observer: Observer | None, **asked: Any) -> Results:
     try:
         report = run_study(
             opened.study, opened.store, opened.files, observer=observer, **asked
@@ -141,7 +141,7 @@ def open(
     return results_of(opened, run)
 
 
-def results_of(opened: Opened, run: int | None = None) -> Results:
+def results_of(opened: OpenedStudy, run: int | None = None) -> Results:
     """Return a study's results, as it stands or as of one of its runs.
 
     Args:

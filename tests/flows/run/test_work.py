@@ -9,7 +9,7 @@ from curvflow.flows.graph import tiles
 from curvflow.flows.run import run as run_module
 from curvflow.flows.run.runners.base import Died, Interrupted
 from curvflow.flows.run.runners.inline import ThisProcess, carried_out
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
@@ -62,7 +62,7 @@ def several(monkeypatch):
 
     @contextmanager
     def opening(context):
-        partials = Partials(context.store, context.stop, tell=context.observer.tell)
+        partials = Snapshots(context.store, context.stop, tell=context.observer.tell)
         with ThisProcess(context.options) as process:
             yield lambda _: Many(context.store, process, partials)
 

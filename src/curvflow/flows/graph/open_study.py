@@ -31,7 +31,7 @@ def read_text(file: Path, *, what: str, remedy: str) -> str:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedStudy:
     """A study, resolved, with its store.
 
     Attributes:
@@ -54,7 +54,7 @@ def open_study(
     profile: str | None = None,
     overrides: Sequence[str] = (),
     create: bool = False,
-) -> Opened:
+) -> OpenedStudy:
     """Read a study and open its store.
 
     The study's folder becomes importable, so that a study can name modules next to it;
@@ -74,7 +74,7 @@ def open_study(
     where = folder / ".curvflow" if store is None else store
     opened = open_store(where, create=create)
     results = folder / "results" / resolved.name
-    return Opened(resolved, opened, SourceFiles(folder), results)
+    return OpenedStudy(resolved, opened, SourceFiles(folder), results)
 
 
 def _from_file(

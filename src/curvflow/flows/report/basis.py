@@ -9,7 +9,7 @@ from typing import Any
 
 from curvflow.errors import UnknownNameError
 from curvflow.flows.graph.heartbeats import process
-from curvflow.flows.graph.open_study import Opened
+from curvflow.flows.graph.open_study import OpenedStudy
 from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.node_results import Point, View
 from curvflow.flows.results.results import Results
@@ -34,7 +34,7 @@ class Basis:
     """
 
     request: ReportRequest
-    opened: Opened
+    opened: OpenedStudy
     results: Results
     index: Index
     text: str

@@ -17,7 +17,7 @@ from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.code.drift import Drift
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.run.tile.compute import failure, outcomes
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array, Outcome
 from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
@@ -114,7 +114,7 @@ class Recheck:
         self._plan, self._store, self._files = plan, store, files
         self._machine = machine
         # Snapshots are for runs alone: a recheck that is stopped begins anew.
-        self._partials = Partials(store, Stopping(), every=math.inf)
+        self._snapshots = Snapshots(store, Stopping(), every=math.inf)
 
     def compare(self, nodes: Sequence[Node]) -> Evidence:
         """Compute nodes again, and compare them with what is stored.
@@ -154,7 +154,7 @@ class Recheck:
             files = {id(n.form): self._files.read(n.params, n.form) for n in nodes}
             code = [self._plan.codes.of(node).fingerprint for node in nodes]
             job = tile_job(self._plan.graph, nodes, files, code)
-            results = outcomes(self._store, job, self._machine, self._partials)
+            results = outcomes(self._store, job, self._machine, self._snapshots)
         except StoreError as error:
             raise StoreError(f"--verify: {node_name(nodes[0])}: {error}") from error
         except CurvflowError as error:  # a file is not what it was

@@ -9,7 +9,7 @@ from curvflow.errors import ClusterError
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.runners.base import Died, Finished
 from curvflow.flows.run.tile.compute import compute_tile
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.tasks.machine import machine_for
 from tests.flows.run.runners.clusters import joined, scheduler, worker
 from tests.flows.run.runners.conftest import act, came_back, fit, pid_in, read
@@ -21,7 +21,7 @@ def test_a_tile_has_the_digests_of_one_computed_in_process(local, running):
     runner = running.runner(local)
     (returned,) = came_back(runner, runner.submit(fit(0, 1), needs="cpu", priority=0))
     assert isinstance(returned, Finished)
-    nowhere = Partials(running.store, Stopping())
+    nowhere = Snapshots(running.store, Stopping())
     here = compute_tile(running.store, fit(0, 1), machine_for("cpu", 1), nowhere)
     assert [report.digest for report in returned.reports] == [
         report.digest for report in here

@@ -10,7 +10,7 @@ from curvflow.flows.graph.jobs import MemberJob, TileJob
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.runners.inline import main_memory
 from curvflow.flows.run.tile.compute import outcomes
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.tasks import registry
 from curvflow.tasks.machine import machine_for
 from tests.flows.toys import FitParams
@@ -38,7 +38,7 @@ def test_a_state_is_kept_only_of_code_that_can_be_told(
     monkeypatch.setitem(registry._implementations, "toy.fit", watched)
     job = TileJob("toy.fit", [MemberJob("key", FitParams(), {"data": []}, {})], code)
     for _ in range(2):
-        outcomes(store, job, machine_for("cpu", 1), Partials(store, Stopping()))
+        outcomes(store, job, machine_for("cpu", 1), Snapshots(store, Stopping()))
     assert result[0] is None
     assert (result[-1] is not None) == is_kept
 
@@ -61,7 +61,7 @@ def test_what_is_larger_than_the_machine_is_refused_before_it_starts(
     member_job = MemberJob("key", FitParams(), {"data": []}, {})
     machine = replace(machine_for("cpu", 1), memory=2_000_000_000)
     job = TileJob("toy.fit", [member_job, member_job], [])
-    for result, width in outcomes(store, job, machine, Partials(store, Stopping())):
+    for result, width in outcomes(store, job, machine, Snapshots(store, Stopping())):
         assert width == 1
         assert str(result) == (
             "memory: expected at most the 2 GB of cpu for a node of toy.fit, got an "
@@ -90,7 +90,7 @@ def test_what_fits_only_alone_is_computed_alone(store, monkeypatch, data, widths
     member_job = MemberJob("key", FitParams(), {"data": []}, {})
     machine = replace(machine_for("cpu", 1), memory=2_000_000_000)
     job = TileJob("toy.fit", [member_job, member_job], [])
-    list(outcomes(store, job, machine, Partials(store, Stopping())))
+    list(outcomes(store, job, machine, Snapshots(store, Stopping())))
     assert seen[: len(widths)] == widths
 
 
@@ -100,7 +100,7 @@ def test_memory_that_is_not_known_refuses_nothing(store, monkeypatch):
     monkeypatch.setitem(registry._implementations, "toy.fit", huge)
     job = TileJob("toy.fit", [MemberJob("key", FitParams(), {"data": []}, {})], [])
     unknown = replace(machine_for("cpu", 1), memory=0)
-    ((result, _),) = outcomes(store, job, unknown, Partials(store, Stopping()))
+    ((result, _),) = outcomes(store, job, unknown, Snapshots(store, Stopping()))
     assert "expected 2 outcomes, got 0" in str(result)
 
 

@@ -19,7 +19,7 @@ from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 
-Found = tuple[Change, ...]
+Changes = tuple[Change, ...]
 
 
 class Causes:
@@ -32,7 +32,7 @@ class Causes:
     def __init__(self, graph: Graph, index: Index) -> None:
         self._graph, self._index = graph, index
         self.results = NearestResults(index, graph.study.name)
-        self._known: dict[int, tuple[object, Found]] = {}
+        self._known: dict[int, tuple[object, Changes]] = {}
         # A failure counts until the next run of the node, whatever became of that.
         self._failed = {
             failure.get("key"): (run.number, failure)
@@ -46,7 +46,7 @@ class Causes:
             return [f"waits for {name}" for name in _awaited(node)]
         return [str(change) for change in self.changes(node)]
 
-    def changes(self, node: Node) -> Found:
+    def changes(self, node: Node) -> Changes:
         """Return the changes of a node itself; none if it is done, or only waits."""
         if node.state == "cached":
             return ()
@@ -56,7 +56,7 @@ class Causes:
             known = self._known[id(node)] = state, self._changes(node)
         return known[1]
 
-    def _changes(self, node: Node) -> Found:
+    def _changes(self, node: Node) -> Changes:
         if node.receipt is not None:
             return (self._gone(node.receipt),)
         if node.state == "stale" and (failed := self._failed.get(node.key)):
@@ -72,7 +72,7 @@ class Causes:
             else tuple(own_changes(node, earlier))
         )
 
-    def differences(self, node: Node, earlier: Receipt) -> Found:
+    def differences(self, node: Node, earlier: Receipt) -> Changes:
         """Return the differences between a node and an earlier result.
 
         If there are none, the earlier result was retired.

@@ -9,14 +9,14 @@ from typing import Any
 
 from curvflow.flows.graph.graph import Graph, Node, node_name
 from curvflow.flows.plan.resume import continues
-from curvflow.flows.plan.why.causes import Causes, Found, replaced, takes_others
+from curvflow.flows.plan.why.causes import Causes, Changes, replaced, takes_others
 from curvflow.flows.plan.why.cost import Costs, Prediction, saved_seconds, start_seconds
 from curvflow.flows.plan.why.nearest import input_changes, own_changes
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 from curvflow.stores.log import paused_gc
 
-Place = tuple[str, Found]  # where, and what changed there
+Place = tuple[str, Changes]  # where, and what changed there
 Places = frozenset[Place]
 NOTHING: Places = frozenset()
 EXAMPLES = 3
@@ -36,7 +36,7 @@ class RootCause:
     """
 
     where: str
-    changes: Found
+    changes: Changes
     own: list[Node] = field(default_factory=list)
     runs: list[Node] = field(default_factory=list)
     may_follow: list[Node] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _Attribution:
             root = self._roots[place]
             (root.runs if sure else root.may_follow).append(node)
 
-    def _own(self, node: Node, changes: Found) -> Places:
+    def _own(self, node: Node, changes: Changes) -> Places:
         kinds_of_change = {change.what for change in changes}
         where = node.kind.name if kinds_of_change == {"version"} else node.stage
         place = ("" if kinds_of_change == {"new"} else where), changes
@@ -129,7 +129,7 @@ class _Attribution:
         assert earlier is not None
         return self._inputs(node, earlier, changes) or self._own(node, changes)
 
-    def _inputs(self, node: Node, earlier: Receipt, changes: Found) -> Places:
+    def _inputs(self, node: Node, earlier: Receipt, changes: Changes) -> Places:
         """Follow changed inputs up to the nodes that changed them and are done."""
         sources = [
             self._source(producer, receipt)
@@ -166,7 +166,7 @@ class _Attribution:
         self._sure.add(id(node))
         return self._own(node, changes)
 
-    def _of_new(self, node: Node, changes: Found, above: Places) -> Places:
+    def _of_new(self, node: Node, changes: Changes, above: Places) -> Places:
         awaited = [taken.node for several in node.inputs.values() for taken in several]
         # Nothing was there that a new input could turn out to be equal to.
         new = [

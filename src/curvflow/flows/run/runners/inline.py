@@ -18,7 +18,7 @@ from curvflow.flows.run.runners.base import (
     Returned,
 )
 from curvflow.flows.run.tile.compute import LostInputError, compute_tile
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.options import RunOptions
@@ -27,30 +27,30 @@ from curvflow.tasks.registry import Machine
 
 
 def carried_out(
-    store: Store, job: TileJob, machine: Machine, partials: Partials
+    store: Store, job: TileJob, machine: Machine, snapshots: Snapshots
 ) -> Returned:
     """Compute a tile and return its fate; nothing is committed.
 
     Raises:
         StoreError: the payload cannot be written.
     """
-    partials.turn_to(job.stage)
+    snapshots.turn_to(job.stage)
     try:
-        reports = compute_tile(store, job, machine, partials)
+        reports = compute_tile(store, job, machine, snapshots)
     except LostInputError as error:
         return LostInput(error.receipt, str(error))
     except Stopped as stopped:
         return Interrupted(stopped.signal)
-    return Finished(reports, kept=partials.taken())
+    return Finished(reports, kept=snapshots.taken())
 
 
 class Inline:
     """The runner of a run without workers."""
 
     def __init__(
-        self, store: Store, machine: Callable[[str], Machine], partials: Partials
+        self, store: Store, machine: Callable[[str], Machine], snapshots: Snapshots
     ) -> None:
-        self._store, self._machine, self._partials = store, machine, partials
+        self._store, self._machine, self._snapshots = store, machine, snapshots
         self._job: tuple[int, TileJob] | None = None
         self._count = 0
 
@@ -70,7 +70,7 @@ class Inline:
             return []
         (number, job), self._job = self._job, None
         machine = self._machine(job.kind)
-        return [(number, carried_out(self._store, job, machine, self._partials))]
+        return [(number, carried_out(self._store, job, machine, self._snapshots))]
 
     def withdraw(self) -> list[int]:
         """Drop the tile that nobody has waited for."""

@@ -19,7 +19,7 @@ from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.runners.base import Runner
 from curvflow.flows.run.runners.inline import Inline, ThisProcess
 from curvflow.flows.run.runners.job_context import job_context, sealed
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store
@@ -83,17 +83,17 @@ def open_runner(context: RunContext) -> Iterator[Callable[[RunRecord], Runner]]:
         ClusterError: the cluster does not come up.
     """
     store, options, tell = context.store, context.options, context.observer.tell
-    partials = Partials(store, context.stop, tell=tell)
+    snapshots = Snapshots(store, context.stop, tell=tell)
     with ExitStack() as stack:
         client = _client(stack, _cluster(context), options, tell)
         if client is None:
             process = stack.enter_context(ThisProcess(options))
             if not is_analysis(context.plan):
                 process.ready()
-            yield lambda _: Inline(store, process.machine, partials)
+            yield lambda _: Inline(store, process.machine, snapshots)
             return
         token = stack.enter_context(_token(store))
-        jobs = job_context(context, token, every=partials.every)
+        jobs = job_context(context, token, every=snapshots.every)
         if options.dashboard:
             tell(_page(client))
         # Loaded here because a run without workers saves the second it takes.

@@ -40,7 +40,7 @@ from curvflow.flows.run.runners.client import MISSING, one_line
 from curvflow.flows.run.runners.inline import ThisProcess, carried_out
 from curvflow.flows.run.runners.job_context import JobContext, difference, this_build
 from curvflow.flows.run.runners.pools import threads_fault
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
@@ -224,7 +224,7 @@ def carry_out(
 
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     context, watcher, lines = place.context, place.watcher, list[str]()
-    partials = Partials(
+    snapshots = Snapshots(
         place.store, watcher.stop, every=context.every, tell=lines.append
     )
     options = RunOptions.model_validate(
@@ -240,7 +240,7 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
         if watcher.stop.signal is not None:
             returned: Returned = Interrupted(watcher.stop.signal)
         else:
-            returned = carried_out(place.store, tile, machine, partials)
+            returned = carried_out(place.store, tile, machine, snapshots)
     if isinstance(returned, Finished | Interrupted):
         return replace(returned, lines=lines)
     return returned

@@ -17,7 +17,7 @@ from curvflow.flows.graph.jobs import Computed, Failed, MemberJob, TakenResult, 
 from curvflow.flows.graph.lookup import taken_parts
 from curvflow.flows.graph.tiles import bisect, padded
 from curvflow.flows.run.tile.outcome_checks import checked, remedies
-from curvflow.flows.run.tile.snapshots import Partials
+from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
@@ -63,7 +63,7 @@ class LostInputError(StoreError):
 
 
 def compute_tile(
-    store: Store, job: TileJob, machine: Machine, partials: Partials
+    store: Store, job: TileJob, machine: Machine, snapshots: Snapshots
 ) -> list[Computed | Failed]:
     """Compute the nodes of a tile and write the results of those that succeed.
 
@@ -74,18 +74,18 @@ def compute_tile(
         StoreError: the payload cannot be written.
         Stopped: the run was asked to end, and the tile keeps its state.
     """
-    partials.recorded.clear()
+    snapshots.recorded.clear()
     started = time.perf_counter()
-    computed = outcomes(store, job, machine, partials)
+    computed = outcomes(store, job, machine, snapshots)
     seconds = (time.perf_counter() - started) / len(computed)
-    covered = None if partials.were_found else job.covered
-    how = "; ".join(dict.fromkeys(partials.recorded))
+    covered = None if snapshots.were_found else job.covered
+    how = "; ".join(dict.fromkeys(snapshots.recorded))
     cost = Cost(seconds, covered, machine.device, how)
     return write(store, find_kind(job.kind), computed, cost=cost)
 
 
 def outcomes(
-    store: Store, job: TileJob, machine: Machine, partials: Partials
+    store: Store, job: TileJob, machine: Machine, snapshots: Snapshots
 ) -> list[tuple[Outcome | BaseException, int]]:
     """Compute the nodes of a tile; nothing is written but snapshots.
 
@@ -101,14 +101,16 @@ def outcomes(
     except MemoryError as error:
         lack = error.with_traceback(None)  # which would hold what has been read
     else:
-        return _outcomes(job, members, machine, partials)
+        return _outcomes(job, members, machine, snapshots)
     if len(job.members) == 1:
         return [(lack, 1)]
     half = len(job.members) // 2
     halves = (job.members[:half], job.members[half:])
     jobs = [replace(job, members=members) for members in halves]
     return [
-        outcome for part in jobs for outcome in outcomes(store, part, machine, partials)
+        outcome
+        for part in jobs
+        for outcome in outcomes(store, part, machine, snapshots)
     ]
 
 
@@ -144,7 +146,7 @@ def _fitting(
 
 
 def _outcomes(
-    job: TileJob, members: Sequence[Member], machine: Machine, partials: Partials
+    job: TileJob, members: Sequence[Member], machine: Machine, snapshots: Snapshots
 ) -> list[tuple[Outcome | BaseException, int]]:
     kind = find_kind(job.kind)
     keys = {
@@ -156,8 +158,8 @@ def _outcomes(
         whole = _fitting(kind, part, machine) if kind.vectorised else part
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
-            name = partial_name(job, [keys[id(member)] for member in part], machine)
-            keeping = replace(machine, partial=partials.of(name, len(part)))
+            name = snapshot_name(job, [keys[id(member)] for member in part], machine)
+            keeping = replace(machine, partial=snapshots.of(name, len(part)))
         results = find(job.kind).compute(whole, keeping)
         if len(results) != len(whole):
             raise InputError(
@@ -170,7 +172,7 @@ def _outcomes(
     return [result for part in parts for result in bisect(part, together)]
 
 
-def partial_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
+def snapshot_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
     """Name a tile's snapshot by all that its last bits depend on."""
     where = [machine.device, machine.hardware, machine.threads, machine.compiler]
     return sha256([job.kind, job.code, list(keys), where, _versions()])

@@ -19,7 +19,7 @@ def _unheard(_: str) -> None:
     """Drop the line."""
 
 
-class Partials:
+class Snapshots:
     """The snapshots of one run's tiles."""
 
     def __init__(
@@ -44,9 +44,9 @@ class Partials:
         """Name the stage whose tiles come next."""
         self.stage = stage
 
-    def of(self, name: str, nodes: int) -> TilePartial:
+    def of(self, name: str, nodes: int) -> TileSnapshot:
         """Return the snapshot of one tile of so many nodes."""
-        return TilePartial(self, name, nodes)
+        return TileSnapshot(self, name, nodes)
 
     def used(self, name: str) -> None:
         """Remember that there is a state of this name."""
@@ -62,45 +62,45 @@ class Partials:
         return names
 
 
-class TilePartial:
+class TileSnapshot:
     """The snapshot of one tile; see `tasks.registry.Partial`."""
 
-    def __init__(self, partials: Partials, name: str, nodes: int) -> None:
-        self._partials, self._name = partials, name
+    def __init__(self, snapshots: Snapshots, name: str, nodes: int) -> None:
+        self._snapshots, self._name = snapshots, name
         self._counted = counted(nodes, "node")
-        self._last = partials.clock()
+        self._last = snapshots.clock()
 
     def load(self) -> Mapping[str, Array] | None:
         """Return the arrays that an earlier attempt at the same tile saved."""
-        self._partials.used(self._name)  # to be cleared even if it cannot be read
-        arrays = self._partials.store.load_snapshot(self._name)
+        self._snapshots.used(self._name)  # to be cleared even if it cannot be read
+        arrays = self._snapshots.store.load_snapshot(self._name)
         if arrays:
-            self._partials.were_found = True
+            self._snapshots.were_found = True
             go = "goes" if self._counted == "1 node" else "go"
             self.tell(f"{self._counted} {go} on from a kept state")
         return arrays
 
     def is_due(self) -> bool:
         """Return whether the snapshot is too old, or the run is asked to end."""
-        if self._partials.stop.signal is not None:
+        if self._snapshots.stop.signal is not None:
             return True
-        return self._partials.clock() - self._last >= self._partials.every
+        return self._snapshots.clock() - self._last >= self._snapshots.every
 
     def keep(self, arrays: Mapping[str, Array]) -> None:
         """Replace the snapshot; raises Stopped if the run is asked to end."""
         with suppress(StoreError):  # a full disk is met by what publishes
-            self._partials.store.save_snapshot(self._name, arrays)
-            if self._partials.stop.signal is not None:
+            self._snapshots.store.save_snapshot(self._name, arrays)
+            if self._snapshots.stop.signal is not None:
                 self.tell(f"the state of {self._counted} in work is kept")
-        self._partials.used(self._name)
-        self._last = self._partials.clock()
-        self._partials.stop.check()
+        self._snapshots.used(self._name)
+        self._last = self._snapshots.clock()
+        self._snapshots.stop.check()
 
     def tell(self, message: str) -> None:
         """Show a line to the observer, after the name of the stage."""
-        self._partials.tell(f"{self._partials.stage}: {message}")
+        self._snapshots.tell(f"{self._snapshots.stage}: {message}")
 
     def record(self, message: str) -> None:
         """Show a line, and keep it for the receipts of the tile."""
-        self._partials.recorded.append(message)
+        self._snapshots.recorded.append(message)
         self.tell(message)
