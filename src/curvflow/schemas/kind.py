@@ -72,6 +72,9 @@ class Samples:
 # Kinds of the stages taken, by input and stage.
 Taken = Mapping[str, Mapping[str, "Kind"]]
 
+# Labels of the study's axes, by name.
+Axes = Mapping[str, Sequence[Label]]
+
 # Where a wrong name is written in a stage, what is wrong with it, and what to do.
 Misnomer = tuple[tuple[str | int, ...], str, str]
 
@@ -161,12 +164,9 @@ class Kind:
         varying: dotted parameter paths that may differ within one tile; a path names
             its whole subtree.
         reduces: parameters that hold names of axes to be reduced over.
-        labels: parameter that holds a label, to the parameter that names its axis; one
-            that maps axes to labels of theirs, to itself.
-        numeric: parameters that name an axis whose labels are numbers.
-        several: parameters that name an axis of two labels or more.
-        parts: parameter that holds a number of parts, or None, to the parameter that
-            names the axes whose labels are dealt into them.
+        check_axes: from the parameters and the labels of the study's axes to labels
+            that these do not have, and axes that will not do: where it is written,
+            `expected ..., got ...`, and what to do.
         selects: parameters that hold names of input variables; when all are None, all
             tabular variables are taken.
         per_stage: parameters that may name stages taken, as a mapping's keys or a list;
@@ -204,10 +204,7 @@ class Kind:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     varying: tuple[str, ...] = ()
     reduces: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    numeric: tuple[str, ...] = ()
-    several: tuple[str, ...] = ()
-    parts: Mapping[str, str] = field(default_factory=dict)
+    check_axes: Callable[[Any, Axes], Iterable[Misnomer]] | None = None
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None

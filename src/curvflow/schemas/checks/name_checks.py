@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.kind import Misnomer, Taken
+from curvflow.schemas.kind import Axes, Misnomer, Taken
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis, nearest_label
 from curvflow.schemas.study.stage import Stage
-from curvflow.schemas.study.yaml_source import Path, shown
+from curvflow.schemas.study.yaml_source import shown
 
 
 def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
@@ -28,92 +28,57 @@ def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
             raise stage.error(path, message, hint, labels=labels)
 
 
-def check_labels(stage: Stage, axes: Mapping[str, Axis]) -> None:
-    """Check labels in parameters against the axes, and axes for enough labels."""
-    kind = stage.kind
-    if not (kind.labels or kind.numeric or kind.several or kind.parts):
+def check_axes(stage: Stage, axes: Mapping[str, Axis]) -> None:
+    """Check labels in parameters against the axes, and axes for their labels."""
+    check = stage.kind.check_axes
+    if check is None:
         return
+    by_name = {name: axis.labels for name, axis in axes.items()}
     for labels in stage.template.samples():
-        params = stage.params(labels)
-        for name, named_by in kind.labels.items():
-            for path, axis, label in _labelled(params, name, named_by):
-                _check_label(stage, axes.get(axis), path, label, labels)
-        for name in kind.several:
-            _check_several(stage, axes, name, labels)
-        for name, named_by in kind.parts.items():
-            _check_parts(stage, axes, name, getattr(params, named_by), labels)
-        for name in kind.numeric:
-            _check_numeric(stage, axes, name, labels)
+        for path, message, hint in check(stage.params(labels), by_name):
+            raise stage.error(path, message, hint, labels=labels)
 
 
-def _labelled(
-    params: Any, name: str, named_by: str
-) -> Iterator[tuple[Path, str, Label]]:
-    if name != named_by:
-        yield (name,), getattr(params, named_by), getattr(params, name)
-        return
-    for axis, given in getattr(params, name).items():
-        if isinstance(given, tuple):
-            yield from (((name, axis, n), axis, label) for n, label in enumerate(given))
-        else:
-            yield (name, axis), axis, given
+def unknown_label(
+    path: tuple[str | int, ...], axis: str, label: Label, axes: Axes
+) -> Iterator[Misnomer]:
+    """Yield that an axis has no such label; labels of epochs show in the nodes."""
+    if axis in axes and label not in axes[axis]:
+        message = f"expected a label of axis '{axis}', got {shown(label)}"
+        yield path, message, nearest_label(label, axes[axis])
 
 
-def _check_label(
-    stage: Stage,
-    axis: Axis | None,
-    path: Path,
-    label: Label,
-    labels: Mapping[str, Label],
-) -> None:
-    # Epochs show when the nodes are laid out.
-    if axis is not None and label not in axis.labels:
-        message = f"expected a label of axis '{axis.name}', got {shown(label)}"
-        hint = nearest_label(label, axis.labels)
-        raise stage.error(path, message, hint, labels=labels)
-
-
-def _check_several(
-    stage: Stage, axes: Mapping[str, Axis], name: str, labels: Mapping[str, Label]
-) -> None:
-    axis = getattr(stage.params(labels), name)
-    if axis in axes and len(axes[axis].labels) < 2:
+def single_label(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
+    """Yield that the axis named by a parameter has one label alone."""
+    axis = getattr(params, name)
+    if axis in axes and len(axes[axis]) < 2:
         message = f"expected an axis of two labels or more, got '{axis}' of one"
-        hint = f"Give '{axis}' another, or remove the stage."
-        raise stage.error((name,), message, hint, labels=labels)
+        yield (name,), message, f"Give '{axis}' another, or remove the stage."
 
 
-def _check_parts(
-    stage: Stage,
-    axes: Mapping[str, Axis],
-    name: str,
-    dealt: Sequence[str],
-    labels: Mapping[str, Label],
-) -> None:
-    parts = getattr(stage.params(labels), name)
-    if parts is None or not all(axis in axes for axis in dealt):
-        return
-    most = math.prod(len(axes[axis].labels) for axis in dealt)
-    if parts > most:
-        message = f"expected at most {most}, the labels of {', '.join(dealt)}"
-        hint = "Lower it, or add labels."
-        raise stage.error((name,), f"{message}, got {parts}", hint, labels=labels)
-
-
-def _check_numeric(
-    stage: Stage, axes: Mapping[str, Axis], name: str, labels: Mapping[str, Label]
-) -> None:
-    axis = getattr(stage.params(labels), name)
-    if axis not in axes:
-        return
-    for label in axes[axis].labels:
+def text_labels(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
+    """Yield that the axis named by a parameter has labels that are no numbers."""
+    axis = getattr(params, name)
+    for label in axes.get(axis, ()):
         if isinstance(label, str | bool):
             message = (
                 f"expected an axis whose labels are numbers, got '{axis}' with "
                 f"{shown(label)}"
             )
-            hint = "List the numbers, or name another."
-            raise stage.error((name,), message, hint, labels=labels)
+            yield (name,), message, "List the numbers, or name another."
+
+
+def too_many_parts(
+    params: Any, name: str, dealt: Sequence[str], axes: Axes
+) -> Iterator[Misnomer]:
+    """Yield that the labels of some axes cannot be dealt into so many parts."""
+    parts = getattr(params, name)
+    if parts is None or not all(axis in axes for axis in dealt):
+        return
+    most = math.prod(len(axes[axis]) for axis in dealt)
+    if parts > most:
+        message = f"expected at most {most}, the labels of {', '.join(dealt)}"
+        yield (name,), f"{message}, got {parts}", "Lower it, or add labels."
 
 
 def not_single(

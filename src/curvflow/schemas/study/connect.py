@@ -10,7 +10,7 @@ from typing import Any
 from curvflow.errors import nearest
 from curvflow.schemas.checks.input_checks import check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
-from curvflow.schemas.checks.name_checks import check_labels, check_names
+from curvflow.schemas.checks.name_checks import check_axes, check_names
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
@@ -67,7 +67,7 @@ def _infer_dims(
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)
-    check_labels(stage, axes)
+    check_axes(stage, axes)
     check_names(stage, producers)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})

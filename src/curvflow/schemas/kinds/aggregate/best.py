@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.checks.name_checks import not_single, too_many_parts
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -92,6 +92,11 @@ def _of_candidate(name: str, description: str) -> Variable:
     return Variable(name, description, ("candidate",), units="as the one that decides")
 
 
+def _check_axes(params: BestParams, axes: Axes) -> Iterator[Misnomer]:
+    """Yield more folds than there are repetitions."""
+    return too_many_parts(params, "folds", params.over, axes)
+
+
 KIND = Kind(
     name="aggregate.best",
     version=1,
@@ -147,7 +152,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
-    parts={"folds": "over"},
+    check_axes=_check_axes,
     selects=("by", "report"),
     misnamed=_misnamed,
     judges=True,

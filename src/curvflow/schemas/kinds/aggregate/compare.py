@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.checks.name_checks import single_label, unknown_label
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -85,6 +86,12 @@ def _text(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity",), dtype="str")
 
 
+def _check_axes(params: CompareParams, axes: Axes) -> Iterator[Misnomer]:
+    """Yield an unknown baseline, or an axis with nothing to compare it with."""
+    yield from unknown_label(("baseline",), params.along, params.baseline, axes)
+    yield from single_label(params, "along", axes)
+
+
 KIND = Kind(
     name="aggregate.compare",
     version=2,
@@ -146,8 +153,7 @@ KIND = Kind(
     rows=_rows,
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),
-    labels={"baseline": "along"},
-    several=("along",),
+    check_axes=_check_axes,
     selects=("quantities",),
     judges=True,
     vectorised=False,

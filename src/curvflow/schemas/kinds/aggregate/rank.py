@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.checks.name_checks import not_single, single_label
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -93,6 +93,11 @@ def _text(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity",), dtype="str")
 
 
+def _check_axes(params: RankParams, axes: Axes) -> Iterator[Misnomer]:
+    """Yield an axis with nothing to rank."""
+    return single_label(params, "along", axes)
+
+
 KIND = Kind(
     name="aggregate.rank",
     version=1,
@@ -126,7 +131,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "mean_over", "within"),
-    several=("along",),
+    check_axes=_check_axes,
     selects=("lower_is_better", "higher_is_better"),
     misnamed=_misnamed,
     judges=True,

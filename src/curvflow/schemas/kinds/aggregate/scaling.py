@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from curvflow.schemas.checks.name_checks import text_labels
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Variable
 from curvflow.schemas.kinds.shared.tables import (
     ScalingLaw,
     Unconverged,
@@ -33,6 +36,11 @@ def _text(name: str, description: str, dim: str = "quantity") -> Variable:
 
 def _crossing(name: str, description: str) -> Variable:
     return Variable(name, description, ("crossing",), units="as x")
+
+
+def _check_axes(params: ScalingParams, axes: Axes) -> Iterator[Misnomer]:
+    """Yield labels of the sizes that are no numbers."""
+    return text_labels(params, "along", axes)
 
 
 KIND = Kind(
@@ -92,7 +100,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "each", "label"),
-    numeric=("along",),
+    check_axes=_check_axes,
     selects=("y", "x"),
     misnamed=misnamed,
     judges=True,

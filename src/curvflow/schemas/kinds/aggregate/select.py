@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from curvflow.errors import nearest
+from curvflow.schemas.checks.name_checks import unknown_label
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import OUTPUTS, SideBySide
 from curvflow.schemas.nodes import Label, Numbers, Table
 from curvflow.schemas.params import Params
@@ -70,6 +71,16 @@ def _misnamed(params: SelectParams, taken: Taken) -> Iterator[Misnomer]:
             yield ("where", column), message, nearest(column, known)
 
 
+def _check_axes(params: SelectParams, axes: Axes) -> Iterator[Misnomer]:
+    """Yield labels that the axes do not have."""
+    for axis, given in params.at.items():
+        if not isinstance(given, tuple):
+            yield from unknown_label(("at", axis), axis, given, axes)
+            continue
+        for number, label in enumerate(given):
+            yield from unknown_label(("at", axis, number), axis, label, axes)
+
+
 KIND = Kind(
     name="aggregate.select",
     version=1,
@@ -88,7 +99,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("rows",),
-    labels={"at": "at"},
+    check_axes=_check_axes,
     selects=("quantities",),
     misnamed=_misnamed,
     vectorised=False,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field, model_validator
 
+from curvflow.schemas.checks.name_checks import text_labels
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Variable
 from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
 from curvflow.schemas.kinds.shared.tables import ScalingLaw, misnamed
 from curvflow.schemas.nodes import Figure, Numbers
@@ -37,6 +40,11 @@ def _count(name: str, description: str) -> Variable:
     return Variable(name, description, ("law",), dtype="int64")
 
 
+def _check_axes(params: ScalingFigureParams, axes: Axes) -> Iterator[Misnomer]:
+    """Yield labels of the sizes that are no numbers."""
+    return text_labels(params, "along", axes)
+
+
 KIND = Kind(
     name="figure.scaling",
     version=1,
@@ -62,7 +70,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "each", "label"),
-    numeric=("along",),
+    check_axes=_check_axes,
     selects=("y", "x"),
     misnamed=misnamed,
     judges=True,
