@@ -9,11 +9,13 @@ BIN := .venv/bin
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
 
-# Many small programs, one to a core; a file's tests stay together, the slow ones first.
+# One process more than cores, for while others wait. A file's tests stay together, the
+# slow ones first.
 PYTEST := $(BIN)/python -m pytest --dist loadgroup
+CORES := $(shell getconf _NPROCESSORS_ONLN)
 test test-all durations: export OMP_NUM_THREADS = 1
 test: .venv/.test # run the tests that need no cluster and no Prefect server
-	$(PYTEST) --numprocesses auto -m "not cluster and not prefect"
+	$(PYTEST) --numprocesses $$(($(CORES) + 1)) -m "not cluster and not prefect"
 
 # One set of real images must be there, and a browser for the pages; other images are
 # read where they are found. Clusters and servers mostly wait, so two processes more
@@ -21,7 +23,7 @@ test: .venv/.test # run the tests that need no cluster and no Prefect server
 test-all durations: export CURVFLOW_TEST_IMAGES = mnist
 test-all durations: export CURVFLOW_TEST_BROWSER = 1
 test-all: .venv/.test .venv/.data browser # run all tests; they start what they need on loopback
-	$(PYTEST) --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+	$(PYTEST) --numprocesses $$(($(CORES) + 2))
 
 durations: .venv/.test .venv/.data browser # run all tests and note the seconds of each file
 	$(PYTEST) --numprocesses auto --record-durations

@@ -41,8 +41,7 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    has_groups = config.pluginmanager.hasplugin("xdist")
+def pytest_collection_modifyitems(items):
     measured = json.loads(DURATIONS.read_text(encoding="utf-8"))
     known = {name: entry["seconds"] for name, entry in measured.items()}
     groups = defaultdict(list)
@@ -55,7 +54,7 @@ def pytest_collection_modifyitems(config, items):
     items.clear()
     for name in sorted(groups, key=lambda name: -seconds[name]):
         for item in groups[name]:
-            if has_groups and not item.get_closest_marker("spread"):
+            if not item.get_closest_marker("spread"):
                 item.add_marker(pytest.mark.xdist_group(name))
             items.append(item)
 
