@@ -20,8 +20,8 @@ def test_another_seed_or_purpose_draws_other_numbers():
 
 
 def test_the_stream_of_seed_zero_is_frozen():
-    found = torch.randint(0, 1000, (4,), generator=stream(0, "init")).tolist()
-    assert found == GOLDEN
+    result = torch.randint(0, 1000, (4,), generator=stream(0, "init")).tolist()
+    assert result == GOLDEN
 
 
 GOLDEN = [721, 544, 109, 540]

@@ -139,7 +139,7 @@ class Eigenvalues(Result):
 
     @property
     def converged(self) -> Array:
-        """Whether the residual is within the tolerance, (k,)."""
+        """True where the residual is within the tolerance, (k,)."""
         return self.variables["converged"]
 
     @property
@@ -166,7 +166,7 @@ class Trace(Result):
 
     @property
     def reached(self) -> bool:
-        """Whether the relative standard error requested was reached."""
+        """True if the relative standard error requested was reached."""
         return bool(self.variables["reached"])
 
     @property
@@ -212,7 +212,7 @@ class LogDet(Result):
 
     @property
     def converged(self) -> bool:
-        """Whether the gap is within the standard error, and a fit converged."""
+        """True if the gap is within the standard error, and a fit converged."""
         return bool(self.variables["converged"])
 
     @property
@@ -299,7 +299,7 @@ class Solution(Result):
 
     @property
     def converged(self) -> bool:
-        """Whether all columns are within the tolerance."""
+        """True if all columns are within the tolerance."""
         return bool(self.variables["converged"].all())
 
     @property

@@ -66,8 +66,8 @@ def test_the_exact_matrix_is_that_of_gauss_and_newton(loss):
             J.T @ hessian(lambda f, y=y: loss_of(loss, f, y))(f) @ J
             for J, f, y in parts_of(loss, model)
         )
-        found = rows[model].T @ rows[model]
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+        result = rows[model].T @ rows[model]
+        torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

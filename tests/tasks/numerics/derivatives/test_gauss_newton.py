@@ -47,9 +47,9 @@ def columns_of(operator):
     return operator @ torch.eye(size, dtype=operator.dtype).expand(models, -1, -1)
 
 
-def assert_equal(found, expected, rtol=1e-10):
+def assert_equal(result, expected, rtol=1e-10):
     near = {"rtol": 0, "atol": rtol * float(expected.abs().max())}
-    torch.testing.assert_close(found, expected, **near)
+    torch.testing.assert_close(result, expected, **near)
 
 
 def jacobian(problem, weights_D, x):
@@ -72,12 +72,12 @@ def curvature_of(loss, outputs_NC):
 
 
 def dense(problem, loss, weights_MD, x):
-    found = []
+    result = []
     for w in weights_MD:
         outputs, J_NCD = jacobian(problem, w, x)
         B_NCC = curvature_of(loss, outputs)
-        found.append(torch.einsum("nci,ncd,ndj->ij", J_NCD, B_NCC, J_NCD))
-    return torch.stack(found) / x.shape[1]
+        result.append(torch.einsum("nci,ncd,ndj->ij", J_NCD, B_NCC, J_NCD))
+    return torch.stack(result) / x.shape[1]
 
 
 def dense_rows(problem, weights_MD, x, y):
@@ -289,7 +289,7 @@ def test_networks_of_images_have_their_dense_twins(name):
             for column in u.T
         ]
         H.append(torch.stack(columns, dim=1))
-    G, E, H = (torch.stack(found) / 4 for found in (G, E, H))
+    G, E, H = (torch.stack(result) / 4 for result in (G, E, H))
     made = partial(BatchedGaussNewton, *take, weights, x, y, fixed_MS=fixed)
     assert_equal(made() @ v, G)
     assert_equal(made(kind="empirical") @ v, E)

@@ -103,9 +103,9 @@ def test_what_is_allowed_must_be_a_cause():
 
 def test_a_shuffled_loader_that_is_allowed_changes_no_mean():
     shuffled = DataLoader(SET, 3, shuffle=True)
-    found = ggn(net(), "cross_entropy", shuffled, allow=["shuffle", "changing_data"])
-    v = torch.ones(found.shape[0], dtype=torch.float64)
-    torch.testing.assert_close(found @ v, ggn(net(), "cross_entropy", (X, Y)) @ v)
+    result = ggn(net(), "cross_entropy", shuffled, allow=["shuffle", "changing_data"])
+    v = torch.ones(result.shape[0], dtype=torch.float64)
+    torch.testing.assert_close(result @ v, ggn(net(), "cross_entropy", (X, Y)) @ v)
 
 
 def test_dropout_that_is_allowed_keeps_its_mask():
@@ -133,7 +133,7 @@ def test_statistics_of_the_batch_are_derived_through_and_not_moved(order):
     operator = hessian(
         module, "cross_entropy", (X, Y), allow=["batch_norm"], order=order
     )
-    found = operator @ torch.eye(operator.shape[0], dtype=torch.float64)
+    result = operator @ torch.eye(operator.shape[0], dtype=torch.float64)
     for name, buffer in module.named_buffers():
         assert torch.equal(buffer, before[name]), name
     loss = nn.functional.cross_entropy(module(X), Y)
@@ -152,7 +152,7 @@ def test_statistics_of_the_batch_are_derived_through_and_not_moved(order):
         )
         for entry in torch.cat([s.flatten() for s in slopes])
     ]
-    torch.testing.assert_close(found, torch.stack(rows), rtol=0, atol=1e-12)
+    torch.testing.assert_close(result, torch.stack(rows), rtol=0, atol=1e-12)
     assert module.training
     assert module[1].track_running_stats
 

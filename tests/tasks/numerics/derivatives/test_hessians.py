@@ -93,8 +93,8 @@ def test_passes_over_some_models_at_a_time_change_nothing(width, shared):
     cut = BatchedHessian(losses, weights, x, y, batch_size=7, models_per_pass=width)
     torch.testing.assert_close(cut @ columns, whole, rtol=1e-10, atol=1e-14)
     assert 2 <= min(seen) <= max(seen) <= max(3, width)
-    some = cut.select(torch.tensor([4, 1, 0])) @ columns[[4, 1, 0]]
-    torch.testing.assert_close(some, whole[[4, 1, 0]], rtol=1e-10, atol=1e-14)
+    subset = cut.select(torch.tensor([4, 1, 0])) @ columns[[4, 1, 0]]
+    torch.testing.assert_close(subset, whole[[4, 1, 0]], rtol=1e-10, atol=1e-14)
 
 
 def test_models_with_data_of_their_own_are_selected_with_them():
@@ -103,9 +103,9 @@ def test_models_with_data_of_their_own_are_selected_with_them():
     samples = load_samples(data, "", "cpu", torch.float64)
     operator = BatchedHessian(problem.losses, weights, samples.inputs, samples.targets)
     v = torch.ones_like(weights)
-    some = operator.select(torch.tensor([2, 0])) @ v[:2]
-    torch.testing.assert_close(some, (operator @ v)[[2, 0]], rtol=1e-12, atol=1e-15)
-    assert not torch.allclose(some[0], some[1])
+    subset = operator.select(torch.tensor([2, 0])) @ v[:2]
+    torch.testing.assert_close(subset, (operator @ v)[[2, 0]], rtol=1e-12, atol=1e-15)
+    assert not torch.allclose(subset[0], subset[1])
 
 
 def test_a_single_hessian_serves_scipy():
@@ -122,14 +122,14 @@ def test_a_single_hessian_serves_scipy():
 def test_the_fastest_order_is_told_once_and_kept_for_the_problem():
     problem, weights, samples = posed(TANH_NET, xor(), "mse")
     x, y = samples.inputs, samples.targets
-    told, again = [], []
+    reported, again = [], []
     operator = BatchedHessian(
-        problem.losses, weights, x, y, order="auto", key="xor", tell=told.append
+        problem.losses, weights, x, y, order="auto", key="xor", tell=reported.append
     )
     expected = BatchedHessian(problem.losses, weights, x, y) @ weights
     for _ in range(2):
         torch.testing.assert_close(operator @ weights, expected, rtol=0, atol=1e-14)
-    (trial,) = told
+    (trial,) = reported
     assert set(trial.seconds) == {"reverse_over_reverse", "linearised"}
     assert trial.order == min(trial.seconds, key=trial.seconds.get)
     other = BatchedHessian(
@@ -153,12 +153,12 @@ def test_an_order_that_a_layer_lacks_is_passed_over():
     def losses(weights, inputs, targets):
         return NoForward.apply(weights).sum(1, keepdim=True) * inputs
 
-    told = []
+    reported = []
     weights = torch.arange(1.0, 5.0, dtype=torch.float64).reshape(2, 2)
     x = torch.ones(1, 3, dtype=torch.float64)
-    operator = BatchedHessian(losses, weights, x, x, order="auto", tell=told.append)
+    operator = BatchedHessian(losses, weights, x, x, order="auto", tell=reported.append)
     torch.testing.assert_close(operator @ torch.ones_like(weights), 6 * weights)
-    assert set(told[0].failed) == {"linearised"}
+    assert set(reported[0].failed) == {"linearised"}
 
 
 @pytest.mark.parametrize("order", ORDERS)

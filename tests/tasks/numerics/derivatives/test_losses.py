@@ -14,16 +14,16 @@ VALUES = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(1, 5, 3)
 
 
 def test_cross_entropy_is_that_of_torch():
-    found = sample_losses("cross_entropy")(OUTPUTS, LABELS)
+    result = sample_losses("cross_entropy")(OUTPUTS, LABELS)
     for model in range(2):
         expected = functional.cross_entropy(OUTPUTS[model], LABELS[0], reduction="none")
-        torch.testing.assert_close(found[model], expected, rtol=1e-12, atol=0)
+        torch.testing.assert_close(result[model], expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(("name", "factor"), [("mse", 1), ("sse", 3)])
 def test_squared_errors_are_those_of_torch(name, factor):
-    found = sample_losses(name)(OUTPUTS, VALUES)
+    result = sample_losses(name)(OUTPUTS, VALUES)
     expected = functional.mse_loss(
         OUTPUTS, VALUES.expand(2, 5, 3), reduction="none"
     ).mean(-1)
-    torch.testing.assert_close(found, factor * expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(result, factor * expected, rtol=1e-12, atol=0)

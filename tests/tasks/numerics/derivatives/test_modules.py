@@ -76,9 +76,9 @@ def made(name, samples=7, dtype=torch.float64):
     return module.eval(), x, torch.arange(samples) % 3
 
 
-def assert_equal(found, expected, rtol=1e-10):
+def assert_equal(result, expected, rtol=1e-10):
     near = {"rtol": 0, "atol": rtol * float(expected.abs().max())}
-    torch.testing.assert_close(found, expected, **near)
+    torch.testing.assert_close(result, expected, **near)
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -111,9 +111,9 @@ def test_lanczos_writes_the_products_into_its_own_memory(order, count):
     room = torch.full((1, 2, len(H)), torch.nan, dtype=H.dtype).mT
     operator.multiply_into(start, room)
     assert_equal(room[0], H @ start[0])
-    found = lanczos(operator, start, num_steps=len(H))
+    result = lanczos(operator, start, num_steps=len(H))
     # A run may end before, with what the start has a part in.
-    for values in found.values[0]:
+    for values in result.values[0]:
         held = values[~values.isnan()]
         assert_equal(held[[0, -1]], torch.linalg.eigvalsh(H)[[0, -1]])
 
@@ -125,11 +125,11 @@ OTHERS = [(n, o) for n in NETS for o in ORDERS if o != "forward_over_reverse"]
 def test_every_order_gives_the_same_hessian(name, order):
     module, x, y = made(name)
     v = torch.randn(sum(p.numel() for p in module.parameters()), 2).double()
-    found, expected = (
+    result, expected = (
         hessian(module, "cross_entropy", (x, y), order=o) @ v
         for o in (order, "forward_over_reverse")
     )
-    assert_equal(found, expected)
+    assert_equal(result, expected)
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
@@ -141,10 +141,10 @@ def test_single_precision_takes_differentiable_routes_too(name):
     twins = (exact[0], F.cross_entropy, exact[1], y)
     H, G = dense_hessian(*twins), dense_ggn(*twins)
     order = "forward_over_reverse"
-    found = dense(hessian(module, F.cross_entropy, (x, y), order=order))
-    assert_equal(found.double(), H, rtol=1e-4)
-    found = dense(ggn(module, F.cross_entropy, (x, y)))
-    assert_equal(found.double(), G, rtol=1e-4)
+    result = dense(hessian(module, F.cross_entropy, (x, y), order=order))
+    assert_equal(result.double(), H, rtol=1e-4)
+    result = dense(ggn(module, F.cross_entropy, (x, y)))
+    assert_equal(result.double(), G, rtol=1e-4)
 
 
 def small(outputs=3):
@@ -197,10 +197,10 @@ def test_dictionaries_are_taken_as_batches():
     free = {"text": x, "label": y, "language": "none"}
     take = (module, loss, free)
     forward = {"forward": lambda module, batch: module(batch["text"])}
-    found = hessian(*take, order="retained", **forward)
-    assert_equal(found @ v, expected["hessian"] @ v)
-    found = fisher(*take, kind="empirical", **forward)
-    assert_equal(found @ v, expected["empirical"] @ v)
+    result = hessian(*take, order="retained", **forward)
+    assert_equal(result @ v, expected["hessian"] @ v)
+    result = fisher(*take, kind="empirical", **forward)
+    assert_equal(result @ v, expected["empirical"] @ v)
     doubled = ggn(module, loss, [free, free], size_of=lambda batch: 7.0, **forward)
     assert_equal(doubled @ v, expected["ggn"] @ v)
 
@@ -218,8 +218,8 @@ def test_dictionaries_are_taken_as_batches():
 def test_torch_s_own_losses_are_known_by_name(loss, name):
     batch = batch_of(labels=name == "cross_entropy")
     module, v = small(), torch.ones(43).double()
-    found, expected = operators(module, loss, batch), operators(module, name, batch)
-    for kind, operator in found.items():
+    result, expected = operators(module, loss, batch), operators(module, name, batch)
+    for kind, operator in result.items():
         assert_equal(operator @ v, expected[kind] @ v)
 
 
@@ -242,11 +242,11 @@ def test_some_parameters_give_the_block_of_the_whole():
     whole = hessian(module, "cross_entropy", batch, order="retained")
     assert whole.sizes == {"0.weight": 20, "0.bias": 5, "2.weight": 15, "2.bias": 3}
     H = dense(whole)
-    some = hessian(
+    subset = hessian(
         module, "cross_entropy", batch, order="retained", params=["2.*", "0.bias"]
     )
-    assert list(some.sizes) == ["0.bias", "2.weight", "2.bias"]
-    assert_equal(dense(some), H[20:, 20:])
+    assert list(subset.sizes) == ["0.bias", "2.weight", "2.bias"]
+    assert_equal(dense(subset), H[20:, 20:])
     assert_equal(dense(whole.block("2.*", "0.bias")), H[20:, 20:])
     assert_equal(dense(whole.block("2.*").block("2.bias")), H[40:, 40:])
     with pytest.raises(InputError, match=r"block: expected some of 0.weight, .*got 9"):
@@ -258,14 +258,14 @@ def test_some_parameters_give_the_block_of_the_whole():
 
 def test_operators_serve_scipy_and_arithmetic():
     module, batch = small(), batch_of()
-    found = operators(module, "cross_entropy", batch)
-    H, G = (dense(found[name]) for name in ("hessian", "ggn"))
-    assert_equal(dense(found["hessian"] - found["ggn"]), H - G)
-    assert_equal(dense(0.5 * (found["ggn"] * 2).shifted(0.1)), G + 0.05 * eye())
-    (top,) = eigsh(found["ggn"].to_scipy(), k=1, which="LA", return_eigenvectors=False)
+    result = operators(module, "cross_entropy", batch)
+    H, G = (dense(result[name]) for name in ("hessian", "ggn"))
+    assert_equal(dense(result["hessian"] - result["ggn"]), H - G)
+    assert_equal(dense(0.5 * (result["ggn"] * 2).shifted(0.1)), G + 0.05 * eye())
+    (top,) = eigsh(result["ggn"].to_scipy(), k=1, which="LA", return_eigenvectors=False)
     assert top == pytest.approx(float(torch.linalg.eigvalsh(G)[-1]), rel=1e-8)
-    assert found["hessian"].dtype == torch.float64
-    assert found["hessian"].adjoint() is found["hessian"]
+    assert result["hessian"].dtype == torch.float64
+    assert result["hessian"].adjoint() is result["hessian"]
 
 
 def eye(size=43):
@@ -273,39 +273,39 @@ def eye(size=43):
 
 
 def test_the_order_is_tried_once_and_told():
-    told = []
+    reported = []
     module, batch = small(), batch_of()
-    operator = hessian(module, "cross_entropy", batch, tell=told.append)
+    operator = hessian(module, "cross_entropy", batch, tell=reported.append)
     expected = hessian(module, "cross_entropy", batch, order="retained")
     for _ in range(2):
         assert_equal(operator @ eye()[:, :4], expected @ eye()[:, :4])
-    (trial,) = told
+    (trial,) = reported
     assert set(trial.seconds) == set(ORDERS) - {"forward_over_reverse"}
 
 
 def test_a_trial_serves_all_operators_of_a_module_and_no_other_module():
-    told, module, batch = [], small(), batch_of()
+    reported, module, batch = [], small(), batch_of()
     for one in (module, module, small()):
-        _ = hessian(one, "cross_entropy", batch, tell=told.append) @ eye()[:, :4]
-    assert told[0] is told[1]
-    assert told[0] is not told[2]
+        _ = hessian(one, "cross_entropy", batch, tell=reported.append) @ eye()[:, :4]
+    assert reported[0] is reported[1]
+    assert reported[0] is not reported[2]
 
 
 def test_data_in_several_batches_are_not_recorded():
-    told, batch = [], batch_of()
-    _ = hessian(small(), "cross_entropy", [batch, batch], tell=told.append) @ eye()
-    assert set(told[0].seconds) == set(ORDERS) - {"linearised"}
+    reported, batch = [], batch_of()
+    _ = hessian(small(), "cross_entropy", [batch, batch], tell=reported.append) @ eye()
+    assert set(reported[0].seconds) == set(ORDERS) - {"linearised"}
 
 
 def test_a_module_is_left_as_it_was():
     module, x, y = made("conv-norm-skip")
     before = {name: t.clone() for name, t in module.state_dict().items()}
     shared, z, labels = made("shared")
-    own = shared.first.weight
+    rows_of_model = shared.first.weight
     for one, data in ((module, (x, y)), (shared, (z, labels))):
         operator = ggn(one, "cross_entropy", data)
         operator @ torch.ones(operator.shape[0], dtype=torch.float64)
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, before[name])
-    assert shared.first.weight is own
+    assert shared.first.weight is rows_of_model
     assert isinstance(shared.second.weight, nn.Parameter)

@@ -113,10 +113,10 @@ def test_rows_turn_to_the_directions_that_matter():
     fisher = first_fisher(X, 4, LAW)
     for _ in range(100):
         fisher = updated(fisher, X, LAW)
-    found = dense(fisher).diagonal(dim1=1, dim2=2)
+    result = dense(fisher).diagonal(dim1=1, dim2=2)
     expected = torch.zeros(MODELS, size, dtype=torch.float64)
     expected[:, 1], expected[:, 4], expected[:, 6] = 9 / 3, 4 / 3, 1 / 3
-    torch.testing.assert_close(found, expected, rtol=0, atol=0.05)
+    torch.testing.assert_close(result, expected, rtol=0, atol=0.05)
 
 
 def test_the_trace_is_kept_unless_an_eigenvalue_is_bounded():
@@ -140,14 +140,14 @@ def test_preconditioning_is_a_damped_solve_that_keeps_the_norm(rank):
     size = 6
     X = drawn(1, 5, size)[0]
     fisher = updated(isotropic(filled(0.1, 0.2), rank, size), X, LAW)
-    found = preconditioned(fisher, X, ALPHA, LAW.eps)
+    result = preconditioned(fisher, X, ALPHA, LAW.eps)
     F = dense(fisher)
     eye = torch.eye(size, dtype=torch.float64)
     expected = X @ torch.linalg.inv(F + ALPHA / size * fisher.trace * eye)
     norm = torch.linalg.vector_norm
     scale = norm(X, dim=(1, 2)) / norm(expected, dim=(1, 2))
     expected = expected * scale[:, None, None]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-10)
 
 
 def test_nothing_stays_nothing_and_spoils_no_moments():
@@ -166,9 +166,9 @@ def test_a_model_that_has_diverged_leaves_the_others_alone():
         spoiled = X.clone()
         spoiled[0, 0, 0] = bad
         after = updated(fisher, spoiled, LAW)
-        found = preconditioned(after, spoiled, ALPHA, LAW.eps)
-        assert not torch.isfinite(found[0]).all()
-        assert torch.equal(found[1], expected[1])
+        result = preconditioned(after, spoiled, ALPHA, LAW.eps)
+        assert not torch.isfinite(result[0]).all()
+        assert torch.equal(result[1], expected[1])
         again = updated(after, spoiled, LAW)
         assert torch.isfinite(again.rows[1]).all()
 

@@ -56,9 +56,9 @@ def test_parts_are_joined_where_they_belong_without_new_memory():
     x = arguments(1)[0].repeat(100_000)
     tape, _ = record(lambda x: torch.cat([x.sin(), x.cos()]), x)
     room = torch.empty(2 * len(x), dtype=x.dtype)
-    with profile(activities=[ProfilerActivity.CPU]) as found:
+    with profile(activities=[ProfilerActivity.CPU]) as result:
         tape(x, into=room)
-    assert "aten::copy_" not in {event.key for event in found.key_averages()}
+    assert "aten::copy_" not in {event.key for event in result.key_averages()}
 
 
 def test_the_argument_and_what_is_read_stay_as_they_were():

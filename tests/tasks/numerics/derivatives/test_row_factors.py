@@ -60,12 +60,12 @@ def test_products_are_those_of_the_rows_written_out(net, form):
         return torch.randn(MODELS, size, generator=generator, dtype=torch.float64)
 
     v, u = normal(full.size), normal(full.rows.shape[1])
-    for found, expected in (
+    for result, expected in (
         (outer.gram(), full.gram()),
         (outer.times(v), full.times(v)),
         (outer.combined(u), full.combined(u)),
     ):
-        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+        torch.testing.assert_close(result, expected, rtol=1e-11, atol=1e-12)
 
 
 def test_other_layers_than_dense_ones_have_no_outer_rows():
@@ -78,7 +78,7 @@ def test_other_layers_than_dense_ones_have_no_outer_rows():
     weights = started(2, problem.network.num_parameters)
     places = dict.fromkeys(problem.network.layout.names, 0)
     inputs = torch.ones(1, 2, 1, 28, 28, dtype=torch.float64)
-    found = outer_rows(
+    result = outer_rows(
         problem.network.outputs_and_activations, places, weights, inputs, torch.sin
     )
-    assert found is None
+    assert result is None

@@ -41,11 +41,11 @@ def turned(count=2, **options):
 
 def test_filters_of_every_direction_have_the_norms_of_the_weights():
     weights_MD, found_MDK = turned()
-    for (shape, own), (_, weight) in zip(
+    for (shape, rows_of_model), (_, weight) in zip(
         blocks(found_MDK), blocks(weights_MD[..., None]), strict=True
     ):
         if len(shape) > 1:
-            norms = own.reshape(3, shape[0], -1, 2).norm(dim=2)
+            norms = rows_of_model.reshape(3, shape[0], -1, 2).norm(dim=2)
             expected = weight.reshape(3, shape[0], -1).norm(dim=2)[..., None]
             torch.testing.assert_close(norms, expected.expand_as(norms))
 
@@ -66,8 +66,8 @@ def test_biases_and_norm_layers_stay_unless_they_are_asked_for():
 
 def test_directions_are_orthogonal_filter_by_filter_where_there_is_room():
     _, found_MDK = turned(count=3)
-    for shape, own in blocks(found_MDK):
-        filters_MFEK = own.reshape(3, shape[0], -1, 3)
+    for shape, rows_of_model in blocks(found_MDK):
+        filters_MFEK = rows_of_model.reshape(3, shape[0], -1, 3)
         if filters_MFEK.shape[2] >= 3:
             gram = filters_MFEK.mT @ filters_MFEK
             off = gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))
@@ -104,8 +104,8 @@ def test_more_principal_directions_than_checkpoints_differ_in_are_refused():
 
 
 def test_the_largest_entry_of_a_direction_is_positive():
-    found = signed(torch.tensor([[[1.0, -1.0], [-3.0, 2.0]]]))
-    assert found.tolist() == [[[-1.0, -1.0], [3.0, 2.0]]]
+    result = signed(torch.tensor([[[1.0, -1.0], [-3.0, 2.0]]]))
+    assert result.tolist() == [[[-1.0, -1.0], [3.0, 2.0]]]
 
 
 def test_lines_run_along_one_direction_each_and_planes_along_two():
@@ -129,14 +129,14 @@ def test_points_at_once_equal_points_one_by_one(points_per_pass):
 
     directions_DK = normal(weights_MD.shape[1], 2)
     points_PK = plane_points(torch.linspace(-1, 1, 3), 2)
-    (found,) = along(
+    (result,) = along(
         measure,
         weights_MD[0],
         directions_DK,
         points_PK,
         points_per_pass=points_per_pass,
     )
-    for value, (a, b) in zip(found, points_PK.double(), strict=True):
+    for value, (a, b) in zip(result, points_PK.double(), strict=True):
         at_D = weights_MD[0] + a * directions_DK[:, 0] + b * directions_DK[:, 1]
         torch.testing.assert_close(value, measure(at_D[None]).squeeze())
 
@@ -146,10 +146,10 @@ def test_the_gradient_is_that_of_autograd(sizes):
     problem, weights_MD, samples = posed(TANH_NET, blobs(), "cross_entropy", models=4)
     leaves = weights_MD.clone().requires_grad_()
     problem.losses(leaves, samples.inputs, samples.targets).mean(1).sum().backward()
-    found = mean_gradient(
+    result = mean_gradient(
         problem.losses, weights_MD, samples.inputs, samples.targets, **sizes
     )
-    torch.testing.assert_close(found, leaves.grad, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(result, leaves.grad, rtol=1e-12, atol=1e-15)
 
 
 def test_the_local_model_of_a_quadratic_is_that_quadratic():

@@ -8,9 +8,9 @@ from curvflow.tasks.numerics.derivatives.passes import spans
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 100])
 @pytest.mark.parametrize("models", [2, 3, 4, 5, 7, 8, 9, 80, 511])
 def test_spans_cover_all_models_evenly_and_none_is_of_width_one(models, most):
-    found = [range(models)[span] for span in spans(models, most)]
-    assert [model for span in found for model in span] == list(range(models))
-    lengths = [len(span) for span in found]
+    result = [range(models)[span] for span in spans(models, most)]
+    assert [model for span in result for model in span] == list(range(models))
+    lengths = [len(span) for span in result]
     assert min(lengths) >= 2
     assert max(lengths) - min(lengths) <= 1
     assert max(lengths) <= max(most, 3)

@@ -72,12 +72,12 @@ def test_curvature_variances_are_within_five_standard_errors(batch_size, num_bat
     draws = curvature_draws(
         of_matrices(A_NDD), 5, N, batch_size=batch_size, num_batches=count
     )
-    for found, exact in (
+    for result, exact in (
         (estimate(draws.variance), exact_variance(A_NDD)),
         (estimate(draws.squared_mean), A_NDD.mean(0).square().sum()),
     ):
-        assert ((found.mean - exact).abs() < 5 * found.sem).all()
-        assert (found.sem > 0).all()
+        assert ((result.mean - exact).abs() < 5 * result.sem).all()
+        assert (result.sem > 0).all()
 
 
 def test_the_estimate_is_unbiased_over_all_vectors_and_batches():
@@ -85,14 +85,14 @@ def test_the_estimate_is_unbiased_over_all_vectors_and_batches():
     A_NDD = torch.stack([random_symmetric(3, seed) for seed in range(5)])
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * 3)
     y_ZND = torch.einsum("nij,zj->zni", A_NDD, signs)
-    found = []
+    result = []
     for four in combinations(range(5), 4):
         for half in combinations(four, 2):
             other = [n for n in four if n not in half]
             gap = y_ZND[:, list(half)].mean(1) - y_ZND[:, other].mean(1)
-            found.append(2 * gap.square().sum(1) / 2)
+            result.append(2 * gap.square().sum(1) / 2)
     exact = exact_variance(A_NDD)
-    assert torch.cat(found).mean() == pytest.approx(exact.item(), rel=1e-12)
+    assert torch.cat(result).mean() == pytest.approx(exact.item(), rel=1e-12)
     plug_in = (y_ZND.square().sum(2).mean(1) - y_ZND.mean(1).square().sum(1)).mean()
     assert plug_in == pytest.approx(0.8 * exact.item(), rel=1e-12)
 
@@ -169,21 +169,21 @@ def gradients_of(rows, samples_per_pass=3):
 @pytest.mark.parametrize("samples_per_pass", [1, 3, 10])
 def test_gradient_variance_is_that_of_the_samples(samples_per_pass):
     g_ND = sample_gradients()
-    found = gradients_of(list(range(N)), samples_per_pass)
+    result = gradients_of(list(range(N)), samples_per_pass)
     parts = torch.stack([part.sum() for part in g_ND.var(0).split(SIZES)])
-    torch.testing.assert_close(found.layer_variance[0], parts, rtol=1e-10, atol=0)
+    torch.testing.assert_close(result.layer_variance[0], parts, rtol=1e-10, atol=0)
     norm = g_ND.mean(0).square().sum()
-    assert found.squared_norm.item() == pytest.approx(norm.item(), rel=1e-10)
-    assert found.sem.item() == 0
+    assert result.squared_norm.item() == pytest.approx(norm.item(), rel=1e-10)
+    assert result.sem.item() == 0
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_parts_of_the_data_are_unbiased_for_all_of_it(size):
-    found = [gradients_of(list(rows)) for rows in combinations(range(N), size)]
+    result = [gradients_of(list(rows)) for rows in combinations(range(N), size)]
     g_ND = sample_gradients()
-    variance = torch.stack([one.layer_variance.sum() for one in found]).mean()
+    variance = torch.stack([one.layer_variance.sum() for one in result]).mean()
     assert variance == pytest.approx(g_ND.var(0).sum().item(), rel=1e-10)
-    norm = torch.stack([one.squared_norm[0] for one in found]).mean()
+    norm = torch.stack([one.squared_norm[0] for one in result]).mean()
     assert norm == pytest.approx(g_ND.mean(0).square().sum().item(), rel=1e-10)
 
 
@@ -193,7 +193,7 @@ def test_the_standard_error_of_a_part_is_of_the_size_of_its_errors():
     parts = torch.stack(
         [g_ND[torch.randperm(60, generator=generator)[:30]] for _ in range(300)]
     )
-    found = gradient_variance(
+    result = gradient_variance(
         lambda w, x, y: torch.einsum("md,mnd->mn", w, x),
         torch.ones(300, 3).double(),
         parts,
@@ -203,8 +203,8 @@ def test_the_standard_error_of_a_part_is_of_the_size_of_its_errors():
         fixed_MS=torch.zeros(300, 0).double(),
         samples_per_pass=30,
     )
-    errors = found.layer_variance.sum(1) - g_ND.var(0).sum()
-    claimed = found.sem.square().mean().sqrt()
+    errors = result.layer_variance.sum(1) - g_ND.var(0).sum()
+    claimed = result.sem.square().mean().sqrt()
     assert claimed == pytest.approx(errors.square().mean().sqrt().item(), rel=0.2)
 
 

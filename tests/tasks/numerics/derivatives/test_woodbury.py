@@ -33,21 +33,21 @@ def dense(rows, vectors, alpha, least):
 def test_rows_solve_as_the_dense_matrix_does(rows, size):
     G, v = drawn(rows, size)
     alpha, least = column(1e-4, 0.1, 10.0), column(1e-10, 1e3, 1e-10)
-    found = damped_solve(FullRows(G), v, alpha, least)
-    torch.testing.assert_close(found, dense(G, v, alpha, least), rtol=1e-9, atol=1e-12)
+    result = damped_solve(FullRows(G), v, alpha, least)
+    torch.testing.assert_close(result, dense(G, v, alpha, least), rtol=1e-9, atol=1e-12)
 
 
 def test_little_damping_costs_no_digits():
     G, v = drawn(12, 5)
     alpha, least = column(1e-9, 1e-10, 1e-11), column(1e-10, 1e-10, 1e-10)
-    found = damped_solve(FullRows(G), v, alpha, least)
-    torch.testing.assert_close(found, dense(G, v, alpha, least), rtol=1e-9, atol=1e-12)
+    result = damped_solve(FullRows(G), v, alpha, least)
+    torch.testing.assert_close(result, dense(G, v, alpha, least), rtol=1e-9, atol=1e-12)
 
 
 def test_without_rows_the_least_trace_damps():
     G, v = torch.zeros(3, 2, 4, dtype=torch.float64), torch.ones(3, 4)
-    found = damped_solve(FullRows(G), v, column(1.0, 2.0, 4.0), column(1.0, 1.0, 1.0))
-    torch.testing.assert_close(found[:, 0], torch.tensor([4.0, 2.0, 1.0]).double())
+    result = damped_solve(FullRows(G), v, column(1.0, 2.0, 4.0), column(1.0, 1.0, 1.0))
+    torch.testing.assert_close(result[:, 0], torch.tensor([4.0, 2.0, 1.0]).double())
 
 
 def test_models_that_have_no_solution_leave_the_others_alone():
@@ -57,8 +57,8 @@ def test_models_that_have_no_solution_leave_the_others_alone():
     )
     G[0] = torch.nan
     G[1, 1] = G[1, 0]
-    found = damped_solve(
+    result = damped_solve(
         FullRows(G), v, column(0.1, 1e-300, 0.1), column(1e-10, 1e-10, 1e-10)
     )
-    assert torch.isnan(found[:2]).all()
-    assert torch.equal(found[2], alone[2])
+    assert torch.isnan(result[:2]).all()
+    assert torch.equal(result[2], alone[2])

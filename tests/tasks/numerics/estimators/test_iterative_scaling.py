@@ -31,26 +31,26 @@ def scaled(moments, basis="chebyshev", **more):
 @pytest.mark.parametrize("basis", ["chebyshev", "power"])
 def test_with_rounds_enough_it_is_newton_s_density(basis):
     moments = beta_moments(basis, 2)
-    found = scaled(moments, basis, max_iterations=20000)
+    result = scaled(moments, basis, max_iterations=20000)
     exact = maxent(moments, prior=FLAT, basis=basis, support=UNIT, floor=1e-10)
-    assert found.converged
-    assert found.entropy == pytest.approx(exact.entropy, abs=1e-7)
-    torch.testing.assert_close(found.density, exact.density, rtol=0, atol=1e-5)
+    assert result.converged
+    assert result.entropy == pytest.approx(exact.entropy, abs=1e-7)
+    torch.testing.assert_close(result.density, exact.density, rtol=0, atol=1e-5)
 
 
 def test_its_multipliers_are_those_of_its_density():
-    found = scaled(beta_moments("chebyshev", 5), max_iterations=7)
-    again = torch.softmax(FLAT.masses.log() - found.design @ found.multipliers, 0)
-    torch.testing.assert_close(found.masses, again, rtol=1e-10, atol=0)
+    result = scaled(beta_moments("chebyshev", 5), max_iterations=7)
+    again = torch.softmax(FLAT.masses.log() - result.design @ result.multipliers, 0)
+    torch.testing.assert_close(result.masses, again, rtol=1e-10, atol=0)
 
 
 def test_one_moment_gives_the_truncated_exponential():
     rate = 3.0
     mean = 1 / rate - 1 / math.expm1(rate)
-    found = scaled(torch.tensor([mean], dtype=torch.float64), "power")
+    result = scaled(torch.tensor([mean], dtype=torch.float64), "power")
     exact = rate * torch.exp(-rate * FLAT.nodes) / -math.expm1(-rate)
-    assert found.converged
-    torch.testing.assert_close(found.density, exact, rtol=1e-6, atol=0)
+    assert result.converged
+    torch.testing.assert_close(result.density, exact, rtol=1e-6, atol=0)
 
 
 def grid_moments(basis, support):
@@ -76,27 +76,27 @@ def test_after_a_fixed_number_of_rounds_entropy_rises_with_moments(basis, rounds
         [solve(moments[:k], none[:k], **settings, max_iterations=most) for k in orders]
         for solve, most in ((iterative_scaling, rounds), (maxent, 500))
     )
-    entropies = [found.entropy for found in scaled]
+    entropies = [result.entropy for result in scaled]
     assert orders[entropies.index(min(entropies))] == turn
     after = entropies[orders.index(turn) :]
     assert after == sorted(after)
-    assert not any(found.converged for found in scaled[orders.index(turn) :])
-    assert not any(found.is_feasible for found in scaled[orders.index(turn) :])
+    assert not any(result.converged for result in scaled[orders.index(turn) :])
+    assert not any(result.is_feasible for result in scaled[orders.index(turn) :])
     if basis == "chebyshev":
-        right = [found.entropy for found in newton]
+        right = [result.entropy for result in newton]
         assert right == sorted(right, reverse=True)
 
 
 def test_no_moments_leave_the_prior():
-    found = scaled(torch.zeros(0, dtype=torch.float64))
-    assert found.converged
-    assert found.kl == pytest.approx(0, abs=1e-12)
+    result = scaled(torch.zeros(0, dtype=torch.float64))
+    assert result.converged
+    assert result.kl == pytest.approx(0, abs=1e-12)
 
 
 def test_moments_of_no_density_end_finite_and_flagged():
-    found = scaled(torch.tensor([0.9, -0.99], dtype=torch.float64))
-    assert found.masses.isfinite().all()
-    assert not found.converged
+    result = scaled(torch.tensor([0.9, -0.99], dtype=torch.float64))
+    assert result.masses.isfinite().all()
+    assert not result.converged
 
 
 def test_moments_that_are_no_numbers_are_refused():

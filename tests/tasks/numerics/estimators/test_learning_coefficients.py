@@ -53,9 +53,9 @@ def test_both_formulas_for_two_layers_are_one():
     cases = 0
     for widths in product(range(1, 9), repeat=3):
         for rank in range(min(widths) + 1):
-            found = reduced_rank(*widths, rank)
-            assert found == deep_linear(widths, rank), (widths, rank)
-            assert found.value <= regular(size(widths)).value
+            result = reduced_rank(*widths, rank)
+            assert result == deep_linear(widths, rank), (widths, rank)
+            assert result.value <= regular(size(widths)).value
             cases += 1
     assert cases == 1808
 
@@ -63,9 +63,9 @@ def test_both_formulas_for_two_layers_are_one():
 def test_no_coefficient_exceeds_half_the_parameters_or_the_order_of_layers_matters():
     for widths in product(range(1, 5), repeat=4):
         for rank in range(min(widths) + 1):
-            found = deep_linear(widths, rank)
-            assert 0 <= found.value <= regular(size(widths)).value
-            assert found == deep_linear(widths[::-1], rank)
+            result = deep_linear(widths, rank)
+            assert 0 <= result.value <= regular(size(widths)).value
+            assert result == deep_linear(widths[::-1], rank)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 6])
@@ -83,9 +83,9 @@ def test_a_chain_of_single_weights_is_a_normal_crossing(layers):
     ],
 )
 def test_a_coefficient_depends_on_the_point_of_the_truth(widths, rank, ranks, value):
-    found = reduced_rank_at(*widths, rank, ranks=ranks)
-    assert found.value == value
-    assert found.value >= reduced_rank(*widths, rank).value
+    result = reduced_rank_at(*widths, rank, ranks=ranks)
+    assert result.value == value
+    assert result.value >= reduced_rank(*widths, rank).value
 
 
 def test_it_is_the_smallest_one_where_both_factors_have_the_rank_of_the_truth():
@@ -99,7 +99,7 @@ def test_it_is_the_smallest_one_where_both_factors_have_the_rank_of_the_truth():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         (lambda: reduced_rank(2, 1, 2, 2), "rank: expected 0 to 1"),
         (lambda: deep_linear([3, 3], -1), "rank: expected 0 to 3"),
@@ -107,8 +107,8 @@ def test_it_is_the_smallest_one_where_both_factors_have_the_rank_of_the_truth():
         (lambda: reduced_rank_at(3, 3, 3, 0, ranks=(2, 2)), "a sum of at most"),
     ],
 )
-def test_what_no_matrices_have_is_refused(given, told):
-    with pytest.raises(InputError, match=told):
+def test_what_no_matrices_have_is_refused(given, reported):
+    with pytest.raises(InputError, match=reported):
         given()
 
 
@@ -174,7 +174,7 @@ def two_tanh_units(n):
     u = u_grid()
     f = np.tanh(np.exp(u)[:, None] * x)
     C = f @ f.T / len(x)
-    own = np.diag(C)
+    rows_of_model = np.diag(C)
     # det C as a sum of squares, since the difference of products would cancel.
     gram = (
         sum(
@@ -183,7 +183,7 @@ def two_tanh_units(n):
         )
         / len(x) ** 2
     )
-    det = 1 + 2 * n * (own[:, None] + own[None]) + 4 * n**2 * gram
+    det = 1 + 2 * n * (rows_of_model[:, None] + rows_of_model[None]) + 4 * n**2 * gram
     return log_integral(-0.5 * np.log(det), u, u)
 
 

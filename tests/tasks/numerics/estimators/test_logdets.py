@@ -29,12 +29,12 @@ def runs(count=40, steps=40, seed=0, matrix=A):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_all_methods_are_within_five_standard_errors(seed):
     ritz = runs(seed=seed)
-    found = [
+    result = [
         by_quadrature(ritz, floor=0.01),
         by_chebyshev(ritz, degree=70, low=0.01, high=10.0),
         by_entropy(ritz, num_moments=30, support=(0.005, 10.5), law="log"),
     ]
-    for one in found:
+    for one in result:
         assert abs(one.value - TRUTH) < 5 * one.sem
         assert one.converged
 

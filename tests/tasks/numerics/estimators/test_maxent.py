@@ -25,28 +25,28 @@ def fit(moments, basis="chebyshev", support=UNIT, law=FLAT, floor=1e-10, **more)
 
 
 def test_without_moments_the_density_is_the_prior():
-    found = fit(torch.zeros(0, dtype=torch.float64))
-    assert found.converged
-    assert found.kl == pytest.approx(0, abs=1e-12)
-    assert found.entropy == pytest.approx(0, abs=1e-12)
-    assert found.mean(FLAT.nodes.log()) == pytest.approx(-1, abs=1e-4)
+    result = fit(torch.zeros(0, dtype=torch.float64))
+    assert result.converged
+    assert result.kl == pytest.approx(0, abs=1e-12)
+    assert result.entropy == pytest.approx(0, abs=1e-12)
+    assert result.mean(FLAT.nodes.log()) == pytest.approx(-1, abs=1e-4)
 
 
 def test_one_moment_gives_the_truncated_exponential():
     rate = 3.0
     mean = 1 / rate - 1 / math.expm1(rate)
-    found = fit(torch.tensor([mean], dtype=torch.float64), basis="power")
+    result = fit(torch.tensor([mean], dtype=torch.float64), basis="power")
     exact = rate * torch.exp(-rate * FLAT.nodes) / -math.expm1(-rate)
-    torch.testing.assert_close(found.density, exact, rtol=1e-7, atol=0)
+    torch.testing.assert_close(result.density, exact, rtol=1e-7, atol=0)
 
 
 def test_two_moments_on_a_wide_support_give_the_gaussian():
     law = prior("flat", (-12.0, 12.0), 500)
     moments = torch.tensor([0.5, 2.25], dtype=torch.float64)  # mean 1/2, variance 2
-    found = fit(moments, basis="power", support=(-12.0, 12.0), law=law)
+    result = fit(moments, basis="power", support=(-12.0, 12.0), law=law)
     exact = torch.exp(-((law.nodes - 0.5) ** 2) / 4) / math.sqrt(4 * math.pi)
-    torch.testing.assert_close(found.density, exact, rtol=0, atol=1e-6)
-    assert found.entropy == pytest.approx(math.log(4 * math.pi * math.e) / 2, abs=1e-6)
+    torch.testing.assert_close(result.density, exact, rtol=0, atol=1e-6)
+    assert result.entropy == pytest.approx(math.log(4 * math.pi * math.e) / 2, abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [8, 20])
@@ -68,11 +68,11 @@ def test_powers_give_the_same_density_while_they_are_few():
 
 def test_moments_are_met_and_the_dual_is_the_entropy():
     moments = beta_moments("chebyshev", 12)
-    found = fit(moments)
-    fitted = found.design.T @ found.masses
+    result = fit(moments)
+    fitted = result.design.T @ result.masses
     torch.testing.assert_close(fitted, moments, rtol=0, atol=1e-9)
-    assert found.dual == pytest.approx(found.entropy, abs=1e-8)
-    assert found.kl == pytest.approx(-found.entropy, abs=1e-12)
+    assert result.dual == pytest.approx(result.entropy, abs=1e-8)
+    assert result.kl == pytest.approx(-result.entropy, abs=1e-12)
 
 
 def semicircle(count):
@@ -84,11 +84,11 @@ def semicircle(count):
 
 def test_the_semicircle_is_found_from_its_moments():
     law = prior("flat", (-1.0, 1.0), 500)
-    found = fit(semicircle(20), support=(-1.0, 1.0), law=law, floor=1e-8)
+    result = fit(semicircle(20), support=(-1.0, 1.0), law=law, floor=1e-8)
     inside = law.nodes.abs() < 0.9
     exact = 2 / torch.pi * (1 - law.nodes**2).sqrt()
     torch.testing.assert_close(
-        found.density[inside], exact[inside], rtol=0.02, atol=0.0
+        result.density[inside], exact[inside], rtol=0.02, atol=0.0
     )
 
 
@@ -106,25 +106,25 @@ def marchenko_pastur(count, q=0.5):
 def test_entropy_falls_with_every_moment_up_to_sixty():
     moments, support = marchenko_pastur(60)
     law = prior("flat", support, 300)
-    found = [
+    result = [
         fit(moments[:count], support=support, law=law, floor=1e-5)
         for count in (0, 1, 2, 3, 5, 8, 12, 20, 30, 45, 60)
     ]
-    assert all(one.converged for one in found)
-    entropy = torch.tensor([one.entropy for one in found], dtype=torch.float64)
+    assert all(one.converged for one in result)
+    entropy = torch.tensor([one.entropy for one in result], dtype=torch.float64)
     assert (entropy.diff() < 0).all()
-    assert (torch.tensor([one.dual for one in found]).diff() < 0).all()
+    assert (torch.tensor([one.dual for one in result]).diff() < 0).all()
 
 
 def test_errors_of_moments_are_used_up_no_further_than_they_reach():
     generator = torch.Generator().manual_seed(1)
     noise = torch.randn(20, generator=generator, dtype=torch.float64)
     errors = torch.full((20,), 0.02, dtype=torch.float64)
-    found = fit(beta_moments("chebyshev", 20) + 0.02 * noise, errors_K=errors)
-    assert found.converged
-    assert found.is_feasible
-    assert 0.5 < found.strain < 4
-    torch.testing.assert_close(found.slack, errors**2 * found.multipliers)
+    result = fit(beta_moments("chebyshev", 20) + 0.02 * noise, errors_K=errors)
+    assert result.converged
+    assert result.is_feasible
+    assert 0.5 < result.strain < 4
+    torch.testing.assert_close(result.slack, errors**2 * result.multipliers)
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_errors_of_moments_are_used_up_no_further_than_they_reach():
     ids=["variance-below-zero", "too-wide", "outside", "fourth-too-small"],
 )
 def test_moments_of_no_density_are_reported(moments):
-    found = fit(torch.tensor(moments, dtype=torch.float64), basis="power", floor=1e-6)
-    assert not found.is_feasible
-    assert not found.converged
-    assert found.masses.sum().item() == pytest.approx(1)
+    result = fit(torch.tensor(moments, dtype=torch.float64), basis="power", floor=1e-6)
+    assert not result.is_feasible
+    assert not result.converged
+    assert result.masses.sum().item() == pytest.approx(1)
 
 
 def test_influence_is_the_derivative_by_the_moments():
     moments = beta_moments("chebyshev", 5)
-    found = fit(moments, floor=1e-6, tol=1e-12)
-    slopes = found.influence(FLAT.nodes.log())
+    result = fit(moments, floor=1e-6, tol=1e-12)
+    slopes = result.influence(FLAT.nodes.log())
     for order in range(5):
         step = torch.zeros(5, dtype=torch.float64)
         step[order] = 1e-5

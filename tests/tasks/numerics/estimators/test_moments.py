@@ -101,10 +101,10 @@ def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
     A_DD = with_spectrum(VALUES, 0)
     direct = drawn(A_DD[None], [0], num_probes=4, support=support)[0]
     start = random_vectors([0], 12, range(4), "gaussian")
-    found = lanczos(BatchedDense(A_DD[None]), start, num_steps=4)
+    result = lanczos(BatchedDense(A_DD[None]), start, num_steps=4)
     of_ritz = ritz_moments(
-        found.values[0],
-        found.weights[0],
+        result.values[0],
+        result.weights[0],
         num_moments=7,
         support_2=None if support is None else support[0],
     )

@@ -63,11 +63,11 @@ def one_model(tensors, model):
 def test_the_path_norm_is_that_of_all_paths(p, has_biases):
     weights, biases = layers(widths=(2, 3, 2, 3, 2))
     biases = biases if has_biases else None
-    found = path_norm(weights, biases, p)
+    result = path_norm(weights, biases, p)
     for model in range(2):
         paths = every_path(one_model(weights, model), one_model(biases, model))
         expected = sum(product(path) ** p for path in paths) ** (1 / p)
-        assert found[model].item() == pytest.approx(expected, rel=1e-12)
+        assert result[model].item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("p", POWERS)
@@ -85,8 +85,8 @@ def test_gammas_are_sums_over_the_paths_through_each_parameter(p, has_biases):
                 sums[place] = sums.get(place, 0.0) + through
         for (kind, layer, *unit), expected in sums.items():
             gammas = found_weights if kind == "weight" else found_biases
-            found = gammas[layer][(model, *unit)].item()
-            assert found == pytest.approx(expected ** (2 / p), rel=1e-12)
+            result = gammas[layer][(model, *unit)].item()
+            assert result == pytest.approx(expected ** (2 / p), rel=1e-12)
 
 
 @pytest.mark.parametrize("p", POWERS)

@@ -20,11 +20,11 @@ SUPPORT = (-1.0, 3.0)
 def test_the_seventh_polynomial_is_the_textbook_s(basis, expected):
     x = torch.linspace(-1, 3, 9, dtype=torch.float64)
     t = (2 * x - 2) / 4
-    found = polynomials(basis, x, 8, SUPPORT)[:, 7]
+    result = polynomials(basis, x, 8, SUPPORT)[:, 7]
     wanted = expected(x.numpy(), t.numpy())
     if basis == "legendre":
         wanted += 15**0.5 * (315 * t**3 - 35 * t).numpy() / 16
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result, wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_legendre_polynomials_are_orthonormal_for_the_flat_law():
@@ -39,6 +39,6 @@ def test_legendre_polynomials_are_orthonormal_for_the_flat_law():
 def test_moments_of_one_basis_become_those_of_another(source, target):
     x = torch.rand(30, dtype=torch.float64) * 4 - 1
     moments = {b: polynomials(b, x, 9, SUPPORT).mean(0) for b in BASES}
-    found, turn = converted(moments[source], source, target, SUPPORT)
-    torch.testing.assert_close(found, moments[target], rtol=1e-9, atol=1e-10)
-    torch.testing.assert_close(turn @ moments[source], found)
+    result, turn = converted(moments[source], source, target, SUPPORT)
+    torch.testing.assert_close(result, moments[target], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(turn @ moments[source], result)

@@ -10,10 +10,10 @@ from curvflow.tasks.numerics.estimators.maxent import PRIORS, prior
 
 @pytest.mark.parametrize("name", PRIORS)
 def test_masses_sum_to_one_and_lengths_to_the_interval(name):
-    found = prior(name, (0.5, 4.0), 200)
-    assert found.masses.sum().item() == pytest.approx(1, rel=1e-12)
-    assert found.lengths.sum().item() == pytest.approx(3.5, rel=1e-12)
-    assert (found.nodes.diff() > 0).all()
+    result = prior(name, (0.5, 4.0), 200)
+    assert result.masses.sum().item() == pytest.approx(1, rel=1e-12)
+    assert result.lengths.sum().item() == pytest.approx(3.5, rel=1e-12)
+    assert (result.nodes.diff() > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ def test_masses_sum_to_one_and_lengths_to_the_interval(name):
     [("flat", 2.25), ("arcsine", 2.25), ("log", 3.5 / math.log(8))],
 )
 def test_means_are_those_of_the_density(name, mean):
-    found = prior(name, (0.5, 4.0), 200)
-    assert (found.masses @ found.nodes).item() == pytest.approx(mean, rel=1e-12)
+    result = prior(name, (0.5, 4.0), 200)
+    assert (result.masses @ result.nodes).item() == pytest.approx(mean, rel=1e-12)
 
 
 def test_flat_masses_integrate_polynomials_exactly():
-    found = prior("flat", (0.0, 1.0), 64)
+    result = prior("flat", (0.0, 1.0), 64)
     for order in range(64):
-        power = (found.masses @ found.nodes**order).item()
+        power = (result.masses @ result.nodes**order).item()
         assert power == pytest.approx(1 / (order + 1), rel=1e-12)
 
 

@@ -22,7 +22,7 @@ DECAY = 1 / np.arange(1, 31) ** 1.5
 def probed(
     method, A_MDD, seeds, law="rademacher", *, counts=(12,), block=5, sizes=None
 ):
-    found = method(
+    result = method(
         BatchedDense(A_MDD),
         seeds,
         sizes=sizes or SIZES,
@@ -30,8 +30,8 @@ def probed(
         block=block,
     )
     for count in counts:
-        found.grow(count)
-    return found
+        result.grow(count)
+    return result
 
 
 def block_traces(A_MDD):
@@ -64,10 +64,10 @@ def test_means_over_repetitions_are_the_traces_of_the_blocks(method, law):
 @pytest.mark.parametrize("law", LAWS)
 def test_stated_intervals_cover_the_trace(method, law):
     A_MDD = with_spectrum(DECAY, 1).expand(300, -1, -1)
-    found = probed(method, A_MDD, range(300), law, counts=(16,))
-    whole = estimate(found.draws().sum(1))
+    result = probed(method, A_MDD, range(300), law, counts=(16,))
+    whole = estimate(result.draws().sum(1))
     student = 2.36 if method is HutchPlusPlus else 2.13
-    within = (whole.mean - DECAY.sum()).abs() <= student * found.spread * whole.sem
+    within = (whole.mean - DECAY.sum()).abs() <= student * result.spread * whole.sem
     assert 0.9 <= within.double().mean() <= 0.985
 
 
@@ -75,9 +75,9 @@ def test_they_beat_plain_vectors_at_equal_products_where_eigenvalues_decay():
     A_MDD = with_spectrum(DECAY, 1).expand(100, -1, -1)
 
     def error(method, count):
-        found = probed(method, A_MDD, range(100), counts=(count,))
-        means = found.draws().sum(1).mean(1)
-        return found.num_matvecs, (means - DECAY.sum()).square().mean().sqrt()
+        result = probed(method, A_MDD, range(100), counts=(count,))
+        means = result.draws().sum(1).mean(1)
+        return result.num_matvecs, (means - DECAY.sum()).square().mean().sqrt()
 
     plain = error(Hutchinson, 24)
     sketched, crossed = error(HutchPlusPlus, 16), error(XTrace, 12)

@@ -26,11 +26,11 @@ def draw(A_MDD, seeds, law, *, num_probes=400, sizes=None, block=64):
 @pytest.mark.parametrize("law", LAWS)
 def test_traces_are_within_five_standard_errors(law):
     A_MDD = torch.stack([random_symmetric(20, seed) for seed in range(3)])
-    found = estimate(draw(A_MDD, [0, 1, 2], law).sum(1))
+    result = estimate(draw(A_MDD, [0, 1, 2], law).sum(1))
     exact = A_MDD.diagonal(dim1=1, dim2=2).sum(1)
-    assert found.count == 400
-    assert ((found.mean - exact).abs() < 5 * found.sem).all()
-    assert (found.sem > 0).all()
+    assert result.count == 400
+    assert ((result.mean - exact).abs() < 5 * result.sem).all()
+    assert (result.sem > 0).all()
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -47,9 +47,9 @@ def test_blocks_have_their_own_traces_and_add_up(law):
 
 def test_signs_give_the_trace_of_a_diagonal_matrix_without_spread():
     d_D = torch.arange(-3.0, 8.0, dtype=torch.float64)
-    found = estimate(draw(torch.diag(d_D)[None], [0], "rademacher", num_probes=2))
-    assert found.mean.item() == pytest.approx(d_D.sum().item(), rel=1e-12)
-    assert found.sem.item() == pytest.approx(0, abs=1e-12)
+    result = estimate(draw(torch.diag(d_D)[None], [0], "rademacher", num_probes=2))
+    assert result.mean.item() == pytest.approx(d_D.sum().item(), rel=1e-12)
+    assert result.sem.item() == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -31,52 +31,52 @@ def test_rules_are_exact_up_to_degree_2m_minus_1_and_not_beyond(num_steps):
     A = torch.stack([random_symmetric(40, seed=n) / 9 for n in range(3)])
     start = starts(3, 40, 2)
     values, weights = measure(A, start)
-    found = lanczos(BatchedDense(A), start, num_steps=num_steps)
+    result = lanczos(BatchedDense(A), start, num_steps=num_steps)
     for degree in range(2 * num_steps + 1):
         exact = (weights * values.unsqueeze(2) ** degree).sum(1)
-        rule = (found.weights * found.values**degree).sum(2)
+        rule = (result.weights * result.values**degree).sum(2)
         error = ((rule - exact) / exact.abs().clamp_min(1)).abs().max()
         assert (error < 1e-11) == (degree < 2 * num_steps)
 
 
 def test_residuals_are_those_of_the_ritz_vectors():
     A = torch.stack([random_symmetric(30, seed=n) for n in range(2)])
-    found = lanczos(BatchedDense(A), starts(2, 30, 3), num_steps=8, vectors=True)
+    result = lanczos(BatchedDense(A), starts(2, 30, 3), num_steps=8, vectors=True)
     for s in range(3):
-        U = found.vectors[:, s]
-        gaps = (A @ U - U * found.values[:, s].unsqueeze(1)).norm(dim=1)
-        torch.testing.assert_close(gaps, found.residuals[:, s], rtol=1e-9, atol=1e-12)
+        U = result.vectors[:, s]
+        gaps = (A @ U - U * result.values[:, s].unsqueeze(1)).norm(dim=1)
+        torch.testing.assert_close(gaps, result.residuals[:, s], rtol=1e-9, atol=1e-12)
         eye = torch.eye(8).double().expand(2, -1, -1)
         torch.testing.assert_close(U.mT @ U, eye, rtol=0, atol=1e-13)
 
 
 def test_some_eigenvalue_lies_within_every_residual():
     A = random_symmetric(50, seed=4)[None]
-    found = lanczos(BatchedDense(A), starts(1, 50, 2), num_steps=12)
+    result = lanczos(BatchedDense(A), starts(1, 50, 2), num_steps=12)
     exact = torch.linalg.eigvalsh(A)[0]
-    nearest = (found.values.unsqueeze(3) - exact).abs().amin(3)
-    assert (nearest <= found.residuals + 1e-12).all()
+    nearest = (result.values.unsqueeze(3) - exact).abs().amin(3)
+    assert (nearest <= result.residuals + 1e-12).all()
 
 
 def test_as_many_steps_as_rows_find_every_eigenvalue_and_no_more_are_made():
     A = random_symmetric(12, seed=1)[None]
-    found = lanczos(BatchedDense(A), starts(1, 12, 1), num_steps=99)
+    result = lanczos(BatchedDense(A), starts(1, 12, 1), num_steps=99)
     np.testing.assert_allclose(
-        found.values[0, 0], torch.linalg.eigvalsh(A)[0], rtol=1e-10
+        result.values[0, 0], torch.linalg.eigvalsh(A)[0], rtol=1e-10
     )
-    assert found.steps.tolist() == [[12]]
+    assert result.steps.tolist() == [[12]]
 
 
 @pytest.mark.parametrize("value", [1.0, 0.0, -3.0])
 def test_a_multiple_of_the_identity_breaks_down_at_once(value):
     A = torch.eye(9).double()[None] * value
-    found = lanczos(BatchedDense(A), starts(1, 9, 2), num_steps=5)
-    assert found.steps.tolist() == [[1, 1]]
-    np.testing.assert_allclose(found.values[0, :, 0], value)
-    assert found.weights[0, :, 0].tolist() == [1, 1]
-    assert found.values[..., 1:].isnan().all()
-    assert (found.weights[..., 1:] == 0).all()
-    assert found.residuals[..., 1:].isnan().all()
+    result = lanczos(BatchedDense(A), starts(1, 9, 2), num_steps=5)
+    assert result.steps.tolist() == [[1, 1]]
+    np.testing.assert_allclose(result.values[0, :, 0], value)
+    assert result.weights[0, :, 0].tolist() == [1, 1]
+    assert result.values[..., 1:].isnan().all()
+    assert (result.weights[..., 1:] == 0).all()
+    assert result.residuals[..., 1:].isnan().all()
 
 
 class Unit(BatchedDense):
@@ -88,31 +88,33 @@ class Unit(BatchedDense):
 
 def test_a_product_may_lie_where_its_factor_does():
     start = starts(1, 5, 1)
-    found = lanczos(Unit(torch.eye(5)[None].double()), start, num_steps=3, vectors=True)
-    assert found.values[0, 0, 0] == pytest.approx(1.0)
+    result = lanczos(
+        Unit(torch.eye(5)[None].double()), start, num_steps=3, vectors=True
+    )
+    assert result.values[0, 0, 0] == pytest.approx(1.0)
     unit = (start / start.norm())[0, :, 0]
-    assert torch.allclose(found.vectors[0, 0, :, 0].abs(), unit.abs())
+    assert torch.allclose(result.vectors[0, 0, :, 0].abs(), unit.abs())
 
 
 def test_a_start_in_an_invariant_subspace_breaks_down_alone():
     d = torch.tensor([5.0, 2.0, -1.0, 0.5, 0.25, 0.125]).double()
     start = torch.zeros(1, 6, 2).double()
     start[0, :2, 0], start[0, :, 1] = 1, 1
-    found = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=6)
-    assert found.steps.tolist() == [[2, 6]]
-    np.testing.assert_allclose(found.values[0, 0, :2], [2, 5], rtol=1e-14)
-    np.testing.assert_allclose(found.weights[0, 0, :2], [0.5, 0.5], rtol=1e-14)
-    np.testing.assert_allclose(found.values[0, 1], sorted(d.tolist()), rtol=1e-12)
+    result = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=6)
+    assert result.steps.tolist() == [[2, 6]]
+    np.testing.assert_allclose(result.values[0, 0, :2], [2, 5], rtol=1e-14)
+    np.testing.assert_allclose(result.weights[0, 0, :2], [0.5, 0.5], rtol=1e-14)
+    np.testing.assert_allclose(result.values[0, 1], sorted(d.tolist()), rtol=1e-12)
 
 
 def test_a_repeated_eigenvalue_is_one_node_of_the_joint_weight():
     A, start = dense([5.0] * 4 + [1.0] * 10 + [-2.0] * 6), starts(1, 20, 1)
     values, weights = measure(A, start)
-    found = lanczos(BatchedDense(A), start, num_steps=10)
+    result = lanczos(BatchedDense(A), start, num_steps=10)
     for value in (5, 1, -2):
-        is_it = (found.values[0, 0] - value).abs() < 1e-10
+        is_it = (result.values[0, 0] - value).abs() < 1e-10
         exact = weights[0, (values[0] - value).abs() < 1e-10].sum()
-        assert found.weights[0, 0, is_it].sum().item() == pytest.approx(exact.item())
+        assert result.weights[0, 0, is_it].sum().item() == pytest.approx(exact.item())
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,8 @@ def test_a_repeated_eigenvalue_is_one_node_of_the_joint_weight():
 )
 def test_random_matrices_have_the_support_of_their_law(sketch, low, high):
     X = torch.randn(400, 400, generator=stream(0, "law"), dtype=torch.float64)
-    found = lanczos(BatchedDense(sketch(X)[None]), starts(1, 400, 2), num_steps=30)
-    values = found.values[found.weights > 1e-9]
+    result = lanczos(BatchedDense(sketch(X)[None]), starts(1, 400, 2), num_steps=30)
+    values = result.values[result.weights > 1e-9]
     assert values.min().item() == pytest.approx(low, abs=0.12)
     assert values.max().item() == pytest.approx(high, abs=0.25)
 
@@ -134,22 +136,22 @@ def test_random_matrices_have_the_support_of_their_law(sketch, low, high):
 def test_a_spike_is_found_in_few_steps_with_its_weight():
     d = torch.cat([torch.linspace(0, 1, 199), torch.tensor([30.0])]).double()
     start = starts(1, 200, 1)
-    found = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=8)
-    assert found.values[0, 0, -1].item() == pytest.approx(30, rel=1e-12)
+    result = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=8)
+    assert result.values[0, 0, -1].item() == pytest.approx(30, rel=1e-12)
     weight = (start[0, -1, 0] / start[0, :, 0].norm()) ** 2
-    assert found.weights[0, 0, -1].item() == pytest.approx(weight.item(), rel=1e-10)
+    assert result.weights[0, 0, -1].item() == pytest.approx(weight.item(), rel=1e-10)
 
 
 def test_extreme_values_keep_to_the_bound_of_kaniel_and_paige():
     d = torch.linspace(0, 1, 60).double() ** 2
     start = starts(1, 60, 1)
-    found = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=9)
+    result = lanczos(BatchedDense(torch.diag(d)[None]), start, num_steps=9)
     ratio = (d[-1] - d[-2]) / (d[-2] - d[0])
     cosine = (start[0, -1, 0] / start[0, :, 0].norm()).abs()
     chebyshev = torch.cosh(8 * torch.acosh(1 + 2 * ratio))
     tangent = torch.tan(torch.acos(cosine))
     bound = d[-1] - (d[-1] - d[0]) * (tangent / chebyshev) ** 2
-    assert bound <= found.values[0, 0, -1] <= d[-1] + 1e-14
+    assert bound <= result.values[0, 0, -1] <= d[-1] + 1e-14
 
 
 def test_a_shift_and_a_change_of_sign_carry_over():
@@ -181,14 +183,16 @@ def test_results_do_not_depend_on_siblings():
 def test_a_basis_is_orthogonal_to_the_precision_of_the_products(dtype):
     A = dense([100.0, 10.0, *np.linspace(0, 1, 198)])
     start = starts(1, 200, 1)
-    found = lanczos(BatchedDense(A.to(dtype)), start, num_steps=40, vectors=True)
-    U, eps = found.vectors[0, 0], torch.finfo(dtype).eps
+    result = lanczos(BatchedDense(A.to(dtype)), start, num_steps=40, vectors=True)
+    U, eps = result.vectors[0, 0], torch.finfo(dtype).eps
     assert U.dtype == torch.float64
     assert (U.T @ U - torch.eye(40)).abs().max() < 10 * eps
-    near_100 = (found.values - 100).abs() < 1e-3
+    near_100 = (result.values - 100).abs() < 1e-3
     assert near_100.sum() == 1
     reference = lanczos(BatchedDense(A), start, num_steps=40)
-    np.testing.assert_allclose(found.values[..., -2:], reference.values[..., -2:], 1e-6)
+    np.testing.assert_allclose(
+        result.values[..., -2:], reference.values[..., -2:], 1e-6
+    )
 
 
 def test_residuals_are_no_less_than_the_rounding_of_the_products():
@@ -196,11 +200,11 @@ def test_residuals_are_no_less_than_the_rounding_of_the_products():
     start = starts(1, 200, 1)
     exact = torch.linalg.eigvalsh(A)[0]
     for dtype in (torch.float32, torch.float64):
-        found = lanczos(BatchedDense(A.to(dtype)), start, num_steps=40)
-        error = (found.values[0, 0, -2:] - exact[-2:]).abs()
+        result = lanczos(BatchedDense(A.to(dtype)), start, num_steps=40)
+        error = (result.values[0, 0, -2:] - exact[-2:]).abs()
         floor = torch.finfo(dtype).eps * 99
-        assert (found.residuals >= floor).all()
-        assert (error <= 2 * found.residuals[0, 0, -2:]).all()
+        assert (result.residuals >= floor).all()
+        assert (error <= 2 * result.residuals[0, 0, -2:]).all()
 
 
 def test_runs_are_joined_in_order():

@@ -28,38 +28,38 @@ def right(models=2, columns=3):
 )
 def test_solutions_are_those_of_the_dense_solver(solve, low):
     A, b = matrices(low), right()
-    found = solve(BatchedDense(A), b, tol=1e-11, max_iterations=300)
-    assert found.converged.all()
-    assert found.definite.all()
-    torch.testing.assert_close(found.x, torch.linalg.solve(A, b), rtol=1e-8, atol=1e-9)
-    gaps = (b - A @ found.x).norm(dim=1) / b.norm(dim=1)
-    torch.testing.assert_close(found.residuals, gaps)
-    assert found.num_matvecs.tolist() == [(int(found.iterations.max()) + 1) * 3] * 2
+    result = solve(BatchedDense(A), b, tol=1e-11, max_iterations=300)
+    assert result.converged.all()
+    assert result.definite.all()
+    torch.testing.assert_close(result.x, torch.linalg.solve(A, b), rtol=1e-8, atol=1e-9)
+    gaps = (b - A @ result.x).norm(dim=1) / b.norm(dim=1)
+    torch.testing.assert_close(result.residuals, gaps)
+    assert result.num_matvecs.tolist() == [(int(result.iterations.max()) + 1) * 3] * 2
 
 
 def test_conjugate_gradients_stop_where_the_operator_is_indefinite():
-    found = conjugate_gradients(
+    result = conjugate_gradients(
         BatchedDense(matrices(-3.0)), right(), tol=1e-9, max_iterations=99
     )
-    assert not found.definite.any()
-    assert not found.converged.any()
+    assert not result.definite.any()
+    assert not result.converged.any()
 
 
 @pytest.mark.parametrize("solve", [conjugate_gradients, minres])
 def test_an_ill_conditioned_system_is_reported_and_not_called_converged(solve):
     A = matrices(1e-13, models=1)[0]
-    found = solve(Dense(A), right()[0, :, 0], tol=1e-12, max_iterations=20)
-    assert not found.converged.item()
-    assert found.iterations.item() == 20
-    assert found.residuals.item() > 1e-12
+    result = solve(Dense(A), right()[0, :, 0], tol=1e-12, max_iterations=20)
+    assert not result.converged.item()
+    assert result.iterations.item() == 20
+    assert result.residuals.item() > 1e-12
 
 
 def test_minres_does_not_converge_outside_the_range_of_a_singular_operator():
     A = torch.diag(torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64))
     b = torch.ones(3, dtype=torch.float64)
-    found = minres(Dense(A), b, tol=1e-9, max_iterations=50)
-    assert not found.converged.item()
-    assert found.residuals.item() == pytest.approx(3**-0.5, rel=1e-6)
+    result = minres(Dense(A), b, tol=1e-9, max_iterations=50)
+    assert not result.converged.item()
+    assert result.residuals.item() == pytest.approx(3**-0.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("solve", [conjugate_gradients, minres])
@@ -67,23 +67,23 @@ def test_each_right_hand_side_stops_by_itself(solve):
     A, b = matrices(0.5, models=1)[0], right(1)[0]
     vector = torch.linalg.eigh(A)[1][:, :1]
     mixed = torch.cat([vector, b, torch.zeros_like(vector)], dim=1)
-    found = solve(Dense(A), mixed, tol=1e-10, max_iterations=200)
+    result = solve(Dense(A), mixed, tol=1e-10, max_iterations=200)
     alone = solve(Dense(A), b, tol=1e-10, max_iterations=200)
-    assert found.iterations[0, 0] == 1
-    assert found.iterations[0, -1] == 0
-    assert torch.equal(found.x[..., -1:], torch.zeros(1, SIZE, 1, dtype=torch.float64))
-    torch.testing.assert_close(found.x[..., 1:4], alone.x, rtol=1e-10, atol=1e-12)
-    assert torch.equal(found.iterations[0, 1:4], alone.iterations[0])
+    assert result.iterations[0, 0] == 1
+    assert result.iterations[0, -1] == 0
+    assert torch.equal(result.x[..., -1:], torch.zeros(1, SIZE, 1, dtype=torch.float64))
+    torch.testing.assert_close(result.x[..., 1:4], alone.x, rtol=1e-10, atol=1e-12)
+    assert torch.equal(result.iterations[0, 1:4], alone.iterations[0])
 
 
 def test_products_in_single_precision_reach_what_their_rounding_allows():
     A = matrices(1.0)
-    found = conjugate_gradients(
+    result = conjugate_gradients(
         BatchedDense(A.float()), right(), tol=1e-5, max_iterations=200
     )
-    assert found.converged.all()
+    assert result.converged.all()
     solution = torch.linalg.solve(A, right())
-    torch.testing.assert_close(found.x, solution, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(result.x, solution, rtol=1e-3, atol=1e-4)
 
 
 def test_vectors_of_another_length_and_numbers_that_are_none_are_refused():

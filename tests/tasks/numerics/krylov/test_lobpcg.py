@@ -37,29 +37,31 @@ def dense(spectra=SPECTRA):
 @pytest.mark.parametrize("which", ["LA", "SA"])
 def test_either_end_of_known_spectra_is_found(which):
     A = dense()
-    found = solve(A, which=which)
-    assert found.converged.all()
+    result = solve(A, which=which)
+    assert result.converged.all()
     values = torch.linalg.eigvalsh(A)
     exact = values.flip(1)[:, :3] if which == "LA" else values[:, :3]
-    torch.testing.assert_close(found.values, exact, rtol=1e-9, atol=1e-9)
-    gaps = (A @ found.vectors - found.vectors * found.values.unsqueeze(1)).norm(dim=1)
-    torch.testing.assert_close(gaps, found.residuals, rtol=1e-3, atol=1e-12)
+    torch.testing.assert_close(result.values, exact, rtol=1e-9, atol=1e-9)
+    gaps = (A @ result.vectors - result.vectors * result.values.unsqueeze(1)).norm(
+        dim=1
+    )
+    torch.testing.assert_close(gaps, result.residuals, rtol=1e-3, atol=1e-12)
     eye = torch.eye(3).double().expand(len(A), -1, -1)
-    torch.testing.assert_close(found.vectors.mT @ found.vectors, eye)
+    torch.testing.assert_close(result.vectors.mT @ result.vectors, eye)
 
 
 def test_too_few_iterations_are_flagged():
-    found = solve(dense(SPECTRA[:1]), max_iterations=3)
-    assert not found.converged.any()
-    assert found.iterations.tolist() == [3]
-    assert found.num_matvecs.tolist() == [15]
+    result = solve(dense(SPECTRA[:1]), max_iterations=3)
+    assert not result.converged.any()
+    assert result.iterations.tolist() == [3]
+    assert result.num_matvecs.tolist() == [15]
 
 
 def test_single_precision_claims_no_more_than_its_accuracy():
     A = dense(SPECTRA[:1])
-    found = solve(A.float(), tol=1e-5)
-    assert found.converged.all()
-    np.testing.assert_allclose(found.values[0], [10, 5, 3], rtol=1e-6)
+    result = solve(A.float(), tol=1e-5)
+    assert result.converged.all()
+    np.testing.assert_allclose(result.values[0], [10, 5, 3], rtol=1e-6)
     assert not solve(A.float(), tol=1e-9, max_iterations=60).converged.all()
 
 
@@ -77,9 +79,9 @@ def test_each_model_stops_by_itself():
 
 
 def test_a_small_operator_is_multiplied_with_the_identity():
-    found = solve(with_spectrum([3.0, -2, 1, 0], seed=0)[None], columns=3)
-    np.testing.assert_allclose(found.values[0], [3, 1, 0], atol=1e-12)
-    assert found.num_matvecs.tolist() == [4]
+    result = solve(with_spectrum([3.0, -2, 1, 0], seed=0)[None], columns=3)
+    np.testing.assert_allclose(result.values[0], [3, 1, 0], atol=1e-12)
+    assert result.num_matvecs.tolist() == [4]
 
 
 def test_magnitudes_are_refused():

@@ -42,8 +42,8 @@ def test_a_small_mass_is_missed_on_both_sides_more_evenly_than_by_student():
     draws = weights(2, 10, "gaussian")
     low, high = known(draws).interval()
     below = (high < 2 / SIZE).double().mean().item()
-    found = over_runs(draws)
-    student = (found.mean + 2.2622 * found.sem < 2 / SIZE).double().mean().item()
+    result = over_runs(draws)
+    student = (result.mean + 2.2622 * result.sem < 2 / SIZE).double().mean().item()
     assert below < 0.65 * student
     assert (low > 0).all()
 

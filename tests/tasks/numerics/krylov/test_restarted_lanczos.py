@@ -51,34 +51,36 @@ def expected(A, which, k):
 @pytest.mark.parametrize("block", [1, 3])
 def test_extreme_eigenvalues_of_known_spectra_are_found(which, block):
     A = dense(*SPECTRA)
-    found = solve(A, which=which, block=block)
-    assert found.converged.all()
+    result = solve(A, which=which, block=block)
+    assert result.converged.all()
     torch.testing.assert_close(
-        found.values, expected(A, which, 3), rtol=1e-9, atol=1e-9
+        result.values, expected(A, which, 3), rtol=1e-9, atol=1e-9
     )
-    gaps = (A @ found.vectors - found.vectors * found.values.unsqueeze(1)).norm(dim=1)
-    torch.testing.assert_close(gaps, found.residuals, rtol=1e-3, atol=1e-11)
+    gaps = (A @ result.vectors - result.vectors * result.values.unsqueeze(1)).norm(
+        dim=1
+    )
+    torch.testing.assert_close(gaps, result.residuals, rtol=1e-3, atol=1e-11)
     eye = torch.eye(3).double().expand(len(A), -1, -1)
-    torch.testing.assert_close(found.vectors.mT @ found.vectors, eye)
-    assert found.num_matvecs.tolist() == (found.iterations * block).tolist()
+    torch.testing.assert_close(result.vectors.mT @ result.vectors, eye)
+    assert result.num_matvecs.tolist() == (result.iterations * block).tolist()
 
 
 def test_a_repeated_eigenvalue_is_found_as_often_as_the_block_is_wide():
     A = dense("outliers")
-    found = solve(A, k=4, which="LA", block=2)
-    np.testing.assert_allclose(found.values[0], [10, 5, 3, 3], rtol=1e-9)
+    result = solve(A, k=4, which="LA", block=2)
+    np.testing.assert_allclose(result.values[0], [10, 5, 3, 3], rtol=1e-9)
 
 
 def test_it_needs_far_fewer_products_than_the_power_method():
     spectrum = [*np.linspace(0, 1, 297), 1.1, 1.15, 1.2]
     A = with_spectrum(spectrum, seed=1)[None].repeat(2, 1, 1)
-    found = solve(A, tol=1e-6)
+    result = solve(A, tol=1e-6)
     power = block_power(
         BatchedDense(A), blocks(2, 300, 8), k=3, tol=1e-6, max_iterations=2000
     )
-    assert found.converged.all()
+    assert result.converged.all()
     assert power.converged.all()
-    assert 5 * found.num_matvecs[0] < power.num_matvecs[0]
+    assert 5 * result.num_matvecs[0] < power.num_matvecs[0]
 
 
 def test_a_warm_start_halves_the_products():
@@ -97,39 +99,41 @@ def test_a_warm_start_halves_the_products():
 
 def test_too_few_iterations_are_flagged_and_what_is_missing_is_nan():
     A = dense("outliers")
-    found = solve(A, k=5, block=2, max_iterations=2)
-    assert found.values[0, :4].isfinite().all()
-    assert found.values[0, 4].isnan()
-    assert found.residuals[0, 4].isnan()
-    assert not found.converged.any()
-    assert found.iterations.tolist() == [2]
+    result = solve(A, k=5, block=2, max_iterations=2)
+    assert result.values[0, :4].isfinite().all()
+    assert result.values[0, 4].isnan()
+    assert result.residuals[0, 4].isnan()
+    assert not result.converged.any()
+    assert result.iterations.tolist() == [2]
 
 
 def test_restarts_keep_what_was_found():
     spectrum = [*np.linspace(0, 1, 198), 1.002, 1.004]
     A = with_spectrum(spectrum, seed=1)[None]
-    found = solve(A, k=2, block=1, tol=1e-9)
-    assert found.converged.all()
-    assert found.iterations[0] > 2 * basis_size(2, 1)
-    np.testing.assert_allclose(found.values[0], [1.004, 1.002], rtol=1e-12)
+    result = solve(A, k=2, block=1, tol=1e-9)
+    assert result.converged.all()
+    assert result.iterations[0] > 2 * basis_size(2, 1)
+    np.testing.assert_allclose(result.values[0], [1.004, 1.002], rtol=1e-12)
 
 
 def test_a_small_operator_is_multiplied_with_the_identity():
     A = with_spectrum([3.0, -2, 1, 0, 0, 0.5], seed=0)[None]
-    found = solve(A, k=6)
-    np.testing.assert_allclose(found.values[0], [3, -2, 1, 0.5, 0, 0], atol=1e-12)
-    assert found.converged.all()
-    assert found.num_matvecs.tolist() == [6]
+    result = solve(A, k=6)
+    np.testing.assert_allclose(result.values[0], [3, -2, 1, 0.5, 0, 0], atol=1e-12)
+    assert result.converged.all()
+    assert result.num_matvecs.tolist() == [6]
 
 
 def test_single_precision_claims_no_more_than_its_accuracy():
     A = dense("outliers", "negative")
-    found = solve(A.float(), tol=1e-5)
-    assert found.converged.all()
-    torch.testing.assert_close(found.values, expected(A, "LM", 3), rtol=1e-5, atol=1e-5)
-    gaps = A @ found.vectors - found.vectors * found.values.unsqueeze(1)
-    assert (gaps.norm(dim=1) <= 1.1e-5 * found.values.abs()).all()
-    assert found.num_matvecs.tolist() == (2 * found.iterations + 1).tolist()
+    result = solve(A.float(), tol=1e-5)
+    assert result.converged.all()
+    torch.testing.assert_close(
+        result.values, expected(A, "LM", 3), rtol=1e-5, atol=1e-5
+    )
+    gaps = A @ result.vectors - result.vectors * result.values.unsqueeze(1)
+    assert (gaps.norm(dim=1) <= 1.1e-5 * result.values.abs()).all()
+    assert result.num_matvecs.tolist() == (2 * result.iterations + 1).tolist()
     strict = solve(A.float(), tol=1e-9, max_iterations=60)
     assert not strict.converged.any()
     assert (strict.residuals > 1e-9).all()
@@ -171,14 +175,14 @@ def test_what_an_operator_returns_is_left_as_it_was(block):
             self.given = []
 
         def __matmul__(self, columns):
-            found = A_DD @ columns
-            self.given.append((found, found.clone()))
-            return found
+            result = A_DD @ columns
+            self.given.append((result, result.clone()))
+            return result
 
     operator = Remembers()
     restarted_lanczos(operator, blocks(1, 60, block), k=2, tol=1e-6, max_iterations=300)
     assert operator.given
-    assert all(torch.equal(found, copy) for found, copy in operator.given)
+    assert all(torch.equal(result, copy) for result, copy in operator.given)
 
 
 def test_products_that_are_not_finite_are_refused():

@@ -38,9 +38,9 @@ def assert_is(operator, expected):
     torch.testing.assert_close(operator @ block, product, **near)
     torch.testing.assert_close(operator @ block[..., 0], product[..., 0], **near)
     chosen = torch.tensor([2, 0])
-    some = operator.select(chosen)
-    assert some.shape == (2, size, size)
-    torch.testing.assert_close(some @ block[chosen], product[chosen], **near)
+    subset = operator.select(chosen)
+    assert subset.shape == (2, size, size)
+    torch.testing.assert_close(subset @ block[chosen], product[chosen], **near)
 
 
 def test_sums_multiples_and_shifts_are_those_of_the_matrices():
@@ -99,11 +99,11 @@ def test_a_preconditioner_that_is_not_positive_is_refused(wrong):
 
 def test_one_model_s_operators_add_and_scale():
     a, b = (Single(BatchedDense(matrix[:1])) for matrix in (A, B))
-    found = 2 * (a + b) - b * 3.0
-    torch.testing.assert_close(found @ EYE, 2 * A[0] - B[0])
+    result = 2 * (a + b) - b * 3.0
+    torch.testing.assert_close(result @ EYE, 2 * A[0] - B[0])
     torch.testing.assert_close(a.shifted(0.5) @ EYE, A[0] + 0.5 * EYE)
     assert a.adjoint() is a
-    np.testing.assert_allclose(found.to_scipy() @ EYE.numpy(), found @ EYE)
+    np.testing.assert_allclose(result.to_scipy() @ EYE.numpy(), result @ EYE)
 
 
 @pytest.mark.parametrize("form", ["sparse", "array", "operator"])

@@ -82,12 +82,15 @@ def test_an_operator_of_one_model_gives_the_bits_of_a_batch_of_one(name):
 @pytest.mark.parametrize("make", [Dense, lambda A: from_scipy(A.numpy())])
 def test_operators_that_know_no_batches_are_taken_as_well(make):
     matrix, start = made()
-    found = restarted_lanczos(
+    estimated = restarted_lanczos(
         make(matrix), start, k=3, which="LA", tol=1e-9, max_iterations=99
     )
-    assert found.values.shape == (1, 3)
+    assert estimated.values.shape == (1, 3)
     torch.testing.assert_close(
-        found.values[0], torch.linalg.eigvalsh(matrix).flip(0)[:3], rtol=1e-10, atol=0
+        estimated.values[0],
+        torch.linalg.eigvalsh(matrix).flip(0)[:3],
+        rtol=1e-10,
+        atol=0,
     )
 
 

@@ -45,6 +45,6 @@ def test_a_kernel_matrix_is_symmetric_and_serves_scipy():
     operator = KernelMatrix(points(), "matern32", 0.5, 0.0)
     u, v = torch.randn(2, 40, dtype=torch.float64)
     assert u @ (operator @ v) == pytest.approx(float(v @ (operator @ u)), rel=1e-12)
-    found = operator.to_scipy() @ v.numpy()
-    assert found == pytest.approx((operator.adjoint() @ v).numpy())
+    result = operator.to_scipy() @ v.numpy()
+    assert result == pytest.approx((operator.adjoint() @ v).numpy())
     assert torch.equal(operator.dense(), operator.dense().T)

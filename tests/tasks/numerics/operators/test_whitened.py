@@ -27,9 +27,9 @@ def kernel(count=60, noise=1e-6) -> KernelMatrix:
 
 
 def entries(matrix) -> Explicit:
-    found = explicit(matrix)
-    assert found is not None
-    return found
+    result = explicit(matrix)
+    assert result is not None
+    return result
 
 
 def test_pivoted_cholesky_is_exact_at_full_rank_and_at_its_pivots():

@@ -38,7 +38,7 @@ def num_samples(batch: Batch) -> int:
 def few_of(batch: Batch) -> Batch:
     """Return a few samples of a batch (inputs, targets) to try something on.
 
-    Others, whose parts cannot be told from their samples, are returned whole.
+    Others, whose samples cannot be separated, are returned whole.
     """
     tensors = isinstance(batch, tuple | list) and all(
         isinstance(part, Tensor) for part in batch

@@ -4,7 +4,7 @@ For networks of a few layers most of a step of autograd is overhead, and for lar
 its memory, which is new at every step, costs page faults. Here both passes write into
 memory that stays, and gradients straight into stacked vectors.
 
-Letters beside those of the package: C chains, I inputs and O outputs of a layer.
+Further letters: C chains, I inputs and O outputs of a layer.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class Room:
     def __init__(self, form: DenseForm, chains: int, samples: int, like: Tensor):
         """Take the memory."""
 
-        def one(width: int) -> Tensor:
+        def buffer(width: int) -> Tensor:
             return like.new_empty(chains, samples, width)
 
-        self.inputs = one(form.widths[0])
+        self.inputs = buffer(form.widths[0])
         self.flat = self.inputs.flatten(0, 1)
-        self.kept = [one(width) for width in form.widths[1:]]
-        self.other = [one(width) for width in form.widths[1:]]
+        self.kept = [buffer(width) for width in form.widths[1:]]
+        self.other = [buffer(width) for width in form.widths[1:]]
         self.turned = [other.mT for other in self.other]
         self.rows = [
             _rows(kept, before)

@@ -100,8 +100,8 @@ def copied(product: Product) -> Written:
     """Return a product as one that is copied into memory at hand."""
 
     def into_place(columns: Tensor, into: Tensor | None = None) -> Tensor:
-        found = product(columns)
-        return found if into is None else into.copy_(found)
+        products = product(columns)
+        return products if into is None else into.copy_(products)
 
     return into_place
 
@@ -131,8 +131,8 @@ def _linearised(loss: Scalar, weights: Tensor) -> Written:
         rows, room = _rows(columns), None if into is None else into.movedim(-1, 0)
         if rows.shape in tapes:
             return tapes[rows.shape](rows, into=room).movedim(0, -1)
-        tapes[rows.shape], found = record(along, rows)
-        return (found if room is None else room.copy_(found)).movedim(0, -1)
+        tapes[rows.shape], products = record(along, rows)
+        return (products if room is None else room.copy_(products)).movedim(0, -1)
 
     return product
 
@@ -210,14 +210,14 @@ def _graph(loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None) -> _Gr
 def _reverse_over_reverse(graph: _Graph) -> Written:
     def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
         if into is not None:
-            found = into.movedim(-1, 0)
+            products = into.movedim(-1, 0)
         elif columns.shape[-1] == 1 and not graph.shapes:
             return graph.along(columns[..., 0], batched=False)[0].unsqueeze(-1)
         else:
-            found = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
-        for row, column in zip(found, columns.unbind(-1), strict=True):
+            products = columns.new_empty(columns.shape[-1], *columns.shape[:-1])
+        for row, column in zip(products, columns.unbind(-1), strict=True):
             graph.join(graph.along(column, batched=False), row)
-        return found.movedim(0, -1)
+        return products.movedim(0, -1)
 
     return product
 
@@ -225,11 +225,11 @@ def _reverse_over_reverse(graph: _Graph) -> Written:
 def _retained(graph: _Graph) -> Written:
     def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
         rows = _rows(columns)
-        found = graph.along(rows, batched=True)
+        products = graph.along(rows, batched=True)
         if into is None and not graph.shapes:
-            return found[0].movedim(0, -1)
+            return products[0].movedim(0, -1)
         joined = torch.empty_like(rows) if into is None else into.movedim(-1, 0)
-        graph.join(found, joined)
+        graph.join(products, joined)
         return joined.movedim(0, -1)
 
     return product
@@ -247,7 +247,7 @@ _KEPT: dict[Order, Callable[[_Graph], Written]] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial of the orders has shown.
+    """Times and choice of a trial of the orders.
 
     Attributes:
         order: the fastest.
@@ -334,11 +334,11 @@ def _timed(
 def times_as_long(whole: Scalar, small: Scalar, weights: Tensor) -> float:
     """Return how many times as long one function takes as another."""
     with torch.no_grad():
-        found = [
+        products = [
             min(_seconds(partial(of, weights), weights.device) for _ in range(2))
             for of in (whole, small)
         ]
-    return found[0] / found[1]
+    return products[0] / products[1]
 
 
 def _seconds(call: Callable[[], object], device: torch.device) -> float:

@@ -36,8 +36,8 @@ def fisher_draws(loss: str, outputs: int, num_samples: int) -> tuple[int, ...]:
         >>> fisher_draws("cross_entropy", 10, 4), fisher_draws("mse", 3, 4)
         ((4,), (4, 3, 2))
     """
-    one = () if loss == "cross_entropy" else (outputs, 2)
-    return (num_samples, *one)
+    per_draw = () if loss == "cross_entropy" else (outputs, 2)
+    return (num_samples, *per_draw)
 
 
 def fisher_roots(
@@ -153,15 +153,15 @@ def fisher_rows(
     samples = inputs.shape[1]
     copies = weights_MD.detach().repeat_interleave(samples, dim=0).requires_grad_()
     each = inputs.expand(models, *inputs.shape[1:]).flatten(0, 1).unsqueeze(1)
-    found = outputs(copies, each)
-    roots_MNRC = roots(found.detach().reshape(models, samples, -1))
+    computed = outputs(copies, each)
+    roots_MNRC = roots(computed.detach().reshape(models, samples, -1))
     number = roots_MNRC.shape[2]
     rows = copies.new_empty((models, samples, number, size), dtype=torch.float64)
     for draw in range(number):
         (gradient,) = torch.autograd.grad(
-            found,
+            computed,
             copies,
-            roots_MNRC[:, :, draw].reshape(found.shape),
+            roots_MNRC[:, :, draw].reshape(computed.shape),
             retain_graph=draw + 1 < number,
         )
         rows[:, :, draw] = gradient.view(models, samples, size)

@@ -53,8 +53,8 @@ def sandwich(
     Returns:
         A function from columns (W, S) to products (W, S).
     """
-    found, pull, *_ = vjp(outputs, weights)
-    inner = middle(found.detach())
+    outputs_at, pull, *_ = vjp(outputs, weights)
+    inner = middle(outputs_at.detach())
 
     def along(column: Tensor) -> Tensor:
         tangent = jvp(outputs, (weights,), (column,))[1]
@@ -178,7 +178,7 @@ class BatchedGaussNewton(Averaged):
             return sandwich(
                 self._computed(part),
                 part.weights,
-                lambda found: outer_products(self._scores(part, found)),
+                lambda outputs: outer_products(self._scores(part, outputs)),
             )
 
         def loss(outputs: Tensor) -> Tensor:
@@ -225,11 +225,11 @@ class BatchedGaussNewton(Averaged):
 
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""
-        some = super().select(models)
-        some._seeds = [self._seeds[model] for model in models.tolist()]
-        some._uniform = None if self._uniform is None else self._uniform[models.cpu()]
-        some._slope_MD = None if self._slope_MD is None else self._slope_MD[models]
-        return some
+        subset = super().select(models)
+        subset._seeds = [self._seeds[model] for model in models.tolist()]
+        subset._uniform = None if self._uniform is None else self._uniform[models.cpu()]
+        subset._slope_MD = None if self._slope_MD is None else self._slope_MD[models]
+        return subset
 
 
 def _same(tangent: Tensor) -> Tensor:
@@ -301,8 +301,8 @@ class BatchedResidual(BatchedHessian):
     def scalar(self, part: Part) -> Callable[[Tensor], Tensor]:
         """Return the function of weights (M, D) whose Hessian is the part's sum."""
         with torch.no_grad():
-            found = self._outputs(part.full(part.weights), part.inputs)
-        slopes = grad(lambda f: self._output_losses(f, part.targets).sum())(found)
+            values = self._outputs(part.full(part.weights), part.inputs)
+        slopes = grad(lambda f: self._output_losses(f, part.targets).sum())(values)
 
         def linear(weights_MD: Tensor) -> Tensor:
             outputs = self._outputs(part.full(weights_MD), part.inputs)

@@ -1,4 +1,4 @@
-"""What makes curvature of a module ill-defined, refused by name with the remedy."""
+"""Causes of ill-defined curvature of a module, refused by name with the remedy."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def check(
             f"{type(batches).__name__}, which ends after one reading. Pass a list or a "
             "DataLoader."
         )
-    for cause, found in _causes(module, batches, compute, allow):
-        raise InputError(f"{found} Or go on all the same: allow '{cause}'.")
+    for cause, fault in _causes(module, batches, compute, allow):
+        raise InputError(f"{fault} Or go on all the same: allow '{cause}'.")
 
 
 def _causes(
@@ -72,8 +72,8 @@ def _causes(
         "nondeterminism": lambda: _nondeterminism(batches, compute),
     }
     for cause, look in looks.items():
-        if cause not in allow and (found := look()):
-            yield cause, found
+        if cause not in allow and (fault := look()):
+            yield cause, fault
 
 
 def _shuffle(batches: Iterable[Any]) -> str:

@@ -135,8 +135,8 @@ def residual(
 
     def weighted(batch: Batch) -> Scalar:
         with torch.no_grad():
-            found = of.outputs(of.weights, batch)
-        slopes = grad(lambda f: of.batch_loss(f, batch))(found)
+            fixed = of.outputs(of.weights, batch)
+        slopes = grad(lambda f: of.batch_loss(f, batch))(fixed)
         return lambda weights: (slopes * of.outputs(weights, batch)).sum()
 
     key = _key("residual", module, loss)
@@ -288,15 +288,15 @@ def _hessian_of(
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
         if not chosen:
             most = min(TRIAL_COLUMNS, columns_at_once(columns))
-            few, some = few_of(batch), torch.ones_like(columns[:, :most])
+            few, trial_columns = few_of(batch), torch.ones_like(columns[:, :most])
             small, keeps = scalar(few), of.has_one_batch
-            blocks = num_products / some.shape[1]
+            blocks = num_products / trial_columns.shape[1]
             if math.isfinite(blocks):
                 blocks *= times_as_long(scalar(batch), small, of.weights)
-            orders = tried(keeps=keeps, columns=some.shape[1])
+            orders = tried(keeps=keeps, columns=trial_columns.shape[1])
             trial = fastest(
                 {o: partial(_ordered, of, o, small) for o in orders},
-                some,
+                trial_columns,
                 keeps=keeps,
                 key=(key, of.names, _shapes(few), num_products),
                 blocks=blocks,
@@ -310,9 +310,9 @@ def _hessian_of(
 
 
 def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:
-    found = hessian_product(order, loss, of.weights, of.shapes)
+    product = hessian_product(order, loss, of.weights, of.shapes)
     # The columns of this one go one by one anyway.
-    return found if order == "reverse_over_reverse" else in_parts(found)
+    return product if order == "reverse_over_reverse" else in_parts(product)
 
 
 def _key(what: str, module: nn.Module, loss: Loss | str) -> Hashable:
@@ -347,8 +347,8 @@ def _second_moment(of: Subject) -> Prepare:
         def losses(weights: Tensor) -> Tensor:
             return of.losses(of.outputs(weights, batch), batch)
 
-        def shared(found: Tensor) -> Product:
-            count = 1 if of.is_summed else len(found)
+        def shared(losses_N: Tensor) -> Product:
+            count = 1 if of.is_summed else len(losses_N)
             return lambda tangent: tangent / count
 
         return _between(of, losses, shared)
@@ -381,12 +381,12 @@ def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
         return torch.stack(uniform[first:last]).to(outputs_NC.device)
 
     def prepare(batch: Batch, first: int, _columns: Tensor) -> Written:
-        def middle(found: Tensor) -> Product:
-            outputs_1NC = found.flatten(1).unsqueeze(0)
-            drawn = of_rows(first, found.flatten(1)).unsqueeze(0)
-            scores = fisher_roots("sampled", loss, outputs_1NC, found, drawn)[0]
+        def middle(outputs_NC: Tensor) -> Product:
+            outputs_1NC = outputs_NC.flatten(1).unsqueeze(0)
+            drawn = of_rows(first, outputs_NC.flatten(1)).unsqueeze(0)
+            scores = fisher_roots("sampled", loss, outputs_1NC, outputs_NC, drawn)[0]
             inner = outer_products(scores)
-            count = 1 if of.is_summed else len(found)
+            count = 1 if of.is_summed else len(outputs_NC)
             return lambda t: inner(t.flatten(1)).view(t.shape) / count
 
         return _between(of, lambda w: of.outputs(w, batch), middle)

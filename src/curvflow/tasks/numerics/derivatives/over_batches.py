@@ -45,8 +45,8 @@ def in_parts(product: Written) -> Written:
         # Each vector lies whole in memory.
         rows = columns.new_empty(columns.shape[::-1]) if into is None else into.mT
         pieces = torch.split(rows, most), torch.split(columns, most, 1)
-        for few, some in zip(*pieces, strict=True):
-            product(some, few.mT)
+        for few, part in zip(*pieces, strict=True):
+            product(part, few.mT)
         return rows.mT
 
     return parts
@@ -82,11 +82,15 @@ class OverBatches:
                 (batch,) = of.batches()
                 self._kept = self._prepare(batch, 0, columns_DS)
                 self._divisor = of.size_of(batch) / of.factor_of(batch)
-            found = self._kept(columns_DS, into)
-            if self._divisor == 1:
-                return found
+            product_DS, count = self._kept(columns_DS, into), self._divisor
+            if count == 1:
+                return product_DS
             # Without memory of its own a product may be a part of what is kept.
-            return found / self._divisor if into is None else found.div_(self._divisor)
+            return (
+                product_DS / self._divisor
+                if into is None
+                else product_DS.div_(self._divisor)
+            )
         total_DS = torch.empty_like(columns_DS) if into is None else into
         total_DS.zero_()
         weight, first = 0.0, 0

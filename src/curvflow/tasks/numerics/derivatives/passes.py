@@ -28,7 +28,7 @@ class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no
         self.peak = 0
         self._now = 0
         self._sizes: dict[int, int] = {}
-        self._given = {one.untyped_storage()._cdata for one in given}
+        self._given = {tensor.untyped_storage()._cdata for tensor in given}
 
     def __torch_dispatch__(
         self,
@@ -173,11 +173,11 @@ class Averaged(ABC):
                 product = self._kept or self.prepare(part, columns.shape[2])
                 if self._is_one_pass():
                     self._kept = product
-                found = product(columns[part.models])
+                products = product(columns[part.models])
                 total = torch.empty_like(columns) if total is None else total
                 into = total[part.models]
-                (into.copy_ if part.rows.start == 0 else into.add_)(found)
-                del found
+                (into.copy_ if part.rows.start == 0 else into.add_)(products)
+                del products
         assert total is not None  # there is no mean over no samples
         return total.div_(self.num_samples)
 
@@ -245,11 +245,11 @@ class Averaged(ABC):
         def pick(data: Tensor) -> Tensor:
             return data if data.shape[0] == 1 else data[models]
 
-        some = copy.copy(self)
-        some.shape = (len(models), *self.shape[1:])
-        some._weights_MD = self._weights_MD[models]
-        some._fixed_MS = self._fixed_MS[models]
-        some._inputs, some._targets = pick(self._inputs), pick(self._targets)
-        some._models_per_pass = min(self._models_per_pass, len(models))
-        some._kept = None
-        return some
+        subset = copy.copy(self)
+        subset.shape = (len(models), *self.shape[1:])
+        subset._weights_MD = self._weights_MD[models]
+        subset._fixed_MS = self._fixed_MS[models]
+        subset._inputs, subset._targets = pick(self._inputs), pick(self._targets)
+        subset._models_per_pass = min(self._models_per_pass, len(models))
+        subset._kept = None
+        return subset

@@ -167,8 +167,8 @@ class Tape:
                 values.update({n: out for n, out in numbered if n is not None})
                 for number in step.last:
                     del values[number]
-        found = values[self._result.number]
-        return found if into is None else into.copy_(found)
+        product = values[self._result.number]
+        return product if into is None else into.copy_(product)
 
 
 def _filled(one: Any, values: Mapping[int, Tensor]) -> Any:
@@ -193,7 +193,7 @@ def record(function: Function, like: Tensor) -> tuple[Tape, Tensor]:
     """
     argument = like.detach().clone()
     with _Recorder(argument) as recorder:
-        # Operations that write are told as others that do not.
+        # Operations that write are replaced by others that do not.
         result = functionalize(function)(argument)
     slot = recorder.slot(result)
     if slot is None:

@@ -184,7 +184,7 @@ def damped_solve(
     gram_MRR = rows.gram()
     trace_M1 = gram_MRR.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
     kappa_M1 = alpha_M1 / rows.size * torch.maximum(trace_M1, least_M1)
-    # Without checks, which would end the models beside one that has diverged.
+    # Without checks, which would end the models next to a diverged one.
     damped_MRR = gram_MRR + torch.diag_embed(kappa_M1.expand(-1, gram_MRR.shape[1]))
     factor_MRR, info_M = torch.linalg.cholesky_ex(damped_MRR)
 
@@ -233,7 +233,7 @@ class OnlineFisher(NamedTuple):
 
 
 class Law(NamedTuple):
-    """How moments run, (M, 1, 1) each.
+    """Rates of running moments, (M, 1, 1) each.
 
     Attributes:
         share: weight of the newest, below 1.
@@ -306,8 +306,8 @@ def updated(fisher: OnlineFisher, matrices_MND: Tensor, law: Law) -> OnlineFishe
     turned_MRR = (vectors_MRR / safe_M1R) @ vectors_MRR.mT
     bounded_M1R = torch.maximum(roots_M1R, floor_M11)
     core_MRR = (vectors_MRR * bounded_M1R) @ vectors_MRR.mT
-    found = turned_MRR @ Y_MRD, core_MRR, floor_M11
-    return OnlineFisher(*(leaf.to(matrices_MND) for leaf in found))
+    parts = turned_MRR @ Y_MRD, core_MRR, floor_M11
+    return OnlineFisher(*(leaf.to(matrices_MND) for leaf in parts))
 
 
 def first_fisher(matrices_MND: Tensor, rank: int, law: Law) -> OnlineFisher:

@@ -1,6 +1,6 @@
 """Slices of a loss: directions, points along them, and the quadratic model.
 
-Letters beside those of the package: P points or steps, Q quantities, E entries and F
+Further letters: P points or steps, Q quantities, E entries and F
 filters of a tensor.
 """
 
@@ -163,11 +163,11 @@ def along(
     Returns:
         The quantities, (Q, P).
     """
-    found = []
-    for some in spans(len(points_PK), points_per_pass):
-        moves_PD = points_PK[some].to(directions_DK) @ directions_DK.T
-        found.append(measure(weights_D + moves_PD))
-    return torch.cat(found, dim=1)
+    measured = []
+    for chosen in spans(len(points_PK), points_per_pass):
+        moves_PD = points_PK[chosen].to(directions_DK) @ directions_DK.T
+        measured.append(measure(weights_D + moves_PD))
+    return torch.cat(measured, dim=1)
 
 
 def mean_gradient(
@@ -199,15 +199,15 @@ def mean_gradient(
     rows = batch_size or count
     total_MD = torch.zeros_like(weights_MD)
     with full_precision():
-        for some in spans(models, models_per_pass or models):
-            own = some if len(inputs) == models else slice(None)
+        for chosen in spans(models, models_per_pass or models):
+            own = chosen if len(inputs) == models else slice(None)
             for x, y in zip(
                 torch.split(inputs[own], rows, dim=1),
                 torch.split(targets[own], rows, dim=1),
                 strict=True,
             ):
-                total_MD[some] += _summed_gradient(
-                    losses, weights_MD[some], behind_MS[some], x, y
+                total_MD[chosen] += _summed_gradient(
+                    losses, weights_MD[chosen], behind_MS[chosen], x, y
                 )
     return total_MD / count
 

@@ -73,7 +73,7 @@ Loss = Callable[[Tensor, Any], Tensor]
 
 
 class Settings(TypedDict, total=False):
-    """What can be said of a module, its loss and its data; see docs/operators.md.
+    """Settings of a module, its loss and its data; see docs/operators.md.
 
     Attributes:
         params: patterns of the names of parameters to derive by; None takes all that
@@ -140,7 +140,7 @@ class Subject:
 
     @property
     def has_one_batch(self) -> bool:
-        """Whether all data are one batch that is held."""
+        """True if all data are one batch that is held."""
         return isinstance(self.data, list) and len(self.data) == 1
 
     def batches(self) -> Iterator[Batch]:
@@ -159,8 +159,8 @@ class Subject:
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
         """Return what the module computes of a batch at weights (D,), or parameters."""
         parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
-        own = dict(zip(self.names, parts, strict=True))
-        named = {alias: own[name] for alias, name in self.aliases.items()}
+        by_name = dict(zip(self.names, parts, strict=True))
+        named = {alias: by_name[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
@@ -180,14 +180,18 @@ class Subject:
         """
         num_samples(batch)
         batch = tree_map(self._moved, batch)
-        with _told("module: expected to take a batch", "Say how to call it by forward"):
+        with _one_line(
+            "module: expected to take a batch", "Say how to call it by forward"
+        ):
             outputs = self.outputs(self.weights, batch)
         if not isinstance(outputs, Tensor):
             raise InputError(
                 f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
                 "Pick it out by forward."
             )
-        with _told("loss: expected to take a batch", "Try it on outputs and targets"):
+        with _one_line(
+            "loss: expected to take a batch", "Try it on outputs and targets"
+        ):
             mean = float(self.mean_loss(outputs, batch))
         if not math.isfinite(mean):
             raise InputError(
@@ -224,7 +228,7 @@ class Subject:
 
         dims = tree_map(is_per_sample, targets)
 
-        def one(output: Tensor, target: Any) -> Tensor:
+        def sample_loss(output: Tensor, target: Any) -> Tensor:
             several = tree_map(
                 lambda leaf, dim: leaf if dim is None else leaf.unsqueeze(0),
                 target,
@@ -233,7 +237,7 @@ class Subject:
             )
             return self.loss(output.unsqueeze(0), several).mean()
 
-        return vmap(one, in_dims=(0, dims))(outputs, targets)
+        return vmap(sample_loss, in_dims=(0, dims))(outputs, targets)
 
 
 def subject(
@@ -266,7 +270,7 @@ def subject(
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
     mean, name = _understood(loss)
-    found = Subject(
+    taken = Subject(
         called,
         tuple(named),
         tuple(tuple(p.shape) for p in named.values()),
@@ -278,12 +282,12 @@ def subject(
         batches,
         settings,
     )
-    check(module, batches, found.at, settings.get("allow", ()))
-    return found
+    check(module, batches, taken.at, settings.get("allow", ()))
+    return taken
 
 
 @contextmanager
-def _told(expected: str, remedy: str) -> Iterator[None]:
+def _one_line(expected: str, remedy: str) -> Iterator[None]:
     """Tell what a user's code raises as one line."""
     try:
         yield
@@ -291,8 +295,8 @@ def _told(expected: str, remedy: str) -> Iterator[None]:
         raise
     # It may raise anything.
     except Exception as error:
-        found = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"{expected}, got {found}. {remedy}.") from error
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{expected}, got {message}. {remedy}.") from error
 
 
 def _holds_tensors(batches: Any) -> bool:
@@ -332,9 +336,9 @@ def _chosen(
 def _places(called: _Called, named: Mapping[str, nn.Parameter]) -> dict[str, str]:
     names = {id(parameter): name for name, parameter in named.items()}
     return {
-        f"{place}.{own}": names[id(parameter)]
+        f"{place}.{key}": names[id(parameter)]
         for place, layer in called.named_modules()
-        for own, parameter in layer._parameters.items()
+        for key, parameter in layer._parameters.items()
         if id(parameter) in names
     }
 
@@ -380,14 +384,14 @@ def _checked(targets: Any, outputs: Tensor, loss: str) -> Tensor:
             f"{', '.join(targets)}. Name them so, or pass a function of outputs and "
             "the batch."
         )
-    found: Tensor = targets
-    if loss != "cross_entropy" and found.shape != outputs.shape:
+    values: Tensor = targets
+    if loss != "cross_entropy" and values.shape != outputs.shape:
         raise InputError(
             f"data: expected targets of the shape of the outputs for {loss}, "
-            f"{tuple(outputs.shape)}, got {tuple(found.shape)}. Reshape them: others "
+            f"{tuple(outputs.shape)}, got {tuple(values.shape)}. Reshape them: others "
             "would be spread over all outputs."
         )
-    return found
+    return values
 
 
 def _name_of(loss: Loss) -> str | None:

@@ -2,7 +2,7 @@
 
 With S^2 the variance of N samples, of divisor N - 1, the mean over a batch of B drawn
 without replacement has the variance (1/B - 1/N) S^2: see `batch_variance`.
-Letters beside those of the package: L parameter tensors, K batches, R pairs of a model
+Further letters: L parameter tensors, K batches, R pairs of a model
 and a batch.
 """
 

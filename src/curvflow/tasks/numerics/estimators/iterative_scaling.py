@@ -1,6 +1,6 @@
 """The density of largest entropy by iterative scaling: an old method, to compare with.
 
-Letters beside those of the package: K orders, G nodes, J = K + 1 features.
+Further letters: K orders, G nodes, J = K + 1 features.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def iterative_scaling(
 
     Args:
         moments_K: of the orders 1 .. K; that of order 0 is 1.
-        errors_K: their standard errors, by which the strain is told.
+        errors_K: their standard errors, the unit of the strain.
         prior: where q begins, with its nodes.
         basis: polynomials that the moments are of.
         support: interval of the basis.
@@ -97,7 +97,7 @@ def iterative_scaling(
         masses_G, alpha_K, rounds = rounds_of.run(prior.masses.log(), max_iterations)
     slack_K, asked_K = F_GK.T @ masses_G - moments_K, errors_K.clamp_min(floor)
     residual = max(slack_K.abs().tolist(), default=0.0)
-    found = MaxEnt(
+    fit = MaxEnt(
         prior=prior,
         masses=masses_G,
         design=F_GK,
@@ -111,12 +111,12 @@ def iterative_scaling(
         converged=residual <= tol,
     )
     misfit = float((slack_K / asked_K).square().sum())
-    return replace(found, dual=-found.kl - misfit / 2)
+    return replace(fit, dual=-fit.kl - misfit / 2)
 
 
 @dataclass(frozen=True)
 class _Rounds:
-    """What the rounds look at."""
+    """Quantities that the rounds compare."""
 
     design: Tensor
     moments: Tensor

@@ -96,7 +96,7 @@ LossesAt = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Critical:
-    """Where the losses of M models rise above what they are at no step.
+    """Rates at which the losses of M models rise above those at no step.
 
     Attributes:
         rate: the smallest rate found to raise the loss, within the tolerance, (M,);

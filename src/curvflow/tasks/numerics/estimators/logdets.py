@@ -1,8 +1,8 @@
 """Log-determinants of positive definite operators from Lanczos runs.
 
 Every estimate is a mean over runs, each with a draw of its own, so that each has a
-standard error; what is wrong for all runs alike is told by `gap`. Letters beside those
-of the package: S runs, K nodes of a run or orders.
+standard error; `gap` shows what is wrong for all runs alike. Further letters: S
+runs, K nodes of a run or orders.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LogDet:
         return float(self.draws.mean())
 
 
-def _told(draws_S: Tensor, other: float, *, used: int = 1) -> LogDet:
+def _reported(draws_S: Tensor, other: float, *, used: int = 1) -> LogDet:
     """Return an estimate whose draws have `used` up some degrees of freedom."""
     left = len(draws_S) - used
     spread = float((draws_S - draws_S.mean()).square().sum())
@@ -99,9 +99,9 @@ def by_quadrature(
     draws_S = ritz.size * (weights_SK * theta_SK.log()).sum(1)
     gap = below - float(draws_S.mean())
     if controls is None or len(draws_S) < 8 * len(controls.means):
-        return _told(draws_S, below)
+        return _reported(draws_S, below)
     freed_S = _freed(draws_S[:, None], controls)[:, 0]
-    return _told(freed_S, float(freed_S.mean()) + gap, used=1 + len(controls.means))
+    return _reported(freed_S, float(freed_S.mean()) + gap, used=1 + len(controls.means))
 
 
 def _freed(draws_SK: Tensor, controls: Controls) -> Tensor:
@@ -138,7 +138,7 @@ def by_chebyshev(ritz: RitzData, *, degree: int, low: float, high: float) -> Log
     values_NK = polynomials("chebyshev", theta_SK.reshape(-1), degree + 1, (low, high))
     series_SK = (values_NK @ coefficients_K).reshape(shape)
     draws_S = ritz.size * (weights_SK * series_SK).sum(1)
-    return _told(draws_S, by_quadrature(ritz).value)
+    return _reported(draws_S, by_quadrature(ritz).value)
 
 
 def _interpolated(degree: int, low: float, high: float) -> Tensor:
@@ -196,9 +196,9 @@ def by_entropy(
     logs_G = fit.prior.nodes.log()
     draws_S = fit.mean(logs_G) + centred_SK @ fit.influence(logs_G)
     other = by_quadrature(ritz, controls=controls).value
-    told = _told(ritz.size * draws_S, other, used=used)
-    converged = told.converged and fit.converged and fit.is_feasible
-    return replace(told, strain=fit.strain, converged=converged)
+    fitted = _reported(ritz.size * draws_S, other, used=used)
+    converged = fitted.converged and fit.converged and fit.is_feasible
+    return replace(fitted, strain=fit.strain, converged=converged)
 
 
 def _moment_draws(

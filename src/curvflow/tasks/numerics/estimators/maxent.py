@@ -1,6 +1,6 @@
 """The density of largest entropy that has given moments, within their errors.
 
-Letters beside those of the package: K orders, G nodes.
+Further letters: K orders, G nodes.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class MaxEnt:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether q has the moments within their errors, as some density then does."""
+        """True if q has the moments within their errors, so that a density does."""
         return self.strain <= STRAINED
 
     def mean(self, values_G: Tensor) -> float:
@@ -300,10 +300,10 @@ class _Dual:
             if residual <= tol or steps == max_iterations:
                 break
             root_KK = _triangle(masses_G, self.design - means_K, self.errors)
-            found = self._step(alpha_K, slope_K, root_KK)
-            if found is None:
+            next_K = self._step(alpha_K, slope_K, root_KK)
+            if next_K is None:
                 break
-            alpha_K = found
+            alpha_K = next_K
         return alpha_K, residual, steps
 
     def _step(self, alpha_K: Tensor, slope_K: Tensor, root_KK: Tensor) -> Tensor | None:
@@ -311,9 +311,9 @@ class _Dual:
         levenberg, largest = 0.0, float(root_KK.abs().max())
         for _ in range(10):
             direction_K = -_solved(root_KK, slope_K, levenberg)
-            found = self._lower(alpha_K, slope_K, direction_K)
-            if found is not None:
-                return found
+            lower_K = self._lower(alpha_K, slope_K, direction_K)
+            if lower_K is not None:
+                return lower_K
             levenberg = max(100 * levenberg, 1e-14 * largest**2)
         return None
 

@@ -1,6 +1,6 @@
 """Moments of the spectra of a batch of operators, all orders from one recurrence.
 
-Letters beside those of the package: K + 1 orders 0 .. K.
+Further letters: K + 1 orders 0 .. K.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Polynomials that moments are taken of, and moments of one basis from another.
 
-Letters beside those of the package: K orders, G nodes.
+Further letters: K orders, G nodes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Hutch++ and XTrace find an orthonormal basis Q of the range of A times random vectors,
 take the trace there exactly and that of the rest by random vectors. With P = I - QQ^T
 the diagonal is that of 2 AQQ^T - QQ^TAQQ^T + PAP, so that every estimate splits into
-diagonal blocks. Letters beside those of the package: K columns of Q, L blocks of the
+diagonal blocks. Further letters: K columns of Q, L blocks of the
 dimension D.
 """
 
@@ -28,7 +28,7 @@ from curvflow.tasks.numerics.operators.base import (
 
 
 class Probed(ABC):
-    """What the random vectors of M models told so far; more can be drawn."""
+    """Draws of the random vectors of M models so far; more can be drawn."""
 
     # Standard error of the mean relative to that of as many independent draws.
     spread = 1.0
@@ -108,8 +108,8 @@ class Hutchinson(Probed):
 
     def take(self, z_MDS: Tensor) -> None:
         """Multiply further vectors."""
-        found = self.sums(z_MDS * self.multiply(z_MDS))
-        self.draws_MLS = torch.cat([self.draws_MLS, found], dim=2)
+        draws_MLS = self.sums(z_MDS * self.multiply(z_MDS))
+        self.draws_MLS = torch.cat([self.draws_MLS, draws_MLS], dim=2)
 
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
@@ -264,7 +264,7 @@ class TraceDraws:
         layer_sem: standard error of that mean, (L,).
         sem: standard error of the whole trace, the sum over blocks, ().
         num_matvecs: products made.
-        reached: whether the relative standard error asked for was reached; True if
+        reached: whether the relative standard error requested was reached; True if
             none was.
     """
 
@@ -287,7 +287,7 @@ def traces(
     rel_sem: float | None = None,
     max_probes: int | None = None,
 ) -> list[TraceDraws]:
-    """Estimate traces by blocks, with as many vectors as the error asked for takes.
+    """Estimate traces by blocks, with as many vectors as the requested error takes.
 
     Looks are taken at `num_probes` vectors, twice, four times as many, ... up to
     `max_probes`, and nowhere else. A model stops at the first look where its standard
@@ -301,7 +301,7 @@ def traces(
         num_probes: vectors at the first look.
         distribution: `rademacher` or `gaussian`.
         block: vectors multiplied at once, bounding memory.
-        rel_sem: standard error of the whole trace asked for, relative to it; None stops
+        rel_sem: standard error of the whole trace requested, relative to it; None stops
             at the first look.
         max_probes: most vectors; None for `num_probes`.
 
@@ -329,21 +329,21 @@ def traces(
     probed = METHODS[method](
         operator, seeds, sizes=sizes, distribution=distribution, block=block
     )
-    found: dict[int, TraceDraws] = {}
+    results: dict[int, TraceDraws] = {}
     numbers = list(range(operator.shape[0]))
     for look in looks(num_probes, None if rel_sem is None else max_probes):
         probed.grow(look)
         now = _summed_up(probed, rel_sem)
-        found.update(zip(numbers, now, strict=True))
-        going = [index for index, one in enumerate(now) if not one.reached]
+        results.update(zip(numbers, now, strict=True))
+        going = [index for index, estimated in enumerate(now) if not estimated.reached]
         if not going or rel_sem is None:
             break
         if len(going) < len(numbers):
-            # A model alone is computed beside a copy of itself.
+            # A model alone is computed with a copy of itself.
             going = going * 2 if len(going) == 1 else going
             numbers = [numbers[index] for index in going]
             probed.select(torch.tensor(going, device=operator.device))
-    return [found[number] for number in range(operator.shape[0])]
+    return [results[number] for number in range(operator.shape[0])]
 
 
 def _summed_up(probed: Probed, rel_sem: float | None) -> list[TraceDraws]:
@@ -370,7 +370,7 @@ def looks(num_probes: int, max_probes: int | None) -> list[int]:
         num_probes: at the first look.
         max_probes: at the last one; None for the first alone.
     """
-    found = [num_probes]
-    while max_probes is not None and found[-1] < max_probes:
-        found.append(min(2 * found[-1], max_probes))
-    return found
+    counts = [num_probes]
+    while max_probes is not None and counts[-1] < max_probes:
+        counts.append(min(2 * counts[-1], max_probes))
+    return counts

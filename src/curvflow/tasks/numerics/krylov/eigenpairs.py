@@ -96,7 +96,7 @@ def zero_level(size: int, dtype: torch.dtype) -> float:
 
 
 def at_least_two(chosen: Tensor) -> Tensor:
-    """Set a model left alone beside a copy of itself: see decision 0003."""
+    """Pair a model left alone with a copy of itself: see decision 0003."""
     return chosen.repeat(2) if len(chosen) == 1 else chosen
 
 

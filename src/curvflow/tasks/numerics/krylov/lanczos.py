@@ -1,6 +1,6 @@
 """Lanczos' tridiagonalisation of a batch of symmetric operators, many starts at once.
 
-Letters beside those of the package: S starts, K steps.
+Further letters: S starts, K steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RitzData:
         steps: nodes, which are also the products made, (M, S).
         size: D.
         vectors: Ritz vectors as columns, (M, S, D, K), on the operator's device and
-            made in its precision; 0 behind a breakdown; None if not asked for.
+            made in its precision; 0 behind a breakdown; None unless requested.
     """
 
     values: Tensor

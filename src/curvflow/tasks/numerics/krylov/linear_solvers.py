@@ -1,6 +1,6 @@
 """Linear systems by conjugate gradients and MINRES, batch of models.
 
-Letters beside those of the package: S right-hand sides, each of which stops by itself.
+Further letters: S right-hand sides, each of which stops by itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class _State:
-    """Where the search is after one product.
+    """State of the search after one product.
 
     Attributes:
         x: (M, D, S).

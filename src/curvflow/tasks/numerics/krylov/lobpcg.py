@@ -1,6 +1,6 @@
 """Extreme eigenpairs by the locally optimal conjugate gradient method, batch of models.
 
-Letters beside those of the package: B columns of a block, Q of the basis (X, P, R).
+Further letters: B columns of a block, Q of the basis (X, P, R).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def lobpcg(
     if size < 4 * block:
         return all_pairs(operator, k=k, which=which, tol=tol)
     start_MDB = start_MDB.to(operator.device).double()
-    found = Ritz.empty(len(start_MDB), size, k, start_MDB)
+    ritz = Ritz.empty(len(start_MDB), size, k, start_MDB)
     basis = _Basis.of(operator, start_MDB)
     zero = zero_level(size, operator.dtype)
     for iteration in range(1, max_iterations + 1):
@@ -93,12 +93,12 @@ def lobpcg(
             values_MB, residuals, basis.largest, tol=tol, zero=zero
         )
         active = basis.active
-        found.values[active] = values_MB[:, :k]
-        found.vectors[active] = basis.S_MDQ[..., :k]
-        found.residuals[active] = residuals[:, :k]
-        found.converged[active] = within[:, :k]
-        found.iterations[active] = iteration
-        found.num_matvecs[active] = iteration * block
+        ritz.values[active] = values_MB[:, :k]
+        ritz.vectors[active] = basis.S_MDQ[..., :k]
+        ritz.residuals[active] = residuals[:, :k]
+        ritz.converged[active] = within[:, :k]
+        ritz.iterations[active] = iteration
+        ritz.num_matvecs[active] = iteration * block
         going = ~within[:, :k].all(1)
         if not going.any() or iteration == max_iterations:
             break
@@ -106,7 +106,7 @@ def lobpcg(
             kept = at_least_two(going.nonzero().squeeze(1))
             basis, R_MDB = basis.select(kept), R_MDB[kept]
         basis = basis.widened(R_MDB)
-    return found
+    return ritz
 
 
 @dataclass(frozen=True)

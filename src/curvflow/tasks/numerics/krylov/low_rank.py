@@ -29,9 +29,9 @@ def new_directions(columns_MDS: Tensor, basis_MDK: Tensor) -> Tensor:
         nothing new.
     """
     longest_M = columns_MDS.norm(dim=1).amax(1)
-    found = _left(_without(columns_MDS, basis_MDK), NEGLIGIBLE * longest_M)
-    # What is short beside the columns is orthogonal only after a second pass.
-    return _left(_without(found, basis_MDK), torch.full_like(longest_M, 0.5))
+    directions_MDK = _left(_without(columns_MDS, basis_MDK), NEGLIGIBLE * longest_M)
+    # What is short against the columns is orthogonal only after a second pass.
+    return _left(_without(directions_MDK, basis_MDK), torch.full_like(longest_M, 0.5))
 
 
 def _without(columns_MDS: Tensor, basis_MDK: Tensor) -> Tensor:

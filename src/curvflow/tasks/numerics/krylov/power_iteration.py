@@ -63,18 +63,18 @@ def block_power(
     """
     operator, start_MDB = as_batched(operator), as_columns(start_MDB)
     models, size, _ = operator.shape
-    found = Ritz.empty(models, size, k, start_MDB)
+    ritz = Ritz.empty(models, size, k, start_MDB)
     active = torch.arange(models, device=start_MDB.device)
     basis_MDB = torch.linalg.qr(start_MDB).Q
     for iteration in range(1, max_iterations + 1):
         values, vectors, images = _rayleigh_ritz(operator, basis_MDB)
         residuals, within = _judge(values, vectors, images, tol=tol)
-        found.values[active] = values[:, :k]
-        found.vectors[active] = vectors[..., :k]
-        found.residuals[active] = residuals[:, :k]
-        found.converged[active] = within[:, :k]
-        found.iterations[active] = iteration
-        found.num_matvecs[active] = iteration * start_MDB.shape[2]
+        ritz.values[active] = values[:, :k]
+        ritz.vectors[active] = vectors[..., :k]
+        ritz.residuals[active] = residuals[:, :k]
+        ritz.converged[active] = within[:, :k]
+        ritz.iterations[active] = iteration
+        ritz.num_matvecs[active] = iteration * start_MDB.shape[2]
         going = ~within[:, :k].all(1)
         if not going.any():
             break
@@ -83,7 +83,7 @@ def block_power(
             active, images = active[kept], images[kept]
             operator = operator.select(kept)
         basis_MDB = torch.linalg.qr(images).Q
-    return found
+    return ritz
 
 
 def _judge(

@@ -3,7 +3,7 @@
 A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for polynomials
 of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
 random vectors, seen between the runs, and that of the rule, which `bracket` bounds.
-Letters beside those of the package: S runs, K nodes, G points of a grid, P powers.
+Further letters: S runs, K nodes, G points of a grid, P powers.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def distribution_bounds(ritz: RitzData, x_M: Tensor) -> tuple[Tensor, Tensor]:
     """
     x_MS = x_M.unsqueeze(1).expand(ritz.steps.shape)
     finite_MS = x_MS.nan_to_num(posinf=0.0, neginf=0.0)
-    lower_MS, _ = _around(ritz, _beside(ritz, finite_MS, side=-1))
-    _, upper_MS = _around(ritz, _beside(ritz, finite_MS, side=1))
+    lower_MS, _ = _around(ritz, _moved_off(ritz, finite_MS, side=-1))
+    _, upper_MS = _around(ritz, _moved_off(ritz, finite_MS, side=1))
     everything, nothing = x_MS == torch.inf, x_MS == -torch.inf
     lower_MS, upper_MS = (
         bound.masked_fill(everything, 1.0).masked_fill(nothing, 0.0)
@@ -88,7 +88,7 @@ def distribution_bounds(ritz: RitzData, x_M: Tensor) -> tuple[Tensor, Tensor]:
     return lower_MS, upper_MS
 
 
-def _beside(ritz: RitzData, x_MS: Tensor, *, side: int) -> Tensor:
+def _moved_off(ritz: RitzData, x_MS: Tensor, *, side: int) -> Tensor:
     """Move a node that is too close to Ritz values to one side, for a weaker bound."""
     step_MS = CLOSE * _scale(ritz, x_MS)
     values = ritz.values if side > 0 else ritz.values.flip(2)
@@ -224,7 +224,9 @@ def density(
 
 def _kernel_width(ritz: RitzData, sigma: float | None, kappa: float | None) -> Tensor:
     if (sigma is None) == (kappa is None):
-        raise InputError("sigma: expected either sigma or kappa, got both or neither")
+        raise InputError(
+            "sigma: expected one width, sigma or kappa, got both or none. Pass one."
+        )
     low_M, high_M = extremes(ritz)
     if sigma is not None:
         return torch.full_like(low_M, sigma)

@@ -1,6 +1,6 @@
 """Extreme eigenpairs by block Lanczos with thick restarts, batch of models.
 
-Letters beside those of the package: B vectors of a block, P of the basis, R of the
+Further letters: B vectors of a block, P of the basis, R of the
 memory that it grows in. Vectors are rows here: products with a basis of columns take
 several times as long.
 """
@@ -174,7 +174,7 @@ def restarted_lanczos(
     if size < most + block:
         return all_pairs(operator, k=k, which=which, tol=tol)
     whole, zero = operator, zero_level(size, operator.dtype)
-    found = Ritz.empty(len(start_MDB), size, k, start_MDB)
+    ritz = Ritz.empty(len(start_MDB), size, k, start_MDB)
     active = torch.arange(len(start_MDB), device=operator.device)
     space = _begin(start_MDB, most, operator.dtype)
     before = start_MDB.new_empty(len(start_MDB), 0)
@@ -185,7 +185,7 @@ def restarted_lanczos(
         ends = _ends(space, pairs, within, before, k)
         if iteration == max_iterations:
             ends[:] = True
-        _keep(found, active, ends, space, pairs, within, iteration)
+        _keep(ritz, active, ends, space, pairs, within, iteration)
         going = (~ends).nonzero().squeeze(1)
         if len(going) == 0:
             break
@@ -196,7 +196,7 @@ def restarted_lanczos(
             active, space = active[kept], space.select(kept)
             pairs, operator = pairs.select(kept), operator.select(kept)
         before = pairs.values[:, :k]
-    return found if whole.dtype == torch.float64 else _measured(whole, found, tol)
+    return ritz if whole.dtype == torch.float64 else _measured(whole, ritz, tol)
 
 
 def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
@@ -347,7 +347,7 @@ def _restarted(space: _Space, pairs: _Pairs, kept: int) -> _Space:
 
 
 def _keep(
-    found: Ritz,
+    ritz: Ritz,
     active: Tensor,
     ends: Tensor,
     space: _Space,
@@ -356,33 +356,33 @@ def _keep(
     iteration: int,
 ) -> None:
     """Write down the pairs of the models that end; NaN for those they lack."""
-    models, k = active[ends], found.values.shape[1]
+    models, k = active[ends], ritz.values.shape[1]
     have = min(k, space.length)
     turn = pairs.turn[ends][:, :, :have].mT.to(space.rows)
     # Of all models the basis is taken as it lies.
     basis_MPD = space.basis if ends.all() else space.basis[ends]
     vectors_MKD = turn @ basis_MPD
     for into, of in (
-        (found.values, pairs.values[ends]),
-        (found.residuals, pairs.residuals[ends]),
+        (ritz.values, pairs.values[ends]),
+        (ritz.residuals, pairs.residuals[ends]),
     ):
         into[models] = torch.nan
         into[models, :have] = of[:, :have]
-    found.vectors[models, :, have:] = torch.nan
+    ritz.vectors[models, :, have:] = torch.nan
     # One by one: where D is large, to write by index takes ten times as long.
     for model, own_KD in zip(models.tolist(), vectors_MKD, strict=True):
-        found.vectors[model, :, :have].copy_(own_KD.mT)
-    found.converged[models, :have] = within[ends, :have]
-    found.iterations[models] = iteration
-    found.num_matvecs[models] = iteration * space.R_MBB.shape[1]
+        ritz.vectors[model, :, :have].copy_(own_KD.mT)
+    ritz.converged[models, :have] = within[ends, :have]
+    ritz.iterations[models] = iteration
+    ritz.num_matvecs[models] = iteration * space.R_MBB.shape[1]
 
 
-def _measured(operator: BatchedOperator, found: Ritz, tol: float) -> Ritz:
+def _measured(operator: BatchedOperator, ritz: Ritz, tol: float) -> Ritz:
     """Count the rounding of products into residuals and flags."""
-    absent_MK, vectors_MDK = found.values.isnan(), found.vectors
+    absent_MK, vectors_MDK = ritz.values.isnan(), ritz.vectors
     if absent_MK.any():
         vectors_MDK = vectors_MDK.nan_to_num(nan=0.0)
-    values_MK = found.values.nan_to_num(nan=0.0)
+    values_MK = ritz.values.nan_to_num(nan=0.0)
     models, _, k = vectors_MDK.shape
     # The bounds hold but for the rounding, which is as good as independent of them.
     signs = torch.randn(k, generator=stream(k, "signs"), dtype=torch.float64).sign()
@@ -390,23 +390,23 @@ def _measured(operator: BatchedOperator, found: Ritz, tol: float) -> Ritz:
     image_MD1 = product(operator, vectors_MDK @ mixed_MK1)
     gap_MD1 = image_MD1 - vectors_MDK @ (mixed_MK1 * values_MK.unsqueeze(2))
     rounding_M1 = gap_MD1.norm(dim=1)
-    bounds: Tensor = torch.hypot(found.residuals, rounding_M1)
-    within = _within(operator, found, bounds, tol)
-    count_M = found.num_matvecs + 1
+    bounds: Tensor = torch.hypot(ritz.residuals, rounding_M1)
+    within = _within(operator, ritz, bounds, tol)
+    count_M = ritz.num_matvecs + 1
     unsure_M = ~within.all(1)
     if unsure_M.any():
         images_MDK = product(operator, vectors_MDK)
         images_MDK.addcmul_(vectors_MDK, values_MK.unsqueeze(1), value=-1)
         each: Tensor = images_MDK.norm(dim=1).masked_fill(absent_MK, torch.nan)
         bounds = torch.where(unsure_M.unsqueeze(1), each, bounds)
-        within = _within(operator, found, bounds, tol)
+        within = _within(operator, ritz, bounds, tol)
         count_M = count_M + k * unsure_M
-    return replace(found, residuals=bounds, converged=within, num_matvecs=count_M)
+    return replace(ritz, residuals=bounds, converged=within, num_matvecs=count_M)
 
 
 def _within(
-    operator: BatchedOperator, found: Ritz, residuals: Tensor, tol: float
+    operator: BatchedOperator, ritz: Ritz, residuals: Tensor, tol: float
 ) -> Tensor:
-    largest_M = found.values.nan_to_num(nan=0.0).abs().amax(1)
+    largest_M = ritz.values.nan_to_num(nan=0.0).abs().amax(1)
     zero = zero_level(operator.shape[1], operator.dtype)
-    return within_tolerance(found.values, residuals, largest_M, tol=tol, zero=zero)
+    return within_tolerance(ritz.values, residuals, largest_M, tol=tol, zero=zero)

@@ -208,12 +208,12 @@ class Preconditioned:
 
     def select(self, models: Tensor) -> Preconditioned:
         """Return the operator of some of the models, by their indices (m,)."""
-        some = Preconditioned.__new__(Preconditioned)
-        some._operator = self._operator.select(models)
-        some._roots_MD = self._roots_MD[models]
-        some.shape = (len(models), *self.shape[1:])
-        some.dtype, some.device = self.dtype, self.device
-        return some
+        subset = Preconditioned.__new__(Preconditioned)
+        subset._operator = self._operator.select(models)
+        subset._roots_MD = self._roots_MD[models]
+        subset.shape = (len(models), *self.shape[1:])
+        subset.dtype, subset.device = self.dtype, self.device
+        return subset
 
     def lifted(self, vectors: Tensor) -> Tensor:
         """Return P^-1/2 times vectors: eigenvectors here as directions of weights.
@@ -228,7 +228,7 @@ class Preconditioned:
 class Copies:
     """One operator as that of M models; equal columns are multiplied once.
 
-    A model alone is computed beside a copy of itself, whose products need not be made.
+    A model alone is computed with a copy of itself, whose products need not be made.
     """
 
     def __init__(self, operator: BatchedOperator, models: int) -> None:
