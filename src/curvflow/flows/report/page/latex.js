@@ -26,9 +26,9 @@ const latexTable = (() => {
   const moved = (digits) => `$${DIGITS.indexOf(digits[0]) < 11 ? "^" : "_"}{${plain(digits)}}$`;
   const signs = (text) => [...text].map((sign) => SIGNS[sign] ?? sign).join("");
   function escaped(text) {
-    const told = signs(text.replace(/\s+/g, " ")).replace(SMALL, moved);
+    const escaped = signs(text.replace(/\s+/g, " ")).replace(SMALL, moved);
     // Behind the end of a row or a rule these would be an argument of it.
-    return /^[[*]/.test(told) ? `{}${told}` : told;
+    return /^[[*]/.test(escaped) ? `{}${escaped}` : escaped;
   }
   const words = (text) => escaped(text).replace(/\\textasciicircum\{\}(-?\d+)/g, "$^{$1}$");
   function number(text) {

@@ -94,10 +94,10 @@
   }
   function latex(grid) {
     const { rows, heads } = columns(grid);
-    const told = heads.map(({ dataset, classList }) => ({
+    const layout = heads.map(({ dataset, classList }) => ({
       field: dataset.field, units: dataset.units ?? "", isNumber: classList.contains("number"),
     }));
-    return latexTable(told, rows.map((row) => [...row.cells].map(bare)));
+    return latexTable(layout, rows.map((row) => [...row.cells].map(bare)));
   }
   async function copy(text) {
     try {
@@ -136,10 +136,10 @@
       const rows = FIELDS.map((field, at) => [field, origins[owner.dataset.n][at]]);
       if (cell.dataset.v) rows.unshift(["value", cell.dataset.v]);
       for (const [field, value] of rows.filter(([, value]) => value)) {
-        const [term, told] = [document.createElement("dt"), document.createElement("dd")];
+        const [term, text] = [document.createElement("dt"), document.createElement("dd")];
         term.textContent = field;
-        told.textContent = value;
-        list.append(term, told);
+        text.textContent = value;
+        list.append(term, text);
       }
       tip.append(list);
     }
@@ -188,8 +188,8 @@
     box.classList.toggle("past", box.scrollLeft > 1);
     const first = box.querySelector("thead th");
     box.style.scrollPaddingLeft = `${first?.offsetWidth ?? 0}px`;
-    const told = box.closest(".grid")?.querySelector(".more-columns");
-    if (told) told.hidden = left <= 1;
+    const more = box.closest(".grid")?.querySelector(".more-columns");
+    if (more) more.hidden = left <= 1;
   }
   const sizes = new ResizeObserver((seen) => {
     for (const { target } of seen) measure(target.closest(".scroll"));
