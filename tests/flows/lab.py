@@ -74,13 +74,13 @@ class Watcher(Unwatched):
     """Keeps the lines that a run tells."""
 
     def __init__(self):
-        self.told = []
+        self.lines = []
 
     def tell(self, message):
-        self.told.append(message)
+        self.lines.append(message)
 
     def warn(self, message):
-        self.told.append(message)
+        self.lines.append(message)
 
 
 class Lab:
@@ -88,7 +88,7 @@ class Lab:
 
     def __init__(self, folder, store):
         self.folder, self.store, self.files = folder, store, dict(FILES)
-        self.told = []
+        self.lines = []
         self._write()
 
     def _write(self):
@@ -126,7 +126,7 @@ class Lab:
                 observer=watcher,
             )
         finally:
-            self.told = watcher.told
+            self.lines = watcher.lines
 
     def executed(self, *overrides, **asked):
         counts = self.run(*overrides, **asked).record.counts["executed"]

@@ -89,7 +89,7 @@ def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
     watcher = Stopper(number)
     with pytest.raises(Stopped):
         watched(store, watcher)
-    assert watcher.told == ["fit: the state of 2 nodes in work is kept"]
+    assert watcher.lines == ["fit: the state of 2 nodes in work is kept"]
     assert watched(store, Watcher()) == ["fit: 2 nodes go on from a kept state"]
     assert watched(store, Watcher()) == []
     fit = [

@@ -44,7 +44,7 @@ def test_what_was_accepted_is_written_down_once(edited, store):
     (pair,) = settled.pairs
     assert pair[0] in before.values()
     assert pair[1] not in before.values()
-    assert edited.told == [
+    assert edited.lines == [
         "lab.measure: its code is as it was, there is nothing to accept"
     ]
 
@@ -87,7 +87,7 @@ def test_a_sample_is_chosen_by_its_keys_and_recorded(edited, store):
         "equal": 2,
         "largest_relative_difference": 0.0,
     }
-    assert edited.told == [
+    assert edited.lines == [
         "lab.measure: computing 2 of 3 results again",
         "lab.measure: code accepted for 3 results; 2 computed again, 2 equal",
     ]
@@ -100,7 +100,7 @@ def test_last_bits_may_differ_and_are_told(lab, store):
     evidence = store.index().settlements[0].evidence
     assert (evidence["sampled"], evidence["equal"]) == (3, 0)
     assert 1e-13 < evidence["largest_relative_difference"] < 1e-11
-    assert lab.told[-1].startswith(
+    assert lab.lines[-1].startswith(
         "lab.measure: code accepted for 3 results; 3 computed again, 0 equal, others "
         "within "
     )

@@ -120,7 +120,7 @@ def test_results_made_before_code_was_recorded_are_not_compared(lab, monkeypatch
     lab.edit(*CHANGED)
     assert lab.drifts() == {}
     assert lab.executed() == {}
-    assert lab.told == []
+    assert lab.lines == []
 
 
 def test_another_normal_form_is_not_compared(lab, monkeypatch):
@@ -191,7 +191,7 @@ def test_results_met_on_the_way_that_other_code_has_made_are_told(lab):
     lab.edit(*CHANGED)
     assert lab.plan().counts("measure")["waiting"] == 3
     assert lab.executed() == {"points": 1}
-    assert lab.told == [
+    assert lab.lines == [
         "lab.measure: 3 nodes had results of other code under version 1; the next run "
         "asks what that means"
     ]

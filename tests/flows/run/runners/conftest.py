@@ -29,7 +29,7 @@ class Running:
     jobs: JobContext
     stop: Stopping
     store_folder: Path
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def runner(self, client, *, device="cpu", patience=PATIENCE, **changes):
         """Make a runner of the run."""
@@ -40,7 +40,7 @@ class Running:
             sealed(replace(self.jobs, **changes)),
             device=device,
             patience=patience,
-            tell=self.told.append,
+            tell=self.lines.append,
         )
 
 

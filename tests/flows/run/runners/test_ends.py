@@ -88,7 +88,7 @@ def test_tiles_whose_worker_is_no_more_are_taken_back_as_well(running, tmp_path)
         assert runner.withdraw() == []
         process.kill()
         until(lambda: runner.wait(0) or runner.withdraw() == [number])
-    assert running.told == []
+    assert running.lines == []
 
 
 def alone(tmp_path):

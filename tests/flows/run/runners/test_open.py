@@ -53,10 +53,10 @@ class Opening:
         self.store, self.folder, self.files = opened.store, folder, opened.files
         self.plan = make_plan(opened.study, opened.store, opened.files)
         self.plan.codes.read(self.plan.graph)
-        self.told = []
+        self.lines = []
 
     def tell(self, message):
-        self.told.append(message)
+        self.lines.append(message)
 
     @contextmanager
     def runner(self, **options):
@@ -143,7 +143,7 @@ def test_dask_s_page_needs_bokeh(opening):
             pass
     else:
         with opening.runner(workers=2, dashboard=True):
-            assert opening.told[0].startswith("Dask's page: http://127.0.0.1:")
+            assert opening.lines[0].startswith("Dask's page: http://127.0.0.1:")
 
 
 @pytest.mark.cluster
@@ -169,7 +169,7 @@ def test_a_cluster_that_grows_with_the_work_is_started_and_ended(opening):
     cluster = Cluster(factory=factory, kwargs=kwargs, adapt=Adapt(maximum=1))
     with opening.runner(cluster=cluster) as runner:
         assert opening.pid(opening.computed(runner)) != os.getpid()
-    (line,) = opening.told
+    (line,) = opening.lines
     assert line.endswith("waiting for the first worker")
 
 
@@ -183,7 +183,7 @@ def test_a_cluster_that_cannot_be_ended_is_told_on_one_line(opening):
     }
     with opening.runner(cluster=Cluster(factory=factory, kwargs=kwargs)) as runner:
         assert opening.pid(opening.computed(runner)) != os.getpid()
-    (line,) = opening.told
+    (line,) = opening.lines
     assert line == (
         f"--cluster: expected {factory} to end its cluster, got RuntimeError: scancel: "
         "not found. Look whether its jobs have ended."

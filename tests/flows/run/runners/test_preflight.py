@@ -153,4 +153,4 @@ def test_tiles_of_a_gpu_that_goes_away_do_not_hang(running, site):
         runner.submit(act(), needs="gpu", priority=0)
         with pytest.raises(ClusterError, match="with the resource GPU, got none"):
             came_back(runner, 2)
-    assert running.told == ["waiting for a worker with the resource GPU"]
+    assert running.lines == ["waiting for a worker with the resource GPU"]

@@ -29,15 +29,15 @@ class RootCause:
     Attributes:
         where: stage or kind that changed; empty if several stages did.
         changes: what changed.
-        own: nodes that bear the change.
-        runs: nodes that surely run: of `own` those not done, and of what follows those
-            that no earlier result can save.
+        changed: nodes that bear the change.
+        runs: nodes that surely run: of `changed` those not done, and of what follows
+            those that no earlier result can save.
         may_follow: nodes that run unless their inputs turn out as they were.
     """
 
     where: str
     changes: Changes
-    own: list[Node] = field(default_factory=list)
+    changed: list[Node] = field(default_factory=list)
     runs: list[Node] = field(default_factory=list)
     may_follow: list[Node] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class RootCause:
         dims = [dim for dim in self.changes[0].name.split(", ") if dim]
         parts = []
         for dim in dims:
-            labels = list(dict.fromkeys(str(node.coords[dim]) for node in self.own))
+            labels = list(dict.fromkeys(str(node.coords[dim]) for node in self.changed))
             more = f" and {len(labels) - EXAMPLES} more" if labels[EXAMPLES:] else ""
             parts.append(f"{dim} {', '.join(labels[:EXAMPLES])}{more}")
         return f"new {'; '.join(parts)}" if parts else "never computed"
@@ -64,7 +64,7 @@ class RootCause:
             "changes": [change.as_json() for change in self.changes],
             "runs": _per_stage(self.runs),
             "may_follow": _per_stage(self.may_follow),
-            "examples": [node_name(node) for node in self.own[:EXAMPLES]],
+            "examples": [node_name(node) for node in self.changed[:EXAMPLES]],
         }
 
 
@@ -117,7 +117,7 @@ class _Attribution:
         place = ("" if kinds_of_change == {"new"} else where), changes
         if place not in self._roots:
             self._roots[place] = RootCause(*place)
-        self._roots[place].own.append(node)
+        self._roots[place].changed.append(node)
         return frozenset([place])
 
     def _of_stale(self, node: Node) -> Places:
