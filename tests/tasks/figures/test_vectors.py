@@ -1,3 +1,5 @@
+"""Rows of weights in a plane, and the arrows that figures draw of them."""
+
 import io
 import itertools
 import json
@@ -13,6 +15,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.vectors import VectorsParams
 from curvflow.schemas.nodes import Member, Weights
 from curvflow.tasks.drawing import canvas
+from curvflow.tasks.figures.vectors import planar_rows
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.toys import train_all, train_member, weights_of, xor
 
@@ -195,3 +198,74 @@ def test_every_declared_variable_is_there_in_its_type_and_shape():
 def test_an_axis_with_two_parts_is_refused():
     with pytest.raises(ValidationError, match="expected label to differ from over"):
         VectorsParams(label="seed", over="seed")
+
+
+SHAPES = {
+    "layer1.weight": [3, 2],
+    "layer1.bias": [3],
+    "filters.0": [2],
+    "filters.1": [2],
+    "conv.weight": [2, 1, 2],
+    "wide.weight": [2, 2, 2],
+    "layer2.weight": [1, 3],
+}
+
+
+def network(shapes=SHAPES):
+    text = json.dumps({"parameters": list(shapes.items())})
+    size = sum(int(np.prod(shape)) for shape in shapes.values())
+    arrays = {"weights": np.arange(float(size)), "network": np.array(text)}
+    return Weights("fit", "train", {}, arrays, "w")
+
+
+def planar(tensor, **kwargs):
+    result = planar_rows(network(**kwargs), tensor)
+    return {name: row.tolist() for name, row in result}
+
+
+def test_rows_of_a_matrix_are_taken_in_their_order():
+    assert planar("layer1.weight") == {
+        "layer1.weight[0]": [0, 1],
+        "layer1.weight[1]": [2, 3],
+        "layer1.weight[2]": [4, 5],
+    }
+
+
+def test_the_beginning_of_names_takes_several_tensors():
+    assert planar("filters") == {"filters.0": [9, 10], "filters.1": [11, 12]}
+    assert planar("layer1") == planar("layer1.weight")
+
+
+def test_a_filter_over_one_channel_is_a_vector():
+    assert planar("conv") == {"conv.weight[0]": [13, 14], "conv.weight[1]": [15, 16]}
+
+
+def test_what_stands_behind_the_parameters_is_no_part_of_them():
+    whole = network({"layer1.weight": [1, 2]})
+    longer = {**whole.arrays, "weights": np.array([7.0, 8.0, 9.0, 9.0])}
+    node = Weights("fit", "train", {}, longer, "w")
+    assert [row.tolist() for _, row in planar_rows(node, "layer1")] == [[7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (
+            "layer1.weigth",
+            "tensor: expected the name of a tensor whose rows have two entries, got "
+            "'layer1.weigth'. Did you mean 'layer1.weight'?",
+        ),
+        ("layer2.weight", "got layer2.weight (1, 3). Did you mean 'layer1.weight'?"),
+        ("wide", "got wide.weight (2, 2, 2). Known: conv.weight, filters.0"),
+        ("layer1.bias", "got layer1.bias (3,)."),
+    ],
+)
+def test_tensors_of_other_shapes_are_refused(tensor, message):
+    with pytest.raises(InputError) as caught:
+        planar(tensor)
+    assert message in str(caught.value)
+
+
+def test_a_network_without_such_tensors_has_none_to_offer():
+    with pytest.raises(InputError, match="There is none"):
+        planar("layer1", shapes={"layer1.weight": [4, 3]})

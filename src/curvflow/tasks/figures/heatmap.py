@@ -240,7 +240,7 @@ def _name_axes(
 def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
     """Return whether labels below are about as wide as their cells, or wider."""
     size = float(canvas.STYLE["xtick.labelsize"])
-    beside, widest = (
+    y_width, widest = (
         max(
             canvas.text_width(canvas.escape_mathtext(name), size)
             for name in numbers[role]
@@ -249,7 +249,7 @@ def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
     )
     side = min(len(numbers["panel"]), len(WIDTHS))
     width = (params.width or WIDTHS[side - 1]) - LABELS_WIDTH
-    room = (width * canvas.MM - beside) / side / len(numbers["x"])
+    room = (width * canvas.MM - y_width) / side / len(numbers["x"])
     return widest > 0.9 * room
 
 

@@ -191,7 +191,7 @@ def _encode(plain: object) -> str:
 
 
 class OperatorInputs(TypedDict):
-    """Arguments that every operator over weights takes, besides its function."""
+    """Arguments common to all operators over weights."""
 
     weights_MD: Tensor
     inputs: Tensor
