@@ -61,6 +61,14 @@ class Branching(Wrapped):
         return self.inner(inputs) if inputs.sum().item() < 1e9 else inputs
 
 
+class Narrow(Wrapped):
+    """The same function, for a few samples at once."""
+
+    def forward(self, inputs):
+        assert len(inputs) <= 8
+        return self.inner(inputs)
+
+
 class Dictionary(Wrapped):
     def forward(self, batch):
         return self.inner(batch["x"])
@@ -178,6 +186,21 @@ def test_small_passes_add_up_to_the_whole(monkeypatch, labelled):
     monkeypatch.setattr(module, "CHAIN_BYTES", 7 * whole.bytes_per_sample)
     monkeypatch.setattr(module, "PASS_BYTES", {"cpu": 14 * whole.bytes_per_sample})
     torch.testing.assert_close(whole.gradients(weights_CD, None), expected)
+
+
+def test_no_pass_takes_more_samples_than_fit(monkeypatch, labelled):
+    monkeypatch.setattr(sys.modules[ModuleLosses.__module__], "CHAIN_BYTES", 1)
+    monkeypatch.setattr(sys.modules[mlp_of.__module__], "HESSIAN_BYTES", 1)
+    how = {"layers": None, "seed": 0, "settings": {}}
+    loader = DataLoader(TensorDataset(*labelled), batch_size=8)
+    for dtype in (None, torch.float32):
+        targets = module_targets(
+            Narrow(mlp(4, 3, 3)), "cross_entropy", loader, dtype=dtype, **how
+        )
+        assert targets.num_samples == 30
+        assert targets.first_losses.isfinite().all()
+        weights_MD = targets.weights
+        assert (targets.operator(2) @ weights_MD).isfinite().all()
 
 
 def test_lists_loaders_and_dictionaries_are_the_batch_that_they_make(labelled):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -85,12 +86,14 @@ def module_targets(
     Raises:
         InputError: parameters, loss or data cannot be taken; the cause is named.
     """
-    read = subject(net, loss, data, settings)
-    batch = whole_batch(read)
-    if dtype is not None and dtype != read.weights.dtype:
-        net = copy.deepcopy(net).to(dtype)
-        batch = _cast(batch, dtype)
-    of = subject(net, loss, [batch], settings)
+    of = subject(net, loss, data, settings)
+    batch = whole_batch(of)
+    if dtype is not None and dtype != of.weights.dtype:
+        first = _cast(next(of.batches()), dtype)
+        net, batch = copy.deepcopy(net).to(dtype), _cast(batch, dtype)
+        of = subject(net, loss, [first], settings)
+    # Checked on the first batch alone: all samples at once may not fit into memory.
+    of = replace(of, data=[batch])
     free = free_parameters([_short(name) for name in of.names], of.sizes, layers)
     problem = None if settings.get("forward") else _problem(net, of, batch)
     if problem is not None:
