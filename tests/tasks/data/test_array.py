@@ -82,7 +82,7 @@ def test_two_npy_files_hold_inputs_and_targets():
         (
             {"path": {"inputs": X, "targets": Y}, "targets_path": {"array": Y}},
             {},
-            "targets_path: expected null beside a .npz file, got a second file. Put "
+            "targets_path: a second file cannot be combined with a .npz file. Put "
             "the targets into the .npz, or give the inputs as .npy.",
         ),
         (

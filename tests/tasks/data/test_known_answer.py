@@ -71,7 +71,7 @@ def test_the_samples_of_a_seed_are_frozen():
         ({"model": {**TANH, "hidden": [2, 2]}}, "got another mlp"),
         ({"model": WELL, "rank": 1}, "expected rank 0 with quadratic_well"),
         ({"model": TANH, "rank": 1}, "rank 0 or 2 with mlp, none of its units or all"),
-        ({"model": WELL, "inputs": 1}, "with deep_linear alone"),
+        ({"model": WELL, "inputs": 1}, "cannot be combined with"),
         ({"model": PRODUCT, "inputs": 2}, "expected inputs and outputs"),
         (
             {"model": PRODUCT, "inputs": 5, "outputs": 4, "rank": 4},

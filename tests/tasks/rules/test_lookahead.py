@@ -160,5 +160,5 @@ def test_rules_with_a_result_of_their_own_are_no_inner_rules(name):
 )
 def test_what_training_heeds_stands_beside_the_inner_rule(wrong):
     (name,) = wrong
-    with pytest.raises(ValidationError, match=f"expected {name} beside inner"):
+    with pytest.raises(ValidationError, match=f"{name} cannot be combined"):
         lookahead({"rule": "sgd", **wrong})

@@ -48,7 +48,9 @@ class Lookahead(Rule):
     def _leaves_training_to_the_outer(cls, inner: Inner) -> Inner:
         for name in OF_TRAINING:
             if getattr(inner, name) is not None:
-                raise ValueError(f"expected {name} beside inner, got it within")
+                raise ValueError(
+                    f"{name} cannot be combined with inner. Move it to lookahead itself"
+                )
         return inner
 
 

@@ -66,7 +66,7 @@ def select(
         return _select_whole(files)
     if "targets_path" in files:
         raise InputError(
-            "targets_path: expected null beside a .npz file, got a second file. "
+            "targets_path: a second file cannot be combined with a .npz file. "
             "Put the targets into the .npz, or give the inputs as .npy."
         )
     names = {

@@ -56,8 +56,8 @@ class KnownAnswerDataParams(KnownAnswerParams):
         if not isinstance(model, DeepLinear):
             if sizes != [None, None]:
                 raise ValueError(
-                    f"expected inputs and outputs with deep_linear alone, got them "
-                    f"with {model.kind}. Remove them."
+                    f"inputs and outputs cannot be combined with {model.kind}. "
+                    "Remove them."
                 )
             return self
         if self.inputs is None or self.outputs is None:

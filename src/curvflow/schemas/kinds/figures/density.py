@@ -73,7 +73,7 @@ def _drawn(name: str, description: str, units: str) -> Variable:
 KIND = Kind(
     name="figure.density",
     version=3,
-    summary="Spectral densities from Ritz values, with known laws beside them.",
+    summary="Spectral densities from Ritz values, with known laws.",
     params=DensityFigureParams,
     returns=Figure,
     outputs=(

@@ -46,8 +46,8 @@ class TraceParams(OperatorParams):
     def _stops(self) -> TraceParams:
         if self.max_probes is not None and self.rel_sem is None:
             raise ValueError(
-                "expected max_probes beside rel_sem alone, got no rel_sem. "
-                "Remove max_probes, or say which error to reach."
+                "expected rel_sem with max_probes, got none. Remove max_probes, or "
+                "set rel_sem, the error to reach."
             )
         if self.max_probes is not None and self.max_probes < self.num_probes:
             raise ValueError(
