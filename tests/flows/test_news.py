@@ -63,7 +63,7 @@ def watched(store, watcher, text=STUDY):
 
     with mock.patch.object(Snapshots, "turn_to", turn_to):
         run_study(o.study, o.store, o.files, observer=watcher)
-    return getattr(watcher, "told", None)
+    return getattr(watcher, "lines", None)
 
 
 @pytest.fixture
