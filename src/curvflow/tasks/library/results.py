@@ -127,6 +127,8 @@ R = TypeVar("R", bound=Result)
 class Eigenvalues(Result):
     """Extreme eigenvalues, the most wanted first, each with a bound of its error."""
 
+    value: Array
+
     @classmethod
     def of(cls, arrays: Mapping[str, Array]) -> Eigenvalues:
         """Take the variables of `probe.eigenvalues`."""
@@ -164,6 +166,9 @@ class Eigenvalues(Result):
 class Trace(Result):
     """The trace of an operator, whole and by parameter tensor."""
 
+    value: float
+    sem: float
+
     @property
     def reached(self) -> bool:
         """True if the relative standard error requested was reached."""
@@ -183,6 +188,9 @@ class Trace(Result):
 @dataclass(frozen=True, repr=False, eq=False)
 class Moments(Result):
     """Moments tr p_k(A) / D of the spectrum, k = 0 .. K."""
+
+    value: Array
+    sem: Array
 
     @classmethod
     def of(cls, arrays: Mapping[str, Array]) -> Moments:
@@ -204,6 +212,9 @@ class Moments(Result):
 @dataclass(frozen=True, repr=False, eq=False)
 class LogDet(Result):
     """The log-determinant of a positive definite operator."""
+
+    value: float
+    sem: float
 
     @classmethod
     def of(cls, arrays: Mapping[str, Array]) -> LogDet:
@@ -251,6 +262,9 @@ class EffectiveDimension(Result):
 class Density(Result):
     """A spectral density, smoothed by a Gaussian kernel, of integral 1."""
 
+    value: Array
+    sem: Array
+
     @property
     def grid(self) -> Array:
         """Points at which the density was taken, (G,)."""
@@ -266,10 +280,16 @@ class Density(Result):
 class Functional(Result):
     """The trace of a function of an operator, tr f(A)."""
 
+    value: float
+    sem: float
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mass(Result):
     """The fraction of the eigenvalues in an interval."""
+
+    value: float
+    sem: float
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -321,6 +341,8 @@ class Spectrum(Result):
 
     The value is the Ritz values of each run, (runs, steps). No method takes a product.
     """
+
+    value: Array
 
     @property
     def ritz_values(self) -> Array:
