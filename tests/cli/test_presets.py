@@ -61,7 +61,7 @@ def test_a_result_of_a_preset_is_that_of_the_rule_written_out(planned, curvflow)
         (
             f"preset: {NAME}, rule: sgd",
             "axes.rule.metric",
-            f"expected either rule or preset, got both ('sgd' and '{NAME}'). Remove ru",
+            "rule 'sgd' cannot be combined with preset",
         ),
         (
             f"preset: {NAME}, lr: -1",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from curvflow.errors import Place, StudyError
 from curvflow.schemas.study.document import read_document
-from curvflow.schemas.study.yaml_source import dotted_path, shown
+from curvflow.schemas.study.yaml_source import dotted_path, short_yaml
 
 TEXT = """\
 study: toys
@@ -98,8 +98,8 @@ def test_an_error_points_at_the_value_or_at_its_key():
 
 
 def test_values_are_shown_as_yaml_on_one_line_and_cut():
-    assert shown({"a": [1, True, None, "x"]}) == "{a: [1, true, null, 'x']}"
-    assert shown("two\nlines") == r"'two\nlines'"
-    assert shown(list(range(99))).endswith("...")
-    assert len(shown(list(range(99)))) == 60
+    assert short_yaml({"a": [1, True, None, "x"]}) == "{a: [1, true, null, 'x']}"
+    assert short_yaml("two\nlines") == r"'two\nlines'"
+    assert short_yaml(list(range(99))).endswith("...")
+    assert len(short_yaml(list(range(99)))) == 60
     assert "\n" not in dotted_path(("stages", "a\nb", 3))

@@ -11,7 +11,7 @@ from curvflow.schemas.explanations import Explanation, explanations
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.study.draft import takes_weights
 from curvflow.schemas.study.jsonschema import AT
-from curvflow.schemas.study.yaml_source import shown
+from curvflow.schemas.study.yaml_source import short_yaml
 
 _TYPES = {"string": "text", "boolean": "true | false"}
 Schema = Mapping[str, Any]
@@ -94,7 +94,7 @@ def _bound(schema: Schema, *keys: tuple[str, str]) -> tuple[Any, str] | None:
 
 def plain(value: object) -> str:
     """Write a value as a study would."""
-    return value if isinstance(value, str) and value else shown(value)
+    return value if isinstance(value, str) and value else short_yaml(value)
 
 
 _WIDTH = 80

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from curvflow.schemas.nodes import Label, Trajectory, Weights
 from curvflow.schemas.study.draft import parameter_names
 from curvflow.schemas.study.stage import Stage
-from curvflow.schemas.study.yaml_source import shown
+from curvflow.schemas.study.yaml_source import short_yaml
 
 
 def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
@@ -118,7 +118,7 @@ def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
                 if consumer_fields.get(key) == producer_fields.get(key):
                     continue
                 expected, got = (
-                    f"{key} {shown(x.get(key))}"
+                    f"{key} {short_yaml(x.get(key))}"
                     for x in (producer_fields, consumer_fields)
                 )
                 message = (
@@ -182,6 +182,6 @@ def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None
             if given != expected:
                 message = (
                     f"expected a stage with the {param} of '{second}', "
-                    f"{shown(expected)}, got '{first}' with {shown(given)}"
+                    f"{short_yaml(expected)}, got '{first}' with {short_yaml(given)}"
                 )
                 raise stage.error((name,), message, f"Give both the same {param}.")

@@ -24,7 +24,7 @@ from curvflow.schemas.nodes import Data, Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.template import samples
-from curvflow.schemas.study.yaml_source import shown
+from curvflow.schemas.study.yaml_source import short_yaml
 
 InputForm = Literal["row", "image", "unknown"]
 
@@ -132,7 +132,7 @@ def _dataset(
 ) -> _Dataset:
     data = stages[stage.inputs[DATA][0]]
     axes = dict.fromkeys(r.axis.name for r in data.template.references)
-    at = ", ".join(f"{axis}={shown(labels[axis])}" for axis in axes)
+    at = ", ".join(f"{axis}={short_yaml(labels[axis])}" for axis in axes)
     name = f"'{data.name}' at {at}" if at else f"'{data.name}'"
     return _Dataset(name, lambda: _samples(data, stages, labels, samples_of))
 

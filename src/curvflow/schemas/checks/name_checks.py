@@ -11,7 +11,7 @@ from curvflow.schemas.kind import Axes, Misnomer, Taken
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis, nearest_label
 from curvflow.schemas.study.stage import Stage
-from curvflow.schemas.study.yaml_source import shown
+from curvflow.schemas.study.yaml_source import short_yaml
 
 
 def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
@@ -44,7 +44,7 @@ def unknown_label(
 ) -> Iterator[Misnomer]:
     """Yield that an axis has no such label; labels of epochs show in the nodes."""
     if axis in axes and label not in axes[axis]:
-        message = f"expected a label of axis '{axis}', got {shown(label)}"
+        message = f"expected a label of axis '{axis}', got {short_yaml(label)}"
         yield path, message, nearest_label(label, axes[axis])
 
 
@@ -63,7 +63,7 @@ def text_labels(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
         if isinstance(label, str | bool):
             message = (
                 f"expected an axis whose labels are numbers, got '{axis}' with "
-                f"{shown(label)}"
+                f"{short_yaml(label)}"
             )
             yield (name,), message, "List the numbers, or name another."
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.study.yaml_source import shown
+from curvflow.schemas.study.yaml_source import short_yaml
 
 Fields = Mapping[str, Any]
 
@@ -52,11 +52,13 @@ def written_out(value: object) -> object:
         variant = next(iter(variants))
     if variant not in list(variants):
         known = " or ".join(variants)
-        raise ValueError(f"expected variant {known} of {name}, got {shown(variant)}")
-    if "rule" in value:
         raise ValueError(
-            f"expected either rule or preset, got both ({shown(value['rule'])} and "
-            f"{shown(name)}). Remove rule"
+            f"expected variant {known} of {name}, got {short_yaml(variant)}"
+        )
+    if "rule" in value:
+        rule, preset = short_yaml(value["rule"]), short_yaml(name)
+        raise ValueError(
+            f"rule {rule} cannot be combined with preset {preset}. Remove rule"
         )
     fields = {
         key: item for key, item in value.items() if key not in ("preset", "variant")
@@ -71,4 +73,4 @@ def _variants(name: object) -> Mapping[str, Fields]:
     close = nearest(str(name), presets)
     if not close.startswith("Did"):
         close = f"They have names such as {next(iter(presets))!r}."
-    raise ValueError(f"expected the name of a preset, got {shown(name)}. {close}")
+    raise ValueError(f"expected the name of a preset, got {short_yaml(name)}. {close}")

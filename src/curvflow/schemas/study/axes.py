@@ -10,7 +10,7 @@ from typing import Any, Literal
 from curvflow.errors import nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
 
 # Dimensions and columns that curvflow itself gives to results.
 RESERVED = (
@@ -54,7 +54,7 @@ def nearest_label(label: Label, labels: Sequence[Label]) -> str:
     """Return a hint with the closest label of an axis, or with all of them."""
     for known_label in labels:
         if str(known_label) == str(label):  # a number for a text, or the reverse
-            return f"Write {shown(known_label)}."
+            return f"Write {short_yaml(known_label)}."
     return nearest(str(label), map(str, labels))
 
 
@@ -74,7 +74,7 @@ def _check_name(document: Document, name: Label) -> None:
     elif name in RESERVED:
         what = "a name that curvflow does not use itself"
     if what:
-        message = f"expected {what}, got {shown(name)}"
+        message = f"expected {what}, got {short_yaml(name)}"
         raise document.error(("axes", name), message, "Rename the axis.", key=True)
 
 
@@ -82,7 +82,7 @@ def _axis(document: Document, name: str, item: SourceNode) -> Axis:
     path = ("axes", name)
     _refuse_references(document, path, item)
     if isinstance(item.value, dict | list) and not item.value:
-        message = f"expected at least one value, got {shown(item.plain())}"
+        message = f"expected at least one value, got {short_yaml(item.plain())}"
         raise document.error(path, message, "Add one, or remove the axis.")
     if isinstance(item.value, dict):
         for label in item.value:
@@ -97,7 +97,7 @@ def _axis(document: Document, name: str, item: SourceNode) -> Axis:
     what = "a list, a mapping of labels to values, or a count"
     if type(item.value) is int:
         what = f"a count from 1 to {MAX_VALUES}"
-    raise document.error(path, f"expected {what}, got {shown(item.value)}")
+    raise document.error(path, f"expected {what}, got {short_yaml(item.value)}")
 
 
 def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> Axis:
@@ -106,13 +106,15 @@ def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> A
     for index, written in enumerate(item.value):
         label = written.plain()
         if label is None or isinstance(label, dict | list):
-            message = f"expected text, a number or a truth value, got {shown(label)}"
+            message = (
+                f"expected text, a number or a truth value, got {short_yaml(label)}"
+            )
             hint = f"Use a mapping with labels, {path[1]}: {{a: ..., b: ...}}."
             raise document.error((*path, index), message, hint)
         _check_printable(document, (*path, index), label)
         # 1, 1.0 and true are one label in Python, 1 and "1" one in a table.
         if label in seen or str(label) in seen:
-            message = f"expected each label once, got {shown(label)} a second time"
+            message = f"expected each label once, got {short_yaml(label)} a second time"
             raise document.error((*path, index), message, "Remove one of them.")
         labels.append(label)
         seen |= {label, str(label)}
@@ -124,13 +126,13 @@ def _check_printable(
 ) -> None:
     # Labels become names of files and lines on a terminal.
     if not str(label).isprintable():
-        message = f"expected a label of printable characters, got {shown(label)}"
+        message = f"expected a label of printable characters, got {short_yaml(label)}"
         raise document.error(path, message, "Rename it.", key=key)
 
 
 def _refuse_references(document: Document, path: Path, item: SourceNode) -> None:
     if isinstance(item.value, str) and "${" in item.value:
-        message = f"expected a plain value, got {shown(item.value)}"
+        message = f"expected a plain value, got {short_yaml(item.value)}"
         raise document.error(path, message, "An axis cannot name another axis.")
     for key, child in item.children():
         _refuse_references(document, (*path, key), child)

@@ -17,7 +17,7 @@ from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.draft import Draft
 from curvflow.schemas.study.edges import resolve_inputs
 from curvflow.schemas.study.stage import Stage
-from curvflow.schemas.study.yaml_source import Path, shown
+from curvflow.schemas.study.yaml_source import Path, short_yaml
 
 EPOCH = "epoch"
 # Parameters whose axes every producer must have, since nodes are averaged or compared
@@ -136,7 +136,9 @@ def _check_dim_of_all(
     for producer in producers:
         known = producer.dims
         if axis not in known:
-            message = f"expected a dimension of '{producer.name}', got {shown(axis)}"
+            message = (
+                f"expected a dimension of '{producer.name}', got {short_yaml(axis)}"
+            )
             hint = nearest(axis, known) or "It has none."
             raise stage.error(path, message, hint)
 
@@ -152,7 +154,7 @@ def _check_dim_of_any(
     if stage.kind.per_stage:
         known.add(STAGE)
     if axis not in known:
-        message = f"expected a dimension of the stages taken, got {shown(axis)}"
+        message = f"expected a dimension of the stages taken, got {short_yaml(axis)}"
         raise stage.error(path, message, nearest(axis, known) or "They have none.")
 
 
@@ -166,7 +168,7 @@ def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
             if given not in known:
                 is_key = isinstance(value, Mapping)
                 path = (name, given if is_key else index)
-                message = f"expected a stage taken, got {shown(given)}"
+                message = f"expected a stage taken, got {short_yaml(given)}"
                 raise stage.error(path, message, nearest(given, known), key=is_key)
         if isinstance(value, Mapping) and (left := known - set(value)):
             message = f"expected each stage taken, got none of {min(left)}"

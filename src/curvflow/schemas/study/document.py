@@ -14,7 +14,7 @@ from curvflow.schemas.study.yaml_source import (
     dotted_path,
     has_child,
     parse,
-    shown,
+    short_yaml,
 )
 
 
@@ -55,7 +55,7 @@ class Document:
         names = list(known)
         for name in self.mapping(path):
             if name not in names:
-                message = f"expected {what}, got {shown(name)}"
+                message = f"expected {what}, got {short_yaml(name)}"
                 hint = nearest(str(name), names)
                 raise self.error((*path, name), message, hint, key=True)
 
@@ -65,7 +65,7 @@ class Document:
         if item is None:
             return {}
         if not isinstance(item.value, dict):
-            message = f"expected {what}, got {shown(item.plain())}"
+            message = f"expected {what}, got {short_yaml(item.plain())}"
             raise self.error(path, message)
         return item.value
 
@@ -85,7 +85,7 @@ def read_document(text: str, file: str) -> Document:
             hint="`curvflow init` writes one to start from.",
         )
     if not isinstance(root.value, dict):
-        message = f"expected a mapping, got {shown(root.plain())}"
+        message = f"expected a mapping, got {short_yaml(root.plain())}"
         hint = "A study has the keys 'study', 'axes' and 'stages'."
         raise StudyError("", message, place=root.place, hint=hint)
     return Document(root)

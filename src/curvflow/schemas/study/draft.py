@@ -14,7 +14,7 @@ from curvflow.schemas.study.axes import Axis, is_identifier
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
 from curvflow.schemas.study.template import Template, compile_template
-from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
 
 
 def find_kind(name: str, *, place: str) -> Kind:
@@ -31,7 +31,7 @@ def read_kind(document: Document, path: Path) -> Kind:
     kinds = all_kinds()
     if isinstance(value, str) and value in kinds:
         return kinds[value]
-    got = shown(value) if item else "none"
+    got = short_yaml(value) if item else "none"
     hint = "`curvflow kinds` lists them."
     if isinstance(value, str):
         user_kind = 'For a kind of yours write use: "module:name".'
@@ -92,7 +92,7 @@ def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Dra
     """Read one stage: its name, kind, keys, inputs, `at:` and references."""
     path = ("stages", name)
     if not is_identifier(name):
-        message = f"expected a name of letters, digits and _, got {shown(name)}"
+        message = f"expected a name of letters, digits and _, got {short_yaml(name)}"
         raise document.error(path, message, "Rename the stage.", key=True)
     entry = document.mapping(path, "a mapping with the key 'use'")
     kind = read_kind(document, (*path, "use"))
@@ -132,11 +132,11 @@ def _stage_names(
     many = kind.inputs[name].many
     if not (many and isinstance(value, list) and value):
         what = "the name of a stage" + (", or a list of such names" if many else "")
-        raise document.error(full, f"expected {what}, got {shown(value)}")
+        raise document.error(full, f"expected {what}, got {short_yaml(value)}")
     for index, stage in enumerate(value):
         repeated = stage in value[:index]
         if repeated or not isinstance(stage, str):
             what = "each stage once" if repeated else "the name of a stage"
-            message = f"expected {what}, got {shown(stage)}"
+            message = f"expected {what}, got {short_yaml(stage)}"
             raise document.error((*full, index), message)
     return tuple(value)

@@ -12,7 +12,7 @@ from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.draft import Draft, read_draft
-from curvflow.schemas.study.yaml_source import Path, shown
+from curvflow.schemas.study.yaml_source import Path, short_yaml
 
 
 def read_drafts(document: Document, axes: Mapping[str, Axis]) -> dict[str, Draft]:
@@ -38,7 +38,7 @@ def _check_stages(
             if stage not in drafts:
                 path = input_path(document, draft.name, name, index)
                 others = [other for other in drafts if other != draft.name]
-                message = f"expected a stage of the study, got {shown(stage)}"
+                message = f"expected a stage of the study, got {short_yaml(stage)}"
                 raise document.error(path, message, nearest(stage, others))
 
 

@@ -18,7 +18,7 @@ from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.edges import numeric_variables
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.validation_messages import find_problems
-from curvflow.schemas.study.yaml_source import Path, shown
+from curvflow.schemas.study.yaml_source import Path, short_yaml
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -48,7 +48,7 @@ class Expectation(Params):
     @classmethod
     def _in_order(cls, within: float | Limits | None) -> float | Limits | None:
         if isinstance(within, tuple) and within[0] > within[1]:
-            raise ValueError(f"expected [low, high], got {shown(within)}")
+            raise ValueError(f"expected [low, high], got {short_yaml(within)}")
         return within
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ def read_expectations(
     if item is None:
         return ()
     if not isinstance(item.value, list):
-        message = f"expected a list, got {shown(item.plain())}"
+        message = f"expected a list, got {short_yaml(item.plain())}"
         raise document.error(("expect",), message)
     return tuple(
         _read(document, index, stages, axes) for index in range(len(item.value))
@@ -107,7 +107,7 @@ def _read(
             full, wording.message, wording.hint, key=first.key
         ) from None
     if expectation.stage not in stages:
-        message = f"expected a stage of the study, got {shown(expectation.stage)}"
+        message = f"expected a stage of the study, got {short_yaml(expectation.stage)}"
         hint = nearest(expectation.stage, stages)
         raise document.error((*path, "stage"), message, hint)
     _check_where(document, path, expectation, stages[expectation.stage], axes)
@@ -126,11 +126,11 @@ def _check_where(
     for axis, label in expectation.where.items():
         full = (*path, "where", axis)
         if axis not in stage.dims:
-            message = f"expected a dimension of '{stage.name}', got {shown(axis)}"
+            message = f"expected a dimension of '{stage.name}', got {short_yaml(axis)}"
             hint = nearest(axis, stage.dims) or "It has none."
             raise document.error(full, message, hint, key=True)
         if axis != EPOCH and label not in axes[axis].labels:
-            message = f"expected a label of axis '{axis}', got {shown(label)}"
+            message = f"expected a label of axis '{axis}', got {short_yaml(label)}"
             hint = nearest_label(label, axes[axis].labels)
             raise document.error(full, message, hint)
 

@@ -14,7 +14,7 @@ from curvflow.schemas.study.yaml_source import (
     SourceNode,
     has_child,
     parse,
-    shown,
+    short_yaml,
 )
 
 STUDY = "the study"
@@ -28,7 +28,7 @@ def resolve(
     if profile is not None and profile not in names:
         raise StudyError(
             "profiles",
-            f"expected a profile of the study, got {shown(profile)}",
+            f"expected a profile of the study, got {short_yaml(profile)}",
             place=f"--profile {profile}",
             hint=nearest(profile, names),
         )
@@ -53,7 +53,7 @@ def blame_profile(document: Document, name: Label, error: StudyError) -> StudyEr
     item = document.at(path)
     if item and error.place in _places(item):
         return error
-    hint = f"{error.hint} It is so with profile {shown(name)}.".lstrip()
+    hint = f"{error.hint} It is so with profile {short_yaml(name)}.".lstrip()
     spot = document.place(path, key=True)
     return StudyError(error.path, error.message, place=spot, hint=hint)
 
@@ -78,7 +78,7 @@ def _override(root: SourceNode, override: str) -> None:
     if value is None or not target:
         raise StudyError(
             "",
-            f"expected path=value, got {shown(override)}",
+            f"expected path=value, got {short_yaml(override)}",
             place="--set",
             hint="Write it as axes.seed=3; null stands for no value.",
         )
@@ -138,6 +138,6 @@ def _raise_unknown_path(
         message = f"expected an index below {len(item.value)} in {where}, got '{name}'"
         hint = "Indices start at 0."
     else:
-        message = f"expected a mapping in {where}, got {shown(item.value)}"
+        message = f"expected a mapping in {where}, got {short_yaml(item.value)}"
         hint = f"Set {where} as a whole."
     raise StudyError(target, message, place=spot, hint=hint)

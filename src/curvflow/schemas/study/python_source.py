@@ -9,7 +9,7 @@ from typing import Any
 from curvflow.errors import StudyError
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, SourceNode, dotted_path, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, dotted_path, short_yaml
 
 PLAIN = "expected text, a number, a list or a mapping"
 
@@ -70,7 +70,7 @@ class _Reader:
             self.scalar(key, inside)
             # `1` and `"1"` are one on the screen.
             if str(key) in seen:
-                message = f"expected each key once, got {shown(key)} a second time"
+                message = f"expected each key once, got {short_yaml(key)} a second time"
                 raise self.error(inside, message, "Remove one of them.")
             seen.add(str(key))
             yield key, item
@@ -94,7 +94,7 @@ def _from_numpy(value: object) -> object:
 
 
 def _typed(value: object) -> str:
-    return f"{shown(value)} of type {type(value).__qualname__}"
+    return f"{short_yaml(value)} of type {type(value).__qualname__}"
 
 
 def _remedy(value: object) -> str:

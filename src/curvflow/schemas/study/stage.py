@@ -15,7 +15,7 @@ from curvflow.schemas.params import Params
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.template import Template
 from curvflow.schemas.study.validation_messages import Problem, find_problems
-from curvflow.schemas.study.yaml_source import Path, dotted_path, shown
+from curvflow.schemas.study.yaml_source import Path, dotted_path, short_yaml
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_at(document: Document, path: Path) -> At:
                 raise document.error(steps[index], message, "Remove one of them.")
         return At("listed", epochs=epochs)
     what = "'final', 'all', an epoch, {every: n} or a list of epochs"
-    raise document.error(path, f"expected {what}, got {shown(value)}")
+    raise document.error(path, f"expected {what}, got {short_yaml(value)}")
 
 
 def _integer(document: Document, path: Path, least: int) -> int:
@@ -75,7 +75,7 @@ def _integer(document: Document, path: Path, least: int) -> int:
     value: Any = item.plain() if item else None
     if type(value) is int and value >= least:
         return value
-    message = f"expected an integer of at least {least}, got {shown(value)}"
+    message = f"expected an integer of at least {least}, got {short_yaml(value)}"
     raise document.error(path, message)
 
 
@@ -188,5 +188,5 @@ class Stage:
         axis = reference.axis
         label = labels[axis.name]
         rest = path[len(reference.path) :]
-        note = f"It is {dotted_path(full)} at {axis.name}={shown(label)}."
+        note = f"It is {dotted_path(full)} at {axis.name}={short_yaml(label)}."
         return (*axis.path(label), *reference.fields, *rest), note

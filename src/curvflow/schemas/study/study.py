@@ -16,7 +16,7 @@ from curvflow.schemas.study.edges import read_drafts
 from curvflow.schemas.study.expectations import Expectation, read_expectations
 from curvflow.schemas.study.overrides import blame_profile, profile_names, resolve
 from curvflow.schemas.study.stage import Stage
-from curvflow.schemas.study.yaml_source import shown
+from curvflow.schemas.study.yaml_source import short_yaml
 
 __all__ = ["Axis", "Expectation", "Stage", "Study", "connected", "load_study"]
 
@@ -91,7 +91,7 @@ def _read_name(document: Document) -> str:
         return item.value
     message = (
         "expected a name of at most 100 letters, digits, _, - and ., got "
-        f"{shown(item.plain())}"
+        f"{short_yaml(item.plain())}"
     )
     raise document.error(("study",), message)
 

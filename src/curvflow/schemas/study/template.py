@@ -11,7 +11,7 @@ from curvflow.errors import StudyError, nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, SourceNode, shown
+from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)((?:\.\w+)*)\}")
 _MISSING = object()
@@ -133,7 +133,7 @@ def _reference(
         raise document.error(full, message, hint)
     name, fields = match[1], tuple(match[2].split(".")[1:])
     if name not in axes:
-        message = f"expected an axis of the study, got {shown(text)}"
+        message = f"expected an axis of the study, got {short_yaml(text)}"
         hint = nearest(name, axes) or "The study has no axes."
         raise document.error(full, message, hint)
     axis = axes[name]
@@ -163,7 +163,7 @@ def _no_field(
         message = f"expected the field '{written}', got none"
         hint = f"{'.'.join(map(str, full))} takes it."
         return document.error(axis.path(lacking[0]), message, hint)
-    message = f"expected a field of axis '{axis.name}', got {shown(text)}"
+    message = f"expected a field of axis '{axis.name}', got {short_yaml(text)}"
     known = {str(k) for v in axis.values if isinstance(v, dict) for k in v}
     hint = nearest(written.partition(".")[0], known)
     return document.error(full, message, hint or "Its values are no mappings.")

@@ -22,7 +22,7 @@ from curvflow.schemas.study.model_fields import (
     field_description,
     field_names,
 )
-from curvflow.schemas.study.yaml_source import Path, shown
+from curvflow.schemas.study.yaml_source import Path, short_yaml
 
 _PLAIN = {
     "bool_parsing": "true or false",
@@ -84,7 +84,7 @@ class Wording:
         names = list(known)
         expected = "a key that is known here" if names else self.expected
         hint = nearest(str(key), names)
-        return replace(self, expected=expected, got=shown(key), hint=hint)
+        return replace(self, expected=expected, got=short_yaml(key), hint=hint)
 
     def of_forms(self, names: Iterable[str], tag: str) -> Wording:
         """Return the wording for a mapping without the key that tells its form."""
@@ -117,14 +117,14 @@ def wording_of(detail: Any, meaning: str = "") -> Wording:
     hint = _hint(expected, value)
     if kind == "string_pattern_mismatch" and meaning:
         hint = f"It is {meaning}."
-    return Wording(expected, shown(value), hint)
+    return Wording(expected, short_yaml(value), hint)
 
 
 def _validator_wording(text: str, value: object) -> Wording:
     # Our own validators use one of the two forms of message already.
     message, _, hint = text.rstrip(".").partition(". ")
     if not (message.startswith("expected") or COMBINED in message):
-        message = f"expected a valid value, got {shown(value)} ({message})"
+        message = f"expected a valid value, got {short_yaml(value)} ({message})"
     if hint and not hint.endswith("?"):
         hint += "."
     return Wording("", "", hint, message)
@@ -136,7 +136,7 @@ def _choice(expected: str, value: object) -> Wording:
     hint = nearest(str(value), names) if isinstance(value, str) else ""
     what = f"one of {listed}" if "," in listed else listed
     # The names are in the message already: a hint is worth a line if one is close.
-    return Wording(what, shown(value), hint if hint.startswith("Did") else "")
+    return Wording(what, short_yaml(value), hint if hint.startswith("Did") else "")
 
 
 def _expected(kind: str, context: Any, message: str) -> str:

@@ -23,7 +23,7 @@ Location = Place | str
 
 # Location for the user, from ruamel's line and column, which count from 0.
 Locate = Callable[[int, int], Location]
-_MAX_SHOWN = 60
+_MAX_LENGTH = 60
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _CONSTANTS = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool")
 
@@ -72,13 +72,13 @@ def has_child(item: SourceNode, part: Label) -> bool:
 
 def dotted_path(path: Iterable[Label]) -> str:
     """Return a path as text, `stages.fit.model.hidden.0`."""
-    return ".".join(shown(p) if "\n" in str(p) else str(p) for p in path)
+    return ".".join(short_yaml(p) if "\n" in str(p) else str(p) for p in path)
 
 
-def shown(value: object) -> str:
+def short_yaml(value: object) -> str:
     """Return a value as YAML on one line, cut after 60 characters."""
     text = one_line_yaml(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
 
 
 def one_line_yaml(value: object) -> str:
@@ -163,7 +163,7 @@ class _Reader:
             key = self.key(key_node, path)
             # `1` and `true` are one key in Python, `1` and `"1"` one on the screen.
             if key in seen or str(key) in seen:
-                message = f"expected each key once, got {shown(key)} a second time"
+                message = f"expected each key once, got {short_yaml(key)} a second time"
                 raise self.error(key_node, (*path, key), message, "Remove one of them.")
             seen |= {key, str(key)}
             result.keys[key] = self.place(key_node)
@@ -179,7 +179,9 @@ class _Reader:
             raise self.error(node, path, "expected a key, got the merge '<<'", hint)
         key = self.scalar(node, path) if isinstance(node, ScalarNode) else None
         if not isinstance(key, str | int | float):
-            got = shown(key) if isinstance(node, ScalarNode) else "a list or mapping"
+            got = (
+                short_yaml(key) if isinstance(node, ScalarNode) else "a list or mapping"
+            )
             message = f"expected text or a number as a key, got {got}"
             raise self.error(node, path, message, "Put the key in quotes.")
         return key
@@ -194,7 +196,9 @@ class _Reader:
         try:
             value: Label | None = self.constructor.construct_object(node)
         except (ValueError, KeyError):
-            message = f"expected a value that fits its tag, got {shown(node.value)}"
+            message = (
+                f"expected a value that fits its tag, got {short_yaml(node.value)}"
+            )
             raise self.error(node, path, message, "Remove the tag.") from None
         if isinstance(value, float) and not math.isfinite(value):
             message = f"expected a finite number, got {node.value}"

@@ -17,7 +17,7 @@ from curvflow.errors import Place, StudyError, nearest
 from curvflow.flows.graph.open_study import read_text
 from curvflow.schemas.options import Cluster, read_model
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Location, parse, shown
+from curvflow.schemas.study.yaml_source import Location, parse, short_yaml
 
 PART = ("cluster",)
 FACTORY = (*PART, "factory")
@@ -51,7 +51,7 @@ def _document(text: str, file: str) -> Document:
 
     root = parse(text, locate)
     if root is None or not isinstance(root.value, dict):
-        got = "an empty file" if root is None else shown(root.plain())
+        got = "an empty file" if root is None else short_yaml(root.plain())
         place = locate(0, 0) if root is None else root.place
         message = f"expected a mapping, got {got}"
         raise StudyError("", message, place=place, hint=START)
@@ -71,13 +71,13 @@ def _check_factory(factory: str, document: Document) -> None:
     except Exception as error:  # whatever somebody else's module raises
         raise _not_imported(path, error, document) from error
     if not callable(getattr(module, name, None)):
-        message = f"expected a class or function of '{path}', got {shown(name)}"
+        message = f"expected a class or function of '{path}', got {short_yaml(name)}"
         hint = nearest(name, _callables(module))
         raise document.error(FACTORY, message, hint)
 
 
 def _not_imported(path: str, error: Exception, document: Document) -> StudyError:
-    message = f"expected a module that can be imported, got {shown(path)}"
+    message = f"expected a module that can be imported, got {short_yaml(path)}"
     top = path.partition(".")[0]
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is None:
