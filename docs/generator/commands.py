@@ -29,7 +29,7 @@ def page() -> str:
             for name, command in commands.items()
         ],
     )
-    parts = ["# Command line", "`curvflow COMMAND --help` tells the same.", listed]
+    parts = ["# Command line", "`curvflow COMMAND --help` prints the same.", listed]
     parts += [codes]
     for name, command in commands.items():
         parts += [

@@ -57,7 +57,7 @@ def overview() -> str:
     texts = explanations()
     lines = [
         "# Kinds",
-        "What `use:` can name in a stage. The same is told by `curvflow kinds NAME`; "
+        "What `use:` can name in a stage. `curvflow kinds NAME` prints the same; "
         "the pages are made from the registry. A product is one of the curvature "
         "matrix with a vector, a gradient or a pass one over all the data.",
     ]
@@ -210,7 +210,7 @@ def _outputs(kind: Kind) -> Iterator[tuple[str, ...]]:
 def _kept(variable: Variable) -> str:
     marks = {
         "file": variable.file or "",
-        "read when asked for": variable.bulk,
+        "read on request": variable.bulk,
         "not in tables": variable.series,
         "not always": variable.optional,
     }

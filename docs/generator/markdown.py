@@ -48,5 +48,5 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def terms(entries: Iterable[tuple[str, str]]) -> str:
-    """Return terms and what is told of each."""
+    """Return a list of terms, each with its text."""
     return "\n\n".join(f"{term}\n:   {text}" for term, text in entries)

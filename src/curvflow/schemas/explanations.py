@@ -1,6 +1,6 @@
 """Explanations of kinds for readers; they enter no key.
 
-It stands beside the declaration and not in it: what a kind's code reaches is compared
+It stands after the declaration and not in it: what a kind's code reaches is compared
 when code changes, and a sentence put better must not ask anybody to settle results.
 """
 
@@ -109,7 +109,7 @@ class Section:
     Attributes:
         group: heading of the page under which it stands.
         summary: a phrase for the overview.
-        text: formula, parameters, and what is to be heeded.
+        text: formula, parameters and caveats.
         source: author, year and where.
         example: entries added to the study of the page, in YAML.
     """

@@ -23,7 +23,7 @@ class Variable:
         dims: dimensions within one node; a last `...` stands for any further ones.
         dtype: NumPy's name, or `str`.
         units: `1` for pure numbers, else such as `loss / parameter^2`.
-        bulk: too large for tables (weights, images); read only when asked for.
+        bulk: too large for tables (weights, images); read only on request.
         series: runs along training or draws; figures take it by name, tables do not.
         sliced: the dimension, always the first, along which each index has a digest of
             its own, so that a consumer may depend on one slice.
@@ -78,7 +78,7 @@ Axes = Mapping[str, Sequence[Label]]
 # Where a wrong name is written in a stage, what is wrong with it, and what to do.
 Misnomer = tuple[tuple[str | int, ...], str, str]
 
-# The axis that a figure has of the stages taken, beside those of the study.
+# The axis that a figure has of the stages taken, with those of the study.
 STAGE = "stage"
 
 
@@ -111,7 +111,7 @@ class Input:
         optional: may be left out.
         wanted: of one that may be left out, from the parameters to whether it is
             needed; without that it is too much.
-        settles: parameters that have no say beside it, and so keep their defaults.
+        settles: parameters that it determines, and which keep their defaults.
         keeps: a flag that the stage taken must have set, if it has such a parameter,
             for its result to hold what is taken.
         lacking: from the parameters, and name and parameters of the stage taken, to
@@ -185,11 +185,11 @@ class Kind:
             of a quantity in the rows of its table; None if not known.
         vectorised: computes its tile in one program; else node by node.
         accelerated: runs on a GPU where there is one.
-        home: `module:name` of a user's kind, told apart from others of its name.
+        home: `module:name` of a user's kind, distinguished from others of its name.
         loads: dotted parameter path to package: the module of that package named by the
             parameter's value, or `factory` if the path has none, runs as well.
         carries: parameter paths, each with its subtree, whose code runs again wherever
-            the result is taken as Weights: whoever measures a network computes it.
+            the result is taken as Weights: to measure a network is to compute it.
         continues: how it goes on from a stored result; None if it cannot.
         known_samples: of a kind that returns Data, from the parameters and the form of
             the samples taken to that of those returned, as far as planning knows it.

@@ -37,7 +37,7 @@ class Partial(Protocol):
         """
 
     def tell(self, message: str) -> None:
-        """Show a line to whoever watches the run; it is no part of any result."""
+        """Show a line on the terminal; it is no part of any result."""
 
     def record(self, message: str) -> None:
         """Show a line, and write it down in the receipts of the tile.

@@ -23,7 +23,7 @@ def _some(values: T) -> T:
     return values
 
 
-# One or more; a length of the schema would be told beside a wrong entry once again.
+# One or more; a length in the schema would be reported with a wrong entry once again.
 Some = AfterValidator(_some)
 SomeWidths = Annotated[Widths, Some]
 

@@ -161,7 +161,7 @@ class Rule(Params):
     def scratch(
         self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int
     ) -> int:
-        """Return how many numbers a rule holds that are many besides the parameters.
+        """Return the count of numbers that a rule holds besides copies of the weights.
 
         Memory is planned by it. Moments of the size of the parameters and a few
         temporaries are counted anyway; what a rule within the rule holds counts here.

@@ -10,7 +10,7 @@ from curvflow.schemas.presets import all_presets
 
 
 class Preset(BaseModel):
-    """Published settings by name; fields beside it replace those it stands for."""
+    """Published settings by name; further fields replace its own."""
 
     model_config = ConfigDict(extra="allow")
 

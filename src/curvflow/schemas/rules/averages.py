@@ -115,7 +115,7 @@ EXPLANATIONS = (
         text="""\
 w ← w − η v as in `sgd`, with its `momentum`, `nesterov` and `weight_decay`; the
 result is the mean of the w that are due by `start`, `every` and `count_before`, with
-`lookahead` if it is asked for.
+`lookahead` if it is given.
 """,
         source="""\
 Izmailov et al. (2018), arXiv:1803.05407.
@@ -133,7 +133,7 @@ axes:
         text="""\
 w ← (1 − η λ) w − η m̂ / (√v̂ + ε) as in `adamw`, with its `beta1`, `beta2`, `eps`,
 `amsgrad` and decoupled `weight_decay`; the result is the mean of the w that are due
-by `start`, `every` and `count_before`, with `lookahead` if it is asked for.
+by `start`, `every` and `count_before`, with `lookahead` if it is given.
 """,
         source="""\
 Granziol (2020), Algorithm 9 with p = ½. Bias is corrected outside the recursion,
@@ -154,7 +154,7 @@ axes:
 w ← (1 − η λ) w − η m̂ / (√v̂ + ε)²ᵖ as in a decoupled `padam`, with its `p`,
 `eps_at`, `beta1`, `beta2`, `eps` and `weight_decay`, and `amsgrad` off unless turned
 on; the result is the mean of the w that are due by `start`, `every` and
-`count_before`, with `lookahead` if it is asked for. `eps_at: inside` is as printed,
+`count_before`, with `lookahead` if it is given. `eps_at: inside` is as printed,
 (v̂ + ε)ᵖ.
 """,
         source="""\
@@ -178,7 +178,7 @@ the result is compared with the lowest so far. After `patience` epochs without a
 one the average begins, with `every` and `count_before` as above; after `patience`
 more it ends. A model that has ended stays as it is while its siblings train on:
 neither its weights nor its average nor its means change, and its `update_norm` is 0.
-The last two numbers of its `rule_state` before the present weights tell the epochs
+The last two numbers of its `rule_state` before the present weights are the epochs
 completed when the average began and when it ended, −1 where it has not.
 
 Its study sets samples apart to watch: `validation_fraction` of the `train` stage.

@@ -53,7 +53,7 @@ With as many steps as parameters, η = 1 and little damping it is Newton's step 
 modulus, and with `ggn` a linear regression is solved at once. `weight_decay` λ stands
 for the loss plus λ |w|² / 2: λ w is added to g and λ to every eigenvalue.
 
-The source prints a damping of 10 beside a rate of 1, and keeps "the ratio of damping
+The source prints a damping of 10 and a rate of 1, and keeps "the ratio of damping
 constant to learning rate constant, δ = 10 α". There are two readings. By default δ =
 `damping` times η, as the words say: what lies outside the space then moves by g /
 `damping` whatever η is. From a random start that is most of g, which would explain

@@ -63,7 +63,7 @@ EXPLANATION = Section(
 s ← s + α (w − s), w ← s after every `k` steps of the rule `inner`, with α = `alpha`;
 the result is s. `inner` is any rule but `torch_optimizer`, `spectral_sgd`,
 `spectral_swa` and those of this section, with all its hyper-parameters, and keeps its
-state when w is set back; H w is taken at w. `init` and `schedule` stand beside
+state when w is set back; H w is taken at w. `init` and `schedule` stand next to
 `inner`; a schedule multiplies the learning rate within. A preset, which brings an
 `init`, is not taken there.
 """,

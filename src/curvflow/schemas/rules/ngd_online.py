@@ -22,7 +22,7 @@ class NgdOnline(Rule):
     share: float = Field(
         0.1, gt=0, lt=1, description="weight of the newest gradient in the moments"
     )
-    rank: int = Field(80, ge=1, description="most directions that an axis tells apart")
+    rank: int = Field(80, ge=1, description="most directions kept per axis")
     period: int = Field(
         4, ge=1, description="steps between updates of the moments, after the tenth"
     )
@@ -44,7 +44,7 @@ class NgdOnline(Rule):
         return 2 * sum(r * (d + r) for r, d in zip(ranks, sizes, strict=True))
 
     def rank_of(self, size: int) -> int:
-        """Return how many directions an axis of some size tells apart."""
+        """Return the number of directions kept of an axis of some size."""
         return min((size + 1) // 2, self.rank)
 
 

@@ -18,9 +18,7 @@ class SpectralSgd(Rule):
     not_inside: ClassVar[bool] = True
 
     rule: Literal["spectral_sgd"] = "spectral_sgd"
-    lr: float = Field(
-        0.1, gt=0, description="learning rate as long as no spectrum has told one"
-    )
+    lr: float = Field(0.1, gt=0, description="learning rate before the first spectrum")
     momentum: Literal["polyak", "nesterov", "nesterov_quadratic"] = Field(
         "nesterov",
         description="heavy ball; Nesterov's with the rates for convex functions, or "

@@ -19,7 +19,7 @@ from curvflow.tasks.numerics.estimators.learning_coefficients import (
     tanh_units,
 )
 
-# Points of the law of the one input of tanh units; they tell this half as many apart.
+# Points of the law of the one input of tanh units; they identify half as many units.
 NUM_POINTS = 16
 
 
@@ -28,7 +28,7 @@ def num_outputs(model: Known, outputs: int | None) -> int:
 
     Args:
         model: of known answer.
-        outputs: as asked for; None for models that have theirs.
+        outputs: as given; None for models that have theirs.
     """
     match model:
         case DeepLinear():

@@ -231,7 +231,7 @@ def _of_themselves(arrays: Arrays, dtype: Floats) -> Arrays:
 def each_once(
     members: Sequence[Member], compute: Callable[[Member], Outcome]
 ) -> list[Outcome]:
-    """Compute members one after another; one that stands beside itself only once.
+    """Compute members one after another; a repeated one only once.
 
     Args:
         members: of one tile.

@@ -9,13 +9,13 @@ A file holds these functions of one rule, or in `RULES` those of each rule of a 
 rule's specification says is a choice that the models of a batch share, `hyper.rule`.
 `context` is the context of the step: see `curvflow.tasks.training.step_context.Step`.
 
-What a rule keeps between steps is a tensor, None, or a tuple of these, named or not, to
+The state of a rule is a tensor, None, or a tuple of these, named or not, to
 any depth; the first dimension of every tensor is the model. A tensor may be None where
 no model of the batch needs it, as a velocity without momentum. Such a state is kept,
-stored and gone on from without the rule's doing; all that `step` depends on beside its
+stored and restored without the rule's doing; all that `step` depends on besides its
 arguments belongs into it.
 
-Further functions are looked for:
+Further functions are called where a rule has them:
 
     evaluated(weights_MD, state, hyper) -> weights
     watch(weights_MD, state, validation_loss_M, hyper) -> state

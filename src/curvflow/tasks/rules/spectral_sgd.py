@@ -84,7 +84,7 @@ def _is_due(hyper: Hyper, context: Step) -> bool:
 
 
 def _refreshed(state: State, weights_MD: Tensor, hyper: Hyper, context: Step) -> State:
-    """Return the state with new rates; old ones where the spectrum tells none."""
+    """Return the state with new rates; old ones where the spectrum has none."""
     ritz = spectrum(
         random_signs(weights_MD, context),
         weights_MD,

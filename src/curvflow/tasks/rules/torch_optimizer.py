@@ -42,7 +42,7 @@ def step(
 
 
 # Whoever asks for a number waits for the device, and this one is the same all epoch: a
-# tensor is told by its identity, and each epoch with another rate has its own.
+# tensor is known by its identity, and each epoch with another rate has its own.
 @lru_cache(maxsize=16)
 def _rate(lr_M1: Tensor) -> float:
     return float(lr_M1[0])

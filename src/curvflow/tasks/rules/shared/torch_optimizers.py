@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.rules.torch_optimizer import TorchOptimizer
 
-# What an optimiser may keep between steps beside tensors, and as what it is stored.
+# Types that an optimiser may keep besides tensors, and those they are stored as.
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 # What an optimiser that is used as it is not meant to be may raise.
@@ -23,7 +23,7 @@ REFUSALS = (
     *(RuntimeError, TypeError, ValueError),
 )
 
-# Entries of the group are told from those of the parameter tensors, 0, 1, ...
+# Place of entries of the group; those of the parameter tensors are 0, 1, ...
 GROUP = -1
 
 
