@@ -12,7 +12,15 @@ from pydantic import BaseModel
 
 from docs.generator.markdown import code, papers, prose, table
 
-SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Reference")
+SECTIONS = (
+    "Args",
+    "Attributes",
+    "Returns",
+    "Yields",
+    "Raises",
+    "Examples",
+    "Reference",
+)
 _HEADING = re.compile(rf"^({'|'.join(SECTIONS)}):$")
 _NAMED = re.compile(r"^(\*{0,2}[\w.]+)(?: \([^)]*\))?: (.*)$", re.DOTALL)
 
@@ -105,6 +113,9 @@ def _docstring(text: str) -> Iterator[str]:
 
 
 def _section(name: str, text: str) -> Iterator[str]:
+    if name == "Examples":
+        yield f"**Example:**\n\n```python\n{text}\n```"
+        return
     if not text:
         return
     if name in ("Args", "Attributes", "Raises"):
