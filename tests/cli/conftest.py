@@ -37,7 +37,7 @@ profiles:
 
 @dataclass
 class Said:
-    """What a command answered."""
+    """Answer of a command: code, stdout and stderr."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What a computation chose on the spot is written down, and told by `show`."""
+"""Choices made while computing are recorded, and printed by `show`."""
 
 import json
 

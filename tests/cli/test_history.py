@@ -1,4 +1,4 @@
-"""What the command line tells of the past: diff, log, causes and time."""
+"""History on the command line: diff, log, causes and time."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is refused leaves nothing behind."""
+"""A refused request leaves nothing behind."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How a run is told where to compute, and who watches."""
+"""Options of a run: devices, workers, clusters and observers."""
 
 import sys
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""What a claim of a paper is decided by judges every form of the rule."""
+"""Rows that decide the claim of a paper judge every form of the rule."""
 
 from pathlib import Path
 

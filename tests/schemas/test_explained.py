@@ -1,4 +1,4 @@
-"""What readers are told of every kind: nothing lacking, and every example a study."""
+"""Explanations of every kind are complete, and every example is a study."""
 
 import sys
 from unittest import mock

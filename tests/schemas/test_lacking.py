@@ -1,4 +1,4 @@
-"""What a stage asks for and the stages it takes cannot have, refused while planning."""
+"""Requests that the inputs of a stage cannot fulfil are refused while planning."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a loss of power leaves of a folder, by the rules of POSIX.
+"""A folder after a loss of power, by the rules of POSIX.
 
 `Recorded` notes every change to a disk. `Crash` replays a prefix of them on a model in
 which a file's content and a folder's names are durable only once flushed.

@@ -1,4 +1,4 @@
-"""What is no sign of life, but lies where they are, is left out."""
+"""Files that are no heartbeats, but lie among them, are ignored."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What was fetched goes with the process that fetched it."""
+"""Cached payloads end with the process that fetched them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What takes room in a store, and how it is moved aside and removed."""
+"""Stored files: listed, moved to the trash, deleted."""
 
 import os
 import shutil

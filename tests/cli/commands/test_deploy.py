@@ -1,4 +1,4 @@
-"""What `curvflow deploy` and `curvflow serve` refuse before any server is asked."""
+"""Requests that `curvflow deploy` and `curvflow serve` refuse before any request."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_wrong_cron_expression_is_told_what_was_expected(
     ("options", "complaint"),
     [
         (["--every", "6x"], "--every: expected a span of time, got '6x'."),
-        (["--every", "6h", "--cron", "0 2 * * *"], "expected --cron or --every, got"),
+        (["--every", "6h", "--cron", "0 2 * * *"], "--cron cannot be combined"),
         (["--timezone", "Berlin"], "got 'Berlin'. Did you mean 'Europe/Berlin'?"),
         (["--timezone", "Nirgends/Wo"], "expected a time zone such as Europe/Berlin"),
         (["--name", "a/b"], "--name: expected a name without / and %, got 'a/b'."),

@@ -1,4 +1,4 @@
-"""What is written as YAML reads as the same data."""
+"""Studies written as YAML read back as the same data."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
