@@ -19,6 +19,7 @@ DURATIONS = TESTS / "durations.json"
 MEMORY = Path("/dev/shm")
 ENOUGH = 4 * 2**30  # bytes in memory for what tests write
 UNKNOWN = 5.0  # seconds of a file that was not measured
+UNKNOWN_SERVER = 60.0  # and of one whose tests start servers
 SERVERS = ("prefect", "cluster")  # markers whose tests share servers
 
 
@@ -48,7 +49,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         groups[group(item)].append(item)
     seconds = {
-        name: sum(known.get(file, UNKNOWN) for file in {file_of(i.nodeid) for i in own})
+        name: sum(
+            known.get(file, UNKNOWN_SERVER if server_of(own[0]) else UNKNOWN)
+            for file in {file_of(item.nodeid) for item in own}
+        )
         for name, own in groups.items()
     }
     items.clear()
@@ -64,10 +68,14 @@ def group(item):
     file = file_of(item.nodeid)
     if item.get_closest_marker("spread"):
         return item.nodeid
-    for server in SERVERS:
-        if item.get_closest_marker(server):
-            return f"{server}:{file.rpartition('/')[0]}"
+    if server := server_of(item):
+        return f"{server}:{file.rpartition('/')[0]}"
     return file
+
+
+def server_of(item):
+    """Return the server that a test needs, or None."""
+    return next((name for name in SERVERS if item.get_closest_marker(name)), None)
 
 
 def file_of(nodeid):

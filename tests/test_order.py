@@ -56,9 +56,9 @@ def test_tests_that_need_a_server_run_in_one_process_for_their_folder(ordered):
         Item("tests/b/one.py::t", "prefect"),
     ]
     names = ordered(items, **{"a/one": 9, "a/two": 9, "a/plain": 12})
-    assert names == ["a/one.py::t", "a/two.py::t", "a/plain.py::t", "b/one.py::t"]
+    assert names == ["b/one.py::t", "a/one.py::t", "a/two.py::t", "a/plain.py::t"]
     groups = [item.marks["group"] for item in items]
-    assert groups[0] == groups[1]
+    assert groups[1] == groups[2]
     assert len(set(groups)) == 3
 
 
