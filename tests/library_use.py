@@ -25,6 +25,8 @@ results = [
     curvflow.fisher(*take, kind="mc").trace(4),
     curvflow.gradient_covariance(*take).trace(4),
     curvflow.from_matrix(torch.eye(3)).trace(4),
+    curvflow.llc(*take, num_chains=2, num_draws=20),
+    curvflow.wbic(*take, num_chains=2, num_draws=20),
 ]
 top = float(torch.linalg.eigvalsh(H @ torch.eye(26).double())[-1])
 assert abs(H.eigenvalues(1, which="LA").value[0] - top) < 1e-9 * top
