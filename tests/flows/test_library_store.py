@@ -2,15 +2,18 @@
 
 import copy
 import importlib
+from collections import OrderedDict
 
 import pytest
 import torch
 from torch import nn
+from torch.distributions.transforms import AffineTransform
 from torch.utils.data import DataLoader, TensorDataset
 
 import curvflow
 from curvflow.errors import InputError
 from curvflow.flows import library_store
+from curvflow.schemas.keys import sha256
 
 CODE = """
 import torch
@@ -166,12 +169,103 @@ def test_a_damaged_result_is_computed_again(tmp_path, nets, computed):
     assert computed == ["probe.trace"] * 2
 
 
-class Opaque(nn.Linear):
-    """A layer with an attribute that no key can hold."""
+class Holder(nn.Linear):
+    """A layer with a further attribute."""
 
-    def __init__(self):
+    def __init__(self, held):
         super().__init__(4, 2)
-        self.secret = object()
+        self.held = held
+
+
+class Steps:
+    """Items that can be iterated, and more that they do not show."""
+
+    def __init__(self, power):
+        self.power = power
+
+    def __iter__(self):
+        return iter([1, 2])
+
+
+def identity(module):
+    return sha256(library_store._identity("module", module))
+
+
+def layers():
+    torch.manual_seed(0)
+    return nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.Tanh()
+
+
+def tied(first, second):
+    first, other, last, act = layers()
+    last.weight = (first, other)[second].weight
+    return nn.Sequential(first, act, other, act, last)
+
+
+def chain(*numbers):
+    of = layers()
+    return nn.Sequential(*(of[number] for number in numbers))
+
+
+def named(*names):
+    first, *_, act = layers()
+    of = {"linear": first, "act": act}
+    return nn.Sequential(OrderedDict((name, of[name]) for name in names))
+
+
+@pytest.mark.parametrize(
+    "several",
+    [
+        lambda: [chain(0, 3, 1), chain(0, 3, 1, 3)],
+        lambda: [named("linear", "act"), named("act", "linear")],
+        lambda: [tied(0, second) for second in (0, 1)],
+        lambda: [chain(0).train(mode) for mode in (True, False)],
+        lambda: [chain(0).requires_grad_(mode) for mode in (True, False)],
+        lambda: [chain(0).to(dtype) for dtype in (torch.float32, torch.float64)],
+    ],
+)
+def test_modules_that_compute_differently_have_different_keys(several):
+    assert len({identity(module) for module in several()}) == 2
+    assert identity(several()[0]) == identity(several()[0])
+
+
+def test_attributes_that_differ_make_different_keys():
+    held = [{1: 2}, {"1": 2}, [("1", 2)], ["1"], float("inf"), float("-inf"), "inf"]
+    held += [nn.ReLU, nn.Tanh, torch.float32, torch.float64, torch.device("cpu")]
+    keys = set()
+    for each in held:
+        torch.manual_seed(0)
+        keys.add(identity(Holder(each)))
+    assert len(keys) == len(held)
+
+
+def test_a_recurrent_layer_has_a_key():
+    torch.manual_seed(0)
+    layer = nn.LSTM(2, 2)
+    assert identity(layer) == identity(copy.deepcopy(layer))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        AffineTransform(0.0, 2.0),
+        Steps(1),
+        nn.functional.max_pool1d,
+        nn.CrossEntropyLoss(label_smoothing=0.1).forward,
+    ],
+)
+def test_an_attribute_that_hides_values_is_refused(held):
+    with pytest.raises(InputError, match=r"module\.held"):
+        identity(Holder(held))
+
+
+def test_what_has_changed_since_is_not_kept_under_its_old_key(tmp_path, nets):
+    given = made(nets)
+    H = curvflow.hessian(**given, order="retained", store=tmp_path / "store")
+    H.trace(4)
+    given["module"].scale += 1
+    with pytest.raises(InputError, match="changed since"):
+        H.trace(4, seed=1)
 
 
 def hooked(net):
@@ -183,7 +277,7 @@ def hooked(net):
     ("change", "named"),
     [
         (lambda of: {"loss": lambda f, y: (f - y).mean() ** 2}, r"<lambda>.* as loss"),
-        (lambda of: {"module": Opaque().double()}, r"object as module\.secret"),
+        (lambda of: {"module": Holder(object()).double()}, r"object as module\.held"),
         (lambda of: {"module": hooked(copy.deepcopy(of["module"]))}, r"module\.inner"),
         (lambda of: {"forward": lambda m, b: m(b[0])}, r"<lambda>.* as forward"),
     ],

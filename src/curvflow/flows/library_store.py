@@ -8,14 +8,16 @@ the fingerprints that studies compare. What cannot be known is refused by name.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from inspect import isclass, isfunction
+from inspect import isbuiltin, isclass, isfunction
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -34,6 +36,12 @@ from curvflow.tasks.library.operators import Probe
 # Packages whose version stands for their code.
 RELEASED = ("torch", "numpy", "scipy")
 PLAIN = (bool, int, float, str, type(None))
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
 
 
 @dataclass(frozen=True)
@@ -42,14 +50,20 @@ class StoreMemory:
 
     Attributes:
         store: holds the results.
-        digest: of the operator's content.
+        digest: of the operator's content when it was made.
+        content: returns the digest of the content as it is now.
     """
 
     store: Store
     digest: str
+    content: Callable[[], str]
 
     def __call__(self, probe: Probe) -> Mapping[str, Array]:
-        """Return the variables of a probe's result."""
+        """Return the variables of a probe's result.
+
+        Raises:
+            InputError: it is not there, and what it depends on has changed.
+        """
         params, inputs = form(probe.params), {"operator": self.digest}
         key = action_key(probe.kind.name, probe.kind.version, params, inputs)
         receipt = self.store.live([key]).get(key)
@@ -58,6 +72,11 @@ class StoreMemory:
                 return self.store.read(receipt, list(receipt.parts))
             except (CorruptPayloadError, RemovedPayloadError):
                 self.store.retire([key], "its payload could not be read")
+        if self.content() != self.digest:
+            raise InputError(
+                "store cannot be combined with an operator whose module, loss or data "
+                "have changed since it was made. Make it again."
+            )
         began = perf_counter()
         arrays = {name: np.asarray(array) for name, array in probe.compute().items()}
         parts = part_digests(probe.kind.outputs, Outcome(arrays))
@@ -101,13 +120,16 @@ def memory(
     Raises:
         InputError: the content or the code of a part cannot be known; it is named.
     """
-    content = {
-        "matrix": name,
-        "called": {part: _identity(part, thing) for part, thing in called.items()},
-        "settings": {part: _identity(part, thing) for part, thing in settings.items()},
-        "data": _identity("data", data),
-    }
-    return StoreMemory(open_store(store, create=True), sha256(content))
+
+    def identities(things: Mapping[str, Any]) -> dict[str, object]:
+        return {part: _identity(part, thing) for part, thing in things.items()}
+
+    def content() -> str:
+        of_data = _identity("data", data)
+        return sha256([name, identities(called), identities(settings), of_data])
+
+    digest = content()
+    return StoreMemory(open_store(store, create=True), digest, content)
 
 
 def matrix_memory(store: str | Path, arrays: Mapping[str, Array] | None) -> StoreMemory:
@@ -128,19 +150,27 @@ def matrix_memory(store: str | Path, arrays: Mapping[str, Array] | None) -> Stor
             "store cannot be combined with a map known by its products. Pass the "
             "matrix, or leave out store."
         )
-    digests = {name: array_digest(array) for name, array in arrays.items()}
-    return StoreMemory(open_store(store, create=True), sha256(digests))
+
+    def content() -> str:
+        return sha256({name: array_digest(array) for name, array in arrays.items()})
+
+    return StoreMemory(open_store(store, create=True), content(), content)
 
 
 def _identity(where: str, thing: Any) -> object:
     """Return plain values that are equal for things that compute the same."""
+    if isinstance(thing, float) and not math.isfinite(thing):
+        return {"float": str(thing)}
     if isinstance(thing, PLAIN):
         return thing
+    if isclass(thing) or isfunction(thing):
+        return _code(where, thing)
     if hasattr(thing, "named_modules"):
         return _module(where, thing)
     if isinstance(thing, np.ndarray) or hasattr(thing, "detach"):
         return array_digest(np.asarray(_on_cpu(thing)))
-    if isfunction(thing) or isclass(thing) or (callable(thing) and _is_released(thing)):
+    # Functions alone: other callables of a released package may hold values.
+    if isbuiltin(thing) and _is_released(thing):
         return _code(where, thing)
     return _parts(where, thing)
 
@@ -151,34 +181,59 @@ def _on_cpu(thing: Any) -> Any:
 
 def _parts(where: str, thing: Any) -> object:
     """Return the identities of what a mapping, a sequence or a loader holds."""
+    if isinstance(thing, ref):  # those of recurrent layers, to their parameters
+        return _identity(where, thing())
+    if f"{type(thing).__module__}.{type(thing).__name__}" in _NAMED_BY_TEXT:
+        return {"text": str(thing)}
     if isinstance(thing, Mapping):
-        return {str(key): _identity(f"{where}.{key}", thing[key]) for key in thing}
+        keys = [_identity(f"{where}, its keys", key) for key in thing]
+        values = [_identity(f"{where}.{key}", thing[key]) for key in thing]
+        return {"keys": keys, "values": values}
     if isinstance(thing, set | frozenset):
         thing = sorted(thing, key=str)
-    if hasattr(thing, "__iter__"):
+    # What else can be iterated may hold more than its items; loaders are known by them.
+    if isinstance(thing, list | tuple) or (
+        where == "data" and hasattr(thing, "__iter__")
+    ):
         return [_identity(f"{where}[{n}]", part) for n, part in enumerate(thing)]
     raise _unknown(where, f"a {type(thing).__name__}")
 
 
+_NAMED_BY_TEXT = ("torch.dtype", "torch.device", "builtins.range", "builtins.bytes")
+
+
 def _module(where: str, module: Any) -> object:
-    """Return the identity of a module: its layers, their code and their content."""
+    """Return the identity of a module: its layers, their code and their content.
+
+    Order is part of it, for sequences are called in theirs, and so is what occurs in
+    several places: its first name stands for it in the others.
+    """
     (base,) = (
         c for c in type(module).__mro__ if f"{c.__module__}.{c.__name__}" == _BASE
     )
     skipped = set(vars(base())) - {"training"}
-    layers: dict[str, object] = {}
-    for name, layer in module.named_modules():
+    first: dict[int, str] = {}
+    layers: list[object] = []
+    for name, layer in module.named_modules(remove_duplicate=False):
         place = f"{where}.{name}" if name else where
-        if layer._forward_hooks or layer._forward_pre_hooks:
-            raise _unknown(place, "a layer with hooks")
-        kept = {key: value for key, value in vars(layer).items() if key not in skipped}
-        layers[name] = {
-            "code": _code(place, type(layer)),
-            "attributes": _identity(place, kept),
-        }
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    contents = {name: [_identity(name, t), t.requires_grad] for name, t in tensors}
-    return {"layers": layers, "tensors": contents}
+        is_new = id(layer) not in first
+        known = first.setdefault(id(layer), name)
+        layers.append([name, _layer(place, layer, skipped) if is_new else known])
+    tensors: list[object] = []
+    for every in (module.named_parameters, module.named_buffers):
+        for name, tensor in every(remove_duplicate=False):
+            known = first.setdefault(id(tensor), name)
+            content = [_identity(name, tensor), tensor.requires_grad]
+            tensors.append([name, content if known == name else known])
+    return {"layers": layers, "tensors": tensors}
+
+
+def _layer(where: str, layer: Any, skipped: set[str]) -> object:
+    if any(getattr(layer, hooks) for hooks in HOOKS):
+        raise _unknown(where, "a layer with hooks")
+    kept = {key: value for key, value in vars(layer).items() if key not in skipped}
+    attributes = {key: _identity(f"{where}.{key}", kept[key]) for key in kept}
+    return {"code": _code(where, type(layer)), "attributes": attributes}
 
 
 _BASE = "torch.nn.modules.module.Module"
@@ -191,10 +246,10 @@ def _is_released(thing: Any) -> bool:
 def _code(where: str, thing: Any) -> object:
     """Return the identity of the code of a function or class."""
     home, name = thing.__module__, getattr(thing, "__qualname__", type(thing).__name__)
-    if _is_released(thing):
-        return f"{home}.{name} {version(home.partition('.')[0])}"
     if getattr(thing, "__closure__", None) or "<" in name:
         raise _unknown(where, f"{name}, a function within a function")
+    if _is_released(thing):
+        return f"{home}.{name} {version(home.partition('.')[0])}"
     file = getattr(sys.modules.get(home), "__file__", None)
     if file is None or home == "__main__":
         raise _unknown(where, f"{name} of a program without a name")
