@@ -235,6 +235,8 @@ def test_systems_are_solved_and_the_method_is_said(small):
     expected = torch.linalg.solve(dense(indefinite), b[:, 0])
     torch.testing.assert_close(got.x, expected, rtol=1e-5, atol=1e-6)
     assert got.residual < 1.1e-9
+    tracked = indefinite.solve(b[:, 0].clone().requires_grad_(), tol=1e-9)
+    assert torch.equal(tracked.x, got.x)
     short = indefinite.solve(b, method="cg", max_iterations=2)
     assert not short.converged
 
@@ -261,6 +263,8 @@ def test_all_kinds_of_matrices_are_taken():
         torch.float32,
         True,
     )
+    half = curvflow.from_matrix(torch.eye(3, dtype=torch.bfloat16, requires_grad=True))
+    assert (half.dtype, half.trace(4).value) == (torch.float64, 3.0)
     slq = curvflow.from_matrix(kernel).logdet(num_runs=40)
     exact = torch.logdet(A).item()
     assert abs(slq.value - exact) < 5 * slq.sem
@@ -312,12 +316,20 @@ def test_results_read_as_one_line(small):
         (lambda H: H.density(sigma=-1), r"^sigma: expected .*above 0"),
         (lambda H: H.shifted(-99).logdet(num_runs=2), r"^damping: expected a positive"),
         (lambda H: H.solve(torch.ones(3)), r"^b: expected vectors of 20"),
+        (lambda H: H.solve(torch.ones(1, 20, 2)), r"^b: .*\(1, 20, 2\)"),
+        (lambda H: H.solve(torch.ones(20, 0)), r"^b: expected one vector"),
+        (lambda H: H.solve(torch.ones(20) * 1j), r"^b: expected real"),
+        (lambda H: H.density([0.0, np.nan], num_runs=2), r"^grid: .*finite"),
+        (lambda H: H.density([], num_runs=2), r"^grid: "),
+        (lambda H: H.spectrum(2, 5).mass(low=np.nan), r"^low: "),
+        (lambda H: H.functional(torch.sum, num_runs=2), r"^f: "),
         (lambda H: H.solve(torch.ones(20), tol=2.0), r"^tol: expected"),
         (lambda H: H.solve(torch.ones(20), method="lu"), r"^method: expected auto"),
         (lambda H: H.solve(torch.ones(20), max_iterations=0), r"^max_iterations: "),
         (lambda H: H.effective_dimension(-1.0), r"^prior_precision.*above|greater"),
         (lambda _: curvflow.from_matrix(torch.ones(2, 3)), r"^matrix: .*square"),
         (lambda _: curvflow.from_matrix([[1.0]]), r"^matrix: .* list"),
+        (lambda _: curvflow.from_matrix(torch.ones(0, 0)), r"^matrix: .*none"),
         (lambda _: curvflow.from_matrix(np.eye(2) * 1j), r"^matrix: .*real"),
         (lambda _: curvflow.from_matrix(np.tri(3)), r"^matrix: .*symmetric"),
         (lambda _: curvflow.from_matrix(sparse.csr_array(np.tri(3))), "symmetric"),

@@ -189,7 +189,8 @@ def from_matrix(
     Args:
         matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
             an operator of the numerics; real and symmetric.
-        dtype: of the products; None takes that of the matrix, of integers float64.
+        dtype: of the products; None takes that of the matrix, float64 if it holds
+            integers or half precision.
         store: as for `hessian`, of a matrix with entries.
 
     Returns:

@@ -26,7 +26,8 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
     Args:
         matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
             an operator of the numerics; real and symmetric.
-        dtype: of the products; None takes that of the matrix, of integers float64.
+        dtype: of the products; None takes that of the matrix, float64 if it holds
+            integers or half precision.
 
     Returns:
         The operator.
@@ -78,11 +79,14 @@ def _dense(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
             f"matrix: expected real entries, got {matrix.dtype}. Pass its real part, "
             "or the real matrix of twice the size."
         )
-    if not matrix.is_floating_point():
+    if not matrix.numel():
+        raise InputError("matrix: expected one row or more, got none. Pass some.")
+    matrix = matrix.detach()
+    if matrix.dtype != torch.float32:  # integers and half precision as well
         matrix = matrix.double()
     _check_symmetric(float((matrix - matrix.T).abs().max()), float(matrix.abs().max()))
     dtype, device = dtype or matrix.dtype, str(matrix.device)
-    entries = matrix.detach().cpu().numpy()
+    entries = matrix.cpu().numpy()
     return _of_entries(
         matrix_variables("dense", len(matrix), dense=entries), dtype, device
     )

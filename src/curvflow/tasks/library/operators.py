@@ -529,7 +529,12 @@ class SymmetricOperator(Curvature):
             'minres'
         """
         _check_solver(method, tol, max_iterations)
-        b = torch.as_tensor(b)
+        b = torch.as_tensor(b).detach()
+        if b.ndim > 2:
+            raise InputError(
+                f"b: expected a vector, or vectors as columns, got shape "
+                f"{tuple(b.shape)}. Reshape it."
+            )
         solvers = {"auto": ("cg", "minres")}.get(method, (method,))
         work = 0
         for solver in solvers:

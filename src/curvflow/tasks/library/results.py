@@ -469,7 +469,8 @@ class Spectrum(Result):
             The density with its standard error over the runs.
 
         Raises:
-            InputError: both widths are given, or one is not positive.
+            InputError: both widths are given, one is not positive, or the grid holds
+                no points or points that are not finite.
         """
         if kappa is not None and sigma is not None:
             raise InputError(
@@ -484,7 +485,7 @@ class Spectrum(Result):
         if width is None:
             kappa = KAPPA
         ritz = self._ritz()
-        points_G = self._grid(ritz, kappa, sigma) if grid is None else _doubles(grid)
+        points_G = self._grid(ritz, kappa, sigma) if grid is None else _points(grid)
         found = quadrature.density(ritz, points_G, sigma=sigma, kappa=kappa)
         variables = {
             "grid": points_G.numpy(),
@@ -505,8 +506,22 @@ class Spectrum(Result):
 
         Returns:
             The estimate, a draw for each run.
+
+        Raises:
+            InputError: what f returns has another shape.
         """
-        found = quadrature.functional(self._ritz(), f)
+
+        def checked_f(values: Tensor) -> Tensor:
+            result = torch.as_tensor(f(values))
+            if result.shape != values.shape:
+                raise InputError(
+                    f"f: expected a tensor of the shape of the eigenvalues, "
+                    f"{tuple(values.shape)}, got {tuple(result.shape)}. Compute it "
+                    "element by element."
+                )
+            return result
+
+        found = quadrature.functional(self._ritz(), checked_f)
         return Functional(**_estimated("functional", found), declared=FUNCTIONAL)
 
     def mass(self, low: float = -torch.inf, high: float = torch.inf) -> Mass:
@@ -518,7 +533,15 @@ class Spectrum(Result):
 
         Returns:
             The fraction with an interval that allows for the quadrature too.
+
+        Raises:
+            InputError: the lower end is not below the upper one or equal to it.
         """
+        if not low <= high:
+            raise InputError(
+                f"low: expected at most the upper end, {high}, got {low}. Swap or "
+                "change them."
+            )
         ends = (torch.tensor([float(end)], dtype=torch.float64) for end in (low, high))
         found = mass(self._ritz(), *ends)
         fields = _estimated("mass", found.estimate)
@@ -557,8 +580,14 @@ class Spectrum(Result):
         return torch.linspace(first, last, NUM_POINTS, dtype=torch.float64)
 
 
-def _doubles(values: Array | Tensor) -> Tensor:
-    return torch.as_tensor(values, dtype=torch.float64).flatten().cpu()
+def _points(grid: Array | Tensor) -> Tensor:
+    points_G = torch.as_tensor(grid, dtype=torch.float64).flatten().cpu()
+    if not len(points_G) or not points_G.isfinite().all():
+        raise InputError(
+            f"grid: expected finite points, got {len(points_G)} points, "
+            f"{int((~points_G.isfinite()).sum())} of them not finite. Change it."
+        )
+    return points_G
 
 
 def _estimated(name: str, found: Estimate) -> dict[str, Any]:

@@ -92,3 +92,7 @@ def test_vectors_of_another_length_and_numbers_that_are_none_are_refused():
         minres(A, torch.ones(4), tol=1e-6, max_iterations=9)
     with pytest.raises(InputError, match=r"b: .* NaN"):
         conjugate_gradients(A, torch.full((3,), torch.nan), tol=1e-6, max_iterations=9)
+    with pytest.raises(InputError, match=r"b: .* real .*complex"):
+        minres(A, torch.ones(3) * 1j, tol=1e-6, max_iterations=9)
+    with pytest.raises(InputError, match=r"b: .* none"):
+        minres(A, torch.ones(3, 0), tol=1e-6, max_iterations=9)

@@ -79,7 +79,8 @@ def conjugate_gradients(
         The solutions with residuals and flags.
 
     Raises:
-        InputError: b or a product holds NaN or infinity.
+        InputError: b is empty, complex or of another length, or b or a product holds
+            NaN or infinity.
 
     Examples:
         >>> from curvflow.tasks.numerics import Dense
@@ -114,7 +115,7 @@ def minres(
         range they have not converged.
 
     Raises:
-        InputError: b or a product holds NaN or infinity.
+        InputError: as for `conjugate_gradients`.
 
     Examples:
         >>> from curvflow.tasks.numerics import Dense
@@ -139,8 +140,17 @@ def _right(operator: BatchedOperator, right_MDS: Tensor) -> Tensor:
             f"b: expected vectors of {size} numbers, got shape "
             f"{tuple(right_MDS.shape)}. Pass one vector, or several as columns."
         )
+    if not right_MDS.numel():
+        raise InputError("b: expected one vector or more, got none. Pass some.")
+    if right_MDS.is_complex():
+        raise InputError(
+            f"b: expected real numbers, got {right_MDS.dtype}. Solve for the real and "
+            "the imaginary part as two columns."
+        )
     if not torch.isfinite(right_MDS).all():
-        raise InputError("b: expected finite numbers, got NaN or infinity.")
+        raise InputError(
+            "b: expected finite numbers, got NaN or infinity. Remove them."
+        )
     return right_MDS.to(operator.device).double()
 
 
