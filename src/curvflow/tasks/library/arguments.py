@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -12,6 +13,10 @@ from curvflow.errors import InputError
 from curvflow.schemas.params import Params
 
 P = TypeVar("P", bound=Params)
+
+# Openings of pydantic's messages, in front of what is expected.
+_BOUND = re.compile("^Input should be (?=greater|less)")
+_FORM = re.compile("^(Input should be|Tuple should have) ")
 
 
 def checked(model: type[P], **fields: Any) -> P:
@@ -39,7 +44,8 @@ def checked(model: type[P], **fields: Any) -> P:
                 "Remove it."
             ) from None
         message = first["msg"].removeprefix("Value error, ")
-        message = message.replace("Input should be", "expected a value", 1)
+        message = _BOUND.sub("expected a value ", message)
+        message = _FORM.sub("expected ", message)
         if first["type"] == "value_error":
             raise InputError(f"{name}: {message}" if name else message) from None
         raise InputError(
@@ -57,6 +63,15 @@ def precisions(given: float | Iterable[float]) -> tuple[float, ...]:
 
     Args:
         given: a number, or several.
+
+    Raises:
+        InputError: they are none.
     """
-    numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    try:
+        numbers = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"prior_precision: expected a number or several, got {given!r}. Pass "
+            "numbers above 0."
+        ) from None
     return tuple(numbers.tolist())

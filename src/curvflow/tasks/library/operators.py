@@ -553,6 +553,11 @@ class SymmetricOperator(Curvature):
     ) -> Mapping[str, Array]:
         dtype = str(self.dtype).removeprefix("torch.")
         name = "hessian" if self.entries is not None else self.name
+        for fixed in {"operator", "dtype"} & fields.keys():
+            raise InputError(
+                f"{fixed} cannot be combined with an operator, which has its own. "
+                "Remove it."
+            )
         params = checked(model, operator=name, dtype=dtype, **fields)
 
         def compute() -> Mapping[str, Array]:

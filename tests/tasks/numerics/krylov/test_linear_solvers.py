@@ -94,5 +94,9 @@ def test_vectors_of_another_length_and_numbers_that_are_none_are_refused():
         conjugate_gradients(A, torch.full((3,), torch.nan), tol=1e-6, max_iterations=9)
     with pytest.raises(InputError, match=r"b: .* real .*complex"):
         minres(A, torch.ones(3) * 1j, tol=1e-6, max_iterations=9)
+    with pytest.raises(InputError, match=r"b: .* squares"):
+        minres(
+            A, torch.full((3,), 1e-200, dtype=torch.float64), tol=1e-6, max_iterations=9
+        )
     with pytest.raises(InputError, match=r"b: .* none"):
         minres(A, torch.ones(3, 0), tol=1e-6, max_iterations=9)

@@ -151,7 +151,13 @@ def _right(operator: BatchedOperator, right_MDS: Tensor) -> Tensor:
         raise InputError(
             "b: expected finite numbers, got NaN or infinity. Remove them."
         )
-    return right_MDS.to(operator.device).double()
+    right_MDS = right_MDS.to(operator.device).double()
+    if ((_norms(right_MDS) == 0) & (right_MDS != 0)).any():
+        raise InputError(
+            f"b: expected vectors whose squares are numbers above 0, got entries up to "
+            f"{float(right_MDS.abs().max()):.2g}. Scale it."
+        )
+    return right_MDS
 
 
 def _solved(
