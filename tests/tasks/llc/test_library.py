@@ -298,6 +298,13 @@ def test_what_does_not_fit_is_refused(labelled, how, message):
         curvflow.llc(mlp(4, 3, 3), "cross_entropy", labelled, **how)
 
 
+def test_chains_in_half_precision_are_refused(labelled):
+    net, (inputs, labels) = mlp(4, 3, 3).bfloat16(), labelled
+    data = inputs.bfloat16(), labels
+    with pytest.raises(InputError, match=r"module: .*bfloat16\. Cast it"):
+        curvflow.llc(net, "cross_entropy", data)
+
+
 def test_the_criterion_has_its_temperature(labelled):
     with pytest.raises(InputError, match="nbeta cannot be combined with wbic"):
         curvflow.wbic(mlp(4, 3, 3), "cross_entropy", labelled, nbeta=5.0)

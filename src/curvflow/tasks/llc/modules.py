@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from curvflow.errors import InputError
 from curvflow.schemas.models.mlp import Mlp
 from curvflow.schemas.nodes import NodeData
 from curvflow.tasks.llc.targets import (
@@ -87,6 +88,11 @@ def module_targets(
         InputError: parameters, loss or data cannot be taken; the cause is named.
     """
     of = subject(net, loss, data, settings)
+    if (dtype or of.weights.dtype) not in (torch.float32, torch.float64):
+        raise InputError(
+            f"module: expected parameters in float32 or float64, got "
+            f"{of.weights.dtype}. Cast it, or pass dtype."
+        )
     batch = whole_batch(of)
     if dtype is not None and dtype != of.weights.dtype:
         first = _cast(next(of.batches()), dtype)

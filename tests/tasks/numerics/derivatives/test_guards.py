@@ -212,6 +212,13 @@ def test_weights_that_are_not_finite_or_mixed_are_refused():
         ggn(mixed, "cross_entropy", (X, Y))
 
 
+def test_complex_parameters_are_refused():
+    module = nn.Linear(2, 1, bias=False)
+    module.weight = nn.Parameter(module.weight.detach() * 1j)
+    with pytest.raises(InputError, match="module: expected real parameters"):
+        hessian(module, "mse", (torch.ones(3, 2), torch.ones(3, 1)))
+
+
 def test_a_loss_without_a_known_likelihood_has_no_fisher_matrix_of_its_labels():
     smooth = nn.CrossEntropyLoss(label_smoothing=0.1)
     with pytest.raises(InputError, match="known by name for mc, got CrossEntropyLoss"):

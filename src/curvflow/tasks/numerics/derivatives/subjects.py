@@ -325,6 +325,11 @@ def _chosen(
             f"module: expected parameters of one precision on one device, got {shown}. "
             "Cast it with to()."
         )
+    if any(p.is_complex() for p in named.values()):
+        raise InputError(
+            "module: expected real parameters, got complex ones. Hold the real and the "
+            "imaginary part as two parameters."
+        )
     if not all(torch.isfinite(p).all() for p in named.values()):
         raise InputError(
             "module: expected finite parameters, got NaN or infinity. Take weights "
