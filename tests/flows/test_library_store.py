@@ -4,6 +4,7 @@ import copy
 import importlib
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -231,6 +232,7 @@ def test_modules_that_compute_differently_have_different_keys(several):
 
 def test_attributes_that_differ_make_different_keys():
     held = [{1: 2}, {"1": 2}, [("1", 2)], ["1"], float("inf"), float("-inf"), "inf"]
+    held += [torch.ones(2, dtype=dtype) for dtype in (torch.bfloat16, torch.float32)]
     held += [nn.ReLU, nn.Tanh, torch.float32, torch.float64, torch.device("cpu")]
     keys = set()
     for each in held:
@@ -251,12 +253,21 @@ def test_a_recurrent_layer_has_a_key():
         AffineTransform(0.0, 2.0),
         Steps(1),
         nn.functional.max_pool1d,
+        torch.eye(3).to_sparse(),
+        np.array([object()]),
         nn.CrossEntropyLoss(label_smoothing=0.1).forward,
     ],
 )
 def test_an_attribute_that_hides_values_is_refused(held):
     with pytest.raises(InputError, match=r"module\.held"):
         identity(Holder(held))
+
+
+def test_a_module_that_holds_itself_is_refused(tmp_path, nets):
+    given = made(nets)
+    given["module"].width = [given["module"]]
+    with pytest.raises(InputError, match="holds itself"):
+        trace(tmp_path, given)
 
 
 def test_what_has_changed_since_is_not_kept_under_its_old_key(tmp_path, nets):

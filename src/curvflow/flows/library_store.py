@@ -125,8 +125,11 @@ def memory(
         return {part: _identity(part, thing) for part, thing in things.items()}
 
     def content() -> str:
-        of_data = _identity("data", data)
-        return sha256([name, identities(called), identities(settings), of_data])
+        try:
+            parts = [identities(called), identities(settings), _identity("data", data)]
+        except RecursionError:
+            raise _unknown("an attribute", "a module that holds itself") from None
+        return sha256([name, *parts])
 
     digest = content()
     return StoreMemory(open_store(store, create=True), digest, content)
@@ -168,21 +171,32 @@ def _identity(where: str, thing: Any) -> object:
     if hasattr(thing, "named_modules"):
         return _module(where, thing)
     if isinstance(thing, np.ndarray) or hasattr(thing, "detach"):
-        return array_digest(np.asarray(_on_cpu(thing)))
+        return _array(where, thing)
     # Functions alone: other callables of a released package may hold values.
     if isbuiltin(thing) and _is_released(thing):
         return _code(where, thing)
     return _parts(where, thing)
 
 
-def _on_cpu(thing: Any) -> Any:
-    return thing.detach().cpu() if hasattr(thing, "detach") else thing
+def _array(where: str, thing: Any) -> object:
+    """Return the digest of an array or a tensor, with the type if NumPy lacks it."""
+    thing = thing.detach().cpu() if hasattr(thing, "detach") else thing
+    try:
+        array = np.asarray(thing)
+    except TypeError:
+        try:  # single precision holds the numbers of smaller types
+            return [str(thing.dtype), array_digest(np.asarray(thing.float()))]
+        except (TypeError, RuntimeError):
+            raise _unknown(where, f"a tensor of {thing.layout}") from None
+    if array.dtype.kind == "O":
+        raise _unknown(where, "an array of objects")
+    return array_digest(array)
 
 
 def _parts(where: str, thing: Any) -> object:
     """Return the identities of what a mapping, a sequence or a loader holds."""
-    if isinstance(thing, ref):  # those of recurrent layers, to their parameters
-        return _identity(where, thing())
+    if isinstance(thing, ref) and hasattr(thing(), "detach"):  # recurrent layers have
+        return _array(where, thing())
     if f"{type(thing).__module__}.{type(thing).__name__}" in _NAMED_BY_TEXT:
         return {"text": str(thing)}
     if isinstance(thing, Mapping):
