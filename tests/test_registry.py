@@ -57,6 +57,10 @@ def folder(tmp_path_factory):
         mock.patch("sys.path", [str(folder), *sys.path]),
     ):
         yield folder
+    # Other studies have modules of the same names in folders of their own.
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(folder)):
+            del sys.modules[name]
 
 
 def every_kind(name):

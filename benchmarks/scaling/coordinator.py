@@ -156,9 +156,9 @@ def _run(opened: OpenedStudy, clock: Clock, lasting: Lasting, apart: Apart) -> N
             (apart, "pickled", "jobs, pickled"),
             (Publisher, "receipt", "receipts"),
             (store, "commit", "commits"),
-            (store, "note", "journal"),
+            (store, "append_event", "journal"),
             (store, "live", "look-ups"),
-            (store, "excerpt", "look-ups"),
+            (store, "index_of", "look-ups"),
             (LocalCommits, "create", CREATING),
             (LocalCommits, "after", LISTING),
         ):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import curvflow
+from curvflow.flows.published_images.find import VARIABLE
 from curvflow.schemas.options import RunOptions
+from tests.flows.published_images import real
 
 PAPERS = Path(__file__).parents[2] / "studies" / "papers"
 HERE = RunOptions(workers=1)
@@ -78,7 +80,8 @@ def test_a_rule_added_to_a_finished_study_is_all_that_is_computed(tmp_path):
 
 
 @pytest.mark.images
-def test_products_alone_find_the_eigenvalues_of_the_dense_matrix(tmp_path):
+def test_products_alone_find_the_eigenvalues_of_the_dense_matrix(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(real.folder("mnist")))
     results = smoke("power-method", tmp_path)
     assert results.run.failures == []
     exact = results["exact"]["eigenvalues"].values

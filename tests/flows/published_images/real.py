@@ -19,6 +19,12 @@ from tests.tasks.toys import assert_declared, compute
 REQUIRED = "CURVFLOW_TEST_IMAGES"
 
 
+def folder(name: str) -> Path:
+    """Return the folder of a set, or skip the test without its files."""
+    read(name)
+    return published.folder_of(name) or pytest.skip(f"{name} lies elsewhere")
+
+
 def read(name: str) -> dict[str, np.ndarray]:
     """Return the four arrays of a set, or skip the test without its files."""
     folder = published.folder_of(name)

@@ -137,9 +137,9 @@ def with_stored(k=2, **params):
             {"directions": "stored", "num_points": 5, **params},
             weights=probed.one("weights"),
             data=probed.one("data"),
-            eigen=Eigenvectors("eigen", "probe.eigenvalues", {}, probed.arrays, "e"),
+            eigen=Eigenvectors("eigen", "probe.eigenvalues", {}, outcome.arrays, "e"),
         )
-        for probed, probed in zip(
+        for probed, outcome in zip(
             asked, compute("probe.eigenvalues", asked), strict=True
         )
     ]
