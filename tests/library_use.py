@@ -1,5 +1,7 @@
 """A program that uses every method of the library; `make library` and a test run it."""
 
+from typing import Any
+
 import torch
 
 import curvflow
@@ -10,7 +12,7 @@ data = torch.randn(20, 3).double(), torch.arange(20) % 2
 take = net.double(), "cross_entropy", data
 H, G = curvflow.hessian(*take), curvflow.ggn(*take)
 runs = H.spectrum(3, 5)
-results = [
+results: list[Any] = [
     H.eigenvalues(2),
     H.trace(8, method="xtrace"),
     runs,
