@@ -43,8 +43,8 @@ def share_spent_once(kind: Kind, receipt: Receipt, store: Store) -> float:
         return 0.0
     whole = float(work["gradient_equivalents"])
     steps = float(work["num_burnin_steps"]) * len(work["failed_at"])
-    burnin = steps * float(work["batch_size"]) / float(work["num_samples"])
-    once = float(work["calibration_equivalents"]) + burnin
+    burned = steps * float(work["batch_size"]) / float(work["num_samples"])
+    once = float(work["calibration_equivalents"]) + burned
     return min(once / whole, 1.0) if whole > 0 else 0.0
 
 

@@ -68,6 +68,6 @@ def expected_text(finding: Finding) -> str:
     if expected.limits is None:
         return f"{expected.value:g} \N{PLUS-MINUS SIGN} {expected.sd:g}"
     low, high = expected.limits
-    sems = expected.within_sems
-    or_sems = f", or {sems:g} standard errors" if sems is not None else ""
+    errors = expected.within_sems
+    or_sems = f", or {errors:g} standard errors" if errors is not None else ""
     return f"{expected.value:g} within [{low:g}, {high:g}]{or_sems}"

@@ -237,8 +237,8 @@ class StepContext:
         """Take the random numbers of a step."""
         self.noise = numbers.noise(step)
         self.rows, self.acceptance_draws = numbers.batch(step)
-        burnin = self.steps.num_burnin_steps
-        self.is_adapting = step < burnin or burnin == 0
+        last = self.steps.num_burnin_steps
+        self.is_adapting = step < last or last == 0
 
     def gradients(self, weights_CD: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean losses (C,) of the step's batch and their gradients (C, D).
