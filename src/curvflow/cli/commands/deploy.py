@@ -15,7 +15,7 @@ from curvflow.errors import RequestError
 if TYPE_CHECKING:
     from curvflow.flows.deployed.deploy import DeployOutcome
     from curvflow.flows.deployed.server import ListedDeployment
-    from curvflow.flows.deployed.spec import Change
+    from curvflow.flows.deployed.spec import Change, DeploymentSpec
 
 STUDY = typer.Argument(help="the study file", metavar="STUDY")
 REANALYSE = typer.Option(
@@ -69,25 +69,41 @@ def command(
         return _list(as_json=as_json)
     if remove:
         return _remove(_require_study(study), name, profile)
-    # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.deployed.deploy import deploy
-    from curvflow.flows.deployed.schedules import read_due_times
-    from curvflow.flows.deployed.spec import deployment_spec
-
-    options = {"device": device, "num_threads": threads}
-    spec = deployment_spec(
+    spec = read_spec(
         _require_study(study),
+        (cron, every, timezone),
         name=name,
         pool=pool,
-        due=read_due_times(cron, every, timezone),
         store=store,
         profile=profile,
         overrides=overrides or (),
         reanalyse=reanalyse,
-        options={**options, "workers": workers, "scheduler": scheduler},
+        options=place_options(device, threads, workers, scheduler),
     )
-    done = deploy(spec, create_pool=create_pool, dry_run=dry_run)
-    return _echo(done, as_json, dry_run)
+    return _deploy(spec, create_pool=create_pool, dry_run=dry_run, as_json=as_json)
+
+
+def read_spec(
+    study: Path, schedule: tuple[str | None, str | None, str], **settings: Any
+) -> DeploymentSpec:
+    """Return the deployment of a study; `schedule`: --cron, --every, --timezone."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.deployed.schedules import read_due_times
+    from curvflow.flows.deployed.spec import deployment_spec
+
+    return deployment_spec(study, due=read_due_times(*schedule), **settings)
+
+
+def place_options(
+    device: str, threads: int, workers: int | None, scheduler: str | None
+) -> dict[str, Any]:
+    """Return the run options that a deployment keeps, by name."""
+    return {
+        "device": device,
+        "num_threads": threads,
+        "workers": workers,
+        "scheduler": scheduler,
+    }
 
 
 def _require_study(study: Path | None) -> Path:
@@ -135,7 +151,12 @@ def _as_json(done: DeployOutcome, *, acted: bool) -> dict[str, Any]:
     }
 
 
-def _echo(done: DeployOutcome, as_json: bool, dry_run: bool) -> None:
+def _deploy(
+    spec: DeploymentSpec, *, create_pool: bool, dry_run: bool, as_json: bool
+) -> None:
+    from curvflow.flows.deployed.deploy import deploy
+
+    done = deploy(spec, create_pool=create_pool, dry_run=dry_run)
     if as_json:
         print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
     else:

@@ -21,6 +21,8 @@ from curvflow.cli.arguments import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from curvflow.flows.results.results import Results
 
 INTERRUPTED = "curvflow: interrupted; finished tiles are kept, run again to go on"
@@ -50,32 +52,31 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Compute the results of the study that the store lacks."""
-    how = options.read_run_options(
-        device=device,
-        num_threads=threads,
-        tile_memory=tile_memory,
-        compiler=compiler,
-        workers=workers,
-        scheduler=scheduler,
-        cluster=cluster,
-        dashboard=dashboard,
+    tile = {"device": device, "num_threads": threads, "compiler": compiler}
+    place = {"workers": workers, "scheduler": scheduler, "dashboard": dashboard}
+    results = _compute(
+        study,
+        observe,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        options=options.read_run_options(
+            cluster=cluster, tile_memory=tile_memory, **tile, **place
+        ),
+        revive=revive or (),
+        answer=options.code_answer(accept or (), rerun or (), reason, verify),
+        reanalyse=reanalyse,
     )
-    arguments: dict[str, Any] = {
-        "overrides": overrides or (),
-        "options": how,
-        "revive": revive or (),
-        "answer": options.code_answer(accept or (), rerun or (), reason, verify),
-        "reanalyse": reanalyse,
-    }
+    _echo_results(results, as_json)
+
+
+def _compute(study: Path, observe: bool | None, **arguments: Any) -> Results:
+    """Run the study and show its progress."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.text.progress import watch
 
     with _report_interruption(), watch() as observer:
-        arguments["observer"] = observer
-        results = _run_function(observe)(
-            study, store=store, profile=profile, **arguments
-        )
-    _echo_results(results, as_json)
+        return _run_function(observe)(study, observer=observer, **arguments)
 
 
 def _run_function(observe: bool | None) -> Callable[..., Results]:

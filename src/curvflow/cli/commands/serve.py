@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import Overrides, Profile, StoreUrl, StudyPath
-from curvflow.cli.commands.deploy import REANALYSE, Cron, Every, Name, Timezone
+from curvflow.cli.commands.deploy import (
+    REANALYSE,
+    Cron,
+    Every,
+    Name,
+    Timezone,
+    place_options,
+    read_spec,
+)
 from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
     from curvflow.flows.deployed.deploy import DeployOutcome
-    from curvflow.flows.deployed.schedules import DueTimes
 
 
 def command(
@@ -40,23 +47,21 @@ def command(
     kept. PREFECT_API_URL names the server.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.deployed.schedules import read_due_times
     from curvflow.flows.deployed.serve import serve
-    from curvflow.flows.deployed.spec import default_name, deployment_spec
+    from curvflow.flows.deployed.spec import default_name
 
-    place = {"workers": workers, "scheduler": scheduler}
-    due = _require_schedule(read_due_times(cron, every, timezone))
-    spec = deployment_spec(
+    _require_schedule(cron, every)
+    spec = read_spec(
         study,
+        (cron, every, timezone),
         # Its own name, so that it does not replace a deployment of `curvflow deploy`.
         name=name or f"{default_name(study, profile)}-served",
         pool=None,
-        due=due,
         store=store,
         profile=profile,
         overrides=overrides or (),
         reanalyse=reanalyse,
-        options={"device": device, "num_threads": threads, **place},
+        options=place_options(device, threads, workers, scheduler),
     )
     ended = serve(spec, on_start=_echo_start)
     typer.echo(
@@ -64,10 +69,9 @@ def command(
     )
 
 
-def _require_schedule(due: DueTimes | None) -> DueTimes:
-    if due is None:
+def _require_schedule(cron: str | None, every: str | None) -> None:
+    if cron is None and every is None:
         raise RequestError("expected --every or --cron, got neither. Try --every 6h.")
-    return due
 
 
 def _echo_start(done: DeployOutcome, missed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,22 +65,37 @@ def command(
             )
         _print_overview(results, as_json=as_json)
         return
-    echo_missing(results, stage, parse_labels(where))
-    view = results.view(stage).where(parse_labels(where))
-    if not (as_json or as_csv):
-        variables = _with_units(view.kind, variables)
-    rows = results.records(stage, where=parse_labels(where), variables=variables)
+    labels = parse_labels(where)
+    echo_missing(results, stage, labels)
     if as_json:
-        print_json(rows)
+        print_json(results.records(stage, where=labels, variables=variables))
     elif as_csv:
-        from curvflow.flows.results.outputs import as_csv as csv_text
-
-        typer.echo(csv_text(rows), nl=False)
+        _print_csv(results.records(stage, where=labels, variables=variables))
     else:
-        typer.echo(_tables(rows, view.kind, whole=whole))
-    chosen = (*view.chosen(), *results.made_of(stage))
+        _print_tables(results, stage, labels, variables, whole=whole)
+    chosen = (*results.view(stage).where(labels).chosen(), *results.made_of(stage))
     for line in chosen:
         typer.echo(f"{stage}: {line}", err=True)
+
+
+def _print_csv(rows: Rows) -> None:
+    from curvflow.flows.results.outputs import as_csv
+
+    typer.echo(as_csv(rows), nl=False)
+
+
+def _print_tables(
+    results: Results,
+    stage: str,
+    labels: Mapping[str, str],
+    variables: list[str] | None,
+    *,
+    whole: bool,
+) -> None:
+    kind = results.view(stage).kind
+    names = _with_units(kind, variables)
+    rows = results.records(stage, where=labels, variables=names)
+    typer.echo(_tables(rows, kind, whole=whole))
 
 
 def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
