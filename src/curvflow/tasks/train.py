@@ -240,44 +240,54 @@ def _trained(problem: Problem, weights: NodeData) -> Tensor:
 
 
 def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outcome:
-    weights_CW = fit.checkpoints.of(number)
-    diverged = int(fit.divergence.epoch_M[number])
+    diverged, reached = int(fit.divergence.epoch_M[number]), _reached(fit, number)
     if diverged >= 0:  # its numbers after divergence mean nothing
         state.fill_(torch.nan)
     measured = fit.curves.of(number)
     final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}
-    network = fit.problem.network
-    reached = (
-        -1 if fit.early_stopping is None else int(fit.early_stopping.epoch_M[number])
-    )
     trained = max(diverged, reached)
-    trained = trained if trained >= 0 else params.epochs
+    counts = {
+        "epoch": fit.curves.epochs,
+        "num_gradients": trained if trained >= 0 else params.epochs,
+        "diverged_epoch": diverged,
+        "num_parameters": fit.problem.network.num_parameters,
+        "checkpoint": fit.checkpoints.epochs,
+    }
     arrays: dict[str, Array] = {
-        "epoch": np.array(fit.curves.epochs, dtype=np.int64),
         **measured,
         **final,
+        **{name: np.array(count, dtype=np.int64) for name, count in counts.items()},
         "norm_tensor_sum": measured["sum_of_norms"][-1:].reshape(()),
-        "num_gradients": np.array(trained, dtype=np.int64),
-        "diverged_epoch": np.array(diverged, dtype=np.int64),
-        "num_parameters": np.array(network.num_parameters, dtype=np.int64),
-        "checkpoint": np.array(fit.checkpoints.epochs, dtype=np.int64),
-        "weights": weights_CW.numpy(),
+        "weights": fit.checkpoints.of(number).numpy(),
         "network": np.array(fit.problem.text),
         "rule_state": state.numpy(),
+        **_optional_arrays(fit, number),
     }
     if not params.rule.chooses_momentum:
         del arrays["chosen_momentum"]
     if not params.record_step_norms:
         del arrays["step_norm"]
+    if diverged < 0:
+        return Outcome(arrays)
+    return Outcome(
+        arrays, "diverged", f"{fit.divergence.cause(number)} at epoch {diverged}"
+    )
+
+
+def _reached(fit: Fit, number: int) -> int:
+    """Return the epoch of early stopping, -1 without it."""
+    return -1 if fit.early_stopping is None else int(fit.early_stopping.epoch_M[number])
+
+
+def _optional_arrays(fit: Fit, number: int) -> dict[str, Array]:
+    """Return the variables of early stopping and of stored scales, if there are any."""
+    arrays: dict[str, Array] = {}
     if fit.early_stopping is not None:
+        reached = _reached(fit, number)
         arrays["reached"] = np.array(reached >= 0)
         arrays["reached_epoch"] = np.array(float(reached) if reached >= 0 else np.nan)
     if fit.scales is not None:
         scales_CD = fit.scales.of(number).numpy()
         parts = scales_CD[:, :-2], scales_CD[:, -2], scales_CD[:, -1]
         arrays |= dict(zip(PRECONDITIONER, parts, strict=True))
-    if diverged < 0:
-        return Outcome(arrays)
-    return Outcome(
-        arrays, "diverged", f"{fit.divergence.cause(number)} at epoch {diverged}"
-    )
+    return arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -196,45 +196,48 @@ def _rows_of_group(
     *,
     lower: bool,
 ) -> Iterator[dict[str, object]]:
-    places = list(
-        dict.fromkeys(place for row in rows_of_label.values() for place in row)
-    )
+    places = {place for row in rows_of_label.values() for place in row}
     # Sorted, so that no bit depends on the order of the nodes.
     blocks = sorted({place[: len(params.over)] for place in places}, key=repr)
-    means_NK, failed_NK = (
-        np.array(
-            [
-                [value_of(row, block) for row in rows_of_label.values()]
-                for block in blocks
-            ]
-        )
-        for value_of in (_mean, _has_failed)
-    )
+    means_NK = _of_blocks(rows_of_label, blocks, _mean)
+    failed_NK = _of_blocks(rows_of_label, blocks, _has_failed)
     values_NK = np.where(failed_NK, np.nan, means_NK)
     complete_N = _complete(rows_of_label, blocks, params)
     if params.diverged == "leave_out":
         complete_N &= np.isfinite(values_NK).all(axis=1)
     ranks_NK = ranks(values_NK[complete_N], lower_is_better=lower)
-    test_columns = _test_columns(ranks_NK, params.confidence)
     columns = {
         **_mean_ranks(ranks_NK, params.confidence),
         "mean_value": statistics(means_NK).mean,
+        "wins": _wins(ranks_NK, values_NK[complete_N]),
+    }
+    shared = {
+        "units": measurement.variable.units,
+        "count": len(ranks_NK),
+        "left_out": int((~complete_N).sum()),
+        **_test_columns(ranks_NK, params.confidence),
     }
     group_text = labels_text(params.within, group)
     for column, (label, row) in enumerate(rows_of_label.items()):
         name = f"{measurement.variable.name}: {label}"
         yield {
             "quantity": f"{name}, {group_text}" if group_text else name,
-            "units": measurement.variable.units,
             "label": str(label),
-            **{name: float(values_K[column]) for name, values_K in columns.items()},
-            "wins": _wins(ranks_NK, values_NK[complete_N], column),
-            "count": len(ranks_NK),
+            **{name: values_K[column].item() for name, values_K in columns.items()},
             **exclusion_counts(row, len(places)),
             "unconverged": num_unconverged(row),
-            "left_out": int((~complete_N).sum()),
-            **test_columns,
+            **shared,
         }
+
+
+def _of_blocks(
+    rows_of_label: Mapping[Label, Mapping[Labels, Cell]],
+    blocks: Sequence[Labels],
+    value_of: Callable[[Mapping[Labels, Cell], Labels], float],
+) -> Array:
+    """Return the value of each label at each repetition, (N, K)."""
+    rows = rows_of_label.values()
+    return np.array([[value_of(row, block) for row in rows] for block in blocks])
 
 
 def _mean_ranks(ranks_NK: Array, confidence: float) -> dict[str, Array]:
@@ -281,10 +284,11 @@ def _complete(
     )
 
 
-def _wins(ranks_NK: Array, values_NK: Array, column: int) -> int:
-    is_first_N = ranks_NK[:, column] == ranks_NK.min(axis=1, initial=np.inf)
-    # Where all labels diverged none has won.
-    return int((is_first_N & np.isfinite(values_NK[:, column])).sum())
+def _wins(ranks_NK: Array, values_NK: Array) -> Array:
+    """Return how often each label came first; where all diverged none has, (K,)."""
+    is_first_NK = ranks_NK == ranks_NK.min(axis=1, initial=np.inf, keepdims=True)
+    wins_K: Array = (is_first_NK & np.isfinite(values_NK)).sum(axis=0)
+    return wins_K
 
 
 def _test_columns(ranks_NK: Array, confidence: float) -> dict[str, float]:

@@ -207,27 +207,7 @@ def llc(
         >>> abs(fit.llc_mean - 2 / 2) < 5 * fit.llc_sem  # regular: half the parameters
         True
     """
-    params = checked(
-        LlcParams,
-        nbeta=nbeta,
-        calibrate=calibrate,
-        sampling_method=sampling_method,
-        lr=lr,
-        localization=localization,
-        batch_size=batch_size,
-        num_chains=num_chains,
-        num_draws=num_draws,
-        num_burnin_steps=num_burnin_steps,
-        num_steps_bw_draws=num_steps_bw_draws,
-        at_draws=at_draws,
-        layers=None if layers is None else tuple(layers),
-        friction=friction,
-        decay=decay,
-        damping=damping,
-        keep_draws=keep_draws,
-        seed=seed,
-        **({} if dtype is None else {"dtype": dtype}),
-    )
+    params = _params(locals())
     targets = module_targets(
         net,
         loss,
@@ -239,6 +219,21 @@ def llc(
     )
     (estimate,) = estimate_coefficients(targets, [options_of(params)])
     return _result(variables(estimate))
+
+
+def _params(arguments: Mapping[str, Any]) -> LlcParams:
+    """Return the parameters of `probe.llc` among the arguments of `llc`.
+
+    Each is the argument of its name; an omitted precision is the default.
+    """
+    given = {
+        name: arguments[name] for name in LlcParams.model_fields if name in arguments
+    }
+    if given["dtype"] is None:
+        del given["dtype"]
+    if given["layers"] is not None:
+        given["layers"] = tuple(given["layers"])
+    return checked(LlcParams, **given)
 
 
 def wbic(net: nn.Module, loss: Loss | str, data: Any, **options: Any) -> WbicResult:

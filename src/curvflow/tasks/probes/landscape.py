@@ -114,38 +114,38 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         for name, prefix in SETS.items()
     }
     slice_directions = directions(members, hessian, problem, weights_MD)
-    gradient_MD = mean_gradient(
-        problem.losses,
-        weights_MD,
-        sets["train"].inputs,
-        sets["train"].targets,
-        fixed_MS=statistics_MS,
-        batch_size=problem.rows_per_pass(1),
-        models_per_pass=max(2, problem.models_per_pass(sets["train"].count, 1)),
-    )
+    gradient_MD = _mean_gradient(problem, weights_MD, statistics_MS, sets["train"])
     local = local_model(hessian, gradient_MD, slice_directions.columns)
     classes = int(data[0]["num_classes"])
-
-    def slice_outcome(number: int) -> Outcome:
-        row = slice(number, number + 1)
+    outcomes = []
+    for number, member in enumerate(members):
         losses = [
-            _MeanLoss(problem, samples.models(row), classes)
+            _MeanLoss(problem, samples.models(slice(number, number + 1)), classes)
             for samples in sets.values()
             if samples.count
         ]
+        columns_DK = slice_directions.columns[number]
         values_QP = _evaluate_points(
-            params,
-            problem,
-            losses,
-            weights_MW[number],
-            slice_directions.columns[number],
+            params, problem, losses, weights_MW[number], columns_DK
         )
         arrays = _slice_arrays(values_QP, params)
-        return Outcome(
-            arrays | _model_arrays(members[number], slice_directions, local, number)
-        )
+        arrays |= _model_arrays(member, slice_directions, local, number)
+        outcomes.append(Outcome(arrays))
+    return outcomes
 
-    return [slice_outcome(number) for number in range(len(members))]
+
+def _mean_gradient(
+    problem: Problem, weights_MD: Tensor, statistics_MS: Tensor, samples: Samples
+) -> Tensor:
+    return mean_gradient(
+        problem.losses,
+        weights_MD,
+        samples.inputs,
+        samples.targets,
+        fixed_MS=statistics_MS,
+        batch_size=problem.rows_per_pass(1),
+        models_per_pass=max(2, problem.models_per_pass(samples.count, 1)),
+    )
 
 
 class _MeanLoss:

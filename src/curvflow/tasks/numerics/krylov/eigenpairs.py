@@ -54,6 +54,33 @@ class Ritz:
             count.clone(),
         )
 
+    def write(
+        self,
+        active: Tensor,
+        values: Tensor,
+        vectors: Tensor,
+        residuals: Tensor,
+        within: Tensor,
+        iteration: int,
+    ) -> None:
+        """Fill in the pairs of some models after a product with a block.
+
+        Args:
+            active: numbers of the models among all.
+            values: Ritz values of their blocks, (M, B).
+            vectors: columns that begin with the Ritz vectors, (M, D, Q).
+            residuals: of the Ritz vectors, (M, B).
+            within: which are within the tolerance, (M, B).
+            iteration: products with a block so far.
+        """
+        k = self.values.shape[1]
+        self.values[active] = values[:, :k]
+        self.vectors[active] = vectors[..., :k]
+        self.residuals[active] = residuals[:, :k]
+        self.converged[active] = within[:, :k]
+        self.iterations[active] = iteration
+        self.num_matvecs[active] = iteration * values.shape[1]
+
 
 def preference(values: Tensor, which: Which) -> Tensor:
     """Return the numbers of values along the last dimension, the most wanted first.

@@ -126,18 +126,16 @@ def lanczos(
     going_MS = torch.ones_like(scale_MS, dtype=torch.bool)
     for step in range(limit):
         v_MSD, rest_MSD = room_MSKD[:, :, step], room_MSKD[:, :, step + 1]
-        image_MDS, lengths_MS = measured_product(
-            operator, v_MSD.mT, out_MDS=rest_MSD.mT
-        )
+        image_MDS, norms_MS = measured_product(operator, v_MSD.mT, out_MDS=rest_MSD.mT)
         steps_MS += going_MS
-        scale_MS = torch.maximum(scale_MS, lengths_MS)
-        alpha_MS = inner(image_MDS.mT, v_MSD, dim=2)
+        scale_MS = torch.maximum(scale_MS, norms_MS)
+        alpha_MS = alpha_MSK[:, :, step] = inner(image_MDS.mT, v_MSD, dim=2)
         _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
         if step > 0:
-            before_MSD = basis_MSKD[:, :, step - 1]
-            _less(rest_MSD, beta_MSK[:, :, step - 1], before_MSD, into=rest_MSD)
+            beta_MS, before_MSD = beta_MSK[:, :, step - 1], basis_MSKD[:, :, step - 1]
+            _less(rest_MSD, beta_MS, before_MSD, into=rest_MSD)
         beta_MS = _orthogonalise(rest_MSD, basis_MSKD[:, :, : step + 1])
-        alpha_MSK[:, :, step], beta_MSK[:, :, step] = alpha_MS, beta_MS
+        beta_MSK[:, :, step] = beta_MS
         going_MS = beta_MS > breakdown_tolerance(held) * scale_MS
         if step + 1 == limit or not going_MS.any():
             break

@@ -92,13 +92,7 @@ def lobpcg(
         within = within_tolerance(
             values_MB, residuals, basis.largest, tol=tol, zero=zero
         )
-        active = basis.active
-        ritz.values[active] = values_MB[:, :k]
-        ritz.vectors[active] = basis.S_MDQ[..., :k]
-        ritz.residuals[active] = residuals[:, :k]
-        ritz.converged[active] = within[:, :k]
-        ritz.iterations[active] = iteration
-        ritz.num_matvecs[active] = iteration * block
+        ritz.write(basis.active, values_MB, basis.S_MDQ, residuals, within, iteration)
         going = ~within[:, :k].all(1)
         if not going.any() or iteration == max_iterations:
             break

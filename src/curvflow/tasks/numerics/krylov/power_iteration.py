@@ -69,12 +69,7 @@ def block_power(
     for iteration in range(1, max_iterations + 1):
         values, vectors, images = _rayleigh_ritz(operator, basis_MDB)
         residuals, within = _judge(values, vectors, images, tol=tol)
-        ritz.values[active] = values[:, :k]
-        ritz.vectors[active] = vectors[..., :k]
-        ritz.residuals[active] = residuals[:, :k]
-        ritz.converged[active] = within[:, :k]
-        ritz.iterations[active] = iteration
-        ritz.num_matvecs[active] = iteration * start_MDB.shape[2]
+        ritz.write(active, values, vectors, residuals, within, iteration)
         going = ~within[:, :k].all(1)
         if not going.any():
             break

@@ -133,8 +133,18 @@ class _Chains:
     losses: Tensor  # (C, K)
     acceptance: Tensor  # (C,)
     failed_at: Tensor  # (C,)
-    work: float
+    work: Tensor  # in passes, (C,)
     state: dict[str, Tensor]
+
+    def only(self, chains: slice) -> _Chains:
+        """Return some of the chains."""
+        return _Chains(
+            self.losses[chains],
+            self.acceptance[chains],
+            self.failed_at[chains],
+            self.work[chains],
+            {name: tensor[chains] for name, tensor in self.state.items()},
+        )
 
 
 def _of_chains(draws: Draws, start: int, count: int) -> _Chains:
@@ -143,7 +153,7 @@ def _of_chains(draws: Draws, start: int, count: int) -> _Chains:
         draws.losses[chains].cpu().double(),
         draws.acceptance[chains].cpu(),
         draws.failed_at[chains].cpu(),
-        float(draws.passes[chains].sum()),
+        draws.passes[chains],
         {name: tensor[chains] for name, tensor in draws.state.items()},
     )
 
@@ -170,16 +180,7 @@ def _summarised(
         for trial, group in enumerate(groups)
     ]
     slow = [
-        slow_directions(
-            replace(settings, localization=group.localization),
-            {n: t[_chains_of(trial)] for n, t in chains.state.items()},
-            chains.acceptance[_chains_of(trial)],
-            steps,
-            num_steps=TRIAL_DRAWS * steps.num_steps_bw_draws,
-            num_free=targets.num_free,
-        )
-        if (failed_at_TC[trial] < 0).all()
-        else (math.nan, math.nan)
+        _slow(settings, group, chains.only(_chains_of(trial)), steps, targets.num_free)
         for trial, group in enumerate(groups)
     ]
 
@@ -194,7 +195,27 @@ def _summarised(
         of_trials([spread for _, spread in slow]),
         chains.acceptance.double().view(shape).mean(1),
         chains.state["lr"].cpu().double().view(shape),
-        chains.work,
+        float(chains.work.sum()),
+    )
+
+
+def _slow(
+    settings: ChainSettings,
+    group: ChainGroup,
+    chains: _Chains,
+    steps: Steps,
+    num_free: int,
+) -> tuple[float, float]:
+    """Return the mean that slow directions leave out of a trial, and its error."""
+    if not (chains.failed_at < 0).all():
+        return math.nan, math.nan
+    return slow_directions(
+        replace(settings, localization=group.localization),
+        chains.state,
+        chains.acceptance,
+        steps,
+        num_steps=TRIAL_DRAWS * steps.num_steps_bw_draws,
+        num_free=num_free,
     )
 
 

@@ -44,29 +44,27 @@ class CoefficientEstimate:
     """Estimate of the coefficient about one target.
 
     Attributes:
-        summary: mean, standard error and diagnostics.
+        chains: the draws, and the estimate by them, as they were judged.
         verdict: whether the chains can be trusted, with the reason.
         settings: of the chains.
-        results: the chains.
-        init_loss: mean loss at the weights.
+        results: traces, state and work of the chains.
         step_bias: bound of the relative excess by finite steps.
         batch_bias: the same by the noise of batches.
-        slow_error: error from directions too slow for the chains; NaN if no spectrum
-            was measured.
         num_samples: N.
-        num_free: parameters that move, d.
     """
 
-    summary: Summary
+    chains: Chains
     verdict: Verdict
     settings: ChainSettings
     results: ChainResults
-    init_loss: float
     step_bias: float
     batch_bias: float
-    slow_error: float
     num_samples: int
-    num_free: int
+
+    @property
+    def summary(self) -> Summary:
+        """Mean, standard error and diagnostics."""
+        return self.chains.summary
 
     @property
     def has_failed(self) -> bool:
@@ -200,40 +198,31 @@ def _estimate(
     losses_CK, num_free = results.traces["loss_trace"], targets.num_free
     summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
     of_steps, of_batches = biases(
-        settings,
-        results,
-        summary.llc_mean,
-        damping=options.damping,
-        num_free=num_free,
+        settings, results, summary.llc_mean, damping=options.damping, num_free=num_free
     )
     slow = slow_error(settings, results, steps, num_free=num_free)
-    verdict = judge(
-        Chains(
-            summary,
-            losses_CK,
-            results.traces["distance_trace"],
-            results.acceptance,
-            results.failed_at,
-            init_loss=init_loss,
-            nbeta=settings.nbeta,
-            localization=settings.localization,
-            num_parameters=num_free,
-            bias=sum(bias for bias in (of_steps, of_batches) if not math.isnan(bias)),
-            slow_error=slow,
-            off_plateau=settings.off_plateau,
-        )
+    chains = Chains(
+        summary,
+        losses_CK,
+        results.traces["distance_trace"],
+        results.acceptance,
+        results.failed_at,
+        init_loss=init_loss,
+        nbeta=settings.nbeta,
+        localization=settings.localization,
+        num_parameters=num_free,
+        bias=sum(bias for bias in (of_steps, of_batches) if not math.isnan(bias)),
+        slow_error=slow,
+        off_plateau=settings.off_plateau,
     )
     return CoefficientEstimate(
-        summary,
-        verdict,
+        chains,
+        judge(chains),
         settings,
         results,
-        init_loss,
-        of_steps,
-        of_batches,
-        slow,
-        targets.num_samples,
-        num_free,
+        step_bias=of_steps,
+        batch_bias=of_batches,
+        num_samples=targets.num_samples,
     )
 
 
@@ -257,7 +246,7 @@ def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
         "reason": np.array(estimate.verdict.reason),
     }
     if estimate.settings.ritz:
-        arrays["slow_error"] = np.array(estimate.slow_error)
+        arrays["slow_error"] = np.array(estimate.chains.slow_error)
     if results.weights is not None:
         arrays["draws"] = results.weights.numpy()
     return arrays
@@ -274,7 +263,7 @@ def _state_and_settings(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]
     numbers = {
         "acceptance": float(results.acceptance[finite_C].mean()),
         "distance": float(results.traces["distance_trace"][finite_C, -1].mean()),
-        "init_loss": estimate.init_loss,
+        "init_loss": estimate.chains.init_loss,
         "nbeta": settings.nbeta,
         "localization": settings.localization,
         "lr": results.lr,
@@ -285,7 +274,7 @@ def _state_and_settings(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]
         "batch_size": settings.batch_size or count,
         "num_burnin_steps": settings.num_burnin_steps,
         "num_samples": count,
-        "num_parameters": estimate.num_free,
+        "num_parameters": estimate.chains.num_parameters,
     }
     return {
         **{name: np.array(value, dtype=np.float64) for name, value in numbers.items()},
