@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.flows.graph.graph import Graph
 from curvflow.flows.published_images.arrays import published_arrays
-from curvflow.schemas.checks.model_data_checks import check_model_and_data
-from curvflow.schemas.checks.samples import known_samples
-from curvflow.schemas.kind import Kind, Samples
-from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
@@ -123,34 +118,3 @@ def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
             f"{name}: expected a .npy or .npz file of numbers, got {path.name}, which "
             "is none"
         ) from error
-
-
-def check_arrays(graph: Graph, files: SourceFiles) -> None:
-    """Check stages that must run against the content of their data files.
-
-    A file is read only where parameters do not settle it: by data given together with
-    weights, a loss or a model for some data only, or a number of eigenvalues.
-
-    Raises:
-        StudyError: data do not fit.
-    """
-    stages = graph.study.stages
-    forms = {
-        node.params: node.form
-        for nodes in graph.nodes.values()
-        for node in nodes
-        if isinstance(node.params, ArrayParams)
-    }
-    known: dict[Params, Samples] = {}
-
-    def tell(kind: Kind, params: Params, taken: Samples) -> Samples:
-        if not isinstance(params, ArrayParams):
-            return known_samples(kind, params, taken)
-        if params not in known:
-            read = files.read(params, forms[params])
-            known[params] = samples_of(params, read)
-        return known[params]
-
-    for name, nodes in graph.nodes.items() if forms else ():
-        if any(node.state != "cached" for node in nodes):
-            check_model_and_data(stages[name], stages, tell)

@@ -9,7 +9,7 @@ from typing import Any
 
 from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.expand import expand
-from curvflow.flows.graph.files import SourceFiles, check_arrays
+from curvflow.flows.graph.files import SourceFiles
 from curvflow.flows.graph.graph import Graph, Node, State, producers
 from curvflow.flows.graph.heartbeats import in_work
 from curvflow.flows.graph.lookup import compare
@@ -21,7 +21,12 @@ from curvflow.flows.plan.resume import ShorterResults, continues
 from curvflow.flows.plan.why.causes import Causes
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.plan.why.root_causes import forecast
+from curvflow.schemas.checks.model_data_checks import check_model_and_data
+from curvflow.schemas.checks.samples import known_samples
+from curvflow.schemas.kind import Kind, Samples
+from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
 from curvflow.schemas.nodes import Figure, Table
+from curvflow.schemas.params import Params
 from curvflow.schemas.study.study import Study
 from curvflow.stores.base import Index, Store
 from curvflow.stores.log import paused_gc
@@ -204,7 +209,38 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             check(node.params, files.read(node.params, node.form))
         except InputError as error:
             raise stage.error((), str(error)) from error
-    check_arrays(plan.graph, files)
+    _check_arrays(plan.graph, files)
+
+
+def _check_arrays(graph: Graph, files: SourceFiles) -> None:
+    """Check stages that must run against the content of their data files.
+
+    A file is read only where parameters do not settle it: by data given together with
+    weights, a loss or a model for some data only, or a number of eigenvalues.
+
+    Raises:
+        StudyError: data do not fit.
+    """
+    stages = graph.study.stages
+    forms = {
+        node.params: node.form
+        for nodes in graph.nodes.values()
+        for node in nodes
+        if isinstance(node.params, ArrayParams)
+    }
+    known: dict[Params, Samples] = {}
+
+    def tell(kind: Kind, params: Params, taken: Samples) -> Samples:
+        if not isinstance(params, ArrayParams):
+            return known_samples(kind, params, taken)
+        if params not in known:
+            read = files.read(params, forms[params])
+            known[params] = samples_of(params, read)
+        return known[params]
+
+    for name, nodes in graph.nodes.items() if forms else ():
+        if any(node.state != "cached" for node in nodes):
+            check_model_and_data(stages[name], stages, tell)
 
 
 def find_claimed(plan: Plan, sources: PlanSources) -> None:

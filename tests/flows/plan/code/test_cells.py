@@ -10,7 +10,8 @@ import pytest
 
 import curvflow
 from curvflow.errors import ChangedCodeError, RequestError
-from curvflow.flows.plan.code.cells import is_typed, typed_text
+from curvflow.flows.plan.code.cells import typed_text
+from curvflow.flows.plan.code.sources import is_typed
 from curvflow.schemas import kinds
 from curvflow.tasks import registry
 

@@ -40,11 +40,6 @@ _NESTED = (list, tuple, dict, set, frozenset)
 _LONGEST = 500  # characters of a value that are kept as they are
 
 
-def is_typed(name: str) -> bool:
-    """Return whether a module was typed: it is the main module and has no file."""
-    return name == MAIN and not getattr(sys.modules.get(MAIN), "__file__", None)
-
-
 def typed_text() -> bytes:
     """Return the text of the main module, put together from what was typed."""
     module = sys.modules[MAIN]

@@ -26,9 +26,8 @@ from warnings import catch_warnings, simplefilter
 
 from curvflow.errors import RequestError
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.plan.code.cells import is_typed
 from curvflow.flows.plan.code.fingerprints import Fingerprints
-from curvflow.flows.plan.code.sources import OWN
+from curvflow.flows.plan.code.sources import OWN, is_typed
 
 Codes = Mapping[str, list[CodeType]]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from curvflow.errors import nearest
-from curvflow.flows.plan.code.cells import is_typed
 from curvflow.flows.plan.code.modules import ON_IMPORT, read_module
+from curvflow.flows.plan.code.sources import is_typed
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params

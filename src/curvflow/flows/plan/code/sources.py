@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from curvflow.errors import RequestError
-from curvflow.flows.plan.code.cells import is_typed, typed_text
+from curvflow.flows.plan.code.cells import MAIN, typed_text
 from curvflow.flows.plan.code.modules import Module, read_module
 
 OWN = "curvflow"
@@ -128,6 +128,11 @@ class Sources:
         bases = [self._folder, *(Path(entry) for entry in sys.path)]
         places = [place for base in bases if (place := _file(base, last))]
         return next((p for p in places if p.is_file()), places[0] if places else None)
+
+
+def is_typed(name: str) -> bool:
+    """Return whether a module was typed: it is the main module and has no file."""
+    return name == MAIN and not getattr(sys.modules.get(MAIN), "__file__", None)
 
 
 def _loaded(name: str) -> Path | None:
