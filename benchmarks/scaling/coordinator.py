@@ -23,7 +23,7 @@ from curvflow.flows.run import run as engine
 from curvflow.flows.run.publish import Publisher
 from curvflow.flows.run.queue import TileJobs
 from curvflow.flows.run.runners.base import Needs, Returned
-from curvflow.flows.run.runners.inline import carried_out
+from curvflow.flows.run.tile.compute import carried_out
 from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from curvflow.errors import ClusterError, InputError
 from curvflow.flows.graph.graph import Node
+from curvflow.flows.graph.inputs import load
 from curvflow.flows.graph.jobs import TileJob, tile_job
 from curvflow.flows.graph.tiles import NODE_BY_NODE_WIDTH, width_for
 from curvflow.flows.plan.resume import ShorterResults
@@ -14,7 +15,7 @@ from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.retry import TileInFlight
 from curvflow.flows.run.runners.base import Finished, Needs, Returned, Runner
 from curvflow.flows.run.schedule import Schedule, needs_of
-from curvflow.flows.run.tile.compute import estimated, failure, load
+from curvflow.flows.run.tile.compute import estimated, failure
 
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
 

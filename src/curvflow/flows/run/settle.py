@@ -15,7 +15,7 @@ from curvflow.flows.plan.plan import Plan, check_code, make_plan
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.recheck import Evidence, Recheck, sample
-from curvflow.flows.run.runners.inline import main_memory
+from curvflow.flows.run.tile.compute import main_memory
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import CodeRecord, Settlement
 from curvflow.schemas.study.study import Study

@@ -8,8 +8,7 @@ import pytest
 from curvflow.errors import InputError
 from curvflow.flows.graph.jobs import MemberJob, TileJob
 from curvflow.flows.graph.stopping import Stopping
-from curvflow.flows.run.runners.inline import main_memory
-from curvflow.flows.run.tile.compute import outcomes
+from curvflow.flows.run.tile.compute import main_memory, outcomes
 from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.tasks import registry
 from curvflow.tasks.machine import machine_for

@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack
 from types import TracebackType
 
-from curvflow.errors import Stopped
 from curvflow.flows.graph.jobs import TileJob
 from curvflow.flows.run.runners.base import (
-    Finished,
-    Interrupted,
-    LostInput,
     Needs,
     Returned,
 )
-from curvflow.flows.run.tile.compute import LostInputError, compute_tile
+from curvflow.flows.run.tile.compute import carried_out, main_memory
 from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
-
-
-def carried_out(
-    store: Store, job: TileJob, machine: Machine, snapshots: Snapshots
-) -> Returned:
-    """Compute a tile and return its fate; nothing is committed.
-
-    Raises:
-        StoreError: the payload cannot be written.
-    """
-    snapshots.turn_to(job.stage)
-    try:
-        reports = compute_tile(store, job, machine, snapshots)
-    except LostInputError as error:
-        return LostInput(error.receipt, str(error))
-    except Stopped as stopped:
-        return Interrupted(stopped.signal)
-    return Finished(reports, kept=snapshots.taken())
 
 
 class Inline:
@@ -77,20 +53,6 @@ class Inline:
         numbers = [] if self._job is None else [self._job[0]]
         self._job = None
         return numbers
-
-
-def main_memory() -> int:
-    """Return the bytes of memory that this group of processes may use.
-
-    0 where the system does not say.
-    """
-    try:
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 0
-    with suppress(OSError, ValueError):  # no such file, or the word `max`
-        whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return whole
 
 
 class ThisProcess:

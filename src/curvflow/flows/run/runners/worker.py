@@ -37,9 +37,10 @@ from curvflow.flows.run.runners.base import (
     Returned,
 )
 from curvflow.flows.run.runners.client import MISSING, one_line
-from curvflow.flows.run.runners.inline import ThisProcess, carried_out
+from curvflow.flows.run.runners.inline import ThisProcess
 from curvflow.flows.run.runners.job_context import JobContext, difference, this_build
 from curvflow.flows.run.runners.pools import threads_fault
+from curvflow.flows.run.tile.compute import carried_out
 from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store

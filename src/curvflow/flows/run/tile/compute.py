@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
-from curvflow.errors import CorruptPayloadError, InputError, StoreError
-from curvflow.flows.graph.jobs import Computed, Failed, MemberJob, TakenResult, TileJob
-from curvflow.flows.graph.lookup import taken_parts
+from curvflow.errors import InputError, Stopped
+from curvflow.flows.graph.inputs import LostInputError, load
+from curvflow.flows.graph.jobs import Computed, Failed, TileJob
 from curvflow.flows.graph.tiles import bisect, padded
+from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
 from curvflow.flows.run.tile.outcome_checks import checked, remedies
 from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.records.receipts import part_digests, result_digest
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine, find
 
-Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
 # Another version of these may differ in the last bits, so it begins again.
 LIBRARIES = ("torch", "numpy")
 
@@ -49,17 +52,22 @@ class Cost:
     how: str = ""
 
 
-class LostInputError(StoreError):
-    """A result that a tile takes turned out to be unreadable.
+def carried_out(
+    store: Store, job: TileJob, machine: Machine, snapshots: Snapshots
+) -> Returned:
+    """Compute a tile and return its fate; nothing is committed.
 
-    Attributes:
-        receipt: of the result.
+    Raises:
+        StoreError: the payload cannot be written.
     """
-
-    def __init__(self, receipt: Receipt, reason: str) -> None:
-        """Name the result and what is wrong with it."""
-        super().__init__(reason)
-        self.receipt = receipt
+    snapshots.turn_to(job.stage)
+    try:
+        reports = compute_tile(store, job, machine, snapshots)
+    except LostInputError as error:
+        return LostInput(error.receipt, str(error))
+    except Stopped as stopped:
+        return Interrupted(stopped.signal)
+    return Finished(reports, kept=snapshots.taken())
 
 
 def compute_tile(
@@ -118,6 +126,20 @@ def estimated(kind: Kind, member: Member) -> tuple[int, int]:
     """Return the estimated bytes of a member, and of its data among them."""
     implementation = find(kind.name)
     return implementation.member_bytes(member), implementation.data_bytes(member)
+
+
+def main_memory() -> int:
+    """Return the bytes of memory that this group of processes may use.
+
+    0 where the system does not say.
+    """
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+    with suppress(OSError, ValueError):  # no such file, or the word `max`
+        whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return whole
 
 
 def _fitting(
@@ -181,80 +203,6 @@ def snapshot_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
 @cache
 def _versions() -> list[str]:
     return [version(library) for library in LIBRARIES]
-
-
-def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
-    """Read the inputs of a tile's members; a shared result is read once.
-
-    Raises:
-        LostInputError: a result taken cannot be read.
-    """
-    loaded: Loaded = {}
-    taken = [
-        result for job in jobs for several in job.inputs.values() for result in several
-    ]
-    taken += [job.shorter for job in jobs if job.shorter]
-    for result in sorted(
-        taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)
-    ):
-        if result.memo not in loaded:  # in the order of payloads, each opened once
-            loaded[result.memo] = _arrays(store, result.receipt, result.parts)
-    return [
-        Member(
-            job.params,
-            {
-                name: [_node_data(kind, name, result, loaded) for result in taken]
-                for name, taken in job.inputs.items()
-            },
-            job.files,
-            _shorter(job, loaded),
-        )
-        for job in jobs
-    ]
-
-
-def _shorter(job: MemberJob, loaded: Loaded) -> NodeData | None:
-    if job.shorter is None:
-        return None
-    return _as_edge(NodeData, job.shorter, loaded[job.shorter.memo])
-
-
-def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> NodeData:
-    arrays = loaded[taken.memo]
-    if not kind.vectorised:  # code of the user's own may write into what it is given
-        arrays = {variable: array.copy() for variable, array in arrays.items()}
-    return _as_edge(kind.inputs[name].edge, taken, arrays)
-
-
-def _as_edge(
-    edge: type[NodeData], taken: TakenResult, arrays: Mapping[str, Array]
-) -> NodeData:
-    # One result may stand at several nodes, each with its coordinates.
-    return edge(
-        stage=taken.stage,
-        kind=taken.receipt.kind,
-        coords=taken.coords,
-        arrays=arrays,
-        digest=sha256(taken_parts(taken.receipt, taken.parts)),
-        status=taken.receipt.status,
-        reason=taken.receipt.reason,
-    )
-
-
-def _arrays(
-    store: Store, receipt: Receipt, names: Sequence[str]
-) -> Mapping[str, Array]:
-    parts = taken_parts(receipt, names)
-    wanted = [name for name in names if _has(parts, name)]
-    try:
-        arrays = store.read(receipt, wanted) if receipt.payload else {}
-    except CorruptPayloadError as error:
-        raise LostInputError(receipt, str(error)) from error
-    return {part.partition("@")[0]: array for part, array in arrays.items()}
-
-
-def _has(parts: Mapping[str, str], name: str) -> bool:
-    return any(part.partition("@")[0] == name.partition("@")[0] for part in parts)
 
 
 def write(
