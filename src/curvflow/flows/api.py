@@ -13,7 +13,12 @@ from curvflow.errors import (
     RemovedPayloadError,
     UnknownNameError,
 )
-from curvflow.flows.graph.open_study import OpenedStudy, open_study
+from curvflow.flows.graph.open_study import (
+    OpenedStudy,
+    make_importable,
+    open_study,
+    opened_in,
+)
 from curvflow.flows.graph.python_study import Study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views, run_views, with_removed
@@ -69,7 +74,7 @@ def run(
         StoreError: results cannot be written.
     """
     # The first write makes the store, so that what is refused leaves none behind.
-    opened = open_study(study, store=store, profile=profile, overrides=overrides)
+    opened = _opened(study, store, profile, overrides)
     if workers is not None:
         given = {} if options is None else options.model_dump(exclude_unset=True)
         options = run_options(**{**given, "workers": workers})
@@ -85,6 +90,20 @@ def run(
         # A table or figure was found unreadable while it was written out. It is struck
         # off by now, or collected since the plan: this time it is computed again.
         return _run(opened, **asked)
+
+
+def _opened(
+    study: str | Path | Study,
+    store: str | Path | None,
+    profile: str | None,
+    overrides: Sequence[str],
+) -> OpenedStudy:
+    """Open a study of a file, or one built in Python, which has the current folder."""
+    if not isinstance(study, Study):
+        return open_study(study, store=store, profile=profile, overrides=overrides)
+    folder = Path.cwd()
+    make_importable(folder)
+    return opened_in(folder, study.connected(profile, overrides), store=store)
 
 
 def _run(opened: OpenedStudy, *, observer: Observer | None, **asked: Any) -> Results:
@@ -137,7 +156,7 @@ def open(
     Raises:
         RequestError: the study cannot be read, or has no such run.
     """
-    opened = open_study(study, store=store, profile=profile, overrides=overrides)
+    opened = _opened(study, store, profile, overrides)
     return results_of(opened, run)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from curvflow.errors import RequestError
 from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.python_study import Study as WrittenStudy
-from curvflow.flows.graph.python_study import make_importable
 from curvflow.schemas.study.study import Study, load_study
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
@@ -48,7 +47,7 @@ class OpenedStudy:
 
 
 def open_study(
-    study: str | Path | WrittenStudy,
+    study: str | Path,
     *,
     store: str | Path | None = None,
     profile: str | None = None,
@@ -57,24 +56,30 @@ def open_study(
 ) -> OpenedStudy:
     """Read a study and open its store.
 
-    The study's folder becomes importable, so that a study can name modules next to it;
-    of a study built in Python it is the current one. The store is `.curvflow` in that
-    folder by default; one that is not there counts as empty unless `create` is set.
+    The study's folder becomes importable, so that a study can name modules next to it.
+    The store is `.curvflow` in that folder by default; one that is not there counts as
+    empty unless `create` is set.
 
     Raises:
         RequestError: the file cannot be read or is no study, or the store cannot
             be opened.
     """
-    if isinstance(study, WrittenStudy):
-        folder = Path.cwd()
-        make_importable(folder)
-        resolved = study.connected(profile, overrides)
-    else:
-        folder, resolved = _from_file(study, profile, overrides)
+    folder, resolved = _from_file(study, profile, overrides)
+    return opened_in(folder, resolved, store=store, create=create)
+
+
+def opened_in(
+    folder: Path,
+    study: Study,
+    *,
+    store: str | Path | None = None,
+    create: bool = False,
+) -> OpenedStudy:
+    """Open the store of a study that is read, whose files lie in a folder."""
     where = folder / ".curvflow" if store is None else store
     opened = open_store(where, create=create)
-    results = folder / "results" / resolved.name
-    return OpenedStudy(resolved, opened, SourceFiles(folder), results)
+    results = folder / "results" / study.name
+    return OpenedStudy(study, opened, SourceFiles(folder), results)
 
 
 def _from_file(
@@ -88,3 +93,9 @@ def _from_file(
     return folder, load_study(
         text, file=str(path), profile=profile, overrides=overrides
     )
+
+
+def make_importable(folder: Path) -> None:
+    """Put a folder first on the path of imports."""
+    others = [entry for entry in sys.path if entry != str(folder)]
+    sys.path[:] = [str(folder), *others]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from curvflow.flows.graph.open_study import make_importable
 from curvflow.flows.results.outputs import replace_file
 from curvflow.schemas.study.document import Document, read_document
 from curvflow.schemas.study.python_source import plain_document
@@ -160,9 +160,3 @@ class Study:
     def __repr__(self) -> str:
         axes = ", ".join(self.axes) or "none"
         return f"<Study {self.name}: axes {axes}; stages {', '.join(self.stages)}>"
-
-
-def make_importable(folder: Path) -> None:
-    """Put a folder first on the path of imports."""
-    others = [entry for entry in sys.path if entry != str(folder)]
-    sys.path[:] = [str(folder), *others]
