@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.lookup import compare, input_digests
+from curvflow.flows.graph.graph import Node, compare, input_digests
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import Plan, make_plan
 from curvflow.schemas.keys import sha256

@@ -13,8 +13,8 @@ import pytest
 from ruamel.yaml import YAML
 
 import curvflow
-from curvflow.flows.graph.expand import expand
-from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import expand
+from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster
 from curvflow.schemas.study.study import load_study

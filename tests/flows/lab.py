@@ -4,8 +4,7 @@ import sys
 from contextlib import contextmanager
 from unittest import mock
 
-from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.open_study import OpenedStudy
+from curvflow.flows.graph.open_study import OpenedStudy, SourceFiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.observer import Unwatched
 from curvflow.flows.run.run import RunReport, run_study

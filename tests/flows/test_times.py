@@ -7,7 +7,7 @@ import pytest
 
 import curvflow
 from curvflow.errors import UnknownNameError
-from curvflow.flows.graph.jobs import MemberJob, TakenResult, TileJob
+from curvflow.flows.graph.tiles import MemberJob, TakenResult, TileJob
 from curvflow.schemas.kinds import find_kind
 from curvflow.stores.memory import MemoryStore
 from tests.flows.toys import run

@@ -10,8 +10,7 @@ from unittest import mock
 import numpy as np
 from pydantic import Field
 
-from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.open_study import OpenedStudy
+from curvflow.flows.graph.open_study import OpenedStudy, SourceFiles
 from curvflow.flows.run.run import RunReport, run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable

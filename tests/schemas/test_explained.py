@@ -6,8 +6,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from curvflow.flows.graph.expand import expand
-from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import expand
+from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.schemas import explanations as explanation
 from curvflow.schemas.explanations import explanations

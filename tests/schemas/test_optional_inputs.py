@@ -3,8 +3,8 @@
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.flows.graph.expand import expand
-from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import expand
+from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.schemas.study.study import load_study
 
 STUDY = """\

@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from curvflow.flows.graph.expand import Source, expand
+from curvflow.flows.graph.graph import Source, expand
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.nodes import Numbers, Weights

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curvflow.flows.graph.lookup import compare
+from curvflow.flows.graph.graph import compare
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.schedule import Schedule
 from curvflow.schemas.records.receipts import Receipt

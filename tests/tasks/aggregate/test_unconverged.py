@@ -6,7 +6,7 @@ All tables count them, and leave them out if asked; captions of figures tell of 
 import numpy as np
 import pytest
 
-from curvflow.flows.graph.expand import expand
+from curvflow.flows.graph.graph import expand
 from curvflow.flows.graph.open_study import open_study
 from curvflow.schemas.kinds import find_kind
 from curvflow.tasks.statistics.measurements import drop_unjudged_counts, measurements

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError, StudyError
-from curvflow.flows.graph.expand import expand
-from curvflow.flows.graph.files import SourceFiles
+from curvflow.flows.graph.graph import expand
+from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.schemas.study.study import load_study
 from tests.tasks.toys import (
     ADAM,

@@ -1,8 +1,11 @@
-"""Tiles: the nodes of a stage that one vectorised call computes.
+"""Tiles: the nodes of a stage that one vectorised call computes; jobs and inputs.
 
 Composition is canonical: all nodes of the stage in their order, apart by static
 signature, cut at a width that depends on the signature alone. Nodes that happen to
 be missing change neither a tile's bounds nor any key.
+
+A tile travels to its runner as a job. Store references go in, small reports come out;
+arrays pass through the store alone, so the runner reads the inputs there.
 """
 
 from __future__ import annotations
@@ -10,10 +13,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from curvflow.flows.graph.graph import Node
+from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.flows.graph.graph import Graph, Node, Taken, taken_parts
 from curvflow.schemas.keys import sha256
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Array, Label, Member, NodeData, Status
+from curvflow.schemas.params import Params
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.stores.base import Store
 
 MAX_WIDTH = 512
 NODE_BY_NODE_WIDTH = 16
@@ -103,3 +114,225 @@ def bisect(
             return [(error, 1)]
     half = len(members) // 2
     return bisect(members[:half], compute) + bisect(members[half:], compute)
+
+
+@dataclass(frozen=True)
+class TakenResult:
+    """One result to be read: where it is, and which parts of it."""
+
+    coords: Mapping[str, Label]
+    receipt: Receipt
+    parts: tuple[str, ...]
+    stage: str
+
+    @property
+    def memo(self) -> tuple[str, tuple[str, ...]]:
+        """The identity of a reading."""
+        return self.receipt.key, self.parts
+
+
+@dataclass(frozen=True)
+class MemberJob:
+    """One node to be computed.
+
+    Attributes:
+        key: action key.
+        params: validated parameters.
+        inputs: what it takes.
+        files: content of the files that parameters name.
+        shorter: a shorter computation's result to resume.
+    """
+
+    key: str
+    params: Params
+    inputs: Mapping[str, Sequence[TakenResult]]
+    files: Mapping[str, Mapping[str, Array]]
+    shorter: TakenResult | None = None
+
+
+@dataclass(frozen=True)
+class TileJob:
+    """Sibling nodes to be computed in one call.
+
+    Attributes:
+        kind: name of their kind.
+        members: the nodes.
+        code: fingerprints of the code that computes them.
+        stage: their stage, to be named in messages.
+    """
+
+    kind: str
+    members: Sequence[MemberJob]
+    code: Sequence[str] = ()
+    stage: str = ""
+
+    @property
+    def covered(self) -> int | None:
+        """The amount that each member adds to what its kind continues, such as epochs.
+
+        None if the members differ, though their shares of the time are equal, or if the
+        kind continues nothing.
+        """
+        continues = find_kind(self.kind).continues
+        if continues is None:
+            return None
+        name = continues.param
+        counts = {
+            getattr(member.params, name)
+            - (member.shorter.receipt.params[name] if member.shorter else 0)
+            for member in self.members
+        }
+        return counts.pop() if len(counts) == 1 else None
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A node that was computed; its result is in the store, uncommitted."""
+
+    digest: str
+    parts: Mapping[str, str]
+    status: Status
+    reason: str
+    payload: str | None
+    slot: int
+    seconds: float
+    width: int
+    device: str
+    covered: int | None = None
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A node that raised an error."""
+
+    error: str
+    traceback: str
+
+
+def tile_job(
+    graph: Graph,
+    nodes: Sequence[Node],
+    files: Mapping[int, Mapping[str, Mapping[str, Array]]],
+    code: Sequence[str] = (),
+) -> TileJob:
+    """Describe a tile's nodes without the graph around them."""
+    members = [
+        MemberJob(
+            key=node.key or "",
+            params=node.params,
+            inputs={
+                name: [_taken(graph, result) for result in taken]
+                for name, taken in node.inputs.items()
+            },
+            files=files.get(id(node.form), {}),
+            shorter=_shorter(node),
+        )
+        for node in nodes
+    ]
+    return TileJob(nodes[0].kind.name, members, code, nodes[0].stage)
+
+
+def _shorter(node: Node) -> TakenResult | None:
+    if node.shorter is None or node.kind.continues is None:
+        return None
+    parts = node.kind.continues.parts
+    if parts is None:
+        parts = tuple(variable.name for variable in node.kind.outputs)
+    return TakenResult(node.coords, node.shorter, parts, node.stage)
+
+
+def _taken(graph: Graph, taken: Taken) -> TakenResult:
+    assert taken.node.receipt is not None
+    coords = taken.node.coords
+    return TakenResult(coords, taken.node.receipt, taken.parts, taken.node.stage)
+
+
+Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
+
+
+class LostInputError(StoreError):
+    """A result that a tile takes turned out to be unreadable.
+
+    Attributes:
+        receipt: of the result.
+    """
+
+    def __init__(self, receipt: Receipt, reason: str) -> None:
+        """Name the result and what is wrong with it."""
+        super().__init__(reason)
+        self.receipt = receipt
+
+
+def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
+    """Read the inputs of a tile's members; a shared result is read once.
+
+    Raises:
+        LostInputError: a result taken cannot be read.
+    """
+    loaded: Loaded = {}
+    taken = [
+        result for job in jobs for several in job.inputs.values() for result in several
+    ]
+    taken += [job.shorter for job in jobs if job.shorter]
+    for result in sorted(
+        taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)
+    ):
+        if result.memo not in loaded:  # in the order of payloads, each opened once
+            loaded[result.memo] = _arrays(store, result.receipt, result.parts)
+    return [
+        Member(
+            job.params,
+            {
+                name: [_node_data(kind, name, result, loaded) for result in taken]
+                for name, taken in job.inputs.items()
+            },
+            job.files,
+            _resumed(job, loaded),
+        )
+        for job in jobs
+    ]
+
+
+def _resumed(job: MemberJob, loaded: Loaded) -> NodeData | None:
+    if job.shorter is None:
+        return None
+    return _as_edge(NodeData, job.shorter, loaded[job.shorter.memo])
+
+
+def _node_data(kind: Kind, name: str, taken: TakenResult, loaded: Loaded) -> NodeData:
+    arrays = loaded[taken.memo]
+    if not kind.vectorised:  # code of the user's own may write into what it is given
+        arrays = {variable: array.copy() for variable, array in arrays.items()}
+    return _as_edge(kind.inputs[name].edge, taken, arrays)
+
+
+def _as_edge(
+    edge: type[NodeData], taken: TakenResult, arrays: Mapping[str, Array]
+) -> NodeData:
+    # One result may stand at several nodes, each with its coordinates.
+    return edge(
+        stage=taken.stage,
+        kind=taken.receipt.kind,
+        coords=taken.coords,
+        arrays=arrays,
+        digest=sha256(taken_parts(taken.receipt, taken.parts)),
+        status=taken.receipt.status,
+        reason=taken.receipt.reason,
+    )
+
+
+def _arrays(
+    store: Store, receipt: Receipt, names: Sequence[str]
+) -> Mapping[str, Array]:
+    parts = taken_parts(receipt, names)
+    wanted = [name for name in names if _has(parts, name)]
+    try:
+        arrays = store.read(receipt, wanted) if receipt.payload else {}
+    except CorruptPayloadError as error:
+        raise LostInputError(receipt, str(error)) from error
+    return {part.partition("@")[0]: array for part, array in arrays.items()}
+
+
+def _has(parts: Mapping[str, str], name: str) -> bool:
+    return any(part.partition("@")[0] == name.partition("@")[0] for part in parts)

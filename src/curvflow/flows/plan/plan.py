@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
-from curvflow.flows.graph.expand import expand
-from curvflow.flows.graph.files import SourceFiles
-from curvflow.flows.graph.graph import Graph, Node, State, producers
+from curvflow.flows.graph.graph import Graph, Node, State, compare, expand, producers
 from curvflow.flows.graph.heartbeats import in_work
-from curvflow.flows.graph.lookup import compare
+from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.flows.plan.code.drift import Drift, find_drifts
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.code.imported import import_code

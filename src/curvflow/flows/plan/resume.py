@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from curvflow.errors import StoreError
-from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.lookup import input_digests
+from curvflow.flows.graph.graph import Node, input_digests
 from curvflow.flows.graph.tiles import without
 from curvflow.flows.plan.code.drift import Accepted
 from curvflow.flows.plan.code.fingerprints import Fingerprints

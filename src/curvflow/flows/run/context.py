@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.flows.graph.files import SourceFiles
 from curvflow.flows.graph.graph import Graph, Node
-from curvflow.flows.graph.jobs import Failed
-from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.tiles import Failed
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.run.observer import Observer

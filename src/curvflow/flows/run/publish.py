@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.jobs import Computed, Failed
-from curvflow.flows.graph.lookup import diverged_inputs, input_digests
+from curvflow.flows.graph.graph import Node, diverged_inputs, input_digests
+from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.schemas.records.receipts import Receipt, result_digest
 

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 from curvflow.errors import ClusterError, InputError
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.inputs import load
-from curvflow.flows.graph.jobs import TileJob, tile_job
-from curvflow.flows.graph.tiles import NODE_BY_NODE_WIDTH, width_for
+from curvflow.flows.graph.tiles import (
+    NODE_BY_NODE_WIDTH,
+    TileJob,
+    load,
+    tile_job,
+    width_for,
+)
 from curvflow.flows.plan.resume import ShorterResults
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.retry import TileInFlight

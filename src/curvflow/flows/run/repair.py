@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from curvflow.errors import StoreError
-from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.jobs import Computed, Failed
-from curvflow.flows.graph.lookup import compare
+from curvflow.flows.graph.graph import Node, compare
+from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.plan import mark_removed_inputs
 from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.runners.base import LostInput

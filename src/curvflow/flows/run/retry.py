@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from curvflow.errors import StoreError
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.jobs import Computed, Failed
+from curvflow.flows.graph.tiles import Computed, Failed
 
 # Times that a tile's worker may take the run for gone: it was asleep, say.
 MOST_INTERRUPTIONS = 20

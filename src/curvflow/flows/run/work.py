@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from curvflow.errors import RequestError, StoreError
-from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.jobs import Computed, Failed
-from curvflow.flows.graph.lookup import look_up
+from curvflow.flows.graph.graph import Node, look_up
+from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.publish import Publisher

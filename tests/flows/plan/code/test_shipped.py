@@ -67,7 +67,7 @@ EDITS = [
     ("the decorator", "tasks/registry.py", "computes", set()),
     ("a method of parameters", "schemas/rules/_base.py", "hyper", TRAINED),
     ("a check of parameters", "schemas/rules/sgd.py", "_check_momentum", set()),
-    ("the engine", "flows/graph/expand.py", "expand", set()),
+    ("the engine", "flows/graph/graph.py", "expand", set()),
 ]
 
 
@@ -205,7 +205,7 @@ import json, sys
 from pathlib import Path
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.graph.expand import expand
+from curvflow.flows.graph.graph import expand
 
 study = Path(sys.argv[1])
 opened = open_study(study, store=sys.argv[2])

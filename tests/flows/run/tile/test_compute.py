@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.graph.jobs import MemberJob, TileJob
-from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.tiles import MemberJob, TileJob
 from curvflow.flows.run.tile.compute import main_memory, outcomes
 from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.tasks import registry

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.flows.graph.graph import Graph, Node
-from curvflow.flows.graph.lookup import diverged_inputs
+from curvflow.flows.graph.graph import Graph, Node, diverged_inputs
 from curvflow.flows.plan.code.fingerprints import Code, Fingerprints
 from curvflow.flows.plan.code.normal import NORMAL_FORM
 from curvflow.flows.plan.why.cost import Costs, Prediction

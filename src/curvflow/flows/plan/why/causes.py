@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from curvflow.flows.graph.graph import Graph, Node, Taken
-from curvflow.flows.graph.lookup import taken_parts
+from curvflow.flows.graph.graph import Graph, Node, Taken, taken_parts
 from curvflow.flows.plan.why.nearest import (
     Change,
     NearestResults,

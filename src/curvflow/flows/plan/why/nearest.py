@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.lookup import input_digests
+from curvflow.flows.graph.graph import Node, input_digests
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.study.yaml_source import one_line_yaml

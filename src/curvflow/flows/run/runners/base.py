@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from curvflow.flows.graph.jobs import Computed, Failed, TileJob
+from curvflow.flows.graph.tiles import Computed, Failed, TileJob
 from curvflow.schemas.records.receipts import Receipt
 
 Needs = Literal["cpu", "gpu"]

@@ -20,7 +20,7 @@ from distributed import Client
 from distributed.scheduler import KilledWorker
 
 from curvflow.errors import ClusterError
-from curvflow.flows.graph.jobs import TileJob
+from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.run.runners.at_most_once import had_begun, in_work
 from curvflow.flows.run.runners.base import Broken, Died, Needs, Returned
 from curvflow.flows.run.runners.client import LOST, give_up, is_missing, one_line

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 
-from curvflow.flows.graph.jobs import TileJob
+from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.run.runners.base import (
     Needs,
     Returned,

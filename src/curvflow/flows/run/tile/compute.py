@@ -16,9 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from curvflow.errors import InputError, Stopped
-from curvflow.flows.graph.inputs import LostInputError, load
-from curvflow.flows.graph.jobs import Computed, Failed, TileJob
-from curvflow.flows.graph.tiles import bisect, padded
+from curvflow.flows.graph.tiles import (
+    Computed,
+    Failed,
+    LostInputError,
+    TileJob,
+    bisect,
+    load,
+    padded,
+)
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
 from curvflow.flows.run.tile.outcome_checks import checked, remedies
 from curvflow.flows.run.tile.snapshots import Snapshots

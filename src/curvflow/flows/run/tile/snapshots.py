@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from curvflow.errors import StoreError
-from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.graph.heartbeats import Stopping
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.words import counted
 from curvflow.stores.base import Store
