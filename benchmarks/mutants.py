@@ -6,7 +6,8 @@
 Each mutant changes one operator, comparison, constant or condition of the engine, the
 numerics or the statistics, in a copy of each tree, and is judged by that tree's tests
 under one rule: see `mutation/`. A mutant that one tree alone kills is tried again in
-the other with more time. FILE is written after each; a second call goes on from it.
+the other with more time. FILE is written after each; a second call goes on from it,
+and with more `--seconds` tries again those that neither tree noticed.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def judged(task: tuple[Mutant, float]) -> dict[str, Any]:
         "function": mutant.function,
         "statement": mutant.statement,
         "text": mutant.after.text,
+        "limit": seconds,
         "place_before": f"{mutant.before.path}:{mutant.before.line}",
         **{side: asdict(verdicts[side]) for side in SIDES},
         "left_out": {side: list(judges[side].broken) for side in SIDES},
@@ -86,6 +88,17 @@ def summary(lines: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the lines of the file, if there is one, by mutant."""
+    text = path.read_text(encoding="utf-8") if path.exists() else "[]"
+    return {line["mutant"]: line for line in json.loads(text)}
+
+
+def is_judged(line: dict[str, Any], seconds: float) -> bool:
+    """Return whether a test noticed a mutant, or none did in so many seconds."""
+    return any(line[side]["killer"] for side in SIDES) or line["limit"] >= seconds
+
+
 def write(path: Path, lines: list[dict[str, Any]]) -> None:
     """Write the file, one line a mutant."""
     body = ",\n".join(json.dumps(line) for line in lines)
@@ -105,8 +118,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     options = parser.parse_args()
     before = options.before.resolve()
-    lines = json.loads(options.out.read_text("utf-8")) if options.out.exists() else []
-    done = {line["mutant"] for line in lines}
+    lines = read(options.out)
+    done = {m for m, line in lines.items() if is_judged(line, options.seconds)}
     mutants = draw(ROOT, before, options.count, options.seed)
     mutants = [m for m in mutants if options.only in m.name and m.name not in done]
     import_libraries()
@@ -117,11 +130,11 @@ def main() -> None:
         tasks = [(mutant, options.seconds) for mutant in mutants]
         with forks.Pool(options.processes, prepare, (folder, before)) as pool:
             for line in pool.imap_unordered(judged, tasks):
-                lines.append(line)
-                write(options.out, lines)
+                lines[line["mutant"]] = line
+                write(options.out, [*lines.values()])
                 killers = (line[side]["killer"] or "SURVIVED" for side in SIDES)
                 print(f"{line['mutant']}: {' / '.join(killers)}", flush=True)
-    print("\n".join(summary(lines)))
+    print("\n".join(summary([*lines.values()])))
 
 
 if __name__ == "__main__":

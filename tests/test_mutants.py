@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants import summary
+from benchmarks.mutants import is_judged, read, summary, write
 from benchmarks.mutation import judging
 from benchmarks.mutation.drawing import (
     Edit,
@@ -219,8 +219,8 @@ def tree(tmp_path):
 def test_near_files_judge_first_and_those_of_servers_never(tree):
     assert NearestTests(tree).of("src/curvflow/stores/sizes.py") == [
         "tests/stores/test_sizes.py",  # its mirror
+        "tests/stores/test_open.py",  # of its room
         "tests/test_files.py",  # two imports away
-        "tests/stores/test_open.py",  # three, by way of its folder's conftest
     ]
     assert NearestTests(tree).of("src/curvflow/stores/__init__.py") == [
         "tests/stores/test_open.py",
@@ -301,3 +301,16 @@ def test_rooms_are_counted_with_a_sum():
         "| stores | 2 | 2 | 1 | 1 | 0 |",
         "| all | 3 | 2 | 2 | 1 | 1 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "limit", "is_done"),
+    [("", "", 12, False), ("", "", 40, True), ("test", "", 12, True)],
+)
+def test_what_neither_tree_noticed_is_tried_again_with_more_time(
+    tmp_path, before, after, limit, is_done
+):
+    sides = {"before": {"killer": before}, "after": {"killer": after}}
+    assert read(tmp_path / "none.json") == {}
+    write(tmp_path / "file.json", [{"mutant": "a", "limit": limit, **sides}])
+    assert is_judged(read(tmp_path / "file.json")["a"], 40) == is_done

@@ -1,10 +1,10 @@
 """Which tests judge a mutant, and what they say.
 
-Test files are asked in the order of their distance from the mutated module: its mirror
-and those that import it, then those that import what imports it, and so on, short files
-first, until one fails or the processor time is spent. Each run is a fork of a process
-that has imported the libraries, in a copy of the tree. A failure counts if the test
-passes without the mutant; a test that takes too long, if it is short without it.
+Test files are asked in this order: the mirror of the mutated module and those that
+import it; those of its room, then all others, by the number of imports between; short
+files first. It ends when one fails or the processor time is spent. Each run is a fork
+of a process that has imported the libraries, in a copy of the tree. A failure counts if
+the test passes without the mutant; a test that takes too long, if it is short without.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ OPTIONS = (
 )
 ELSEWHERE = ("tests/cluster/", "tests/deployed/")  # folders that need servers
 OWN = ("curvflow", "tests", "benchmarks")  # modules of the tree
+FAR = 99  # imports between a module and a test that does not import it at all
 NEAREST = 30  # test files asked at most
 TURNS = (2, 6, NEAREST)  # test files of each run of pytest
 PER_TEST = 60.0  # seconds, of the processor or of doing nothing
@@ -147,12 +148,12 @@ class NearestTests:
             file = path.relative_to(self._tree)
             if not file.name.startswith("test_") or str(file).startswith(ELSEWHERE):
                 continue
-            step = 0 if file == mirror else steps.get(name)
-            if step is None and mirror.parent in file.parents:
-                step = 99  # of the room, but without an import
-            if step is not None:
-                ranked.append((step, path.stat().st_size, str(file)))
-        return [file for _, _, file in sorted(ranked)][:NEAREST]
+            step = 0 if file == mirror else steps.get(name, FAR)
+            is_of_room = mirror.parent in file.parents
+            if step < FAR or is_of_room:
+                circle = 0 if step <= 1 else 1 if is_of_room else 2
+                ranked.append((circle, step, path.stat().st_size, str(file)))
+        return [file for *_, file in sorted(ranked)][:NEAREST]
 
     def _steps(self, module: str) -> dict[str, int]:
         """Return how many imports lie between each module and this one."""
