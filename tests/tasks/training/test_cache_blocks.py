@@ -55,3 +55,21 @@ def test_no_pass_is_of_a_single_model(monkeypatch, fit):
     )
     assert len(whole) == sum(seen) == 5
     assert min(seen) >= 2
+
+
+def test_models_are_numbered_as_all_models_are(monkeypatch):
+    data = [blobs(seed=0)]
+    problem = pose(parse_model(TANH_NET), "auto", data[0])
+    samples = load_samples(data, "", "cpu", torch.float64)
+    monkeypatch.setattr(cache_blocks, "CPU_PASS_BYTES", 1)
+    weights = torch.arange(9, dtype=torch.float64)
+    asked = []
+
+    def noted(models):
+        asked.extend(range(models.start, models.stop))
+        return (weights[models],)
+
+    (result,) = cache_blocks.apply_in_blocks(
+        noted, problem, slice(2, 7), samples, weights
+    )
+    assert asked == result.tolist() == [2, 3, 4, 5, 6]

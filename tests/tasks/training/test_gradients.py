@@ -8,7 +8,7 @@ from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian, stream
-from curvflow.tasks.training.gradients import Noise, gradients
+from curvflow.tasks.training.gradients import Gradients, Noise, gradients
 from tests.tasks.toys import TANH_NET, as_data, blobs, waves
 
 RELU = {"kind": "mlp", "hidden": [5, 4], "bias": False}
@@ -89,3 +89,12 @@ def test_of_a_homogeneous_net_all_layers_share_one_sum_of_weight_times_gradient(
     sums = torch.stack([share.flatten(1).sum(1) for share in shares])
     assert len(sums) == DEPTH
     torch.testing.assert_close(sums, sums[:1].expand_as(sums), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "models", [slice(2, 4), slice(3, 4), slice(4, 5), torch.tensor([2, 4])]
+)
+def test_products_are_chosen_by_the_numbers_of_all_models(models):
+    all_M = torch.arange(5.0)
+    result = Gradients(all_M, all_M, all_M, all_M[2:])
+    assert torch.equal(result.product_of(models), all_M[models])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from curvflow.tasks.training.state import (
+    Checkpoints,
     leaves,
     restore_if_fits,
     state_arrays,
@@ -81,3 +82,18 @@ def test_what_does_not_fit_changes_nothing(arrays):
     before = part.tensors()
     assert not restore_if_fits(part, arrays)
     assert all(part.held[name] is tensor for name, tensor in before.items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_checkpoint_that_was_read_does_not_change_with_the_stored_one(dtype):
+    weights = torch.tensor([[1.0], [2.0]], dtype=dtype)
+    alive = torch.tensor([True, False])
+    checkpoints = Checkpoints((0, 3), weights)
+    checkpoints.keep(0, weights, alive)
+    checkpoints.keep(1, 5 * weights, alive)  # none of the chosen epochs
+    first, diverged = checkpoints.of(0), checkpoints.of(1)
+    checkpoints.fill_from(0, 0, torch.tensor([4.0]))
+    expected = torch.tensor([[1.0], [torch.nan]], dtype=torch.float64)
+    torch.testing.assert_close(first, expected, equal_nan=True)
+    assert diverged.isnan().all()
+    assert checkpoints.of(0).tolist() == [[4], [4]]
