@@ -62,6 +62,22 @@ def test_a_new_seed_is_new_and_the_aggregate_waits_for_it(store):
     assert said["mean"]["waiting"] == 2
 
 
+def test_what_a_collection_removes_while_a_plan_is_made_stays_done(store, monkeypatch):
+    run(store)
+    receipts = store.index().receipts.values()
+    payload = next(r.payload for r in receipts if r.stage == "last")
+    present = store.present
+
+    def as_collection_goes_on(payloads):
+        store.evict([payload], "test")
+        return present(payloads) - {payload}
+
+    monkeypatch.setattr(store, "present", as_collection_goes_on)
+    said = plan(store)
+    assert (said["cached"], said["stale"], said["waiting"]) == (33, 0, 0)
+    assert said["stages"]["last"]["removed"] > 0
+
+
 def test_a_raised_version_is_named(store, monkeypatch):
     run(store)
     from dataclasses import replace

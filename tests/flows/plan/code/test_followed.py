@@ -42,6 +42,8 @@ FOLLOWED = {
     "def start(): return X",
     "a try of the module": "try:\n  import nothing_there as f\nexcept ImportError:\n"
     "  f = helper\ndef start(): return f",
+    "what a try of the module catches": "try:\n  import nothing_there as f\n"
+    "except helper:\n  f = 1\ndef start(): return f",
     "a global": "X = 1\ndef start():\n  global X\n  X = helper",
     "an await": "async def start(): return await helper()",
     "a match": "def start(x):\n  match x:\n    case {'a': y, **z}: return helper(y)",
