@@ -3,21 +3,26 @@
 import pytest
 
 from tests.deployed.server import serving, started, until
+from tests.deployed.warm import warmed
 
-POOL = "tests"
+POOL = "curvflow"  # as in prefect.yaml
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """Return a server that answers."""
-    with serving(tmp_path_factory.mktemp("prefect")) as one:
+    """Return a server that answers, and by which commands are forked."""
+    with (
+        serving(tmp_path_factory.mktemp("prefect")) as one,
+        warmed(one.warm, one.environment),
+    ):
         yield one
 
 
 @pytest.fixture(scope="session")
 def pool(server):
     """Return the name of a pool whose worker starts processes."""
-    server.post("/work_pools/", name=POOL, type="process")
+    made = server.prefect("work-pool", "create", POOL, "--type", "process")
+    assert made.returncode == 0, made.stderr
     return POOL
 
 

@@ -16,6 +16,8 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.deployed.warm import command
+
 # Against tests that hang, not a measure of anything.
 PATIENCE = 300
 BIN = Path(sys.executable).parent
@@ -25,6 +27,7 @@ SETTINGS = {
     "OMP_NUM_THREADS": "1",
     "PREFECT_CLI_COLORS": "false",
     "PREFECT_CLI_PROMPT": "false",
+    "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -40,6 +43,7 @@ class Server:
         api: its address.
         home: folder of its database and its clients' settings.
         environment: for a process that is to find it.
+        warm: path of the socket by which commands are forked; see `warm.py`.
     """
 
     def __init__(self, home, port):
@@ -47,6 +51,7 @@ class Server:
         known = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT")}
         own = {"PREFECT_HOME": str(home), "PREFECT_API_URL": self.api}
         self.environment = known | SETTINGS | own
+        self.warm = home / "warm"
 
     def get(self, path):
         """Return what the API answers to GET."""
@@ -69,21 +74,31 @@ class Server:
                 return None
             raise RefusedError(error.code, error.read().decode()) from error
 
-    def curvflow(self, *arguments, cwd, **environment):
-        """Run `curvflow ARGUMENTS` to its end, knowing the server."""
-        return self._command("curvflow", *arguments, cwd=cwd, **environment)
+    def curvflow(self, *arguments, cwd, cold=False, **environment):
+        """Run `curvflow ARGUMENTS` to its end, knowing the server.
+
+        Args:
+            arguments: of the command.
+            cwd: folder to be in.
+            cold: start Python for it, in place of a fork.
+            environment: variables to be set.
+        """
+        words = [BIN / "curvflow"] if cold else command(self.warm, "curvflow")
+        return self._ran(*words, *arguments, cwd=cwd, **environment)
 
     def prefect(self, *arguments, cwd=None, **environment):
         """Run `prefect ARGUMENTS` to its end, knowing the server."""
-        return self._command("prefect", *arguments, cwd=cwd, **environment)
+        words = command(self.warm, "prefect")
+        return self._ran(*words, *arguments, cwd=cwd, **environment)
 
-    def python(self, code, *arguments, cwd=None, **environment):
+    def python(self, code, *arguments, cwd=None, cold=False, **environment):
         """Run a piece of Python to its end, knowing the server."""
-        return self._command("python", "-c", code, *arguments, cwd=cwd, **environment)
+        words = [BIN / "python"] if cold else command(self.warm, "python")
+        return self._ran(*words, "-c", code, *arguments, cwd=cwd, **environment)
 
-    def _command(self, program, *arguments, cwd, **environment):
+    def _ran(self, *words, cwd, **environment):
         return subprocess.run(
-            [BIN / program, *map(str, arguments)],
+            list(map(str, words)),
             capture_output=True,
             text=True,
             cwd=cwd or self.home,

@@ -38,9 +38,9 @@ def project(tmp_path):
     return tmp_path
 
 
-def collected(server, *asked):
+def collected(server, *asked, cold=False):
     """Run collections and return name and message of each one's final state."""
-    done = server.python(COLLECT, json.dumps(asked))
+    done = server.python(COLLECT, json.dumps(asked), cold=cold)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -55,7 +55,7 @@ def payloads(project):
 def test_a_scheduled_collection_is_dry_unless_it_is_told_to_delete(server, project):
     before = payloads(project)
     asked = {"study": "tiny.yaml", "project": str(project), "keep_runs": 1}
-    (dry,) = collected(server, asked)
+    (dry,) = collected(server, asked, cold=True)
     assert dry[0] == "Completed"
     assert dry[1].startswith("1 payload (")
     assert dry[1].endswith("nothing is touched without delete")

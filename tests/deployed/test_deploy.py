@@ -32,9 +32,9 @@ def study(tmp_path):
 def deploy(server, pool, study):
     """Return a function that runs `curvflow deploy STUDY` in the study's folder."""
 
-    def run(*arguments, cwd=study.parent, **environment):
+    def run(*arguments, cwd=study.parent, **how):
         given = [study.name, "--pool", pool, *arguments]
-        return server.curvflow("deploy", *given, cwd=cwd, **environment)
+        return server.curvflow("deploy", *given, cwd=cwd, **how)
 
     return run
 
@@ -67,7 +67,8 @@ def complaint(done, code):
 def test_a_deployment_is_created_once_and_then_there_is_nothing_to_do(
     server, deploy, study, pool
 ):
-    out = said(deploy("--cron", "0 2 * * *", "--profile", "smoke", "--name", "nights"))
+    asked = ("--cron", "0 2 * * *", "--profile", "smoke", "--name", "nights")
+    out = said(deploy(*asked, cold=True))
     assert out.splitlines()[0] == "curvflow-study/nights: created"
     assert '  + schedule nights: cron "0 2 * * *" UTC' in out
     assert f"  + parameter project: {study.parent}" in out
@@ -86,8 +87,9 @@ def test_a_deployment_is_created_once_and_then_there_is_nothing_to_do(
     }
     assert found["parameter_openapi_schema"]["required"] == ["study"]
 
-    again = deploy("--cron", "0 2 * * *", "--profile", "smoke", "--name", "nights")
-    assert said(again).splitlines()[0] == "curvflow-study/nights: nothing to do"
+    assert (
+        said(deploy(*asked)).splitlines()[0] == "curvflow-study/nights: nothing to do"
+    )
     after = server.get("/deployments/name/curvflow-study/nights")
     assert after["updated"] == found["updated"]
 
@@ -159,7 +161,7 @@ def test_the_same_study_from_another_folder_moves_the_deployment_and_says_so(
 def test_a_deployment_of_curvflow_fires_by_itself_and_the_worker_runs_it(
     server, worker, deploy, study
 ):
-    said(deploy("--every", "5s", "--store", "here"))
+    said(deploy("--every", "10s", "--store", "here"))
     identity = deployment(server, study)["id"]
 
     def ended():
@@ -176,13 +178,13 @@ def test_a_deployment_of_curvflow_fires_by_itself_and_the_worker_runs_it(
 
 
 def test_what_the_server_has_is_listed_with_studies_that_are_gone(
-    server, deploy, study
+    server, deploy, study, pool
 ):
     said(deploy("--every", "6h"))
     study.unlink()
     listed = said(server.curvflow("deploy", "--list", cwd=study.parent)).splitlines()
     at = listed.index(f"{name_of(study)}: every 6h")
-    assert listed[at + 1] == f"  {study}, by tests"
+    assert listed[at + 1] == f"  {study}, by {pool}"
     assert listed[at + 2] == "  its study file is not on this machine"
 
 

@@ -9,9 +9,9 @@ from tests.deployed.server import free_port
 pytestmark = pytest.mark.prefect
 
 
-def examined(server, folder, **environment):
+def examined(server, folder, **how):
     """Return what is found about Prefect's server and pools, and the exit code."""
-    said = server.curvflow("doctor", "--json", cwd=folder, **environment)
+    said = server.curvflow("doctor", "--json", cwd=folder, **how)
     assert said.stderr == ""
     found = json.loads(said.stdout)["findings"]
     asked = [one for one in found if one["check"] in ("prefect.server", "prefect.pool")]
@@ -20,7 +20,7 @@ def examined(server, folder, **environment):
 
 def test_a_pool_without_a_worker_is_warned_of(server, tmp_path):
     server.post("/work_pools/", name="idle", type="process")
-    (answers, *pools), code = examined(server, tmp_path)
+    (answers, *pools), code = examined(server, tmp_path, cold=True)
     assert code == 0
     assert answers["state"] == "ok"
     assert answers["found"].startswith(f"{server.api}/ answers, version 3.")

@@ -1,11 +1,13 @@
 """Deployments of a study on a real server, carried out by a real worker."""
 
 import json
+import shlex
 
 import pytest
 
 from tests.deployed.server import RefusedError, until
 from tests.deployed.studies import BROKEN, STAGES, WILD, Page, write
+from tests.deployed.warm import command
 from tests.faults.long import Long
 
 pytestmark = pytest.mark.prefect
@@ -21,7 +23,7 @@ from curvflow.flows.deployed.study import run_study
 
 name, pool, parameters, scheduled = sys.argv[1:]
 soon = datetime.now(timezone.utc) + timedelta(seconds=6)
-rule = f"DTSTART:{soon:%Y%m%dT%H%M%S}Z\\nRRULE:FREQ=SECONDLY;INTERVAL=12;COUNT=2"
+rule = f"DTSTART:{soon:%Y%m%dT%H%M%S}Z\\nRRULE:FREQ=SECONDLY;INTERVAL=2;COUNT=2"
 deployment = run_study.to_deployment(
     name,
     entrypoint_type=EntrypointType.MODULE_PATH,
@@ -29,6 +31,7 @@ deployment = run_study.to_deployment(
     job_variables={"env": SETTINGS},
     parameters=json.loads(parameters),
     schedule=RRule(rule) if scheduled == "twice" else None,
+    concurrency_limit=1,
 )
 print(deployment.apply())
 """
@@ -45,9 +48,17 @@ class Deployment:
         assert said.returncode == 0, said.stderr
         self.id = said.stdout.split()[-1]
 
-    def begin(self, **parameters):
-        """Have a run carried out at once; return its id."""
+    def begin(self, *, cold=False, **parameters):
+        """Have a run carried out at once; return its id.
+
+        Args:
+            cold: start Python for it as a worker does unless told otherwise.
+            parameters: of the flow.
+        """
         asked = {"parameters": parameters}
+        if not cold:
+            forked = shlex.join(command(self.server.warm, "prefect.engine"))
+            asked["job_variables"] = {"command": forked}
         made = self.server.post(f"/deployments/{self.id}/create_flow_run", **asked)
         return made["id"]
 
@@ -67,19 +78,26 @@ def first(deployment):
     return deployment.run()
 
 
-def test_a_schedule_fires_and_its_second_run_executes_nothing(server, worker, tmp_path):
-    scheduled = Deployment(server, worker, write(tmp_path), scheduled="twice")
-    until(lambda: len(server.flow_runs(scheduled.id)) == 2, every=0.2)
-    runs = server.flow_runs(scheduled.id)
-    assert [run["auto_scheduled"] for run in runs] == [True, True]
-    pages = [Page(server, server.ended(run["id"])) for run in runs]
+@pytest.fixture(scope="module")
+def scheduled(server, worker, tmp_path_factory):
+    """Return the folder of a study that a schedule runs twice, and both pages."""
+    path = write(tmp_path_factory.mktemp("twice"))
+    deployment = Deployment(server, worker, path, scheduled="twice")
+    until(lambda: len(server.flow_runs(deployment.id)) == 2, every=0.2)
+    runs = server.flow_runs(deployment.id)
+    return path.parent, [Page(server, server.ended(run["id"])) for run in runs]
+
+
+def test_a_schedule_fires_and_its_second_run_executes_nothing(scheduled):
+    folder, pages = scheduled
+    assert [page.run["auto_scheduled"] for page in pages] == [True, True]
     assert [page.state for page in pages] == ["COMPLETED"] * 2
     told = sorted(page.message.partition(" in ")[0] for page in pages)
     assert told == [
         "run 1: 6 executed, 0 cached, 0 failed, 0 diverged",
         "run 2: 0 executed, 6 cached, 0 failed, 0 diverged",
     ]
-    assert (tmp_path / "results/tiny/table.csv").exists()
+    assert (folder / "results/tiny/table.csv").exists()
 
 
 def test_a_run_by_hand_has_a_task_per_stage_and_three_artifacts(first):
@@ -88,8 +106,9 @@ def test_a_run_by_hand_has_a_task_per_stage_and_three_artifacts(first):
     assert first.artifacts.keys() == {"tiny-plan", "tiny-progress", "tiny-results"}
 
 
-def test_the_log_of_a_run_has_no_lines_of_prefects_engine(first):
-    loggers = {line.partition(":")[0] for line in first.lines}
+def test_the_log_of_a_run_has_no_lines_of_prefects_engine(scheduled):
+    _, (page, _) = scheduled
+    loggers = {line.partition(":")[0] for line in page.lines}
     assert loggers == {"curvflow", "prefect.flow_runs.worker"}
 
 
@@ -150,7 +169,7 @@ def test_a_cancelled_run_keeps_its_state_and_a_later_one_goes_on(
 ):
     long = Long(tmp_path / "long")
     long.hold_at(20)
-    begun = deployment.begin(study=str(long.path))
+    begun = deployment.begin(cold=True, study=str(long.path))
     until(long.held.exists)
     server.post(f"/flow_runs/{begun}/set_state", state={"type": "CANCELLING"})
     said = server.home / "worker.log"

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tests.deployed.proxy import proxied
-from tests.deployed.server import BIN, PATIENCE, free_port, until
+from tests.deployed.server import PATIENCE, free_port, until
 from tests.deployed.studies import (
     BROKEN,
     STAGES,
@@ -16,6 +16,7 @@ from tests.deployed.studies import (
     write,
     write_slow,
 )
+from tests.deployed.warm import command
 from tests.faults.long import Long
 
 pytestmark = pytest.mark.prefect
@@ -27,7 +28,11 @@ LOST = "curvflow: Prefect's server is lost ("
 def ran(tmp_path_factory, server):
     """Return the study's path, what its first run said, and the page of that."""
     path = write(tmp_path_factory.mktemp("tiny"))
-    return path, server.curvflow("run", path, cwd=path.parent), last_page(server)
+    return (
+        path,
+        server.curvflow("run", path, cwd=path.parent, cold=True),
+        last_page(server),
+    )
 
 
 @pytest.fixture
@@ -42,7 +47,7 @@ def start(server):
 
     def begin(path, **environment):
         process = subprocess.Popen(
-            [BIN / "curvflow", "run", path],
+            [*command(server.warm, "curvflow"), "run", path],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

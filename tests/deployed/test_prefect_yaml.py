@@ -1,6 +1,7 @@
 """The deployments that ship in prefect.yaml, deployed and run for real."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from curvflow.flows.deployed.quiet import SETTINGS
-from tests.deployed.server import started
+from tests.deployed.warm import command
 
 pytestmark = pytest.mark.prefect
 
@@ -29,13 +30,13 @@ def _results(folder, names):
     return {name for name in names if name in {".curvflow", "results"}}
 
 
-def run_of(server, flow, name, **parameters):
+def run_of(server, flow, name, *, cold=False, **parameters):
     """Have a deployment run now and return the run once it has ended."""
     identity = server.get(f"/deployments/name/{flow}/{name}")["id"]
-    made = server.post(
-        f"/deployments/{identity}/create_flow_run", parameters=parameters
-    )
-    return server.ended(made["id"])
+    forked = {"command": shlex.join(command(server.warm, "prefect.engine"))}
+    own = {} if cold else {"job_variables": forked}
+    asked = f"/deployments/{identity}/create_flow_run"
+    return server.ended(server.post(asked, parameters=parameters, **own)["id"])
 
 
 def test_each_shipped_deployment_enqueues_and_names_its_schedules():
@@ -53,9 +54,9 @@ def test_each_shipped_deployment_enqueues_and_names_its_schedules():
     assert not re.search(r"(?<![\w:/.])/(?!api)\w+/", TEXT), "an absolute path"
 
 
-def test_every_shipped_deployment_is_deployed_from_a_clone_and_completes(server, clone):
-    made = server.prefect("work-pool", "create", "curvflow", "--type", "process")
-    assert made.returncode == 0, made.stderr
+def test_every_shipped_deployment_is_deployed_from_a_clone_and_completes(
+    server, worker, clone
+):
     arguments = ["--no-prompt", "deploy", "--all"]
     done = server.prefect(*arguments, cwd=clone, PWD=str(clone))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,17 +68,15 @@ def test_every_shipped_deployment_is_deployed_from_a_clone_and_completes(server,
     assert [one["slug"] for one in nightly["schedules"]] == ["nightly"]
     assert not nightly["pull_steps"]
 
-    how = ["worker", "start", "--pool", "curvflow", "--type", "process"]
-    with started(server, clone / "worker.log", *how):
-        small = {"profile": "smoke"}
-        first = run_of(server, "curvflow-study", "quickstart-nightly", **small)
-        assert first["state_type"] == "COMPLETED", first["state"]["message"]
-        figure = clone / "studies" / "results" / "quickstart"
-        assert any(figure.iterdir())
+    small = {"profile": "smoke"}
+    first = run_of(server, "curvflow-study", "quickstart-nightly", cold=True, **small)
+    assert first["state_type"] == "COMPLETED", first["state"]["message"]
+    figure = clone / "studies" / "results" / "quickstart"
+    assert any(figure.iterdir())
 
-        swept = run_of(server, "curvflow-gc", "store-gc-weekly")
-        assert swept["state_type"] == "COMPLETED", swept["state"]["message"]
-        assert "0 payloads (0 B) moved to the trash" in swept["state"]["message"]
+    swept = run_of(server, "curvflow-gc", "store-gc-weekly")
+    assert swept["state_type"] == "COMPLETED", swept["state"]["message"]
+    assert "0 payloads (0 B) moved to the trash" in swept["state"]["message"]
 
-        last = run_of(server, "curvflow-study", "reanalyse", **small)
-        assert last["state_type"] == "COMPLETED", last["state"]["message"]
+    last = run_of(server, "curvflow-study", "reanalyse", **small)
+    assert last["state_type"] == "COMPLETED", last["state"]["message"]
