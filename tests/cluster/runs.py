@@ -19,20 +19,7 @@ from tests.flows.run.runners.clusters import until
 
 # PyTorch is loaded once for all of them.
 _server = multiprocessing.get_context("forkserver")
-PRELOAD = [
-    "curvflow.tasks.aggregate.summary",
-    "curvflow.tasks.data.xor",
-    "curvflow.tasks.figures.bars",
-    "curvflow.tasks.machine",
-    "curvflow.tasks.probes.norms",
-    "curvflow.tasks.train",
-    "curvflow.stores.zarr_payloads",
-    "distributed.cli.dask_scheduler",
-    "distributed.cli.dask_worker",
-    "pytest",
-    "tests.cluster.runs",
-    "torch._dynamo",
-]
+PRELOAD = ["tests.forks", "tests.cluster.runs"]
 
 
 class Process:
@@ -122,7 +109,7 @@ def _curvflow(folder, said, arguments, environment, settings):
     main()
 
 
-def _set(*, width, every=3600.0, patience=30.0, answer=60.0):
+def _set(*, width, every=3600.0, patience=30.0, answer=60.0, forks=False):
     """Set what is no option of the command.
 
     Args:
@@ -130,7 +117,16 @@ def _set(*, width, every=3600.0, patience=30.0, answer=60.0):
         every: seconds between two states that a tile keeps.
         patience: seconds without a worker after which there is no hope.
         answer: seconds that workers have to answer before the first tile.
+        forks: fork workers of its own from a process that has all loaded. They are
+            of another session, so this is not for tests of how they end.
     """
+    if forks:
+        import distributed.utils
+
+        from curvflow.flows.run.runners import local
+
+        local.SETTINGS["distributed.worker.multiprocessing-method"] = "forkserver"
+        distributed.utils._forkserver_preload_set = True  # the process is there
     tiles.MAX_WIDTH = queue.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
     snapshots.Snapshots.__init__.__kwdefaults__["every"] = every
     runners.PATIENCE = patience

@@ -28,11 +28,13 @@ cluster:
   workers: 1
 """
 FACTORY = '''
+import dask
 from distributed import LocalCluster
 
 
 def started():
     """Start a cluster of this machine, with workers to come."""
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     page = "127.0.0.1:0"
     return LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=page)
 '''
@@ -75,7 +77,9 @@ def door(path, store, address, environment, answer):
 def test_every_runner_tells_the_same_and_goes_on_where_another_left_off(mixed):
     ways = list(mixed.ways)
     mixed.broken.touch()
-    told = {way: mixed.run(*mixed.ways[way], code=1, store=way) for way in ways}
+    told = {
+        way: mixed.run(*mixed.ways[way], code=1, store=way, forks=True) for way in ways
+    }
     stores = {way: mixed.store(way) for way in ways}
     for way in ways:
         assert (told[way]["executed"], told[way]["failed"]) == (FIRST, FAILED)
@@ -87,7 +91,7 @@ def test_every_runner_tells_the_same_and_goes_on_where_another_left_off(mixed):
     assert "seed 1 cannot be measured" in error
     mixed.broken.unlink()
     for store, way in GOES_ON.items():
-        rest = mixed.run(*mixed.ways[way], store=store)
+        rest = mixed.run(*mixed.ways[way], store=store, forks=True)
         assert rest["executed"] == REST
         nothing = mixed.run(*mixed.ways[way], store=store)
         assert not any(nothing["executed"].values())

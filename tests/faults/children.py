@@ -23,19 +23,7 @@ from tests.flows import toys
 PATIENCE = 120
 
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(
-    [
-        "curvflow.tasks.aggregate.summary",
-        "curvflow.tasks.data.xor",
-        "curvflow.tasks.machine",
-        "curvflow.tasks.probes.norms",
-        "curvflow.tasks.train",
-        "torch._dynamo",
-        "curvflow.stores.zarr_payloads",
-        "pytest",
-        "tests.faults.children",
-    ]
-)
+_server.set_forkserver_preload(["tests.forks", "tests.faults.children"])
 
 
 def start(target, *arguments):

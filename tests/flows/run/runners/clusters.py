@@ -1,6 +1,7 @@
 """Schedulers and workers as processes of their own, as a site would start them."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -8,28 +9,73 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 import curvflow
 from tests.flows.run.runners.acts import PATIENCE
 
 SOURCE = Path(curvflow.__file__).parents[1]
-DASK = [sys.executable, "-m", "dask"]
+_server = multiprocessing.get_context("forkserver")
 
 
-@contextmanager
-def process(*arguments, cwd=None, first="", **environment):
-    """Run a command of Dask until the block ends, with modules of a folder first."""
-    started = subprocess.Popen(
-        [*DASK, *map(str, arguments)],
+class Forked:
+    """A command of Dask in a process that is forked with all loaded."""
+
+    def __init__(self, arguments, cwd):
+        """Start it."""
+        _server.set_forkserver_preload(["tests.forks"])
+        self._process = _server.Process(target=_dask, args=(arguments, cwd))
+        self._process.start()
+        self.kill, self.wait = self._process.kill, self._process.join
+
+
+def _dask(arguments, cwd):
+    from dask.__main__ import main
+
+    os.chdir(cwd)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    sys.argv = ["dask", *arguments]
+    main()
+
+
+def _python(arguments, cwd, first):
+    return subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
         cwd=cwd,
-        env={**os.environ, **environment, "PYTHONPATH": f"{first}:{SOURCE}"},
+        env={**os.environ, "PYTHONPATH": f"{first}:{SOURCE}"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+@contextmanager
+def process(*arguments, cwd=".", first=""):
+    """Run a command of Dask until the block ends, with modules of a folder first."""
+    words = list(map(str, arguments))
+    started = _python(words, cwd, first) if first else Forked(words, cwd)
     try:
         yield started
     finally:
         started.kill()
         started.wait(PATIENCE)
+
+
+@contextmanager
+def forking():
+    """Have workers of this process forked with all loaded, and not spawned."""
+    import dask
+    import distributed.utils
+
+    from curvflow.flows.run.runners import local
+
+    _server.set_forkserver_preload(["tests.forks"])
+    method = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(method):
+        patch.setitem(local.SETTINGS, *method.popitem())
+        patch.setattr(distributed.utils, "_forkserver_preload_set", True)
+        yield
 
 
 @contextmanager
@@ -44,10 +90,10 @@ def scheduler(folder, port=0):
 
 
 @contextmanager
-def worker(address, *options, **environment):
+def worker(address, *options, **where):
     """Run a worker without a nanny, so that it dies when it is killed."""
     usual = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
-    with process("worker", address, *usual, *options, **environment) as started:
+    with process("worker", address, *usual, *options, **where) as started:
         yield started
 
 

@@ -13,7 +13,7 @@ from curvflow.flows.run.runners.job_context import JobContext, sealed
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.local import LocalStore
 from tests.flows.run.runners.acts import PATIENCE, ActParams
-from tests.flows.run.runners.clusters import scheduler, until
+from tests.flows.run.runners.clusters import forking, scheduler, until
 from tests.flows.toys import FitParams
 
 ROOT = Path(__file__).parents[4]
@@ -71,7 +71,7 @@ def local():
     """Two workers of this machine, shared by the tests that leave them alone."""
     from curvflow.flows.run.runners.local import local_client
 
-    with local_client(2, [], dashboard=False) as client:
+    with forking(), local_client(2, [], dashboard=False) as client:
         yield client
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from uuid import uuid4
@@ -22,6 +22,7 @@ from curvflow.flows.run.runners.inline import Inline
 from curvflow.flows.run.runners.open import open_runner
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster, RunOptions
+from tests.flows.run.runners.clusters import forking
 from tests.flows.run.runners.conftest import came_back
 
 STUDY = """
@@ -91,11 +92,13 @@ class Opening:
 
 
 @pytest.fixture
-def opening(tmp_path, monkeypatch):
+def opening(request, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"where_{uuid4().hex}"
     monkeypatch.setattr(kinds, "_added", dict(kinds._added))
-    yield Opening(tmp_path, name, tmp_path / "store")
+    is_cluster = request.node.get_closest_marker("cluster")
+    with forking() if is_cluster else nullcontext():
+        yield Opening(tmp_path, name, tmp_path / "store")
     sys.modules.pop(name, None)
 
 
