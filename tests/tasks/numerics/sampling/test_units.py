@@ -1,8 +1,11 @@
 """One step in the units of others, and its random numbers."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from curvflow.tasks.numerics.sampling.methods import METHODS
 from curvflow.tasks.numerics.sampling.posteriors import Steps, Stream
 from curvflow.tasks.numerics.sampling.step_context import (
     PAGE,
@@ -153,3 +156,18 @@ def test_drift_of_a_step_is_the_posteriors():
         weights_CD, gradients_CD
     )
     torch.testing.assert_close(drift_CD, posterior.drift(weights_CD, gradients_CD))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_largest_factor_of_a_step_is_that_without_gradients(method):
+    of = METHODS[method]
+    most = of.most_scale(0.01)
+    if of.scale is None:
+        assert most == 1
+        return
+    square_CD = torch.tensor([[0.0, 4.0]], dtype=torch.float64)
+    state = {"square": square_CD, "squares": torch.ones(1, 1, dtype=torch.float64)}
+    factors_CD = of.scale(state, SimpleNamespace(damping=0.01, decay=0.0))
+    expected = torch.tensor([[100, 1 / 2.01]], dtype=torch.float64)
+    torch.testing.assert_close(factors_CD, expected)
+    assert most == pytest.approx(factors_CD.max().item(), rel=1e-12)
