@@ -7,7 +7,7 @@ Each mutant changes one operator, comparison, constant or condition of the engin
 numerics or the statistics, in a copy of each tree, and is judged by that tree's tests
 under one rule: see `mutation/`. A mutant that one tree alone kills is tried again in
 the other with more time. FILE is written after each; a second call goes on from it,
-and with more `--seconds` tries again those that neither tree noticed.
+and with more `--seconds` asks trees again about what they did not notice.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ def prepare(folder: str, before: Path) -> None:
         judges[side] = Judge(place / side)
 
 
-def judged(task: tuple[Mutant, float]) -> dict[str, Any]:
+def judged(task: tuple[Mutant, float, dict[str, Any]]) -> dict[str, Any]:
     """Judge a mutant in both trees; the result is a line of the file."""
-    mutant, seconds = task
+    mutant, seconds, earlier = task
     verdicts: dict[str, Verdict] = {}
     for side in SIDES:
-        verdicts[side] = judges[side].judge(getattr(mutant, side), seconds)
+        known = Verdict(**earlier[side]) if earlier else None
+        if known and known.is_killed:
+            verdicts[side] = known
+        else:
+            verdicts[side] = judges[side].judge(getattr(mutant, side), seconds)
     killed = [side for side in SIDES if verdicts[side].is_killed]
     for side in SIDES:
         if killed and side not in killed:
@@ -95,8 +99,8 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_judged(line: dict[str, Any], seconds: float) -> bool:
-    """Return whether a test noticed a mutant, or none did in so many seconds."""
-    return any(line[side]["killer"] for side in SIDES) or line["limit"] >= seconds
+    """Return whether both trees noticed a mutant, or were asked for so long."""
+    return all(line[side]["killer"] for side in SIDES) or line["limit"] >= seconds
 
 
 def write(path: Path, lines: list[dict[str, Any]]) -> None:
@@ -127,7 +131,7 @@ def main() -> None:
     memory = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=memory) as folder:
         forks = multiprocessing.get_context("fork")
-        tasks = [(mutant, options.seconds) for mutant in mutants]
+        tasks = [(m, options.seconds, lines.get(m.name, {})) for m in mutants]
         with forks.Pool(options.processes, prepare, (folder, before)) as pool:
             for line in pool.imap_unordered(judged, tasks):
                 lines[line["mutant"]] = line

@@ -305,9 +305,14 @@ def test_rooms_are_counted_with_a_sum():
 
 @pytest.mark.parametrize(
     ("before", "after", "limit", "is_done"),
-    [("", "", 12, False), ("", "", 40, True), ("test", "", 12, True)],
+    [
+        ("", "", 12, False),
+        ("", "", 40, True),
+        ("a", "", 12, False),
+        ("a", "b", 12, True),
+    ],
 )
-def test_what_neither_tree_noticed_is_tried_again_with_more_time(
+def test_what_a_tree_did_not_notice_is_tried_again_with_more_time(
     tmp_path, before, after, limit, is_done
 ):
     sides = {"before": {"killer": before}, "after": {"killer": after}}
