@@ -1,8 +1,13 @@
 """One Prefect server, pool and worker for all tests of this folder."""
 
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import NamedTuple
+
 import pytest
 
 from tests.deployed.server import serving, started, until
+from tests.deployed.studies import Page, last_page, recorded, write
 from tests.deployed.warm import warmed
 
 POOL = "curvflow"  # as in prefect.yaml
@@ -34,3 +39,29 @@ def worker(server, pool):
     with started(server, log, "worker", "start", *how):
         until(lambda: server.post(f"/work_pools/{pool}/workers/filter"), every=0.2)
         yield pool
+
+
+class Ran(NamedTuple):
+    """A first run of the study, by the command line.
+
+    Attributes:
+        path: of the study.
+        said: what the command said.
+        page: of the run.
+        hosts: path of the names of hosts that it asked for.
+    """
+
+    path: Path
+    said: CompletedProcess
+    page: Page
+    hosts: Path
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory, server):
+    """Return a first run of the study that tests look at."""
+    folder = tmp_path_factory.mktemp("tiny")
+    path = write(folder / "study")
+    environment, hosts = recorded(folder)
+    said = server.curvflow("run", path, cwd=path.parent, cold=True, **environment)
+    return Ran(path, said, last_page(server), hosts)

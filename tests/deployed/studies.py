@@ -1,5 +1,7 @@
 """A study that runs in a moment, and how a flow run's page tells of it."""
 
+import os
+
 TINY = """\
 study: tiny
 axes:
@@ -72,6 +74,31 @@ def write(folder):
     path = folder / "tiny.yaml"
     path.write_text(TINY)
     return path
+
+
+# Every connection and name that a process asks for, and those of its children.
+RECORD = """
+import sys
+def seen(event, about):
+    if event == "socket.connect" and isinstance(about[1], tuple):
+        host = about[1][0]
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        host = about[0]
+    else:
+        return
+    with open({log!r}, "a") as file:
+        file.write(f"{{host}}\\n")
+sys.addaudithook(seen)
+"""
+
+
+def recorded(folder):
+    """Return the environment of a process that is watched, and where to look."""
+    log, site = folder / "hosts", folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(RECORD.format(log=str(log)))
+    known = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": f"{site}:{known}" if known else str(site)}, log
 
 
 class Page:

@@ -24,17 +24,6 @@ pytestmark = pytest.mark.prefect
 LOST = "curvflow: Prefect's server is lost ("
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory, server):
-    """Return the study's path, what its first run said, and the page of that."""
-    path = write(tmp_path_factory.mktemp("tiny"))
-    return (
-        path,
-        server.curvflow("run", path, cwd=path.parent, cold=True),
-        last_page(server),
-    )
-
-
 @pytest.fixture
 def long(tmp_path):
     return Long(tmp_path / "long")
@@ -64,7 +53,7 @@ def start(server):
 
 
 def test_the_command_says_what_it_says_without_prefect_and_no_more(ran):
-    path, said, _ = ran
+    path, said, _, _ = ran
     assert said.returncode == 0
     assert said.stderr == ""
     assert said.stdout.splitlines()[-2].startswith("tiny: run 1 executed 6 nodes in")
@@ -72,7 +61,7 @@ def test_the_command_says_what_it_says_without_prefect_and_no_more(ran):
 
 
 def test_the_flow_run_is_named_after_the_study_and_its_state_counts_nodes(ran):
-    _, _, page = ran
+    page = ran.page
     assert page.run["name"] == "tiny"
     assert page.state == "COMPLETED"
     assert page.message.startswith(
@@ -81,11 +70,11 @@ def test_the_flow_run_is_named_after_the_study_and_its_state_counts_nodes(ran):
 
 
 def test_each_stage_is_one_task(ran):
-    assert ran[2].tasks == dict.fromkeys(STAGES, "COMPLETED")
+    assert ran.page.tasks == dict.fromkeys(STAGES, "COMPLETED")
 
 
 def test_plan_progress_and_results_are_artifacts(ran):
-    artifacts = ran[2].artifacts
+    artifacts = ran.page.artifacts
     assert artifacts.keys() == {"tiny-plan", "tiny-progress", "tiny-results"}
     assert artifacts["tiny-progress"] == 100
     assert "| norms | probe.norms | 2 | 0 | 0 | 2 |" in artifacts["tiny-plan"]
@@ -97,14 +86,14 @@ def test_plan_progress_and_results_are_artifacts(ran):
 
 
 def test_the_log_has_lines_of_curvflow_alone(ran):
-    lines = ran[2].lines
+    lines = ran.page.lines
     assert {line.partition(":")[0] for line in lines} == {"curvflow"}
     assert lines[0] == "curvflow: 6 nodes, 6 to do"
     assert "curvflow: fit: 2 of 2 nodes done" in lines
 
 
 def test_a_second_run_does_nothing_and_its_page_is_short(ran, server):
-    path = ran[0]
+    path = ran.path
     said = server.curvflow("run", path, cwd=path.parent)
     assert (said.returncode, said.stderr) == (0, "")
     page = last_page(server)

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from curvflow.flows.deployed.quiet import SETTINGS
-from tests.deployed.studies import write
+from tests.deployed.studies import recorded
 
 pytestmark = pytest.mark.prefect
 
@@ -25,30 +25,7 @@ print(json.dumps([
     now.telemetry.enable_resource_metrics,
 ]))
 """
-# Every connection and name that a process asks for, and those of its children.
-RECORD = """
-import sys
-def seen(event, about):
-    if event == "socket.connect" and isinstance(about[1], tuple):
-        host = about[1][0]
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        host = about[0]
-    else:
-        return
-    with open({log!r}, "a") as file:
-        file.write(f"{{host}}\\n")
-sys.addaudithook(seen)
-"""
 AT_HOME = {"127.0.0.1", "::1", "localhost", "None"}
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    """Return the environment of a process that is watched, and where to look."""
-    log = tmp_path / "hosts"
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(RECORD.format(log=str(log)))
-    return {"PYTHONPATH": str(tmp_path / "site")}, log
 
 
 def test_each_setting_is_one_that_prefect_knows_and_holds(server):
@@ -65,20 +42,14 @@ def test_what_the_user_has_set_stays(server):
     assert json.loads(said.stdout)[:3] == [True, "CRITICAL", "DEBUG"]
 
 
-def test_an_observed_run_reaches_nothing_beyond_this_machine(
-    server, tmp_path, recorded
-):
-    environment, log = recorded
-    path = write(tmp_path / "study")
-    said = server.curvflow("run", path, cwd=path.parent, cold=True, **environment)
-    assert (said.returncode, said.stderr) == (0, "")
-    hosts = set(log.read_text().split())
+def test_an_observed_run_reaches_nothing_beyond_this_machine(ran):
+    hosts = set(ran.hosts.read_text().split())
     assert "127.0.0.1" in hosts
     assert hosts <= AT_HOME
 
 
-def test_the_guard_sees_who_is_asked_for(server, recorded):
-    environment, log = recorded
+def test_the_guard_sees_who_is_asked_for(server, tmp_path):
+    environment, log = recorded(tmp_path)
     ask = "import socket; socket.getaddrinfo('nowhere.invalid', 80)"
     server.python(ask, cold=True, **environment)
     assert "nowhere.invalid" in log.read_text()
