@@ -126,6 +126,7 @@ def main() -> None:
     done = {m for m, line in lines.items() if is_judged(line, options.seconds)}
     mutants = draw(ROOT, before, options.count, options.seed)
     mutants = [m for m in mutants if options.only in m.name and m.name not in done]
+    mutants.sort(key=lambda mutant: mutant.name in lines)  # new ones first
     import_libraries()
     sys.stdout.flush()
     memory = MEMORY if MEMORY.is_dir() else None

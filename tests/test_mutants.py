@@ -208,6 +208,8 @@ def tree(tmp_path):
         ),
         "tests/cluster/test_far.py": "from curvflow.stores import files\n",
         "tests/stores/test_open.py": "def test_nothing():\n    pass\n",
+        "src/curvflow/tasks/kind.py": "from curvflow.stores.sizes import is_small\n",
+        "tests/tasks/test_kind.py": "def test_nothing():\n    pass\n",
         "tests/test_other.py": "def test_nothing():\n    pass\n",
     }
     for name, text in files.items():
@@ -220,6 +222,7 @@ def test_near_files_judge_first_and_those_of_servers_never(tree):
     assert NearestTests(tree).of("src/curvflow/stores/sizes.py") == [
         "tests/stores/test_sizes.py",  # its mirror
         "tests/stores/test_open.py",  # of its room
+        "tests/tasks/test_kind.py",  # the mirror of what imports it
         "tests/test_files.py",  # two imports away
     ]
     assert NearestTests(tree).of("src/curvflow/stores/__init__.py") == [

@@ -133,10 +133,17 @@ class NearestTests:
                     inner = f"{node.module}.{alias.name}"
                     yield inner if inner in self._modules else node.module
         if "tests" in path.relative_to(self._tree).parts[:1]:
-            for folder in path.relative_to(self._tree).parents:
-                conftest = module_name(folder / "conftest.py")
-                if conftest in self._modules:
-                    yield conftest
+            yield from self._unsaid(path.relative_to(self._tree / "tests"))
+
+    def _unsaid(self, test: Path) -> Iterator[str]:
+        """Yield what a test file takes without an import: its conftests, its subject.
+
+        The registry imports kinds by name, so that their tests need not.
+        """
+        subject = test.parent / test.name.removeprefix("test_")
+        names = [module_name(Path("tests") / f / "conftest.py") for f in test.parents]
+        names.append(module_name(PACKAGE / subject))
+        yield from (name for name in names if name in self._modules)
 
     def of(self, module: str) -> list[str]:
         """Return the test files of a module's path, the nearest and shortest first."""
