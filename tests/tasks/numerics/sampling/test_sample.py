@@ -12,6 +12,7 @@ from tests.tasks.numerics.sampling.bowls import (
     GAMMA,
     METHODS,
     NBETA,
+    Bowl,
     about_zero,
     bowl,
     sample_chains,
@@ -87,6 +88,35 @@ def test_a_chain_whose_loss_is_not_finite_fails_at_once(method):
     drawn = sample_chains(posterior, method, num_draws=5)
     assert drawn.failed_at.tolist() == [-1, 0]
     assert drawn.losses[1].isnan().all()
+
+
+class Breaking(Bowl):
+    """Loses the loss of its last chain over all the data after some passes."""
+
+    passes = 0
+
+    def gradients(self, weights_CD, rows_CB):
+        losses_C, gradients_CD = super().gradients(weights_CD, rows_CB)
+        self.passes += rows_CB is None
+        if rows_CB is None and self.passes > 3:
+            losses_C[-1] = torch.inf
+        return losses_C, gradients_CD
+
+
+def test_a_chain_fails_at_the_first_draw_whose_loss_over_all_data_is_not_finite():
+    of = bowl()
+    losses = Breaking(of.h_D, of.slopes_ND, of.offsets_N)
+    how = {"num_draws": 8, "num_burnin_steps": 2, "num_steps_bw_draws": 3}
+    drawn = sample_chains(about_zero(losses, 2), "sgld", batch_size=8, **how)
+    fine = sample_chains(about_zero(of, 2), "sgld", batch_size=8, **how)
+    finite = drawn.losses.isfinite()
+    assert finite[0].all()
+    lost = int(finite[1].sum())
+    assert 0 < lost < 8
+    assert finite[1].tolist() == [True] * lost + [False] * (8 - lost)
+    assert drawn.failed_at.tolist() == [-1, 2 + 3 * (lost + 1) - 1]
+    assert torch.equal(drawn.losses[0], fine.losses[0])
+    assert torch.equal(drawn.losses[1, :lost], fine.losses[1, :lost])
 
 
 def test_a_loss_over_all_data_that_is_not_finite_is_a_failure():
