@@ -1,7 +1,13 @@
 """Claims: who is at work on what, whatever becomes of the claims themselves."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from curvflow.flows.graph.heartbeats import Stopping, beating
+from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.shared_work import SharedWork
+from curvflow.schemas.options import RunOptions
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import MemoryCommits
 from curvflow.stores.local import LocalStore
@@ -93,6 +99,29 @@ def test_claims_are_swept_once_all_who_made_them_are_gone(commits):
     assert first.take(1, ["e"], alive) == ["e"]
     assert commits.after(0) == [4, 5]
     assert Claims(commits).holders()["e"] == 1
+
+
+def test_a_run_that_waits_and_holds_nothing_keeps_claims_from_being_swept(tmp_path):
+    ended, behind, ahead = (LocalStore(tmp_path) for _ in range(3))
+    runs = [begin(store) for store in (ended, behind, ahead)]
+    with (
+        beating(behind, runs[1], Stopping(), silence=60.0),
+        beating(ahead, runs[2], Stopping(), silence=60.0),
+    ):
+        take = ended.claims.take
+        take(runs[0].begun, ["a"], alive)
+        assert behind.claims.holders().keys() == {"a"}  # it waits, and reads no more
+        take(runs[0].begun, ["b"], alive, done=["a"])
+        take(runs[0].begun, ["c"], alive, done=["b"])
+        assert ahead.claims.holders().keys() == {"c"}
+        context = SimpleNamespace(
+            store=ended, stop=Stopping(), options=RunOptions(), observer=Unwatched()
+        )
+        SharedWork(context, runs[0]).sweep()
+        assert behind.claims.take(runs[1].begun, ["d"], alive) == ["d"]
+        assert ahead.claims.take(runs[2].begun, ["d"], alive) == []
+    SharedWork(context, runs[0]).sweep()
+    assert len(list((tmp_path / "claims").iterdir())) == 1
 
 
 def test_claims_that_were_deleted_cost_no_result(tmp_path):

@@ -9,7 +9,7 @@ needed after the runs have ended, and a lost claim costs one repeated computatio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 
 from curvflow.errors import StoreError
@@ -68,11 +68,18 @@ class Claims:
             self._refresh()
             return dict(self._holder)
 
-    def sweep(self, is_dead: IsDead) -> None:
-        """Remove the entries, except the last, if all runs that made them are dead."""
+    def sweep(
+        self, is_dead: IsDead, *, readers: Callable[[], Iterable[int]] = tuple
+    ) -> None:
+        """Remove the entries, except the last, if all holders and readers are dead.
+
+        A run that holds nothing may not have read all entries yet. Once they are
+        removed, it would find the next number free, though later ones are taken.
+        """
         with self._lock:
             self._refresh()
-            if all(is_dead(run) for run in set(self._holder.values())):
+            runs = {*self._holder.values(), *readers()}
+            if all(is_dead(run) for run in runs):
                 self._commits.remove(
                     [n for n in self._commits.after(0) if n < self._number]
                 )

@@ -90,9 +90,10 @@ class SharedWork:
         return True
 
     def sweep(self) -> None:
-        """Remove all claims if no other run that made some is at work."""
+        """Remove all claims if no other run is at work."""
         self._store.claims.sweep(
-            lambda run: run == self._begun or self._monitor.is_gone(run)
+            lambda run: run == self._begun or self._monitor.is_gone(run),
+            readers=self._store.heartbeats,
         )
 
 

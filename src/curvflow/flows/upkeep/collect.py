@@ -116,4 +116,4 @@ def _carry_out(store: Store, proposal: Proposal, number: int | None) -> None:
         files.remove(items)
     live = {run.begun for run in proposal.kept.live}
     gone = {run.begun for run in proposal.index.runs} - live
-    store.claims.sweep(lambda begun: begun in gone)
+    store.claims.sweep(lambda begun: begun in gone, readers=store.heartbeats)
