@@ -3,6 +3,7 @@
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -16,12 +17,15 @@ from curvflow.flows.report.request import ReportRequest
 from curvflow.schemas.nodes import Figure, Table
 from tests import published
 from tests.flows.published_images import fakes, real
+from tests.pictures import _figures_are_placed_only
 from tests.report.page import Page, assert_whole_in_itself
 from tests.shared_runs import shared_store
 
-__all__ = ["shared_store"]
+# Fixtures: figures without files, a store of the whole session.
+__all__ = ["_figures_are_placed_only", "shared_store"]
 
 STUDIES = Path(__file__).parents[2] / "studies"
+RULES = 8  # of Jarvis (2021), each with two seeds in smoke
 
 
 def cases():
@@ -57,6 +61,30 @@ def made_up(tmp_path_factory):
         yield folder
 
 
+def all_rules_train(results):
+    """The small regime begins on a plateau; all other networks learn at once."""
+    loss = results["fit"]["train_loss"]
+    assert (loss.sizes["rule"], loss.sizes["seed"]) == (RULES, 2)
+    assert np.isfinite(loss.values).all()
+    assert (loss.values[..., -1] < loss.values[..., 0]).mean() > 0.6
+
+
+def products_find_the_eigenvalues_of_the_dense_matrix(results):
+    exact = results["exact"]["eigenvalues"].values
+    for name in ("power", "lanczos"):
+        assert results[name]["converged"].values.all()
+        np.testing.assert_allclose(results[name]["eigenvalues"], exact, rtol=1e-9)
+
+
+CHECKS = {
+    "xor-tanh": all_rules_train,
+    "xor-relu": all_rules_train,
+    "xord-tanh": all_rules_train,
+    "xord-relu": all_rules_train,
+    "power-method": products_find_the_eigenvalues_of_the_dense_matrix,
+}
+
+
 @pytest.mark.slow
 @pytest.mark.spread
 @pytest.mark.images
@@ -72,6 +100,7 @@ def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
     study.write_text(text, encoding="utf-8")
     results = curvflow.run(study, store=shared_store, profile="smoke", workers=1)
     assert results.run.failures == []
+    CHECKS.get(path.stem, lambda results: None)(results)
     basis = open_basis(ReportRequest(study, store=shared_store, profile="smoke"))
     content = gather(basis)
     page = Page(render(content))
