@@ -2,8 +2,8 @@
 
 import pytest
 
-from curvflow.errors import StudyError
-from curvflow.flows.plan.plan import make_plan
+from curvflow.errors import RequestError, StudyError
+from curvflow.flows.plan.plan import is_analysis, make_plan, refuse_computing
 from tests.flows.toys import CALLS, STUDY, opened, run
 
 
@@ -53,6 +53,23 @@ def test_a_changed_parameter_is_named_with_old_and_new_value(store):
     assert said["last"]["reasons"] == [cause]
     assert said["mean"]["reasons"] == [{"cause": "waits for last", "nodes": 2}]
     assert said["fit"]["cached"] == 6
+
+
+def test_a_plan_that_makes_tables_alone_is_told_from_one_that_computes(store):
+    run(store)
+    for overrides, missing in (
+        ([], ""),
+        (["stages.mean.quantities=[square]"], ""),
+        (["axes.seed=4"], "2 of fit, 2 of last, 6 of path"),
+    ):
+        o = opened(store, *overrides)
+        made = make_plan(o.study, o.store, o.files)
+        assert is_analysis(made) == (missing == "")
+        if missing:
+            with pytest.raises(RequestError, match=missing):
+                refuse_computing(made)
+        else:
+            refuse_computing(made)
 
 
 def test_a_new_seed_is_new_and_the_aggregate_waits_for_it(store):
