@@ -11,6 +11,8 @@ Reference:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -60,106 +62,61 @@ def metric(
     return _regularised(gradient_MD, weights_MD, hyper, hyper["rate"], along_MD), None
 
 
-def l2(
+@dataclass(frozen=True)
+class Decay:
+    """A decay of the weights, at the rate of a name, of all or of some."""
+
+    rate: str = "rate"
+    is_selective: bool = False
+
+
+# The decay before epoch tau and that from it on; rules without tau have one of them.
+DECAYS: dict[str, tuple[Decay | None, Decay | None]] = {
+    "l2": (None, Decay()),
+    "selective_l2": (None, Decay(is_selective=True)),
+    "l2_stopped": (Decay(), None),
+    "l2_stopped_selective": (Decay(), Decay("selective_rate", is_selective=True)),
+}
+
+
+def decay(
     gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> Stepped:
-    """Take one step: w <- w - lr g - decay_factor rate w.
+    """Take one step: w <- w - lr g - decay_factor rate w m, the rate that of the epoch.
+
+    The mask m of a selective decay is [|H w| <= bound], else 1.
 
     Args:
         gradient_MD: gradients g of the loss.
         state: none.
         weights_MD: weights w.
-        hyper: lr, rate and decay_factor, each (M, 1).
-        context: not used.
+        hyper: lr, rate and decay_factor, of some rules selective_rate and omega, each
+            (M, 1); the choices tau, maximum, at_equality and mask.
+        context: has the epoch, and for a selective decay H w of the same batch.
 
     Returns:
         The new weights.
 
     Reference:
-        Row 5.
+        Rows 5 to 8. Row 6 protects a parameter at equality; the default regularises it,
+        so that a tensor of which all H w is 0 decays. Rows 7 and 8: epochs count from
+        0; row 7 has no decay at the one equal to tau, and row 8, which leaves it
+        undefined, begins its selective decay there.
     """
-    return _decayed(gradient_MD, weights_MD, hyper), None
-
-
-def selective_l2(
-    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
-) -> Stepped:
-    """Take one step: w <- w - lr g - decay_factor rate w m, m = [|H w| <= bound].
-
-    Args:
-        gradient_MD: gradients g of the loss.
-        state: none.
-        weights_MD: weights w.
-        hyper: lr, rate, decay_factor and omega, each (M, 1); the choices maximum,
-            at_equality and mask.
-        context: holds H w of the same batch.
-
-    Returns:
-        The new weights.
-
-    Reference:
-        Row 6, which protects a parameter at equality. The default regularises it, so
-        that a tensor of which all H w is 0 decays.
-    """
-    mask_MD = selected(hyper, context)
-    return _decayed(gradient_MD, weights_MD, hyper, mask_MD=mask_MD), None
-
-
-def l2_stopped(
-    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
-) -> Stepped:
-    """Take one step: that of `l2` in the epochs before tau, then w <- w - lr g.
-
-    Args:
-        gradient_MD: gradients g of the loss.
-        state: none.
-        weights_MD: weights w.
-        hyper: lr, rate and decay_factor, each (M, 1); the choice tau.
-        context: has the epoch.
-
-    Returns:
-        The new weights.
-
-    Reference:
-        Row 7; epochs count from 0, and the one equal to tau is the first without decay.
-    """
-    if context.epoch < hyper.rule.tau:
-        return _decayed(gradient_MD, weights_MD, hyper), None
-    return torch.addcmul(weights_MD, hyper["lr"], gradient_MD, value=-1), None
-
-
-def l2_stopped_selective(
-    gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
-) -> Stepped:
-    """Take one step: that of `l2` before epoch tau, then that of `selective_l2`.
-
-    Args:
-        gradient_MD: gradients g of the loss.
-        state: none.
-        weights_MD: weights w.
-        hyper: lr, rate, selective_rate, decay_factor and omega, each (M, 1); the
-            choices tau, maximum, at_equality and mask.
-        context: has the epoch, and from tau on H w of the same batch.
-
-    Returns:
-        The new weights.
-
-    Reference:
-        Row 8, which leaves the epoch equal to tau undefined; here it is the first of
-        the selective decay.
-    """
-    if context.epoch < hyper.rule.tau:
-        return _decayed(gradient_MD, weights_MD, hyper), None
-    mask_MD = selected(hyper, context)
-    return _decayed(gradient_MD, weights_MD, hyper, "selective_rate", mask_MD), None
+    before, after = DECAYS[hyper.rule.rule]
+    now = before if context.epoch < getattr(hyper.rule, "tau", 0) else after
+    if now is None:
+        return _sgd(gradient_MD, weights_MD, hyper), None
+    along_MD = weights_MD
+    if now.is_selective:
+        along_MD = along_MD * selected(hyper, context)
+    rate_M1 = hyper["decay_factor"] * hyper[now.rate]
+    return _regularised(gradient_MD, weights_MD, hyper, rate_M1, along_MD), None
 
 
 RULES = {
     "metric": Functions(init=init, step=metric),
-    "l2": Functions(init=init, step=l2),
-    "selective_l2": Functions(init=init, step=selective_l2),
-    "l2_stopped": Functions(init=init, step=l2_stopped),
-    "l2_stopped_selective": Functions(init=init, step=l2_stopped_selective),
+    **{name: Functions(init=init, step=decay) for name in DECAYS},
 }
 
 
@@ -182,19 +139,6 @@ def selected(hyper: Hyper, context: Step) -> Tensor:
     return compared(size_MD, hyper["omega"] * largest_MD)
 
 
-def _decayed(
-    gradient_MD: Tensor,
-    weights_MD: Tensor,
-    hyper: Hyper,
-    rate: str = "rate",
-    mask_MD: Tensor | None = None,
-) -> Tensor:
-    """Return w - lr g - decay_factor rate w m, the rate by its name."""
-    rate_M1 = hyper["decay_factor"] * hyper[rate]
-    along_MD = weights_MD if mask_MD is None else weights_MD * mask_MD
-    return _regularised(gradient_MD, weights_MD, hyper, rate_M1, along_MD)
-
-
 def _regularised(
     gradient_MD: Tensor,
     weights_MD: Tensor,
@@ -203,5 +147,9 @@ def _regularised(
     along_MD: Tensor,
 ) -> Tensor:
     """Return w - lr g - rate r; at rate 0 the step of `sgd`, bit for bit."""
-    new_MD = torch.addcmul(weights_MD, hyper["lr"], gradient_MD, value=-1)
+    new_MD = _sgd(gradient_MD, weights_MD, hyper)
     return new_MD.addcmul_(rate_M1, along_MD, value=-1)
+
+
+def _sgd(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper) -> Tensor:
+    return torch.addcmul(weights_MD, hyper["lr"], gradient_MD, value=-1)
