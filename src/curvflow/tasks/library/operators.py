@@ -16,17 +16,12 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds.probes.effective_dimension import (
     KIND as EFFECTIVE_DIMENSION,
 )
-from curvflow.schemas.kinds.probes.effective_dimension import EffectiveDimensionParams
 from curvflow.schemas.kinds.probes.eigenvalues import KIND as EIGENVALUES
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.kinds.probes.logdet import KIND as LOGDET
-from curvflow.schemas.kinds.probes.logdet import LogdetParams, Method
+from curvflow.schemas.kinds.probes.logdet import Method
 from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
-from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.kinds.probes.spectrum import KIND as SPECTRUM
-from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.kinds.probes.trace import KIND as TRACE
-from curvflow.schemas.kinds.probes.trace import TraceParams
 from curvflow.schemas.kinds.shared.operators import OperatorName, OperatorParams
 from curvflow.schemas.nodes import Array, Matrix, Member
 from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
@@ -190,7 +185,6 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             EIGENVALUES,
             eigenvalues,
-            EigenvaluesParams,
             k=k,
             which=which,
             method=method,
@@ -240,7 +234,6 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             TRACE,
             trace,
-            TraceParams,
             num_probes=num_probes,
             rel_sem=rel_sem,
             max_probes=max_probes,
@@ -286,7 +279,6 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             SPECTRUM,
             spectrum,
-            SpectrumParams,
             num_runs=num_runs,
             num_steps=num_steps,
             distribution=distribution,
@@ -333,7 +325,6 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             MOMENTS,
             moments,
-            MomentsParams,
             num_moments=num_moments,
             num_probes=num_probes,
             basis=basis,
@@ -378,7 +369,6 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             EFFECTIVE_DIMENSION,
             effective_dimension,
-            EffectiveDimensionParams,
             prior_precision=precisions(prior_precision),
             num_runs=num_runs,
             num_steps=num_steps,
@@ -425,7 +415,6 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             LOGDET,
             logdet,
-            LogdetParams,
             method=method,
             damping=damping,
             num_runs=num_runs,
@@ -545,11 +534,7 @@ class SymmetricOperator(Curvature):
         return _solution(found, b, method=solver, work=work)
 
     def _measured(
-        self,
-        kind: Kind,
-        probe: TileFunction,
-        model: type[OperatorParams],
-        **fields: Any,
+        self, kind: Kind, probe: TileFunction, **fields: Any
     ) -> Mapping[str, Array]:
         dtype = str(self.dtype).removeprefix("torch.")
         name = "hessian" if self.entries is not None else self.name
@@ -558,7 +543,8 @@ class SymmetricOperator(Curvature):
                 f"{fixed} cannot be combined with an operator, which has its own. "
                 "Remove it."
             )
-        params = checked(model, operator=name, dtype=dtype, **fields)
+        params = checked(kind.params, operator=name, dtype=dtype, **fields)
+        assert isinstance(params, OperatorParams)
 
         def compute() -> Mapping[str, Array]:
             member = Member(params, {MATRIX: [self.entries or self._node()]})
