@@ -241,6 +241,43 @@ def test_systems_are_solved_and_the_method_is_said(small):
     assert not short.converged
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int64]
+)
+def test_a_solution_is_as_precise_as_its_residual_says(dtype):
+    A = torch.diag(torch.arange(1.0, 6.0).double())
+    got = curvflow.from_matrix(A).solve(torch.ones(5, dtype=dtype), tol=1e-10)
+    assert got.x.dtype == (torch.float32 if dtype == torch.float32 else torch.float64)
+    expected = 1 / torch.arange(1.0, 6.0).double()
+    torch.testing.assert_close(got.x.double(), expected, rtol=1e-6, atol=0)
+    assert got.value.tolist() == got.x.tolist()
+
+
+def test_products_that_are_symmetric_but_for_rounding_are_taken():
+    G = torch.randn(300, 300, generator=torch.Generator().manual_seed(1))
+    A = (G @ G.T).numpy()  # single precision
+    assert curvflow.from_matrix(aslinearoperator(A)).dtype == torch.float32
+    double = aslinearoperator(A.astype(np.float64) / 3)
+    assert curvflow.from_matrix(double).dtype == torch.float64
+
+
+@pytest.mark.parametrize("size", [2, 40, 2000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_map_that_differs_from_its_transpose_is_refused(size, dtype):
+    diagonal = sparse.diags_array(np.arange(1.0, size + 1), dtype=dtype)
+    upper = sparse.diags_array([np.full(size - 1, 2.0)], offsets=[1], dtype=dtype)
+    with pytest.raises(InputError, match=r"^matrix: .*asymmetry of [0-9.e-]+ relative"):
+        curvflow.from_matrix(aslinearoperator(diagonal + upper))
+
+
+def test_the_nodes_at_which_a_function_is_not_finite_are_counted():
+    A = torch.diag(torch.tensor([-2.0, -0.5, 1.0, 3.0, 4.0]).double())
+    runs = curvflow.from_matrix(A).spectrum(num_runs=2, num_steps=5)
+    with pytest.raises(InputError, match=r"at 4 of 10, from -2 to -0\.5"):
+        runs.functional(torch.log)
+    assert runs.functional(torch.exp).value > 0
+
+
 def test_all_kinds_of_matrices_are_taken():
     points = torch.rand(30, 2, generator=torch.Generator().manual_seed(0)).double()
     kernel = KernelMatrix(points, "matern32", 0.5, 1e-2)
@@ -323,6 +360,7 @@ def test_results_read_as_one_line(small):
         (lambda H: H.density([], num_runs=2), r"^grid: "),
         (lambda H: H.spectrum(2, 5).mass(low=np.nan), r"^low: "),
         (lambda H: H.functional(torch.sum, num_runs=2), r"^f: "),
+        (lambda H: H.shifted(-1e3).functional(torch.log, num_runs=2), r"^f: .*finite"),
         (lambda H: H.solve(torch.ones(20), tol=2.0), r"^tol: expected"),
         (lambda H: H.solve(torch.ones(20), method="lu"), r"^method: expected auto"),
         (lambda H: H.solve(torch.ones(20), max_iterations=0), r"^max_iterations: "),
@@ -336,6 +374,8 @@ def test_results_read_as_one_line(small):
         (lambda _: curvflow.from_matrix(np.eye(2) * 1j), r"^matrix: .*real"),
         (lambda _: curvflow.from_matrix(np.tri(3)), r"^matrix: .*symmetric"),
         (lambda _: curvflow.from_matrix(sparse.csr_array(np.tri(3))), "symmetric"),
+        (lambda _: curvflow.from_matrix(aslinearoperator(np.tri(3))), "asymmetry of"),
+        (lambda _: curvflow.from_matrix(aslinearoperator(np.ones((2, 3)))), "square"),
         (lambda _: curvflow.from_matrix(np.full((2, 2), np.nan)), r"^matrix: .*finite"),
     ],
 )

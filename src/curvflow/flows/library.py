@@ -186,6 +186,8 @@ def from_matrix(
 ) -> SymmetricOperator:
     """Return a symmetric matrix, or a map known by its products, as an operator.
 
+    A map is multiplied with two random vectors, by which its symmetry is checked.
+
     Args:
         matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
             an operator of the numerics; real and symmetric.

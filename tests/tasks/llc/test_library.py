@@ -305,6 +305,24 @@ def test_chains_in_half_precision_are_refused(labelled):
         curvflow.llc(net, "cross_entropy", data)
 
 
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Softplus])  # mlp, and any module
+def test_data_with_nan_in_a_later_batch_are_refused(labelled, activation):
+    inputs, labels = labelled[0].clone(), labelled[1]
+    inputs[[17, 23], 1] = torch.nan
+    batches = [(inputs[:10], labels[:10]), (inputs[10:], labels[10:])]
+    with pytest.raises(InputError, match=r"^data: .*2 samples .* is number 17\."):
+        curvflow.llc(mlp(4, 3, 3, activation=activation), "cross_entropy", batches)
+
+
+def test_a_loss_that_overflows_is_refused(labelled):
+    inputs, labels = labelled[0].clone(), labelled[1]
+    inputs[20] *= 1e200
+    batches = [(inputs[:10], labels[:10]), (inputs[10:], labels[10:])]
+    net = mlp(4, 3, activation=nn.ReLU)
+    with pytest.raises(InputError, match=r"^data: .*got inf, although all"):
+        curvflow.llc(net, lambda outputs, _: outputs.square().sum(1), batches)
+
+
 def test_the_criterion_has_its_temperature(labelled):
     with pytest.raises(InputError, match="nbeta cannot be combined with wbic"):
         curvflow.wbic(mlp(4, 3, 3), "cross_entropy", labelled, nbeta=5.0)

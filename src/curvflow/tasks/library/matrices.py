@@ -14,14 +14,24 @@ from curvflow.schemas.kinds.shared.datasets import matrix as matrix_variables
 from curvflow.schemas.nodes import Array, Matrix
 from curvflow.tasks.curvature.operators import MATRIX, matrix_operator
 from curvflow.tasks.library.operators import SymmetricOperator
-from curvflow.tasks.numerics.operators.adapters import Foreign, from_scipy
-from curvflow.tasks.numerics.operators.base import Dense, as_batched
+from curvflow.tasks.numerics.operators.adapters import Foreign, Single, from_scipy
+from curvflow.tasks.numerics.operators.base import (
+    BatchedOperator,
+    Dense,
+    as_batched,
+    product,
+)
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix
 from curvflow.tasks.registry import Machine
+
+# Asymmetry that products may have by rounding, relative to their length.
+ASYMMETRY = {torch.float32: 1e-4, torch.float64: 1e-6}
 
 
 def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOperator:
     """Return a symmetric matrix, or a map known by its products, as an operator.
+
+    A map is multiplied with two random vectors, by which its symmetry is checked.
 
     Args:
         matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
@@ -56,6 +66,9 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
             f"matrix: expected one operator, got {operator.shape[0]} of a batch. "
             "Select one."
         )
+    _check_square(*batched.shape[1:])
+    if not isinstance(operator, Single):  # which is symmetric as it is made
+        _check_products(batched)
     return SymmetricOperator(batched, {MATRIX: batched.shape[1]})
 
 
@@ -94,11 +107,7 @@ def _dense(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
 
 def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
     rows, columns = matrix.shape
-    if rows != columns:
-        raise InputError(
-            f"matrix: expected a square one, got {rows} by {columns}. Pass a symmetric "
-            "matrix."
-        )
+    _check_square(rows, columns)
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise InputError(
             f"matrix: expected real entries, got {matrix.dtype}. Pass its real part."
@@ -115,6 +124,33 @@ def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
         values=matrix.data.astype(np.float64),
     )
     return _of_entries(arrays, dtype, "cpu")
+
+
+def _check_square(rows: int, columns: int) -> None:
+    if rows != columns:
+        raise InputError(
+            f"matrix: expected a square one, got {rows} by {columns}. Pass a symmetric "
+            "matrix."
+        )
+
+
+def _check_products(operator: BatchedOperator) -> None:
+    """Compare x.Ay with y.Ax for two random vectors x and y."""
+    size, generator = operator.shape[1], torch.Generator().manual_seed(0)
+    pair_D2 = torch.randn(size, 2, dtype=torch.float64, generator=generator)
+    pair_D2 = pair_D2.to(operator.device)
+    images_D2 = product(operator, pair_D2.unsqueeze(0)).squeeze(0)
+    forms_22 = pair_D2.T @ images_D2
+    x_Ay, y_Ax = float(forms_22[0, 1]), float(forms_22[1, 0])
+    length = float(images_D2.norm(dim=0).mean())
+    if abs(x_Ay - y_Ax) > ASYMMETRY[operator.dtype] * length:
+        raise InputError(
+            "matrix: expected a symmetric operator, got one with x.Ay = "
+            f"{x_Ay:.7g} and y.Ax = {y_Ax:.7g} for random vectors x and y, an "
+            f"asymmetry of {abs(x_Ay - y_Ax) / length:.2g} relative to |Ax|. Pass one "
+            "that equals its transpose; if its products are of single precision, pass "
+            "dtype=torch.float32."
+        )
 
 
 def _check_symmetric(gap: float, largest: float) -> None:

@@ -475,6 +475,10 @@ class SymmetricOperator(Curvature):
         Returns:
             The estimate, a draw for each run.
 
+        Raises:
+            InputError: what f returns has another shape, or is not finite at a Ritz
+                value.
+
         Examples:
             >>> import curvflow, torch
             >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
@@ -593,8 +597,8 @@ def _solution(
         "method": np.array(method),
     }
     x = found.x[0] if b.ndim == 2 else found.x[0, :, 0]
-    if b.is_floating_point():
-        x = x.to(b)
+    # Half precision would lose what the residual promises, and NumPy has no bfloat16.
+    x = x.to(b.device, torch.float32 if b.dtype == torch.float32 else torch.float64)
     return Solution(x.cpu().numpy(), None, None, work, variables, SOLUTION, x)
 
 

@@ -302,7 +302,8 @@ class Solution(Result):
     """The solution of A x = b, of the shape of b.
 
     Attributes:
-        x: the solution, of the precision and on the device of b.
+        x: the solution, on the device of b and of its precision; float64 if b holds
+            integers or half precision.
     """
 
     x: Tensor
@@ -508,8 +509,10 @@ class Spectrum(Result):
             The estimate, a draw for each run.
 
         Raises:
-            InputError: what f returns has another shape.
+            InputError: what f returns has another shape, or is not finite at a Ritz
+                value.
         """
+        ritz = self._ritz()
 
         def checked_f(values: Tensor) -> Tensor:
             result = torch.as_tensor(f(values))
@@ -519,9 +522,10 @@ class Spectrum(Result):
                     f"{tuple(values.shape)}, got {tuple(result.shape)}. Compute it "
                     "element by element."
                 )
+            _check_finite(result, ritz.values)
             return result
 
-        found = quadrature.functional(self._ritz(), checked_f)
+        found = quadrature.functional(ritz, checked_f)
         return Functional(**_estimated("functional", found), declared=FUNCTIONAL)
 
     def mass(self, low: float = -torch.inf, high: float = torch.inf) -> Mass:
@@ -588,6 +592,18 @@ def _points(grid: Array | Tensor) -> Tensor:
             f"{int((~points_G.isfinite()).sum())} of them not finite. Change it."
         )
     return points_G
+
+
+def _check_finite(result: Tensor, values: Tensor) -> None:
+    """Refuse a function that is not finite at some of the Ritz values."""
+    wrong = values[~result.isfinite() & ~values.isnan()]
+    if len(wrong):
+        count = int((~values.isnan()).sum())
+        raise InputError(
+            f"f: expected finite numbers at the Ritz values, got NaN or infinity at "
+            f"{len(wrong)} of {count}, from {float(wrong.min()):.5g} to "
+            f"{float(wrong.max()):.5g}. Shift the operator, or define f there."
+        )
 
 
 def _estimated(name: str, found: Estimate) -> dict[str, Any]:

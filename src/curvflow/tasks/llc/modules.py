@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.mlp import Mlp
@@ -103,8 +104,36 @@ def module_targets(
     free = free_parameters([_short(name) for name in of.names], of.sizes, layers)
     problem = None if settings.get("forward") else _problem(net, of, batch)
     if problem is not None:
-        return _mlp_targets(problem, of, batch, seed, free)
-    return _autograd_targets(net, loss, of, batch, seed, free, settings)
+        targets = _mlp_targets(problem, of, batch, seed, free)
+    else:
+        targets = _autograd_targets(net, loss, of, batch, seed, free, settings)
+    _check_loss(float(targets.first_losses), batch)
+    return targets
+
+
+def _check_loss(loss: float, batch: Batch) -> None:
+    """Refuse data over which the mean loss is not finite, before chains begin."""
+    if math.isfinite(loss):
+        return
+    samples = [
+        leaf.flatten(1) if leaf.ndim > 1 else leaf[:, None]
+        for leaf in tree_leaves(batch)
+        if isinstance(leaf, Tensor) and leaf.ndim and leaf.is_floating_point()
+    ]
+    wrong = {
+        number
+        for rows in samples
+        for number in (~rows.isfinite()).any(1).nonzero().flatten().tolist()
+    }
+    cause = (
+        f"; {len(wrong)} samples hold NaN or infinity, the first is number {min(wrong)}"
+        if wrong
+        else ", although all samples are finite"
+    )
+    raise InputError(
+        f"data: expected a finite mean loss over all samples, got {loss}{cause}. "
+        "Remove or rescale the samples whose loss is not finite."
+    )
 
 
 def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
