@@ -1,8 +1,12 @@
 """Figures placed but not drawn, for tests that read numbers and captions of figures.
 
 Drawing PNG, SVG and PDF takes most of the time of a figure's function. Tests that look
-at the files are marked `pictures`, at least one for each kind.
+at the files are marked `pictures`, at least one for each kind. Those that look at some
+of them name these, as `pictures("png")`.
 """
+
+import io
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,16 +16,21 @@ from curvflow.tasks.drawing import canvas
 MARK = "pictures"
 
 
-def placed(figure):
-    """Place all parts of a figure, as drawing does; names stand for the files."""
+def placed(figure, drawn=()):
+    """Place all parts of a figure, as drawing does; names stand for files not drawn."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    return {
-        kind: np.frombuffer(kind.encode(), np.uint8) for kind in ("png", "svg", "pdf")
-    }
+    files = {kind: kind.encode() for kind in ("png", "svg", "pdf")}
+    for kind in drawn:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=canvas.DPI)
+        files[kind] = buffer.getvalue()
+    return {kind: np.frombuffer(file, np.uint8) for kind, file in files.items()}
 
 
 @pytest.fixture(autouse=True)
 def _figures_are_placed_only(request, monkeypatch):
-    if not request.node.get_closest_marker(MARK):
-        monkeypatch.setattr(canvas, "pictures", placed)
+    mark = request.node.get_closest_marker(MARK)
+    if mark is None or mark.args:
+        drawn = mark.args if mark else ()
+        monkeypatch.setattr(canvas, "pictures", partial(placed, drawn=drawn))

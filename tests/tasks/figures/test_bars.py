@@ -188,7 +188,7 @@ def test_a_variable_with_further_dimensions_is_refused():
         draw(of, y="eigenvalues")
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 def test_the_picture_grows_with_labels_and_panels():
     def size(of, **params):
         return Image.open(io.BytesIO(draw(of, **params)["png"].tobytes())).size

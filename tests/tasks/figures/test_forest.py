@@ -115,7 +115,7 @@ def test_marks_are_filled_where_p_is_small(test):
     assert test == "none" or set(filled) == {True, False}
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 def test_tables_of_several_points_are_told_apart_by_colour():
     of = [compared({"width": w}) for w in (8, 16)]
     got = draw(of, label="width")

@@ -101,7 +101,7 @@ def test_values_that_are_not_finite_are_told():
     assert str(got["caption"]).endswith("Not finite, left out: 1 value.")
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 def test_labels_have_panels_with_one_scale():
     got = draw(nodes(data="xor") + nodes(data="digits"), label="data")
     assert got["panel"].tolist() == ["xor", "digits"]
@@ -161,7 +161,7 @@ def test_a_logarithmic_scale_needs_positive_values():
         draw(nodes(sign=-1), log_z=True)
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 @pytest.mark.parametrize(
     "values",
     [

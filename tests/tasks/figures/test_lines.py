@@ -91,7 +91,7 @@ def test_diverged_nodes_are_told_and_never_averaged():
     )
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 def test_where_all_diverged_there_is_a_figure_that_says_so():
     gone = [(rule, seed) for rule in ("sgd", "adam") for seed in range(3)]
     got = draw(fits(diverged=gone), log_y=True)

@@ -156,7 +156,7 @@ def test_where_all_diverged_the_legend_says_so():
     assert len(draw(nodes(diverged=every))["x"]) == 0
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 @pytest.mark.parametrize("seeds", [1, 5])
 def test_without_labels_there_is_one_law(seeds):
     of = nodes({"sgd": LAWS["sgd"]}, seeds=seeds)

@@ -315,7 +315,7 @@ def test_the_same_input_gives_the_same_bytes():
     assert all(a.tobytes() == second[name].tobytes() for name, a in first.items())
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 def test_a_column_of_a_journal_is_the_width():
     picture = Image.open(io.BytesIO(draw(measured(), over="seed")["png"].tobytes()))
     assert picture.width == pytest.approx(88 / 25.4 * 300, abs=1)

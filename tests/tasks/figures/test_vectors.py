@@ -151,7 +151,7 @@ def test_hidden_units_of_a_trained_network_are_its_first_layer():
     np.testing.assert_array_equal(drawn(got), first)
 
 
-@pytest.mark.pictures
+@pytest.mark.pictures("png")
 def test_panels_stand_side_by_side_up_to_four():
     def size(count, **params):
         of = networks(seeds=1)[:1]

@@ -20,7 +20,12 @@ from curvflow.tasks.llc import library
 from curvflow.tasks.llc.modules import mlp_of, module_targets
 from curvflow.tasks.numerics.sampling.module_losses import ModuleLosses
 
-SHORT = {"num_draws": 8, "num_chains": 2, "num_burnin_steps": 16}
+SHORT = {
+    "num_draws": 8,
+    "num_chains": 2,
+    "num_burnin_steps": 16,
+    "num_steps_bw_draws": 2,
+}
 GIVEN = SHORT | {
     "calibrate": "none",
     "sampling_method": "sgld",
@@ -235,7 +240,8 @@ def test_a_regular_minimum_has_half_its_parameters():
     inputs = torch.randn(50, 3).double()
     net = Wrapped(nn.Linear(3, 1, bias=False).double())
     data = inputs, net(inputs).detach()
-    fit = curvflow.llc(net, "mse", data, nbeta=2000.0, num_draws=300)
+    how = {"nbeta": 2000.0, "num_draws": 300, "num_steps_bw_draws": 2}
+    fit = curvflow.llc(net, "mse", data, **how)
     steep = 2000.0 * np.linalg.eigvalsh((2 * inputs.T @ inputs / 50).numpy())
     expected = (steep / (steep + fit.variables["localization"])).sum() / 2
     assert expected == pytest.approx(1.5, rel=0.01)
@@ -245,7 +251,8 @@ def test_a_regular_minimum_has_half_its_parameters():
 
 def test_a_crossing_of_fourth_power_has_a_quarter():
     data = torch.ones(4, 1).double(), torch.zeros(4, 1).double()
-    fit = curvflow.llc(Power(2), "mse", data, nbeta=1e6, num_draws=400, num_chains=8)
+    how = {"nbeta": 1e6, "num_draws": 400, "num_chains": 8, "num_steps_bw_draws": 2}
+    fit = curvflow.llc(Power(2), "mse", data, **how)
     assert abs(fit.llc_mean - 0.25) < 4 * fit.llc_sem + 0.01
 
 
@@ -355,6 +362,7 @@ def test_it_needs_no_engine_and_no_store():
         fit = curvflow.llc(net, "mse", data, calibrate="none", sampling_method="sgld",
                            lr=1e-3, localization=1.0, num_burnin_steps=0, num_draws=8)
         fit.to_xarray(), fit.to_arviz()
-        curvflow.wbic(net, "mse", data, num_draws=8, num_burnin_steps=1)
+        curvflow.wbic(net, "mse", data, num_draws=8, num_burnin_steps=1,
+                      num_steps_bw_draws=1)
         """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

@@ -22,13 +22,15 @@ GIVEN = {
     "localization": 1.0,
     "num_burnin_steps": 4,
     "num_draws": 12,
+    "num_steps_bw_draws": 2,
 }
+FOUND = {"num_draws": 8, "num_burnin_steps": 16, "num_steps_bw_draws": 2}
 WAYS = [
     *(GIVEN | {"sampling_method": method} for method in METHODS),
     GIVEN | {"sampling_method": "sgld", "batch_size": 8, "at_draws": "batch"},
     GIVEN | {"sampling_method": "mala", "layers": ["*.bias"], "keep_draws": True},
-    {"num_draws": 8, "num_burnin_steps": 16},
-    {"num_draws": 8, "num_burnin_steps": 16, "sampling_method": "sgld"},
+    FOUND,
+    FOUND | {"sampling_method": "sgld"},
 ]
 
 

@@ -102,7 +102,7 @@ def test_every_operator_is_its_dense_twin(name):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [1, 2])
-def test_lanczos_writes_the_products_into_its_own_memory(order, count):
+def test_products_are_written_into_given_memory(order, count):
     module, x, y = made("conv-norm-skip")
     H = dense_hessian(module, F.cross_entropy, x, y)
     batches = list(zip(x.split(7 // count), y.split(7 // count), strict=True))
@@ -111,6 +111,16 @@ def test_lanczos_writes_the_products_into_its_own_memory(order, count):
     room = torch.full((1, 2, len(H)), torch.nan, dtype=H.dtype).mT
     operator.multiply_into(start, room)
     assert_equal(room[0], H @ start[0])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_lanczos_takes_the_products_of_every_order(order, count):
+    module, (x, y) = small(hidden=2), batch_of(7)
+    H = dense_hessian(module, F.cross_entropy, x, y)
+    batches = list(zip(x.split(7 // count), y.split(7 // count), strict=True))
+    operator = hessian(module, "cross_entropy", batches, order=order).batched
+    start = torch.randn(1, len(H), 2, dtype=H.dtype)
     result = lanczos(operator, start, num_steps=len(H))
     # A run may end before, with what the start has a part in.
     for values in result.values[0]:
@@ -147,9 +157,10 @@ def test_single_precision_takes_differentiable_routes_too(name):
     assert_equal(result.double(), G, rtol=1e-4)
 
 
-def small(outputs=3):
+def small(outputs=3, hidden=5):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs)).double()
+    layers = nn.Linear(4, hidden), nn.Tanh(), nn.Linear(hidden, outputs)
+    return nn.Sequential(*layers).double()
 
 
 def batch_of(samples=20, labels=True):
