@@ -23,8 +23,7 @@ import numpy as np
 
 from curvflow.errors import CorruptPayloadError, InputError, RemovedPayloadError
 from curvflow.flows.plan.code.fingerprints import Definitions
-from curvflow.flows.plan.code.names import Names
-from curvflow.flows.plan.code.normal import NORMAL_FORM
+from curvflow.flows.plan.code.normal import NORMAL_FORM, Names
 from curvflow.flows.plan.code.sources import Sources
 from curvflow.schemas.keys import action_key, array_digest, form, sha256
 from curvflow.schemas.nodes import Array, Outcome

@@ -11,10 +11,9 @@ from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.graph import Graph, Node, State, compare, expand, producers
 from curvflow.flows.graph.heartbeats import in_work
 from curvflow.flows.graph.open_study import SourceFiles
-from curvflow.flows.plan.code.drift import Drift, find_drifts
+from curvflow.flows.plan.code.drift import Drift, find_drifts, import_code
 from curvflow.flows.plan.code.fingerprints import Fingerprints
-from curvflow.flows.plan.code.imported import import_code
-from curvflow.flows.plan.code.named_code import NamedCode
+from curvflow.flows.plan.code.sources import NamedCode
 from curvflow.flows.plan.resume import ShorterResults, continues
 from curvflow.flows.plan.why.causes import Causes
 from curvflow.flows.plan.why.cost import Costs

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from curvflow.flows.plan.code.fingerprints import Definitions
 from curvflow.flows.plan.code.modules import read_module
-from curvflow.flows.plan.code.names import Names
+from curvflow.flows.plan.code.normal import Names
 from tests.flows.plan.code.project import PACKAGE
 
 TEXTS = {

@@ -30,7 +30,7 @@ from types import CodeType, FunctionType, ModuleType
 
 import numpy as np
 
-from curvflow.flows.plan.code.bindings import bindings
+from curvflow.flows.plan.code.modules import bindings
 
 MAIN = "__main__"
 # Names that Python and IPython add, such as earlier inputs and outputs.

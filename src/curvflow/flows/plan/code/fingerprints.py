@@ -21,12 +21,17 @@ from hashlib import sha256
 from pathlib import Path
 
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.plan.code.bindings import FUNCTIONS
-from curvflow.flows.plan.code.modules import ON_IMPORT, Module, Part
-from curvflow.flows.plan.code.named_code import Loaded, carried, loaded, signature
-from curvflow.flows.plan.code.names import Names
-from curvflow.flows.plan.code.normal import COMPUTES, NORMAL_FORM, normal_form
-from curvflow.flows.plan.code.sources import LIBRARIES, OWN, Sources
+from curvflow.flows.plan.code.modules import FUNCTIONS, ON_IMPORT, Module, Part
+from curvflow.flows.plan.code.normal import COMPUTES, NORMAL_FORM, Names, normal_form
+from curvflow.flows.plan.code.sources import (
+    LIBRARIES,
+    OWN,
+    Loaded,
+    Sources,
+    carried,
+    loaded,
+    signature,
+)
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
