@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 
 
 class Clock:

@@ -20,11 +20,10 @@ from curvflow.flows.graph.heartbeats import Stopping
 from curvflow.flows.graph.open_study import OpenedStudy, open_study
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.run import run as engine
-from curvflow.flows.run.publish import Publisher
+from curvflow.flows.run.compute import Snapshots, carried_out
 from curvflow.flows.run.queue import TileJobs
 from curvflow.flows.run.runners.base import Needs, Returned
-from curvflow.flows.run.tile.compute import carried_out
-from curvflow.flows.run.tile.snapshots import Snapshots
+from curvflow.flows.run.work import Publisher
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.commits import LocalCommits

@@ -15,7 +15,7 @@ CurvflowError
 └── NotEncodableError         a value has no canonical form
 
 Two more never leave their package and so live there: `LostInputError`, which carries a
-receipt, in `flows/run/tile/compute.py`; `TornEntryError` in `stores/log_entries.py`.
+receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import curvflow.flows.graph.tiles as tiles
+import curvflow.flows.run.compute as snapshots
 import curvflow.flows.run.queue as queue
 import curvflow.flows.run.runners.open as runners
 import curvflow.flows.run.runners.preflight as preflight
-import curvflow.flows.run.tile.snapshots as snapshots
 from curvflow.cli.app import main
 from tests.flows.run.runners.acts import PATIENCE
 from tests.flows.run.runners.clusters import until

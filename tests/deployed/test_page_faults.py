@@ -7,7 +7,7 @@ import pytest
 from curvflow.flows.deployed.observer import PageObserver
 from curvflow.flows.deployed.run_page import Page
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
 
 STUDY = """

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import curvflow.flows.graph.tiles as tiles
-import curvflow.flows.run.tile.snapshots as snapshots
+import curvflow.flows.run.compute as snapshots
 from curvflow.cli.app import main
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.run.run import run_study

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from curvflow.flows.graph.heartbeats import Stopping, beating
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.shared_work import SharedWork
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.claims import Claims

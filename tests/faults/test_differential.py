@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from curvflow.flows.run.tile import compute
+from curvflow.flows.run import compute
 from curvflow.stores import local_payloads
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore

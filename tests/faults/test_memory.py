@@ -3,7 +3,7 @@
 import pytest
 
 import curvflow.flows.graph.tiles as tiles
-import curvflow.flows.run.tile.compute as compute
+import curvflow.flows.run.compute as compute
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.registry import computes
 from tests.faults.children import digests

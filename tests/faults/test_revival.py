@@ -3,7 +3,7 @@
 import pytest
 
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore

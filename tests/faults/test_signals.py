@@ -12,7 +12,7 @@ from curvflow.errors import Stopped
 from curvflow.flows.graph.heartbeats import SAME_WISH, Stopping, stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.tile.compute import snapshot_name
+from curvflow.flows.run.compute import snapshot_name
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import Machine
 from curvflow.testing.stores import begin

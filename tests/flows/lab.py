@@ -6,7 +6,7 @@ from unittest import mock
 
 from curvflow.flows.graph.open_study import OpenedStudy, SourceFiles
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import RunReport, run_study
 from curvflow.flows.run.settle import Answer
 from curvflow.schemas import kinds

@@ -8,7 +8,7 @@ import pytest
 
 from curvflow.errors import RequestError
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Variable

@@ -12,10 +12,10 @@ from curvflow.errors import Stopped, StoreError
 from curvflow.flows.graph import heartbeats
 from curvflow.flows.graph.heartbeats import Stopping
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.compute import Snapshots
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.flows.run.shared_work import WaitNotice
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.testing.stores import begin
 from tests.flows import toys
 from tests.flows.lab import Watcher

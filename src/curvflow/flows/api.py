@@ -24,7 +24,7 @@ from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views, run_views, with_removed
 from curvflow.flows.results.outputs import write_outputs
 from curvflow.flows.results.results import Results
-from curvflow.flows.run.observer import InNotebook, Observer, notebook_observer
+from curvflow.flows.run.context import InNotebook, Observer, notebook_observer
 from curvflow.flows.run.run import run_study
 from curvflow.flows.run.settle import Answer
 from curvflow.schemas.options import RunOptions, run_options

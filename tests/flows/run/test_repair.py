@@ -7,7 +7,7 @@ import pytest
 from curvflow.errors import StoreError
 from curvflow.flows.api import open as open_results
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.stores.local import LocalStore
 from tests.flows.run.test_run import EXPECTED, executed

@@ -7,10 +7,9 @@ import pytest
 from curvflow.errors import Stopped, StoreError
 from curvflow.flows.graph import tiles
 from curvflow.flows.run import run as run_module
+from curvflow.flows.run.compute import Snapshots, carried_out
 from curvflow.flows.run.runners.base import Died, Interrupted
 from curvflow.flows.run.runners.inline import ThisProcess
-from curvflow.flows.run.tile.compute import carried_out
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.nodes import Outcome
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore

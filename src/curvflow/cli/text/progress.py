@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from curvflow.flows.run.observer import Observer, Unwatched
+from curvflow.flows.run.context import Observer, Unwatched
 
 if TYPE_CHECKING:
     from curvflow.flows.plan.plan import Plan

@@ -18,7 +18,7 @@ from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.deployed.observer import PageObserver
 from curvflow.flows.deployed.run_page import Page
 from curvflow.flows.results.results import Results
-from curvflow.flows.run.observer import Observer
+from curvflow.flows.run.context import Observer
 
 
 def run_to_state(

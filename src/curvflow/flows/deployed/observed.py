@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from curvflow.flows.api import run
 from curvflow.flows.deployed.messages import lost_message
 from curvflow.flows.results.results import Results
-from curvflow.flows.run.observer import Observer
+from curvflow.flows.run.context import Observer
 from curvflow.schemas.options import RunOptions
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from curvflow.flows.deployed.run_page import (
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.results.check import Finding, check
 from curvflow.flows.results.results import Results
-from curvflow.flows.run.observer import Observer
+from curvflow.flows.run.context import Observer
 from curvflow.schemas.words import counted
 
 STEPS = 20

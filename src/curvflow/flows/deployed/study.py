@@ -19,7 +19,7 @@ from curvflow.flows.deployed.quiet import hush
 from curvflow.flows.deployed.spec import FLOW
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.results.results import Results
-from curvflow.flows.run.observer import Observer, Unwatched
+from curvflow.flows.run.context import Observer, Unwatched
 from curvflow.schemas.options import Count, run_options
 
 # Holds for as long as the process, which ends with its flow run.

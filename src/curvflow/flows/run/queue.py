@@ -1,25 +1,33 @@
-"""The queue of a run: tiles in their order, the jobs made of them, those in flight."""
+"""The queue of a run: tiles in the order they go in, their jobs, those in flight.
+
+A tile can be computed once each of its nodes is done, can be computed, or never will
+be; one that is computed node by node, as soon as any of them can. The one furthest down
+the study goes first, so that whole cells get finished early; among equals the one with
+the longest way to the end, so that no long one comes last.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from curvflow.errors import ClusterError, InputError
-from curvflow.flows.graph.graph import Node
+from curvflow.flows.graph.graph import Graph, Node, producers
 from curvflow.flows.graph.tiles import (
     NODE_BY_NODE_WIDTH,
     TileJob,
+    groups,
     load,
     tile_job,
     width_for,
 )
 from curvflow.flows.plan.resume import ShorterResults
+from curvflow.flows.run.compute import estimated, failure
 from curvflow.flows.run.context import Journal, RunContext
-from curvflow.flows.run.retry import TileInFlight
+from curvflow.flows.run.repair import TileInFlight
 from curvflow.flows.run.runners.base import Finished, Needs, Returned, Runner
-from curvflow.flows.run.schedule import Schedule, needs_of
-from curvflow.flows.run.tile.compute import estimated, failure
 
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")
 
@@ -165,3 +173,207 @@ class Queue:
         tile = self._in_flight.pop(number)
         self._keys.subtract(node.key for node in tile.nodes)
         return tile
+
+
+Rank = tuple[float, int]  # lowest first; no two tiles have the same
+
+
+@dataclass(eq=False)
+class _Group:
+    """Nodes of equal signature; cut into tiles when the first of them can be computed.
+
+    Attributes:
+        nodes: all of the stage that are alike, in order.
+        place: of the group and so of its tiles in the study.
+        fits: nodes that one call has held so far; 0 before the group is cut.
+    """
+
+    nodes: Sequence[Node]
+    place: int
+    fits: int = 0
+
+
+@dataclass(eq=False)
+class _Tile:
+    """Nodes to be computed in one call.
+
+    Attributes:
+        group: that it was cut from.
+        place: in the study.
+        unsettled: number of nodes that may still turn out to be done or to fail.
+        ready: nodes to be computed.
+        is_queued: whether it waits to be taken.
+    """
+
+    group: _Group
+    place: int
+    unsettled: int = 0
+    ready: list[Node] = field(default_factory=list)
+    is_queued: bool = False
+
+
+class Schedule:
+    """The order of work on a study's nodes that are not done."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        width: Callable[[Node, Sequence[Node]], int],
+        seconds: Callable[[Node], float],
+    ) -> None:
+        """Begin with what a plan left open.
+
+        `width` gives the number of nodes that fit in one call, from a node that can be
+        computed and all like it; `seconds` the predicted time of a node, 0 if unknown.
+        """
+        self._width, self._seconds = width, seconds
+        self._depths = _depths(graph)
+        self._takers: dict[Node, list[Node]] = defaultdict(list)
+        self._lacks: dict[Node, int] = {}  # inputs that are not there yet
+        self._unsettled = {node for node in graph if node.state != "cached"}
+        self._due: list[Node] = []
+        self._groups: dict[Node, _Group] = {}
+        self._tiles: dict[Node, _Tile] = {}
+        self._places: dict[Node, int] = {}
+        self._queues: dict[Needs, list[tuple[Rank, _Tile]]] = {"cpu": [], "gpu": []}
+        self._to_the_end: dict[Node, float] = {}
+        for nodes in graph.nodes.values():
+            if any(node in self._unsettled for node in nodes):
+                self._add(nodes)
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        for group in groups(nodes):
+            whole = _Group(group, place=len(self._groups))
+            for node in group:
+                self._groups[node], self._places[node] = whole, len(self._places)
+        for node in nodes:
+            if node in self._unsettled:
+                lacking = set(producers(node)) & self._unsettled
+                for producer in lacking:
+                    self._takers[producer].append(node)
+                self._lacks[node] = len(lacking)
+                if not lacking:
+                    self._due.append(node)
+
+    def due(self) -> list[Node]:
+        """Return the nodes all of whose inputs are there since the last call."""
+        due, self._due = self._due, []
+        return due
+
+    def done(self, nodes: Iterable[Node]) -> None:
+        """Note that nodes have results, whichever run computed them."""
+        for node in nodes:
+            if self._lacks.pop(node, None) is None:
+                continue  # it had one before
+            self._settle(node)
+            for taker in self._takers.pop(node, ()):
+                self._lacks[taker] -= 1
+                if not self._lacks[taker]:
+                    self._due.append(taker)
+
+    def failed(self, nodes: Iterable[Node]) -> None:
+        """Note that nodes, and with them all that take them, get no result."""
+        for node in nodes:
+            self._settle(node)
+            self.failed(self._takers.pop(node, ()))
+
+    def ready(self, nodes: Iterable[Node]) -> None:
+        """Put nodes in their tiles: they can be computed, or tried again."""
+        for node in nodes:
+            if node not in self._tiles:
+                self._cut(node)
+            self._tiles[node].ready.append(node)
+            self._settle(node)
+
+    def take(self, allowed: Iterable[Needs]) -> list[Node]:
+        """Return the nodes of the tile that goes first, of those there is room for."""
+        while queues := [q for needs in allowed if (q := self._queues[needs])]:
+            queue = min(queues)
+            _, tile = queue[0]
+            nodes: dict[str | None, Node] = {}
+            for node in sorted(tile.ready, key=self._places.__getitem__):
+                if node.state == "stale":
+                    nodes.setdefault(node.key, node)
+            ordered = list(nodes.values())
+            part = ordered[: tile.group.fits]
+            tile.ready = ordered[tile.group.fits :]
+            if not tile.ready:
+                heappop(queue)
+                tile.is_queued = False
+            if part:
+                return part
+        return []
+
+    def priority(self, node: Node) -> float:
+        """Return the priority of a node; larger goes first."""
+        remaining = self._remaining(node)
+        return self._depths[node.stage] + remaining / (1.0 + remaining)
+
+    def narrow(self, node: Node, fits: int) -> None:
+        """Let later tiles of a node's group hold no more nodes than did fit."""
+        group = self._groups[node]
+        group.fits = min(group.fits, fits)
+
+    def goes_on(self) -> bool:
+        """Return whether there is more to send, if need be tiles that wait for nodes.
+
+        Such tiles are released when nothing else is left: other runs are computing
+        what the rest of their nodes need.
+        """
+        return bool(self._due) or self.release()
+
+    def release(self) -> bool:
+        """Queue tiles that wait for some of their nodes; False if there are none."""
+        waiting = {t for t in self._tiles.values() if t.ready and not t.is_queued}
+        for tile in waiting:
+            self._queue(tile)
+        return bool(waiting)
+
+    def _settle(self, node: Node) -> None:
+        if node in self._unsettled:
+            self._unsettled.remove(node)
+            if node in self._tiles:
+                self._tiles[node].unsettled -= 1
+        if node in self._tiles:
+            tile = self._tiles[node]
+            # What is computed node by node has no siblings to wait for.
+            if tile.ready and not (tile.unsettled and node.kind.vectorised):
+                self._queue(tile)
+
+    def _cut(self, node: Node) -> None:
+        """Cut a group into tiles at a width that does not depend on what is missing."""
+        group = self._groups[node]
+        width = group.fits = self._width(node, group.nodes)
+        for start in range(0, len(group.nodes), width):
+            nodes = group.nodes[start : start + width]
+            tile = _Tile(group, self._places[nodes[0]])
+            tile.unsettled = len(self._unsettled.intersection(nodes))
+            self._tiles.update(dict.fromkeys(nodes, tile))
+
+    def _queue(self, tile: _Tile) -> None:
+        if not tile.is_queued:
+            tile.is_queued = True
+            first = tile.ready[0]
+            rank = -self.priority(first), tile.place
+            heappush(self._queues[needs_of(first)], (rank, tile))
+
+    def _remaining(self, node: Node) -> float:
+        """Return the seconds of the longest way from the start of a node to the end."""
+        if node not in self._to_the_end:
+            after = (self._remaining(taker) for taker in self._takers.get(node, ()))
+            self._to_the_end[node] = self._seconds(node) + max(after, default=0.0)
+        return self._to_the_end[node]
+
+
+def needs_of(node: Node) -> Needs:
+    """Return the type of device that a node is to be computed on."""
+    return "gpu" if node.kind.accelerated else "cpu"
+
+
+def _depths(graph: Graph) -> Mapping[str, int]:
+    depths: dict[str, int] = {}
+    for stage, nodes in graph.nodes.items():
+        before = {producer.stage for node in nodes[:1] for producer in producers(node)}
+        depths[stage] = 1 + max((depths[name] for name in before), default=0)
+    return depths

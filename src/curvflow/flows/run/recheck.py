@@ -16,8 +16,7 @@ from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.flows.graph.tiles import tile_job
 from curvflow.flows.plan.code.drift import Drift
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.run.tile.compute import failure, outcomes
-from curvflow.flows.run.tile.snapshots import Snapshots
+from curvflow.flows.run.compute import Snapshots, failure, outcomes
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array, Outcome
 from curvflow.schemas.records.receipts import Receipt, part_digests, result_digest

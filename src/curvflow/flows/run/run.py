@@ -14,8 +14,7 @@ from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.flows.plan.plan import Plan, check_analysis, check_code
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.results.node_results import plan_views, run_tables
-from curvflow.flows.run.context import Counts, Journal, RunContext
-from curvflow.flows.run.observer import Observer, Unwatched
+from curvflow.flows.run.context import Counts, Journal, Observer, RunContext, Unwatched
 from curvflow.flows.run.runners.open import open_runner
 from curvflow.flows.run.settle import Answer, settled_plan, warn_of_drifts
 from curvflow.flows.run.work import Work

@@ -13,9 +13,9 @@ from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.flows.plan.code.drift import Drift, find_drifts
 from curvflow.flows.plan.plan import Plan, check_code, make_plan
 from curvflow.flows.plan.why.cost import Costs
+from curvflow.flows.run.compute import main_memory
 from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.recheck import Evidence, Recheck, sample
-from curvflow.flows.run.tile.compute import main_memory
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import CodeRecord, Settlement
 from curvflow.schemas.study.study import Study

@@ -8,8 +8,8 @@ from curvflow.errors import ChangedCodeError
 from curvflow.flows.plan.code import drift as accepted
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.why.cost import Costs
-from curvflow.flows.run.publish import Publisher
 from curvflow.flows.run.settle import Answer
+from curvflow.flows.run.work import Publisher
 from tests.flows import toys
 from tests.flows.lab import accept, laboratory, rerun
 from tests.flows.plan.code.project import copy_package

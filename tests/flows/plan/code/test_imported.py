@@ -8,7 +8,7 @@ import pytest
 
 from curvflow.errors import RequestError
 from curvflow.flows.plan.code.sources import Sources
-from curvflow.flows.run.observer import Unwatched
+from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
 from curvflow.stores.memory import MemoryStore
 from tests.flows.lab import accept, laboratory

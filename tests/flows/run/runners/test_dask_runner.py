@@ -7,9 +7,8 @@ import pytest
 
 from curvflow.errors import ClusterError
 from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.run.compute import Snapshots, compute_tile
 from curvflow.flows.run.runners.base import Died, Finished
-from curvflow.flows.run.tile.compute import compute_tile
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.tasks.machine import machine_for
 from tests.flows.run.runners.clusters import joined, scheduler, worker
 from tests.flows.run.runners.conftest import act, came_back, fit, pid_in, read

@@ -7,12 +7,11 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from curvflow.flows.graph.tiles import TileJob
+from curvflow.flows.run.compute import Snapshots, carried_out, main_memory
 from curvflow.flows.run.runners.base import (
     Needs,
     Returned,
 )
-from curvflow.flows.run.tile.compute import carried_out, main_memory
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.options import RunOptions

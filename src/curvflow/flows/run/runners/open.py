@@ -15,11 +15,11 @@ import numpy as np
 from curvflow.errors import ClusterError, RequestError
 from curvflow.flows.graph.tiles import count_tiles
 from curvflow.flows.plan.plan import Plan, is_analysis
+from curvflow.flows.run.compute import Snapshots
 from curvflow.flows.run.context import RunContext
 from curvflow.flows.run.runners.base import Runner
 from curvflow.flows.run.runners.inline import Inline, ThisProcess
 from curvflow.flows.run.runners.job_context import job_context, sealed
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.stores.base import Store

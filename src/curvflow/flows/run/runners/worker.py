@@ -27,6 +27,7 @@ from curvflow.errors import RequestError, StoreError
 from curvflow.flows.graph.heartbeats import HeartbeatMonitor, Stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.code.sources import Sources
+from curvflow.flows.run.compute import Snapshots, carried_out
 from curvflow.flows.run.runners.at_most_once import begun_once
 from curvflow.flows.run.runners.base import (
     Broken,
@@ -39,8 +40,6 @@ from curvflow.flows.run.runners.client import MISSING, one_line
 from curvflow.flows.run.runners.inline import ThisProcess
 from curvflow.flows.run.runners.job_context import JobContext, difference, this_build
 from curvflow.flows.run.runners.pools import threads_fault
-from curvflow.flows.run.tile.compute import carried_out
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from curvflow.flows.graph.graph import compare
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.run.schedule import Schedule
+from curvflow.flows.run.queue import Schedule
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
 from curvflow.stores.memory import MemoryStore

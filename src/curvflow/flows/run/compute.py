@@ -1,4 +1,8 @@
-"""Compute one tile: read its inputs, call the kind's function, write the payload."""
+"""Compute one tile: read its inputs, call the kind's function, write the payload.
+
+Outcomes are checked before they are written; of a node too large for the machine the
+error names remedies. Long tiles keep snapshots, so that a kill costs a minute.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,18 @@ import os
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from curvflow.errors import InputError, Stopped
+from curvflow.errors import InputError, Stopped, StoreError
+from curvflow.flows.graph.heartbeats import Stopping
 from curvflow.flows.graph.tiles import (
     Computed,
     Failed,
@@ -26,13 +32,13 @@ from curvflow.flows.graph.tiles import (
     padded,
 )
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
-from curvflow.flows.run.tile.outcome_checks import checked, remedies
-from curvflow.flows.run.tile.snapshots import Snapshots
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import part_digests, result_digest
+from curvflow.schemas.words import counted
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine, find
 
@@ -279,3 +285,192 @@ def failure(error: BaseException) -> Failed:
     """Describe an error for the run's record."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Failed(text, "".join(traceback.format_exception(error)))
+
+
+def checked(kind: Kind, outcome: Outcome) -> Outcome:
+    """Return an outcome once it is as its kind declares it.
+
+    Raises:
+        InputError: a variable is missing, is not declared, or has another type, number
+            of dimensions or size than declared.
+    """
+    known = {variable.name: variable for variable in kind.outputs}
+    for name in outcome.arrays.keys() - known.keys():
+        raise InputError(f"{kind.name}: expected declared variables, got '{name}'")
+    needed = [name for name, variable in known.items() if not variable.optional]
+    lacking = [name for name in needed if name not in outcome.arrays]
+    if lacking and outcome.status == "ok":
+        got = ", ".join(outcome.arrays) or "nothing"
+        raise InputError(
+            f"{kind.name}: expected the declared variable {lacking[0]}, got {got}"
+        )
+    sizes: dict[str, int] = {}
+    for name, array in outcome.arrays.items():
+        _check_type(kind.name, known[name], array)
+        _check_shape(kind.name, known[name], array, sizes)
+    return outcome
+
+
+def _check_type(kind: str, variable: Variable, array: Array) -> None:
+    if not isinstance(array, np.ndarray | np.generic):
+        got = type(array).__name__
+        raise InputError(f"{kind}: expected {variable.name} as an array, got {got}")
+    is_text = array.dtype.kind in "UOT"
+    fits = is_text if variable.dtype == "str" else array.dtype == variable.dtype
+    if not fits:
+        expected = f"{variable.name} of {variable.dtype}"
+        raise InputError(f"{kind}: expected {expected}, got {array.dtype}")
+
+
+def _check_shape(
+    kind: str, variable: Variable, array: Array, sizes: dict[str, int]
+) -> None:
+    dims = variable.dims
+    named = [dim for dim in dims if dim != ELLIPSIS]
+    fits = array.ndim == len(dims) or (ELLIPSIS in dims and array.ndim >= len(named))
+    if not fits:
+        raise InputError(
+            f"{kind}: expected {variable.name} with the dimensions "
+            f"({', '.join(dims)}), got an array of shape {array.shape}"
+        )
+    for dim, size in zip(named, array.shape, strict=False):
+        if sizes.setdefault(dim, size) != size:
+            raise InputError(
+                f"{kind}: expected {variable.name} with {sizes[dim]} entries along "
+                f"{dim}, got {size}"
+            )
+
+
+# Remedies that save less than this part are not named, and three are enough.
+LEAST, MOST = 0.1, 3
+
+
+def remedies(kind: Kind, member: Member) -> str:
+    """Return what would make a node smaller, in a sentence, the most effective first.
+
+    Each parameter that can be lowered is halved, or switched off, and the memory
+    estimated anew; what makes no difference is not named.
+    """
+    implementation = find(kind.name)
+    whole, data = implementation.member_bytes(member), implementation.data_bytes(member)
+    saved: dict[str, float] = {"take fewer samples": data / 2}
+    for words, name, value in _smaller(member.params):
+        params = member.params.model_copy(update={name: value})
+        with suppress(Exception):  # what no estimate can be made of is no remedy
+            saved[words] = whole - implementation.member_bytes(
+                replace(member, params=params)
+            )
+    worth = [words for words in saved if saved[words] >= LEAST * whole]
+    best = sorted(worth, key=lambda words: -saved[words])[:MOST]
+    sentence = ", ".join(
+        [*(best or ["take a smaller model"]), "or take another machine."]
+    )
+    return sentence[0].upper() + sentence[1:]
+
+
+def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:
+    """Yield a remedy, the parameter's name, and a smaller value."""
+    for name, field in type(params).model_fields.items():
+        value = getattr(params, name)
+        if value is True:
+            yield f"set {name}: false", name, False
+        elif type(value) is int:
+            least = max([1, *(getattr(mark, "ge", 1) for mark in field.metadata)])
+            if least < value:
+                yield f"lower {name}", name, max(least, value // 2)
+        elif name == "dtype" and value == "float64":
+            yield "set dtype: float32", name, "float32"
+
+
+KEEP_EVERY = 60.0
+
+
+def _unheard(_: str) -> None:
+    """Drop the line."""
+
+
+class Snapshots:
+    """The snapshots of one run's tiles."""
+
+    def __init__(
+        self,
+        store: Store,
+        stop: Stopping,
+        *,
+        every: float = KEEP_EVERY,
+        clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], None] = _unheard,
+    ) -> None:
+        self.store, self.stop, self.every, self.clock = store, stop, every, clock
+        self.tell, self.stage = tell, ""
+        # Choices of the tile in work, such as its differentiation mode.
+        self.recorded: list[str] = []
+        self._used: set[str] = set()
+        # Whether a tile since the last call of `taken` went on from a state, so that
+        # its time is that of the rest alone.
+        self.were_found = False
+
+    def turn_to(self, stage: str) -> None:
+        """Name the stage whose tiles come next."""
+        self.stage = stage
+
+    def of(self, name: str, nodes: int) -> TileSnapshot:
+        """Return the snapshot of one tile of so many nodes."""
+        return TileSnapshot(self, name, nodes)
+
+    def used(self, name: str) -> None:
+        """Remember that there is a state of this name."""
+        self._used.add(name)
+
+    def taken(self) -> tuple[str, ...]:
+        """Return the names of all states since the last call.
+
+        Whoever publishes what they led to removes them from the store.
+        """
+        names, self._used = tuple(self._used), set()
+        self.were_found = False
+        return names
+
+
+class TileSnapshot:
+    """The snapshot of one tile; see `tasks.registry.Partial`."""
+
+    def __init__(self, snapshots: Snapshots, name: str, nodes: int) -> None:
+        self._snapshots, self._name = snapshots, name
+        self._counted = counted(nodes, "node")
+        self._last = snapshots.clock()
+
+    def load(self) -> Mapping[str, Array] | None:
+        """Return the arrays that an earlier attempt at the same tile saved."""
+        self._snapshots.used(self._name)  # to be cleared even if it cannot be read
+        arrays = self._snapshots.store.load_snapshot(self._name)
+        if arrays:
+            self._snapshots.were_found = True
+            go = "goes" if self._counted == "1 node" else "go"
+            self.tell(f"{self._counted} {go} on from a kept state")
+        return arrays
+
+    def is_due(self) -> bool:
+        """Return whether the snapshot is too old, or the run is asked to end."""
+        if self._snapshots.stop.signal is not None:
+            return True
+        return self._snapshots.clock() - self._last >= self._snapshots.every
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        """Replace the snapshot; raises Stopped if the run is asked to end."""
+        with suppress(StoreError):  # a full disk is met by what publishes
+            self._snapshots.store.save_snapshot(self._name, arrays)
+            if self._snapshots.stop.signal is not None:
+                self.tell(f"the state of {self._counted} in work is kept")
+        self._snapshots.used(self._name)
+        self._last = self._snapshots.clock()
+        self._snapshots.stop.check()
+
+    def tell(self, message: str) -> None:
+        """Show a line to the observer, after the name of the stage."""
+        self._snapshots.tell(f"{self._snapshots.stage}: {message}")
+
+    def record(self, message: str) -> None:
+        """Show a line, and keep it for the receipts of the tile."""
+        self._snapshots.recorded.append(message)
+        self.tell(message)

@@ -1,4 +1,4 @@
-"""How one stage sees another: epochs, checkpoints, parts."""
+"""Results that one stage takes of another: epochs, checkpoints, parts."""
 
 from unittest import mock
 

@@ -1,1 +1,0 @@
-"""One tile: computed, checked, saved in snapshots."""
