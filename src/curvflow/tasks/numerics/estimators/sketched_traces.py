@@ -197,7 +197,7 @@ class XTrace(_Sketched):
     The draws are exchangeable but not independent. By Hoeffding's decomposition, the
     part of their mean that needs d vectors at once has d times the variance that their
     spread tells. Each vector meets the range of the others, so d = 2: intervals from
-    the spread alone, as published, covered 72 to 93 % instead of 95 %.
+    the spread alone, as published, covered 77 to 91 % instead of 95 %.
 
     Reference:
         Epperly, Tropp and Webber (2024), doi:10.1137/23M1548323, sections 2.1 and 2.2;
