@@ -41,7 +41,12 @@ def pytest_configure(config):
         config.pluginmanager.register(Recorder(), "durations")
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    # Here, since xdist reads groups before the items of this file's other hooks.
+    if not item.get_closest_marker("spread"):
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+
+
 def pytest_collection_modifyitems(items):
     measured = json.loads(DURATIONS.read_text(encoding="utf-8"))
     known = {name: entry["seconds"] for name, entry in measured.items()}
@@ -57,10 +62,7 @@ def pytest_collection_modifyitems(items):
     }
     items.clear()
     for name in sorted(groups, key=lambda name: -seconds[name]):
-        for item in groups[name]:
-            if not item.get_closest_marker("spread"):
-                item.add_marker(pytest.mark.xdist_group(name))
-            items.append(item)
+        items += groups[name]
 
 
 def group(item):

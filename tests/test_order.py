@@ -1,6 +1,9 @@
 """Files with their tests together, the longest first; servers to one process."""
 
 import json
+import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +34,8 @@ def ordered(tmp_path, monkeypatch):
     def order(items, **seconds):
         measured = {f"tests/{k}.py": {"seconds": v} for k, v in seconds.items()}
         file.write_text(json.dumps(measured))
+        for item in items:
+            conftest.pytest_itemcollected(item)
         conftest.pytest_collection_modifyitems(items)
         return [item.nodeid.removeprefix("tests/") for item in items]
 
@@ -66,6 +71,30 @@ def test_tests_that_may_be_spread_have_no_group(ordered):
     items = [Item("tests/one.py::a", "spread"), Item("tests/one.py::b", "spread")]
     ordered(items)
     assert all("group" not in item.marks for item in items)
+
+
+def test_processes_are_given_whole_files(tmp_path):
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    for name in ("conftest.py", "durations.json"):
+        (folder / name).write_bytes((conftest.TESTS / name).read_bytes())
+    text = (
+        "import pytest\n\n@pytest.mark.parametrize('n', range(9))\ndef test(n): pass\n"
+    )
+    for name in ("test_one.py", "test_two.py"):
+        (folder / name).write_text(text)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  spread: x\n")
+    how = ["-v", "--dist", "loadgroup", "-n", "2", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *how, "tests"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = re.findall(r"\[(gw\d)\].* PASSED .*(test_\w+)\.py", done.stdout)
+    assert len(lines) == 18
+    assert len(set(lines)) == 2  # a process for each file
 
 
 def test_seconds_and_tests_of_a_file_are_recorded_and_others_kept(
