@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutation.drawing import Mutant, draw
+from benchmarks.mutation.drawing import PACKAGE, Mutant, draw
 from benchmarks.mutation.judging import Judge, Verdict, copy_tree, import_libraries
 
 ROOT = Path(__file__).parents[1]
@@ -122,6 +122,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     options = parser.parse_args()
     before = options.before.resolve()
+    if not (before / PACKAGE).is_dir():
+        parser.error(f"--before: expected a checkout, got {options.before}")
     lines = read(options.out)
     done = {m for m, line in lines.items() if is_judged(line, options.seconds)}
     mutants = draw(ROOT, before, options.count, options.seed)

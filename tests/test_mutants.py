@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants import is_judged, read, summary, write
+from benchmarks.mutants import is_judged, main, read, summary, write
 from benchmarks.mutation import judging
 from benchmarks.mutation.drawing import (
     Edit,
@@ -322,3 +322,10 @@ def test_what_a_tree_did_not_notice_is_tried_again_with_more_time(
     assert read(tmp_path / "none.json") == {}
     write(tmp_path / "file.json", [{"mutant": "a", "limit": limit, **sides}])
     assert is_judged(read(tmp_path / "file.json")["a"], 40) == is_done
+
+
+def test_a_tree_without_the_package_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["mutants", "--before", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--before: expected a checkout" in capsys.readouterr().err
