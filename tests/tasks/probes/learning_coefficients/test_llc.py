@@ -128,7 +128,7 @@ def excess(one, eigenvalues, arrays, friction):
 @pytest.mark.parametrize(("method", "friction"), [("sgld", 1.0), ("sghmc", 0.1)])
 def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
     eigenvalues = [3.0, 1.0, 0.5]
-    how = {"sampling_method": method, "num_steps_bw_draws": 20, "num_draws": 100}
+    how = {"sampling_method": method, "num_steps_bw_draws": 20}
     one = well(eigenvalues, num_samples=2000, noise=0.5, nbeta=50.0, **how)
     (outcome,) = compute(KIND, [one])
     arrays = outcome.arrays
@@ -363,8 +363,7 @@ def test_trials_on_no_plateau_are_told(monkeypatch, varied, name, text):
         return torch.zeros_like(estimates_T, dtype=torch.bool)
 
     method = {"lr": "sgld", "localization": "mala"}[varied]
-    how = {"sampling_method": method, "num_steps_bw_draws": 4}
-    one = well([5.0, 2.0], nbeta=200.0, **how)
+    one = well([5.0, 2.0], nbeta=200.0, sampling_method=method)
     (flat,) = compute(KIND, [one])
     monkeypatch.setattr(calibration_sweep, "plateau", steep)
     (outcome,) = compute(KIND, [one])
@@ -381,8 +380,7 @@ def test_a_given_step_above_the_plateau_is_too_large(monkeypatch):
         trials_T = torch.arange(len(estimates_T))
         return trials_T <= 1 if chosen <= 1 else trials_T >= 2
 
-    how = {"sampling_method": "sgld", "num_steps_bw_draws": 4}
-    one = well([5.0, 2.0], nbeta=200.0, **how)
+    one = well([5.0, 2.0], nbeta=200.0, sampling_method="sgld")
     monkeypatch.setattr(calibration_sweep, "plateau", below)
     (free,) = compute(KIND, [one])
     given = one.params.model_copy(update={"lr": float(2 * free.arrays["lr"])})
