@@ -16,8 +16,8 @@ from pathlib import Path
 from unittest import mock
 
 from benchmarks.scaling.clock import Clock, Lasting
-from curvflow.flows.graph.heartbeats import Stopping
 from curvflow.flows.graph.open_study import OpenedStudy, open_study
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.run import run as engine
 from curvflow.flows.run.compute import Snapshots, carried_out

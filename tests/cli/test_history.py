@@ -114,7 +114,8 @@ def test_log_tells_pins_and_on_request_what_else_happened(curvflow, ran):
 
 
 def test_log_says_of_a_run_that_is_at_work_that_it_is(curvflow, ran):
-    from curvflow.flows.graph.heartbeats import Stopping, beating
+    from curvflow.flows.graph.heartbeats import beating
+    from curvflow.flows.graph.stopping import Stopping
 
     store = open_store(ran.parent / ".curvflow", create=False)
     run = store.begin_run("small", document={}, environment={}, options={})
@@ -124,7 +125,8 @@ def test_log_says_of_a_run_that_is_at_work_that_it_is(curvflow, ran):
 
 
 def test_log_and_runs_tell_minutes_and_fit_80_columns(curvflow, ran):
-    from curvflow.flows.graph.heartbeats import Stopping, beating
+    from curvflow.flows.graph.heartbeats import beating
+    from curvflow.flows.graph.stopping import Stopping
 
     (row,) = json.loads(curvflow("log", ran, "--json").out)
     when = row["started"][:16].replace("T", " ")

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from curvflow.flows.graph.heartbeats import Stopping, beating
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.shared_work import SharedWork
 from curvflow.schemas.options import RunOptions

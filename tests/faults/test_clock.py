@@ -10,7 +10,8 @@ import pytest
 
 import curvflow.flows.graph.heartbeats as heartbeats
 import curvflow.stores.log_store as log_store
-from curvflow.flows.graph.heartbeats import HeartbeatMonitor, Stopping, at_work, beating
+from curvflow.flows.graph.heartbeats import HeartbeatMonitor, at_work, beating
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
 from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore

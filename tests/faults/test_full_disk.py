@@ -8,7 +8,7 @@ import pytest
 
 import curvflow.flows.graph.tiles as tiles
 from curvflow.errors import Stopped, StoreError
-from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.compute import Snapshots
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore

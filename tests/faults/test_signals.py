@@ -9,7 +9,7 @@ import time
 import pytest
 
 from curvflow.errors import Stopped
-from curvflow.flows.graph.heartbeats import SAME_WISH, Stopping, stopping
+from curvflow.flows.graph.stopping import SAME_WISH, Stopping, stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.compute import snapshot_name

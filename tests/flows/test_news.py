@@ -10,7 +10,7 @@ import pytest
 
 from curvflow.errors import Stopped, StoreError
 from curvflow.flows.graph import heartbeats
-from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.compute import Snapshots
 from curvflow.flows.run.context import Unwatched

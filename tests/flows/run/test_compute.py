@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import MemberJob, TileJob
 from curvflow.flows.run.compute import Snapshots, main_memory, outcomes, remedies
 from curvflow.schemas.kinds import find_kind

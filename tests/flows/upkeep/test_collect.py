@@ -656,7 +656,7 @@ AT_WORK = """
 import sys, time
 from pathlib import Path
 from curvflow.flows.graph.heartbeats import beating
-from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.stores.local import LocalStore
 store = LocalStore(Path(sys.argv[1]))
 run = store.begin_run("toys", document={}, environment={}, options={})

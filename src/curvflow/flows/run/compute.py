@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError, Stopped, StoreError
-from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import (
     Computed,
     Failed,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from curvflow.flows.graph.heartbeats import Stopping, beating, stopping
+from curvflow.flows.graph.heartbeats import beating
 from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.stopping import Stopping, stopping
 from curvflow.flows.plan.plan import Plan, check_analysis, check_code
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.results.node_results import plan_views, run_tables

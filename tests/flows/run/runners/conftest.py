@@ -7,7 +7,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from curvflow.flows.graph.heartbeats import Stopping, beating
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import MemberJob, TileJob
 from curvflow.flows.run.runners.job_context import JobContext, sealed
 from curvflow.schemas.records.receipts import RunRecord

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from curvflow.errors import ClusterError
-from curvflow.flows.graph.heartbeats import Stopping
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.compute import Snapshots, compute_tile
 from curvflow.flows.run.runners.base import Died, Finished
 from curvflow.tasks.machine import machine_for

@@ -10,8 +10,9 @@ from uuid import uuid4
 import pytest
 
 from curvflow.errors import RequestError
-from curvflow.flows.graph.heartbeats import Stopping, beating
+from curvflow.flows.graph.heartbeats import beating
 from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import tile_job
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.plan.why.cost import Costs

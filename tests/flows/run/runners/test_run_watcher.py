@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from curvflow.flows.graph.heartbeats import Stopping, beating
+from curvflow.flows.graph.heartbeats import beating
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.run.runners import worker
 from curvflow.flows.run.runners.worker import RunWatcher
 from tests.flows.run.runners.clusters import until

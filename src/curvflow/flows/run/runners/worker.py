@@ -24,7 +24,8 @@ import numpy as np
 from distributed import get_worker
 
 from curvflow.errors import RequestError, StoreError
-from curvflow.flows.graph.heartbeats import HeartbeatMonitor, Stopping
+from curvflow.flows.graph.heartbeats import HeartbeatMonitor
+from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.code.sources import Sources
 from curvflow.flows.run.compute import Snapshots, carried_out
