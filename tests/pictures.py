@@ -5,7 +5,6 @@ at the files are marked `pictures`, at least one for each kind. Those that look 
 of them name these, as `pictures("png")`.
 """
 
-import io
 from functools import partial
 
 import numpy as np
@@ -20,12 +19,12 @@ def placed(figure, drawn=()):
     """Place all parts of a figure, as drawing does; names stand for files not drawn."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    files = {kind: kind.encode() for kind in ("png", "svg", "pdf")}
-    for kind in drawn:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=canvas.DPI)
-        files[kind] = buffer.getvalue()
-    return {kind: np.frombuffer(file, np.uint8) for kind, file in files.items()}
+    return {
+        kind: canvas.picture(figure, kind)
+        if kind in drawn
+        else np.frombuffer(kind.encode(), np.uint8)
+        for kind in canvas.OMITTED
+    }
 
 
 @pytest.fixture(autouse=True)

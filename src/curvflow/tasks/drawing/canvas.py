@@ -68,6 +68,12 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)))
 MM = 1 / 25.4
 POINT = 1 / 72
 DPI = 300
+# Kinds of files, and what each leaves out, so that equal figures have equal bytes.
+OMITTED = {
+    "png": ("Software",),
+    "svg": ("Date", "Creator"),
+    "pdf": ("CreationDate", "Creator", "Producer"),
+}
 MARGIN = 1.5 * MM
 CAPTION_SIZE = 6.5
 TITLE_SIZE = 9.0
@@ -351,15 +357,14 @@ def pictures(figure: Figure) -> dict[str, Array]:
     Returns:
         `png`, `svg` and `pdf`: bytes of the files, without dates or versions.
     """
-    files = {}
-    for kind, metadata in (
-        ("png", {"Software": None}),
-        ("svg", {"Date": None, "Creator": None}),
-        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}),
-    ):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
-        # Panels keep their places, since renderers measure text slightly differently.
-        figure.set_layout_engine("none")
-        files[kind] = np.frombuffer(buffer.getvalue(), np.uint8).copy()
-    return files
+    return {kind: picture(figure, kind) for kind in OMITTED}
+
+
+def picture(figure: Figure, kind: str) -> Array:
+    """Draw a figure to a file of one of these kinds, and return its bytes."""
+    buffer = io.BytesIO()
+    metadata = dict.fromkeys(OMITTED[kind])
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    # Panels keep their places, since renderers measure text slightly differently.
+    figure.set_layout_engine("none")
+    return np.frombuffer(buffer.getvalue(), np.uint8).copy()
