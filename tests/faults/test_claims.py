@@ -93,9 +93,9 @@ def test_claims_are_swept_once_all_who_made_them_are_gone(commits):
     for key in "abc":
         first.take(1, [key], alive)
     second.take(2, ["d"], alive)
-    first.sweep(lambda run: run == 1)
+    first.sweep(lambda run: run == 1, readers=list)
     assert commits.after(0) == [1, 2, 3, 4]
-    second.sweep(gone)
+    second.sweep(gone, readers=list)
     assert commits.after(0) == [4]
     assert first.take(1, ["e"], alive) == ["e"]
     assert commits.after(0) == [4, 5]

@@ -54,7 +54,7 @@ def test_what_is_swept_while_somebody_reads_on_is_not_missed():
     first, second = Claims(commits), Claims(commits)
     for number in range(5):
         first.take(1, [str(number)], nobody)
-    first.sweep(lambda _: True)
+    first.sweep(lambda _: True, readers=list)
     assert commits.after(0) == [5]
     assert second.take(2, ["0", "4"], lambda run: run == 1) == ["0", "4"]
     assert first.holders()["0"] == 2

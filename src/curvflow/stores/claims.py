@@ -68,9 +68,7 @@ class Claims:
             self._refresh()
             return dict(self._holder)
 
-    def sweep(
-        self, is_dead: IsDead, *, readers: Callable[[], Iterable[int]] = tuple
-    ) -> None:
+    def sweep(self, is_dead: IsDead, *, readers: Callable[[], Iterable[int]]) -> None:
         """Remove the entries, except the last, if all holders and readers are dead.
 
         A run that holds nothing may not have read all entries yet. Once they are

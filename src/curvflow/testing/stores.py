@@ -472,9 +472,9 @@ class StoreContract:
     ) -> None:
         store.claims.take(1, ["a"], lambda _: False)
         other.claims.take(2, ["b"], lambda _: False)
-        store.claims.sweep(lambda run: run == 1)
+        store.claims.sweep(lambda run: run == 1, readers=store.heartbeats)
         assert other.claims.holders() == {"a": 1, "b": 2}
-        store.claims.sweep(lambda _: True)
+        store.claims.sweep(lambda _: True, readers=store.heartbeats)
         assert store.claims.holders() == {}
         assert other.claims.take(3, ["a", "b"], lambda _: True) == ["a", "b"]
         assert store.claims.take(4, ["a", "c"], lambda _: False) == ["c"]
