@@ -305,6 +305,12 @@ def test_what_does_not_fit_is_refused(labelled, how, message):
         curvflow.llc(mlp(4, 3, 3), "cross_entropy", labelled, **how)
 
 
+def test_every_argument_of_the_sampler_is_a_parameter_of_the_probe():
+    arguments = {*inspect.signature(curvflow.llc).parameters}
+    of_the_module = {"net", "loss", "data", "forward", "allow"}
+    assert arguments - of_the_module == {*LlcParams.model_fields}
+
+
 def test_chains_in_half_precision_are_refused(labelled):
     net, (inputs, labels) = mlp(4, 3, 3).bfloat16(), labelled
     data = inputs.bfloat16(), labels
