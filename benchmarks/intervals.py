@@ -41,13 +41,17 @@ LAWS, COUNTS = ("rademacher", "gaussian"), (8, 12, 16)
 DIMENSIONS, RUNS, DRAWINGS = 65, 20, 4000
 
 
-def probed(name: str, method: str, law: str, vectors: int) -> Probed:
-    """Return a method with its vectors multiplied, one model for each repetition."""
+def matrix(name: str) -> Tensor:
+    """Return the matrix of some eigenvalues, in the oblique basis."""
     generator = stream(0, "benchmarks.intervals")
     drawn = torch.randn(SIZE, SIZE, generator=generator, dtype=torch.float64)
     basis_DD = torch.linalg.qr(drawn).Q
-    matrix_DD = basis_DD @ torch.diag(SPECTRA[name]) @ basis_DD.T
-    matrix_MDD = matrix_DD.expand(REPETITIONS, -1, -1)
+    return basis_DD @ torch.diag(SPECTRA[name]) @ basis_DD.T
+
+
+def probed(name: str, method: str, law: str, vectors: int) -> Probed:
+    """Return a method with its vectors multiplied, one model for each repetition."""
+    matrix_MDD = matrix(name).expand(REPETITIONS, -1, -1)
     estimator = METHODS[method](
         BatchedDense(matrix_MDD),
         range(REPETITIONS),
@@ -59,14 +63,22 @@ def probed(name: str, method: str, law: str, vectors: int) -> Probed:
     return estimator
 
 
-def deviation(name: str, method: str) -> float:
-    """Return the root mean square error; Gaussian vectors for `xtrace`, else signs."""
+def deviation(name: str, method: str) -> tuple[float, float]:
+    """Return the root mean square error and its standard error.
+
+    Vectors are Gaussian for `xtrace`, else signs.
+
+    Raises:
+        ArithmeticError: a method took another number of products.
+    """
     law = "gaussian" if method == "xtrace" else "rademacher"
     estimator = probed(name, method, law, VECTORS[method])
     if estimator.num_matvecs != PRODUCTS:
         raise ArithmeticError(f"{method} took {estimator.num_matvecs} products")
     means_M = estimator.draws().sum(1).mean(1)
-    return float((means_M - SPECTRA[name].sum()).square().mean().sqrt())
+    squares = estimate((means_M - SPECTRA[name].sum()).square())
+    error = float(squares.mean.sqrt())
+    return error, float(squares.sem) / (2 * error)
 
 
 def covered(name: str, law: str, vectors: int) -> tuple[float, float]:
@@ -96,26 +108,31 @@ def masses(count: int) -> tuple[float, float]:
     return plain, stated
 
 
+def share(held: float, count: int) -> str:
+    """Return a share in percent, with the standard error of a binomial share."""
+    return f"{100 * held:.1f} ± {100 * math.sqrt(held * (1 - held) / count):.1f} %"
+
+
 def main() -> None:
     """Print the tables."""
     torch.set_num_threads(1)
     print(f"| eigenvalues, trace | {' | '.join(VECTORS)} |")
     print("|---" * (len(VECTORS) + 1) + "|")
     for name in COMPARED:
-        errors = " | ".join(f"{deviation(name, method):.2g}" for method in VECTORS)
+        found = [deviation(name, method) for method in VECTORS]
+        errors = " | ".join(f"{error:.2g} ± {sem:.1g}" for error, sem in found)
         print(f"| {name}, {SPECTRA[name].sum():.3g} | {errors} |")
     shares = [covered(*case) for case in product(SPECTRA, LAWS, COUNTS)]
     print(f"\nxtrace, {len(shares)} cases: stated 95 %, of {REPETITIONS} hold")
     for label, cases in zip(
         ("spread alone", "as stated"), zip(*shares, strict=True), strict=True
     ):
-        print(f"{label}: {100 * min(cases):.1f} to {100 * max(cases):.1f} %")
-    error = 100 * math.sqrt(0.95 * 0.05 / DRAWINGS)
+        least, most = (share(f(cases), REPETITIONS) for f in (min, max))
+        print(f"{label}: {least} to {most}")
     print(f"\n| eigenvalues of {DIMENSIONS} | mean ± t sem | stated |\n|---|---|---|")
     for count in (1, 2, 4):
-        plain, stated = masses(count)
-        print(f"| {count} | {100 * plain:.1f} % | {100 * stated:.1f} % |")
-    print(f"each within {error:.1f} points, one standard error")
+        plain, stated = (share(held, DRAWINGS) for held in masses(count))
+        print(f"| {count} | {plain} | {stated} |")
 
 
 if __name__ == "__main__":

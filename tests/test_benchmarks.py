@@ -10,15 +10,18 @@ import torch
 import curvflow
 from benchmarks import (
     denormals,
+    intervals,
     known_answers,
     ngd_cost,
     peers_llc,
     regularisers,
     training_gpu,
+    walks,
 )
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
+from curvflow.schemas.study.study import load_study
 
 
 @pytest.mark.slow
@@ -191,3 +194,34 @@ def test_requests_are_counted_for_each_number_of_nodes(tmp_path):
 def test_what_a_tile_asks_of_a_bucket_is_counted_without_what_a_run_asks():
     _, row = QUICK["bucket"](Path())
     assert 5 < float(row.split()[0]) < 30
+
+
+def test_the_error_of_plain_vectors_is_the_known_one():
+    name = "even, 0.5 to 1.5"
+    error, sem = intervals.deviation(name, "hutchinson")
+    matrix_DD = intervals.matrix(name)
+    off_diagonal = matrix_DD.square().sum() - matrix_DD.diagonal().square().sum()
+    known = float((2 * off_diagonal / intervals.PRODUCTS).sqrt())
+    assert abs(error - known) < 4 * sem < 0.2 * known
+
+
+def test_stays_and_returns_of_a_walk_are_counted(capsys):
+    walks.show("walk", ["a", "a", "b", "a", "b", "a"])
+    assert capsys.readouterr().out == (
+        "walk: 2 files, 5 stays, 3 returns, at most 2 to one file (a)\n"
+    )
+
+
+def test_a_walk_has_the_files_of_first_calls_below_its_folder():
+    walk = walks.Walk("schemas/study/")
+    text = "study: s\nstages: {data: {use: data.xor}}\n"
+    sys.setprofile(walk)
+    try:
+        load_study(text, file="s.yaml")
+    finally:
+        sys.setprofile(None)
+    files = walk.every()
+    assert files[0] == "schemas/study/study.py"
+    assert all(file.startswith("schemas/study/") for file in files)
+    assert {*walk.leading_on()} <= {*files}
+    assert len(walk.leading_on()) < len(files)
