@@ -11,9 +11,12 @@ pytestmark = pytest.mark.cluster
 
 def settings(dask_worker):
     """Tell how a worker is set up."""
+    import logging
+
     import dask
 
     return {
+        "heard": logging.getLogger("tornado.application").isEnabledFor(logging.ERROR),
         "mask": os.environ["CUDA_VISIBLE_DEVICES"],
         "resources": dict(dask_worker.state.total_resources),
         "threads": dask_worker.state.nthreads,
@@ -41,6 +44,7 @@ def test_each_gpu_has_a_process_that_sees_no_other_and_stages_keep_to_theirs(run
     assert by_mask[""]["resources"] == {"CPU": 1}
     assert ran == [by_mask["7"]["pid"], by_mask[""]["pid"]] * 2
     for worker in by_mask.values():
+        assert not worker["heard"]
         assert (worker["threads"], worker["spill"], worker["pause"]) == (
             1,
             False,

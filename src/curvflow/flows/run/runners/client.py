@@ -96,12 +96,17 @@ LOGGERS = (
 SILENT = logging.CRITICAL + 1
 
 
+def silence() -> None:
+    """Silence the loggers of Dask and its dependencies."""
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(SILENT)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the loggers of Dask and its dependencies until the block ends."""
     before = {name: logging.getLogger(name).level for name in LOGGERS}
-    for name in LOGGERS:
-        logging.getLogger(name).setLevel(SILENT)
+    silence()
     try:
         yield
     finally:

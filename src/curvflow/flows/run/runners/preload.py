@@ -2,6 +2,7 @@
 
 A terminal sends SIGINT to all processes of the run, and a queue SIGTERM. Workers leave
 both to the run, which tells them in its own way, so that no tile loses what it has.
+What Dask and its dependencies log stays off the terminal of the run.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import os
 import signal
 
+from curvflow.flows.run.runners.client import silence
+
 IGNORED = (signal.SIGINT, signal.SIGTERM)
 
 
 def dask_setup(_worker: object) -> None:
-    """Do nothing on a wish to end; Dask calls this in the worker's process.
+    """Be silent, and do nothing on a wish to end; Dask calls this in the worker.
 
     What a tile starts heeds it as usual: a handler, unlike a signal that is ignored or
     blocked, is gone in a new program, and what is only forked sets it back.
     """
+    silence()
     for number in IGNORED:
         signal.signal(number, _nothing)
         signal.siginterrupt(number, False)  # libraries may not expect it
