@@ -160,8 +160,8 @@ def rows(
             name,
             f"{1e3 * flushed:.3g} ms",
             f"{1e3 * not_flushed:.3g} ms",
-            f"{not_flushed / flushed:.1f} x",
-            f"{not_flushed / ordinary:.1f} x",
+            f"{not_flushed / flushed:.3g} x",
+            f"{not_flushed / ordinary:.3g} x",
         )
         yield f"| {' | '.join(cells)} |"
 
