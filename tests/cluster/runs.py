@@ -1,7 +1,6 @@
 """Runs of the command, and clusters for them, as processes that may be killed."""
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,12 +13,9 @@ import curvflow.flows.run.queue as queue
 import curvflow.flows.run.runners.open as runners
 import curvflow.flows.run.runners.preflight as preflight
 from curvflow.cli.app import main
+from tests import forkserver
 from tests.flows.run.runners.acts import PATIENCE
 from tests.flows.run.runners.clusters import until
-
-# PyTorch is loaded once for all of them.
-_server = multiprocessing.get_context("forkserver")
-PRELOAD = ["tests.forks", "tests.cluster.runs"]
 
 
 class Process:
@@ -27,9 +23,8 @@ class Process:
 
     def __init__(self, target, *arguments):
         """Start a function of a module."""
-        _server.set_forkserver_preload(PRELOAD)
         # Not as a daemon, which may start no workers of its own.
-        self._process = _server.Process(target=target, args=arguments)
+        self._process = forkserver.running().Process(target=target, args=arguments)
         self._process.start()
         self.pid = self._process.pid
 

@@ -1,6 +1,5 @@
 """Processes to be stopped, paused and killed; torch is loaded once for all of them."""
 
-import multiprocessing
 import os
 import random
 import sys
@@ -17,18 +16,16 @@ from curvflow.schemas.options import RunOptions
 from curvflow.stores.base import Store
 from curvflow.stores.local import LocalStore
 from curvflow.tasks.registry import computes
+from tests import forkserver
 from tests.flows import toys
 
 # Against tests that hang, not a measure of anything.
 PATIENCE = 120
 
-_server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["tests.forks", "tests.faults.children"])
-
 
 def start(target, *arguments):
     """Run a function of a module in a process of its own."""
-    process = _server.Process(target=target, args=arguments, daemon=True)
+    process = forkserver.running().Process(target=target, args=arguments, daemon=True)
     process.start()
     return process
 

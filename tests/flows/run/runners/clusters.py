@@ -1,7 +1,6 @@
 """Schedulers and workers as processes of their own, as a site would start them."""
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -12,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import curvflow
+from tests import forkserver
 from tests.flows.run.runners.acts import PATIENCE
 
 SOURCE = Path(curvflow.__file__).parents[1]
-_server = multiprocessing.get_context("forkserver")
 
 
 class Forked:
@@ -23,8 +22,8 @@ class Forked:
 
     def __init__(self, arguments, cwd):
         """Start it."""
-        _server.set_forkserver_preload(["tests.forks"])
-        self._process = _server.Process(target=_dask, args=(arguments, cwd))
+        server = forkserver.running()
+        self._process = server.Process(target=_dask, args=(arguments, cwd))
         self._process.start()
         self.kill, self.wait = self._process.kill, self._process.join
 
@@ -70,7 +69,7 @@ def forking():
 
     from curvflow.flows.run.runners import local
 
-    _server.set_forkserver_preload(["tests.forks"])
+    forkserver.running()
     method = {"distributed.worker.multiprocessing-method": "forkserver"}
     with pytest.MonkeyPatch.context() as patch, dask.config.set(method):
         patch.setitem(local.SETTINGS, *method.popitem())
