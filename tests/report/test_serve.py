@@ -233,5 +233,5 @@ def test_an_open_page_reloads_itself_but_not_under_a_reader(small, chromium):
         page.locator("#stale", has_text="Not up to date: ").wait_for()
         assert "toy.prob" in page.locator("#stale").inner_text()
         assert "run 2" in page.locator("#overview").inner_text()
-    context.close()
+        context.close()  # before the server ends, whom the page asks again and again
     assert complaints == []
