@@ -55,7 +55,7 @@ def test_eight_rules_by_hand_end_where_the_tile_does(monkeypatch, capsys):
     assert float(told.rsplit(maxsplit=1)[1]) < 1e-5
 
 
-def test_every_rule_is_timed_beside_the_gradient(monkeypatch, capsys):
+def test_every_rule_is_compared_in_time_with_the_gradient(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["ngd_cost", "--turns", "1"])
     monkeypatch.setattr(ngd_cost, "INPUTS", 20)
     monkeypatch.setattr(ngd_cost, "HIDDEN", {"small": (6,)})
@@ -66,7 +66,7 @@ def test_every_rule_is_timed_beside_the_gradient(monkeypatch, capsys):
         assert told.count(f"gradient and {name} ") == 2
 
 
-def test_chains_are_timed_beside_their_arithmetic(monkeypatch, capsys):
+def test_chains_are_compared_in_time_with_their_arithmetic(monkeypatch, capsys):
     asked = ["--draws", "2", "--turns", "1", "--tasks", "small"]
     monkeypatch.setattr("sys.argv", ["peers_llc", *asked])
     peers_llc.main()
@@ -178,7 +178,7 @@ def test_epochs_on_images_are_timed_by_hand_and_as_a_tile(monkeypatch, capsys):
 
 
 @pytest.mark.cluster
-def test_two_workers_are_set_beside_plain_processes(tmp_path):
+def test_two_workers_are_compared_with_plain_processes(tmp_path):
     head, *rows = QUICK["two"](tmp_path)
     assert head.startswith("4 tiles of 0.1 s")
     assert len(rows) == 5

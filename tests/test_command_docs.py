@@ -43,7 +43,7 @@ def test_a_command_line_can_be_entered(page, line):
 
 
 @for_each("page, span", sorted(set(told())))
-def test_a_command_told_of_is_one_with_its_options(page, span):
+def test_a_command_reported_is_one_with_its_options(page, span):
     name, *rest = shlex.split(span)
     known = {option for one in COMMANDS[name].params for option in one.opts}
     assert {word for word in rest if word.startswith("-")} <= known

@@ -95,7 +95,7 @@ def test_the_kind_of_one_s_own_that_is_shown_runs(folder):
     assert set(results["largest_per_rule"]["count"].values.ravel()) == {2}
 
 
-def test_a_node_without_a_value_is_told_as_diverged(folder):
+def test_a_node_without_a_value_is_reported_as_diverged(folder):
     mine = import_module("mine")
     weights = {"weights": np.array([0.0, 0.0, 0.0, -2.0])}
     outcome = mine.largest_weight(weights, mine.Largest())

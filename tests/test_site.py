@@ -73,7 +73,7 @@ def _names(group: dict) -> list[str]:
     return [name for entry in entries for name in entry]
 
 
-def test_every_command_and_option_is_told():
+def test_every_command_and_option_is_reported():
     page = commands.page()
     for name, command in typer.main.get_command(app).commands.items():
         section = page.partition(f"## `{name}`")[2].partition("\n## ")[0]

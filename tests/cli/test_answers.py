@@ -73,7 +73,7 @@ def test_show_json_gives_a_record_per_node_and_element(curvflow, ran):
     assert sum("iterations" in row for row in rows) == 2 * 2
 
 
-def test_show_tells_the_time_of_each_training(curvflow, ran):
+def test_show_reports_the_time_of_each_training(curvflow, ran):
     rows = json.loads(curvflow("show", ran, "fit", "--json").out)
     assert [row["seconds_per_epoch"] for row in rows] == [
         r["seconds"] / 4 for r in rows
@@ -86,7 +86,7 @@ def test_show_tells_the_time_of_each_training(curvflow, ran):
     assert (totals["seconds"], totals["seconds_per_epoch"]) == ("s", "epoch")
 
 
-def test_show_where_keeps_the_nodes_asked_for(curvflow, ran):
+def test_show_where_keeps_the_nodes_requested(curvflow, ran):
     where = ("--where", "rule=adam", "--where", "seed=1")
     rows = json.loads(curvflow("show", ran, "trace", "--json", *where).out)
     assert {(row["seed"], row["rule"]) for row in rows} == {(1, "adam")}
@@ -100,7 +100,9 @@ def test_show_csv_and_the_table_on_disk_agree(curvflow, ran):
     assert {"rule", "quantity", "units", "mean", "sd", "sem", "count"} <= set(rows[0])
 
 
-def test_show_leaves_out_what_was_measured_nowhere_until_all_is_asked(curvflow, ran):
+def test_show_leaves_out_what_was_measured_nowhere_until_all_is_requested(
+    curvflow, ran
+):
     short, whole = (curvflow("show", ran, "table", *a).out for a in ((), ("--all",)))
     shown, named = short.split("\nleft out, measured at no node: ")
     assert "final_validation_loss" not in shown
@@ -114,13 +116,13 @@ def test_show_leaves_out_what_was_measured_nowhere_until_all_is_asked(curvflow, 
     assert names <= set(whole.split())
 
 
-def test_show_tells_the_units_of_a_single_column(curvflow, ran):
+def test_show_reports_the_units_of_a_single_column(curvflow, ran):
     out = curvflow("show", ran, "table", "--variable", "mean").out
     assert re.search(r"trace +loss / parameter\^2 +\d", out)
     assert "as the quantity" not in out
 
 
-def test_what_was_never_computed_is_told_on_stderr(curvflow, study):
+def test_what_was_never_computed_is_reported_on_stderr(curvflow, study):
     said = curvflow("show", study, "table")
     assert (said.code, said.out.split()[:3]) == (0, ["status", "=", "missing"])
     assert said.err == "table: no result yet at 2 of 2 nodes. Run the study.\n"

@@ -18,7 +18,7 @@ def ran(after, study):
     return after(study, ("run",))
 
 
-def test_show_tells_the_order_that_was_chosen(curvflow, ran):
+def test_show_reports_the_order_that_was_chosen(curvflow, ran):
     said = curvflow("show", ran, "eigen", "--json")
     assert said.err.startswith(f"eigen: {LINE}")
     assert "nodes)" in said.err

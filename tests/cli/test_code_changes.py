@@ -231,7 +231,7 @@ def test_another_study_in_the_same_store_is_not_stopped(curvflow, lab):
     assert said.err == ""
 
 
-def test_accepted_code_goes_on_in_the_same_command_and_is_not_asked_for_again(
+def test_accepted_code_goes_on_in_the_same_command_and_is_not_requested_again(
     curvflow, lab
 ):
     edit(lab, "lab_mine.py", "values.sum()", "sum(values)")
@@ -422,7 +422,7 @@ def test_why_says_of_a_done_node_that_its_code_has_changed(curvflow, lab):
     assert other["code"] == []
 
 
-def test_the_log_tells_of_what_was_accepted_and_why(curvflow, lab):
+def test_the_log_reports_what_was_accepted_and_why(curvflow, lab):
     edit(lab, "lab_far.py", "min(x, LIMIT)", "LIMIT if x > LIMIT else x")
     asked = ("--accept-code", "probe.size", "--reason", "spelt out", "--verify", "50%")
     curvflow("run", "lab.yaml", *asked)

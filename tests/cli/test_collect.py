@@ -129,7 +129,7 @@ def test_a_store_that_is_not_there_yet_is_no_error_to_who_looks(
         assert curvflow(other, study).code == 0
 
 
-def test_verify_tells_what_it_has_read(curvflow, study):
+def test_verify_shows_what_it_has_read(curvflow, study):
     curvflow("run", study)
     said = curvflow("verify", study)
     assert (said.code, said.err) == (0, "")

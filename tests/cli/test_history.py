@@ -34,7 +34,7 @@ def fits(text):
     return max(map(len, text.splitlines())) <= 80
 
 
-def test_plan_tells_causes_time_and_what_is_saved(curvflow, ran):
+def test_plan_shows_causes_time_and_what_is_saved(curvflow, ran):
     out = curvflow("plan", ran, *LONGER).out
     assert "cause 1  fit: parameter epochs: 2 -> 3" in out
     assert "up to 2 norm, 1 table nodes may follow" in " ".join(out.split())
@@ -43,7 +43,7 @@ def test_plan_tells_causes_time_and_what_is_saved(curvflow, ran):
     assert fits(out)
 
 
-def test_why_without_a_node_tells_all_causes(curvflow, ran):
+def test_why_without_a_node_shows_all_causes(curvflow, ran):
     assert curvflow("why", ran).out == "nothing to do\n"
     out = curvflow("why", ran, *LONGER).out
     assert out.startswith("  cause 1  fit: parameter epochs: 2 -> 3")
@@ -76,7 +76,7 @@ def test_diff_needs_two_finished_runs(curvflow, ran):
     )
 
 
-def test_diff_tells_counts_first_and_then_numbers(curvflow, ran):
+def test_diff_shows_counts_first_and_then_numbers(curvflow, ran):
     curvflow("run", ran, *LONGER)
     said = curvflow("diff", ran)
     assert (said.code, said.err) == (0, "")
@@ -96,7 +96,7 @@ def test_diff_tells_counts_first_and_then_numbers(curvflow, ran):
     assert "no run 9" in curvflow("diff", ran, "1", "9").err
 
 
-def test_log_tells_pins_and_on_request_what_else_happened(curvflow, ran):
+def test_log_shows_pins_and_on_request_what_else_happened(curvflow, ran):
     store = open_store(ran.parent / ".curvflow", create=False)
     index = store.index()
     store.pin(Pin("paper", index.runs[0].begun, "figure 2"))
@@ -124,7 +124,7 @@ def test_log_says_of_a_run_that_is_at_work_that_it_is(curvflow, ran):
         assert json.loads(curvflow("log", ran, "--json").out)[-1]["status"] == "running"
 
 
-def test_log_and_runs_tell_minutes_and_fit_80_columns(curvflow, ran):
+def test_log_and_runs_show_minutes_and_fit_80_columns(curvflow, ran):
     from curvflow.flows.graph.heartbeats import beating
     from curvflow.flows.graph.stopping import Stopping
 
@@ -141,7 +141,7 @@ def test_log_and_runs_tell_minutes_and_fit_80_columns(curvflow, ran):
     assert fits(out)
 
 
-def test_log_tells_what_was_removed_and_what_was_rerun(curvflow, ran):
+def test_log_shows_what_was_removed_and_what_was_rerun(curvflow, ran):
     curvflow("gc", ran, "--drop", "train", "--yes")
     assert curvflow("run", ran, "--rerun", "probe.norms").code == 0
     out = curvflow("log", ran, "--all").out

@@ -124,7 +124,7 @@ def test_where_nothing_can_compute_is_one_line_and_exit_code_2(
     [((), None), (("--observe",), "observed"), (("--no-observe",), "run")],
     ids=["nothing", "observe", "no-observe"],
 )
-def test_a_run_is_observed_where_that_is_asked_or_configured(
+def test_a_run_is_observed_where_that_is_requested_or_configured(
     asked, monkeypatch, url, option, door
 ):
     monkeypatch.setenv("PREFECT_API_URL", url)

@@ -59,7 +59,7 @@ def test_run_and_show_count_them_by_verdict(curvflow, chains):
     assert earlier.splitlines()[-2:] == LINES
 
 
-def test_json_has_them_beside_what_was_there(curvflow, chains):
+def test_json_has_them_next_to_what_was_there(curvflow, chains):
     said = json.loads(curvflow("run", chains, "--json").out)
     assert said["unconverged"] == {"llc": 4, "wbic": 4}
     assert said["verdicts"]["llc"] == {"drifting": 2, "failed": 2}

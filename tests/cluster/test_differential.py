@@ -74,7 +74,7 @@ def door(path, store, address, environment, answer):
     answer.write_text(json.dumps({name: dict(one) for name, one in counts.items()}))
 
 
-def test_every_runner_tells_the_same_and_goes_on_where_another_left_off(mixed):
+def test_every_runner_shows_the_same_and_goes_on_where_another_left_off(mixed):
     ways = list(mixed.ways)
     mixed.broken.touch()
     told = {

@@ -52,7 +52,7 @@ def payloads(project):
     return {item.payload for item in room.items("payloads")}
 
 
-def test_a_scheduled_collection_is_dry_unless_it_is_told_to_delete(server, project):
+def test_a_scheduled_collection_is_dry_unless_it_is_set_to_delete(server, project):
     before = payloads(project)
     asked = {"study": "tiny.yaml", "project": str(project), "keep_runs": 1}
     (dry,) = collected(server, asked, cold=True)

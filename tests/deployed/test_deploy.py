@@ -94,7 +94,7 @@ def test_a_deployment_is_created_once_and_then_there_is_nothing_to_do(
     assert after["updated"] == found["updated"]
 
 
-def test_what_differs_is_told_and_reconciled_and_no_schedule_is_left_over(
+def test_what_differs_is_reported_and_reconciled_and_no_schedule_is_left_over(
     server, deploy, study
 ):
     said(deploy("--cron", "0 2 * * *", "--set", "axes.seed=4"))

@@ -51,7 +51,7 @@ def test_a_server_that_does_not_answer_fails_with_its_remedy(server, tmp_path):
     assert "`prefect server start`" in answers["remedy"]
 
 
-def test_no_server_is_told_with_how_to_have_one(server, tmp_path):
+def test_no_server_is_reported_with_how_to_have_one(server, tmp_path):
     (answers,), code = examined(server, tmp_path, PREFECT_API_URL="")
     assert code == 0
     assert (answers["state"], answers["found"]) == (

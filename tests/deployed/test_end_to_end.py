@@ -135,7 +135,7 @@ def test_the_form_refuses_what_cannot_be(deployment, wrong, told):
     assert told in refused.value.text
 
 
-def test_failure_and_divergence_are_told_by_the_final_state(deployment, first):
+def test_failure_and_divergence_are_reported_by_the_final_state(deployment, first):
     page = deployment.run(overrides=[WILD])
     assert page.state == "COMPLETED"
     assert ", 0 failed, 4 diverged in" in page.message

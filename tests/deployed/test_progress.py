@@ -21,10 +21,10 @@ def told(nodes, seconds_each):
     return count
 
 
-def test_progress_is_told_as_often_for_many_nodes_as_for_few():
+def test_progress_is_reported_as_often_for_many_nodes_as_for_few():
     assert told(100, 10) == told(10_000, 10) == STEPS
 
 
-def test_a_short_run_is_told_of_every_few_seconds_at_most():
+def test_a_short_run_is_reported_every_few_seconds_at_most():
     assert told(10_000, 0.001) == 3
     assert told(10, 0.1) == 0

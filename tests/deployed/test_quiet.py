@@ -48,7 +48,7 @@ def test_an_observed_run_reaches_nothing_beyond_this_machine(ran):
     assert hosts <= AT_HOME
 
 
-def test_the_guard_sees_who_is_asked_for(server, tmp_path):
+def test_the_guard_sees_the_requested_address(server, tmp_path):
     environment, log = recorded(tmp_path)
     ask = "import socket; socket.getaddrinfo('nowhere.invalid', 80)"
     server.python(ask, cold=True, **environment)

@@ -39,6 +39,6 @@ def history(store):
 
 
 @pytest.mark.parametrize("limit", [1 << 20, -1], ids=["zip", "folder"])
-def test_a_local_store_and_one_in_memory_tell_the_same(tmp_path, monkeypatch, limit):
+def test_a_local_store_and_one_in_memory_show_the_same(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(local_payloads, "ZIP_BYTES", limit)
     assert history(LocalStore(tmp_path / "store")) == history(MemoryStore())

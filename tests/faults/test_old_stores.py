@@ -81,7 +81,7 @@ def test_every_node_that_no_version_has_moved_from_is_done(present):
     assert counts["cached"] == counts["total"] > 10
 
 
-def test_what_a_version_has_moved_from_is_to_be_computed_and_told_why(earlier):
+def test_what_a_version_has_moved_from_is_to_be_computed_with_the_reason(earlier):
     path, moved = earlier
     found = plan(path)
     assert found.counts("data")["cached"] == 1

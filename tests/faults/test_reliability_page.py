@@ -36,7 +36,7 @@ def test_every_fault_names_a_test(number):
     assert "Not applicable" not in text
 
 
-def test_every_test_of_faults_stands_in_the_page_or_beside_one_that_does():
+def test_every_test_of_faults_stands_in_the_page_or_next_to_one_that_does():
     named = {path for path, _ in NAMED}
     files = {
         p.relative_to(ROOT).as_posix() for p in ROOT.glob("tests/faults/test_*.py")

@@ -101,7 +101,7 @@ def test_last_bits_that_depend_on_company_come_back_in_the_old_company(tmp_path)
     assert warnings == []
 
 
-def test_a_result_that_comes_back_different_is_told_of_and_moves_what_takes_it(folder):
+def test_a_result_that_comes_back_different_is_reported_and_moves_what_takes_it(folder):
     old = digests(LocalStore(folder))
     remove(folder)
 

@@ -99,7 +99,7 @@ def test_a_run_says_what_it_keeps_as_it_ends_and_the_next_what_it_goes_on_from(
     assert [item.covered for item in fit] == [None, None]
 
 
-def test_a_state_of_one_node_is_told_of_in_the_singular(store):
+def test_a_state_of_one_node_is_reported_in_the_singular(store):
     lines, stop = [], Stopping()
     partials = Snapshots(store, stop, tell=lines.append)
     partials.turn_to("fit")

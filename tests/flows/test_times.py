@@ -63,7 +63,7 @@ def test_longer_training_has_the_time_of_the_epochs_it_was_trained_for(study):
     np.testing.assert_array_equal(fit["seconds_per_epoch"], fit["seconds"] / 5)
 
 
-def test_a_record_of_single_values_tells_the_time_too(study):
+def test_a_record_of_single_values_shows_the_time_too(study):
     results = curvflow.run(study)
     for row in results.records("fit"):
         assert row["seconds_per_epoch"] == row["seconds"] / 4 > 0
@@ -72,7 +72,7 @@ def test_a_record_of_single_values_tells_the_time_too(study):
     assert not any("seconds" in row for row in results.records("table"))
 
 
-def test_times_can_be_asked_for_by_name(study):
+def test_times_can_be_requested_by_name(study):
     results = curvflow.run(study)
     (row,) = results.records("table", variables=["seconds"])
     assert list(row) == ["status", "seconds"]

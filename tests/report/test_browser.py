@@ -293,7 +293,7 @@ def test_heads_are_pressed_by_keys_and_a_table_is_one_stop(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_told_from_its_ground(opened, scheme):
+def test_text_can_be_read_on_its_ground(opened, scheme):
     page = opened(color_scheme=scheme)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark != "rgb(255, 255, 255)") == (scheme == "dark")

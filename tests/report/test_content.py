@@ -49,7 +49,7 @@ def texts(row):
     return [cell.text for cell in row.cells]
 
 
-def test_the_first_screen_says_what_was_asked_and_whether_to_trust_it(written):
+def test_the_first_screen_states_the_request_and_whether_to_trust_it(written):
     overview = written.content.overview
     assert overview.question == (
         "Is a page safe from the names that a study gives? One rate is too large on "
@@ -136,7 +136,7 @@ stages:
     assert len({one.origin for one in content.calibrations.nodes}) == 4
 
 
-def test_numbers_have_the_digits_that_their_error_allows_and_all_of_them_beside(
+def test_numbers_have_the_digits_that_their_error_allows_and_all_of_them_as_well(
     written,
 ):
     (table, _) = stage_of(written.content, "llc").grids
@@ -204,7 +204,7 @@ def test_many_nodes_are_summed_up_and_the_command_for_all_is_named(small, monkey
     assert found.command.startswith("curvflow show small.yaml llc --csv")
 
 
-def test_an_earlier_run_is_told_of_as_it_was(small):
+def test_an_earlier_run_is_reported_as_it_was(small):
     curvflow.run(small, workers=1)
     small.write_text(SMALL.replace("seed: 3", "seed: 2"))
     curvflow.run(small, workers=1)
@@ -221,7 +221,7 @@ def test_an_earlier_run_is_told_of_as_it_was(small):
         page_of(small, run=7)
 
 
-def test_what_an_earlier_run_could_not_measure_is_told_as_not_measured(small):
+def test_what_an_earlier_run_could_not_measure_is_reported_as_not_measured(small):
     text = SMALL.replace(", fast: {lr: 0.75}", "")
     small.write_text(text)
     curvflow.run(small, workers=1)
@@ -283,7 +283,7 @@ stages:
 """
 
 
-def test_what_a_study_names_beside_it_is_listed(tmp_path):
+def test_files_next_to_a_study_that_it_names_are_listed(tmp_path):
     folder = tmp_path / "study"
     (folder / "shapes").mkdir(parents=True)
     (folder / "data").mkdir()
@@ -294,7 +294,7 @@ def test_what_a_study_names_beside_it_is_listed(tmp_path):
     assert [str(path.relative_to(folder)) for path in found] == list(named)
 
 
-def test_the_page_tells_what_such_files_hold(small):
+def test_the_page_shows_what_such_files_hold(small):
     (small.parent / "toy.points").write_text("of a kind's name, by chance")
     page = page_of(small)
     digest = hashlib.sha256(b"of a kind's name, by chance").hexdigest()
@@ -302,7 +302,7 @@ def test_the_page_tells_what_such_files_hold(small):
     assert f"<code>{digest}</code>" in render(page)
 
 
-def test_the_commit_of_a_checkout_is_told_and_whether_files_are_other(tmp_path):
+def test_the_commit_of_a_checkout_is_reported_and_whether_files_are_other(tmp_path):
     def git(*words):
         own = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
         done = ["git", "-C", str(tmp_path), *own, *words]
@@ -343,7 +343,7 @@ def test_a_damaged_result_hides_no_other(small):
     assert stage_of(content, "table").grids[0].rows
 
 
-def test_removed_arrays_are_told_with_the_command_that_brings_them_back(small):
+def test_removed_arrays_are_reported_with_the_command_that_brings_them_back(small):
     curvflow.run(small, workers=1)
     basis = open_basis(ReportRequest(small))
     gone = {one.payload for one in basis.results.view("llc").receipts}
@@ -369,7 +369,7 @@ def test_a_study_that_never_ran_has_a_page_that_says_so(small):
     assert not (small.parent / ".curvflow").exists()
 
 
-def test_a_run_with_other_overrides_is_not_told_of(small):
+def test_a_run_with_other_overrides_is_not_reported(small):
     curvflow.run(small, workers=1)
     curvflow.run(small, workers=1, overrides=["axes.seed=4"])
     for overrides, ran in ([], "run 1, "), (["axes.seed=4"], "run 2, "):
@@ -377,7 +377,7 @@ def test_a_run_with_other_overrides_is_not_told_of(small):
     assert page_of(small, overrides=["axes.seed=5"]).overview.ran.startswith("run 2, ")
 
 
-def test_results_of_several_environments_are_told_apart(small, monkeypatch):
+def test_results_of_several_environments_are_distinguished(small, monkeypatch):
     curvflow.run(small, workers=1)
     monkeypatch.setattr(
         "curvflow.flows.run.run.environment", lambda: {"python": "3.99", "torch": "9.9"}
@@ -390,7 +390,7 @@ def test_results_of_several_environments_are_told_apart(small, monkeypatch):
     assert "Results from 2 environments" in [one.text for one in content.overview.marks]
 
 
-def test_results_of_code_that_has_changed_are_told_of(small, monkeypatch):
+def test_results_of_code_that_has_changed_are_reported(small, monkeypatch):
     curvflow.run(small, workers=1)
     assert open_basis(ReportRequest(small)).drifts == []
     drift = mock.Mock(kind="toy.fit", nodes=[None] * 6)
@@ -402,7 +402,7 @@ def test_results_of_code_that_has_changed_are_told_of(small, monkeypatch):
     assert "curvflow plan small.yaml" in render(content)
 
 
-def test_overrides_are_told_with_the_resolved_study_and_in_every_command(small):
+def test_overrides_are_reported_with_the_resolved_study_and_in_every_command(small):
     asked = {"overrides": ["axes.seed=2"], "store": "/somewhere/of/mine/store"}
     content = page_of(small, **asked)
     assert content.text.note == "Resolved, with --set axes.seed=2."

@@ -131,7 +131,7 @@ def test_every_field_has_a_label_and_every_button_words(written):
         assert re.sub(r"<[^>]*>", "", inner).strip()
 
 
-def test_states_are_told_by_a_word_beside_the_sign(written):
+def test_states_are_given_by_a_word_next_to_the_sign(written):
     sign_and_word = r'<span aria-hidden="true">(.*?)</span> (.*?)</span>'
     told = set(re.findall(rf'<span class="state [\w-]+">{sign_and_word}', written.html))
     assert {("\u2715", "failed"), ("\u25b3", "diverged"), ("\u25cb", "missing")} <= told

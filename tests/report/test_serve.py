@@ -133,7 +133,7 @@ def test_only_this_machine_by_its_own_name_is_answered_and_only_two_addresses(sm
         assert ask(url, method="POST")[0].status == 501
 
 
-def test_a_study_that_breaks_meanwhile_is_told_once_and_the_page_stays(small):
+def test_a_study_that_breaks_meanwhile_is_reported_once_and_the_page_stays(small):
     with served(small) as (url, file, told):
         before = state(url)
         small.write_text(SMALL.replace("toy.probe", "toy.prob"))

@@ -152,6 +152,6 @@ def test_ignored_parameters_are_refused_while_planning(line, message):
     assert str(caught.value).startswith(message)
 
 
-def test_defaults_and_what_is_final_may_be_written_beside_a_matrix():
+def test_defaults_and_what_is_final_may_be_written_with_a_matrix():
     line = "probe.spectrum, matrix: wigner, operator: hessian, at: final"
     assert loaded(line).stages["asked"].dims == ("seed",)

@@ -72,7 +72,7 @@ def test_units_are_of_parameters(name):
 
 
 @pytest.mark.parametrize("field", ["nbeta", "lr", "localization"])
-def test_chains_tell_of_their_settings_in_the_units_of_these(field):
+def test_chains_report_their_settings_in_the_units_of_these(field):
     output = find_kind("probe.llc").output(field)
     assert output.units == TOLD["probe.llc"].units[field] != "1"
 

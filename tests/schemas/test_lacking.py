@@ -290,7 +290,7 @@ def test_points_of_an_axis_that_both_name_are_taken_together():
         ),
     ],
 )
-def test_training_refuses_what_its_rule_cannot_do_where_it_is_asked(edit, message):
+def test_training_refuses_what_its_rule_cannot_do_where_it_is_requested(edit, message):
     rule = "{rule: lookahead, inner: {rule: sgd, lr: 0.1}}"
     rest = f"epochs: 4, {edit}"
     if edit == "epochs: 4":

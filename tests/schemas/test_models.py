@@ -18,7 +18,7 @@ def errors(value):
     return [(error["type"], error["loc"]) for error in caught.value.errors()]
 
 
-def test_the_kind_tells_models_apart_and_a_factory_needs_none():
+def test_the_kind_distinguishes_models_and_a_factory_needs_none():
     assert isinstance(parse_model(MLP), Mlp)
     assert isinstance(parse_model({"kind": "linear"}), Linear)
     assert isinstance(parse_model({"factory": "a.b:c"}), FactoryModel)
@@ -32,7 +32,7 @@ def test_the_kind_tells_models_apart_and_a_factory_needs_none():
         ({"glorot": 2.0}, Glorot(glorot=2.0)),
     ],
 )
-def test_the_only_key_tells_initial_laws_apart(init, expected):
+def test_the_only_key_distinguishes_initial_laws(init, expected):
     assert parse_model({**MLP, "init": init}).init == expected
 
 

@@ -31,7 +31,7 @@ stages:
 Y = "{fit_xor: final_test_loss, fit_digits: final_test_accuracy}"
 
 
-def test_a_figure_may_tell_its_stages_apart():
+def test_a_figure_may_distinguish_its_stages():
     study = load_study(TEXT, file="study.yaml")
     assert study.stages["figure"].dims == ()
     assert study.stages["figure"].reduced == ("rule",)

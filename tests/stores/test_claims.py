@@ -25,7 +25,7 @@ class Late(MemoryCommits):
         return super().create(number, data)
 
 
-def test_whoever_was_first_between_reading_and_writing_has_the_key():
+def test_the_first_between_reading_and_writing_has_the_key():
     commits = Late()
     ours, theirs = Claims(commits), Claims(commits)
     commits.first.append(lambda: theirs.take(2, ["b"], nobody))

@@ -54,7 +54,7 @@ def test_what_the_system_refuses_is_said_with_the_path_and_a_remedy(tmp_path):
         absent.read_text()
 
 
-def test_free_space_is_told_of_the_nearest_folder_that_exists(tmp_path):
+def test_free_space_is_that_of_the_nearest_folder_that_exists(tmp_path):
     with (
         pytest.raises(StoreError, match=r"room for 9 bytes, got \d+ bytes free"),
         disk_errors(tmp_path / "absent" / "file", 9),

@@ -204,7 +204,7 @@ def test_a_missing_bucket_is_named(bucket):
         open_store("s3://not-there/x", create=False)
 
 
-def test_a_server_that_does_not_answer_is_told_in_one_line(bucket, monkeypatch):
+def test_a_server_that_does_not_answer_is_reported_in_one_line(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr("curvflow.stores.bucket.RETRIES", 0)
     with pytest.raises(StoreError, match=r"got no answer\. Check AWS_") as caught:
@@ -213,7 +213,7 @@ def test_a_server_that_does_not_answer_is_told_in_one_line(bucket, monkeypatch):
     assert caught.value.__suppress_context__  # its text may hold what is secret
 
 
-def test_missing_credentials_are_told_in_one_line(bucket, monkeypatch):
+def test_missing_credentials_are_reported_in_one_line(bucket, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")

@@ -43,7 +43,7 @@ def only(store, place):
     return item
 
 
-def test_a_payload_is_told_with_its_size_and_the_time_of_the_store(store, receipt):
+def test_a_payload_is_reported_with_its_size_and_the_time_of_the_store(store, receipt):
     item = only(store, "payloads")
     assert item.payload == receipt.payload
     assert item.path == f"{payload_folder(item)}/{item.name}"

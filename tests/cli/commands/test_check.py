@@ -56,7 +56,7 @@ def test_limits_hold_without_a_standard_deviation(curvflow, ran, limits, code, v
 
 
 @pytest.mark.parametrize(("off", "code"), [(1.9, 0), (-1.9, 0), (2.1, 3), (-2.1, 3)])
-def test_so_many_standard_errors_are_enough_beside_a_distance(curvflow, ran, off, code):
+def test_so_many_standard_errors_are_enough_with_a_distance(curvflow, ran, off, code):
     mean, sem = measured(curvflow, ran)
     tolerance = f"within: {sem}, within_sems: 2"
     value = mean + off * sem

@@ -14,7 +14,7 @@ def no_server(monkeypatch):
 
 @pytest.mark.parametrize("cron", ["0 25 * * *", "@daily", "0 2 * *", "0 0 2 * * *", ""])
 @pytest.mark.parametrize("command", ["deploy", "serve"])
-def test_a_wrong_cron_expression_is_told_what_was_expected(
+def test_a_wrong_cron_expression_is_answered_with_what_was_expected(
     curvflow, study, command, cron
 ):
     said = curvflow(command, study, "--cron", cron)

@@ -57,7 +57,7 @@ def test_this_machine_and_a_new_store_are_fine(curvflow, study, monkeypatch):
     assert [path.name for path in study.parent.iterdir()] == ["tiny.yaml"]
 
 
-def test_json_tells_the_same(curvflow, study, monkeypatch):
+def test_json_shows_the_same(curvflow, study, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     said = json.loads(curvflow("doctor", study, "--json").out)
     assert said["healthy"] is True
@@ -68,7 +68,7 @@ def test_json_tells_the_same(curvflow, study, monkeypatch):
     assert {"python", "cores", "torch", "dask", "prefect.fastapi", "store"} <= checks
 
 
-def test_what_fails_is_told_with_its_remedy_in_80_columns(curvflow, findings):
+def test_what_fails_is_reported_with_its_remedy_in_80_columns(curvflow, findings):
     findings(FINE, ODD, LONG)
     said = curvflow("doctor")
     assert said.code == 1

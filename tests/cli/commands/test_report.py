@@ -15,7 +15,7 @@ def ran(after, study):
     return after(study, ("run",))
 
 
-def test_the_page_stands_beside_the_results_and_is_named(curvflow, ran, tmp_path):
+def test_the_page_accompanies_the_results_and_is_named(curvflow, ran, tmp_path):
     said = curvflow("report", ran)
     file = tmp_path / "results" / "tiny" / "report.html"
     assert (said.code, said.out, said.err) == (0, f"{file}\n", "")
@@ -95,14 +95,14 @@ def test_what_cannot_be_is_refused_on_one_line(curvflow, ran, arguments, message
     assert said.err.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_written_is_told_on_one_line(curvflow, ran, tmp_path):
+def test_a_file_that_cannot_be_written_is_reported_on_one_line(curvflow, ran, tmp_path):
     (tmp_path / "file").write_text("no folder")
     said = curvflow("report", ran, "-o", "file/page.html")
     assert said.code == 1
     assert "expected a file that can be written" in said.err
 
 
-def test_what_cannot_be_read_is_told_and_makes_the_code_1(curvflow, ran, tmp_path):
+def test_what_cannot_be_read_is_reported_and_makes_the_code_1(curvflow, ran, tmp_path):
     payloads = tmp_path / ".curvflow" / "payloads"
     files = [path for path in payloads.rglob("*") if path.is_file()]
     for path in files:

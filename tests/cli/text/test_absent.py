@@ -30,7 +30,9 @@ def log(study):
 
 
 @pytest.mark.parametrize("run", [(), ("--run", 1)], ids=["now", "run-1"])
-def test_show_tells_removed_results_and_leaves_the_log_alone(curvflow, collected, run):
+def test_show_reports_removed_results_and_leaves_the_log_alone(
+    curvflow, collected, run
+):
     before = log(collected)
     said = curvflow("show", collected, "fit", "--json", *run)
     assert (said.code, said.err) == (0, NOTICE)
@@ -70,7 +72,7 @@ def test_export_diff_and_open_leave_the_log_alone(curvflow, collected):
     assert log(collected) == before
 
 
-def test_a_removed_table_is_told_by_check_and_comes_back(curvflow, study):
+def test_a_removed_table_is_reported_by_check_and_comes_back(curvflow, study):
     study.write_text(
         study.read_text() + "expect:\n  - {stage: trace, where: {seed: 0, rule: sgd}, "
         "quantity: trace, value: 1.0, within: 9.0, source: a guess}\n"

@@ -94,7 +94,7 @@ def test_a_disk_that_cannot_be_written_fails_with_its_reason(tmp_path):
     assert written.remedy
 
 
-def test_a_full_disk_fails_and_the_room_on_it_is_told(tmp_path):
+def test_a_full_disk_fails_and_the_room_on_it_is_reported(tmp_path):
     _, written, room = look(tmp_path, disk=Full())
     assert (written.check, written.state) == ("store.write", "FAIL")
     assert "No space left on device" in written.message

@@ -26,7 +26,7 @@ def found_with(monkeypatch, has, *, driver, text=""):
     return list(torch_findings(driver))
 
 
-def test_this_pytorch_is_told_with_its_build(tmp_path):
+def test_this_pytorch_is_reported_with_its_build(tmp_path):
     build, *gpus = torch_findings(tmp_path / "none")
     assert build.state == "ok"
     assert build.message.startswith(devices().torch)
@@ -52,7 +52,7 @@ def test_a_gpu_that_a_cpu_build_leaves_idle_is_warned_of(monkeypatch, driver):
     )
 
 
-def test_a_driver_that_is_too_old_is_told_in_pytorchs_words(monkeypatch, driver):
+def test_a_driver_that_is_too_old_is_reported_in_pytorchs_words(monkeypatch, driver):
     has, text = Devices("2.13.0", "13.0", ()), "The driver is\ntoo old (12.2)."
     finding = found_with(monkeypatch, has, driver=driver, text=text)[1]
     assert (finding.state, finding.message) == ("warn", "The driver is too old (12.2).")

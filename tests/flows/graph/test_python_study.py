@@ -71,7 +71,7 @@ def test_a_shipped_study_reads_back_from_its_yaml_as_it_was(path):
     assert built == study == curvflow.Study.from_yaml(built.to_yaml())
 
 
-def test_order_and_type_of_what_is_written_tell_studies_apart():
+def test_order_and_type_of_what_is_written_distinguish_studies():
     first = build()
     assert first == build()
     assert hash(first) == hash(build())
@@ -109,7 +109,7 @@ def test_a_study_is_checked_when_it_is_built(changes, message):
     assert "\n" not in str(caught.value)
 
 
-def test_text_that_is_no_study_is_told_by_line_and_column():
+def test_text_that_is_no_study_is_reported_by_line_and_column():
     with pytest.raises(StudyError, match=r"^Study:2:1: stage: expected a key"):
         curvflow.Study.from_yaml("study: a\nstage: {}\n")
 

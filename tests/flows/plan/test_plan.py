@@ -55,7 +55,7 @@ def test_a_changed_parameter_is_named_with_old_and_new_value(store):
     assert said["fit"]["cached"] == 6
 
 
-def test_a_plan_that_makes_tables_alone_is_told_from_one_that_computes(store):
+def test_a_plan_that_makes_tables_alone_is_distinguished_from_one_that_computes(store):
     run(store)
     for overrides, missing in (
         ([], ""),

@@ -97,7 +97,7 @@ def test_another_rule_seed_or_data_set_is_not_gone_on_from(store, began):
     assert set(began) == {0}
 
 
-def test_new_seeds_begin_at_the_beginning_beside_old_ones_that_go_on(store, began):
+def test_new_seeds_begin_at_the_beginning_with_old_ones_that_go_on(store, began):
     run(store, text=STUDY)
     began.clear()
     run(store, epochs(9), "axes.seed=3", text=STUDY)

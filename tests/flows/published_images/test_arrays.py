@@ -74,7 +74,7 @@ def test_a_folder_without_the_files_is_named_at_its_place(study):
         planned(study)
 
 
-def test_a_file_that_lacks_beside_others_is_named(study, tmp_path):
+def test_a_missing_file_among_others_is_named(study, tmp_path):
     (tmp_path / "here/mnist/t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(
         StudyError, match=r"got none in here \(no t10k-labels-idx1-ubyte"

@@ -27,7 +27,7 @@ def test_stages_are_counted_by_verdict(store):
     assert stages["mean"].counts == {"changed": 2}
 
 
-def test_the_largest_differences_are_told_per_variable(store):
+def test_the_largest_differences_are_reported_per_variable(store):
     run(store)
     run(store, "stages.last.scale=2.0")
     (row,) = difference(store, 1, 2)["last"].variables
@@ -49,7 +49,7 @@ def test_tables_are_compared_row_by_row(store):
     assert all(r["difference"] == pytest.approx(r["new"] - r["old"]) for r in rows)
 
 
-def test_results_computed_again_and_equal_are_told_apart_from_the_same(store):
+def test_results_computed_again_and_equal_are_distinguished_from_the_same(store):
     run(store)
     keys = [r.key for r in store.index().receipts.values() if r.kind == "toy.fit"]
     store.retire(keys, "to be computed again")

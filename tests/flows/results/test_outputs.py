@@ -45,7 +45,7 @@ def test_a_damaged_manifest_counts_as_empty(store, folder, damaged):
     assert (folder / "mean.csv").read_text().startswith("rule,status")
 
 
-def test_a_folder_that_cannot_be_made_is_told_on_one_line(store, folder):
+def test_a_folder_that_cannot_be_made_is_reported_on_one_line(store, folder):
     folder.write_text("a file where the folder should be")
     with pytest.raises(StoreError, match=r"expected a file that can be") as caught:
         write_outputs(views_of(store), store, folder)

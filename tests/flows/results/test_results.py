@@ -126,7 +126,7 @@ def test_epochs_ascend_whatever_the_first_node_has(study):
     assert curvflow.run(study)["path"]["epoch"].values.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_labels_that_python_holds_equal_are_told_apart():
+def test_labels_that_python_holds_equal_are_distinguished():
     view = View("s", "toy.probe", ("a",), [(1,), (True,), (0.5,)], [None] * 3)
     ds = Results("toys", {"s": view}, MemoryStore())["s"]
     assert [repr(label) for label in ds["a"].values] == ["1", "True", "0.5"]
@@ -137,7 +137,7 @@ def test_labels_that_python_holds_equal_are_told_apart():
     ("text", "kept"),
     [("true", [True]), ("1e-3", [0.001]), ("0.001", [0.001]), ("1", [1]), ("x", ["x"])],
 )
-def test_labels_are_asked_for_as_yaml_writes_them(text, kept):
+def test_labels_are_requested_as_yaml_writes_them(text, kept):
     points = [(True,), (0.001,), (1,), ("x",)]
     view = View("s", "toy.probe", ("a",), points, [None] * 4).where({"a": text})
     assert [repr(label) for (label,) in view.points] == [repr(k) for k in kept]
@@ -226,7 +226,7 @@ def test_a_dataframe_has_a_row_per_record_and_the_units(study):
     assert frame.attrs["units"]["square"] == "weight^2"
 
 
-def test_a_dataframe_of_series_has_the_variables_asked_for(study):
+def test_a_dataframe_of_series_has_the_variables_requested(study):
     results = curvflow.run(study, overrides=["axes.seed=[1, 13]"])
     frame = results.to_dataframe("fit", ["loss", "final"])
     assert len(frame) == 2 * (1 + 5) + 2
@@ -264,7 +264,7 @@ def test_reading_is_lazy_and_verified(study):
     assert curvflow.run(study).run.counts["executed"]["last"] > 0
 
 
-def test_failures_are_told_of_where_nobody_watches(study, caplog):
+def test_failures_are_reported_where_nobody_watches(study, caplog):
     results = curvflow.run(study, overrides=["axes.seed=[1, 13]"])
     assert "2 nodes failed" in caplog.text
     assert "2 nodes failed" in repr(results)

@@ -30,7 +30,7 @@ STATE = {"weight": np.ones(2)}
     [(["one"], True), ([""], False), ([], False)],
     ids=["known", "untold", "unsaid"],
 )
-def test_a_state_is_kept_only_of_code_that_can_be_told(
+def test_a_state_is_kept_only_of_code_that_can_be_identified(
     store, monkeypatch, code, is_kept
 ):
     result = []

@@ -94,7 +94,7 @@ def test_a_run_without_news_draws_nothing(study, ipython):
     assert ipython.drawn == []
 
 
-def test_what_is_told_is_escaped(ipython):
+def test_what_is_reported_is_escaped(ipython):
     observer = notebook_observer()
     observer.tell("a <b> & c")
     assert ipython.drawn[-1]["text/html"] == "<div>curvflow: a &lt;b&gt; &amp; c</div>"

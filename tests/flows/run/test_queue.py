@@ -182,7 +182,7 @@ def test_what_did_not_fit_is_sent_in_smaller_tiles():
     assert len(bench.schedule.take(BOTH)) == 1
 
 
-def test_a_tile_that_others_hold_up_is_let_go_when_asked():
+def test_a_tile_that_others_hold_up_is_let_go_on_request():
     bench = Bench(text=NO_PATH, cached=[("data", [0]), ("fit", [0])])
     while tile := bench.take():  # taken, and left to others
         assert tile[0].stage == "fit"

@@ -93,7 +93,7 @@ def test_a_sample_is_chosen_by_its_keys_and_recorded(edited, store):
     ]
 
 
-def test_last_bits_may_differ_and_are_told(lab, store):
+def test_last_bits_may_differ_and_are_reported(lab, store):
     lab.run()
     lab.edit("FACTOR * x", "FACTOR * x * (1 + 1e-12)")
     lab.run(answer=accept("lab.measure", verify=1.0))
@@ -223,7 +223,7 @@ def test_results_whose_inputs_were_removed_cannot_be_compared(lab, store):
     assert lab.executed(answer=accept("lab.measure")) == {}
 
 
-def test_a_stored_result_that_cannot_be_read_is_told_as_such(lab, store):
+def test_a_stored_result_that_cannot_be_read_is_reported_as_such(lab, store):
     lab.run()
     for receipt in store.index().receipts.values():
         if receipt.stage == "measure":
@@ -267,7 +267,7 @@ def test_a_sample_is_tried_in_the_company_that_it_was_computed_in(store, monkeyp
     assert not compared(store, "fit", 1, "axes.seed=2").is_good
 
 
-def test_company_whose_inputs_are_gone_is_not_asked(store, monkeypatch):
+def test_company_whose_inputs_are_gone_is_not_considered(store, monkeypatch):
     alone = toys.STUDY.partition("  last:")[0]
     toys.run(store, "axes.seed=[1, 2]", text=alone)
     toys.run(store, text=alone)

@@ -158,7 +158,7 @@ def test_a_payload_without_results_is_given_its_grace(folder, local):
     assert not list(folder.rglob(f"{orphan}*"))
 
 
-def test_a_kind_is_dropped_as_asked_and_its_nodes_stay_done(store):
+def test_a_kind_is_dropped_as_requested_and_its_nodes_stay_done(store):
     run(store)
     fits = payloads(store, "fit")
     with pytest.raises(UnknownNameError, match=r"Did you mean 'toy\.fit'"):
@@ -423,7 +423,7 @@ class ReadOnly(Disk):
         return super().__getattribute__(name)
 
 
-def test_a_store_that_cannot_be_written_can_be_asked(folder, local):
+def test_a_store_that_cannot_be_written_can_be_read(folder, local):
     run(local)
     run(local, *OTHER)
     frozen = LocalStore(folder, disk=ReadOnly())

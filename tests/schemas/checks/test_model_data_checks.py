@@ -152,7 +152,7 @@ def test_data_that_a_network_was_not_trained_on_the_like_of_are_refused(line, me
         f"train, weights: of_digits, data: columns, {MLP}",
     ],
 )
-def test_data_that_fit_or_that_only_a_run_can_tell_of_are_accepted(line):
+def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
     assert loaded(line).stages["asked"].kind.name in line
 
 
@@ -236,6 +236,6 @@ def test_more_eigenvalues_than_parameters_are_refused(line, most, of):
     assert loaded(f"{line}, k: {most}").stages["asked"].kind.name in line
 
 
-def test_eigenvalues_of_what_only_building_it_tells_are_not_counted():
+def test_eigenvalues_of_what_is_known_only_once_built_are_not_counted():
     for weights in ("of_images", "of_own", "module"):
         assert loaded(f"probe.eigenvalues, weights: {weights}, k: 99999")

@@ -55,7 +55,7 @@ def test_a_crosscheck_names_what_is_not_there(line, place, message):
 @pytest.mark.parametrize(
     ("name", "meant"), [("trase", "trace"), ("trace_draws", "trace_sem")]
 )
-def test_coverage_of_what_is_not_told_is_refused(name, meant):
+def test_coverage_of_what_is_not_reported_is_refused(name, meant):
     message = rf"got '{name}'\. Did you mean '{meant}'"
     with pytest.raises(StudyError, match=message):
         loaded("aggregate.coverage", f"{COVER}, quantities: {name}")

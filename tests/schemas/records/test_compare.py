@@ -38,7 +38,7 @@ def test_another_shape_or_a_missing_variable_is_infinitely_far():
     ]
 
 
-def test_means_are_also_told_in_standard_errors_of_their_difference():
+def test_means_are_also_given_in_standard_errors_of_their_difference():
     def row(mean, sem):
         return {
             "rule": "sgd",

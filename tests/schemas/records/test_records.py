@@ -102,7 +102,7 @@ CURVE = {
 }
 
 
-def test_series_come_when_asked_for_and_bulk_only_by_name():
+def test_series_come_on_request_and_bulk_only_by_name():
     nodes = [({}, "ok", CURVE)]
     assert records(nodes, CURVES) == [{"status": "ok", "final": 1.0}]
     assert records(nodes, CURVES, series=True) == [

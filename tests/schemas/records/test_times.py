@@ -49,5 +49,5 @@ def test_the_time_per_epoch_is_over_the_epochs_computed():
     [{}, {"covered": 0}, {"covered": 4, "status": "diverged"}],
     ids=["unknown", "none", "diverged"],
 )
-def test_the_time_per_epoch_is_nan_where_it_cannot_be_told(changes):
+def test_the_time_per_epoch_is_nan_where_it_was_not_measured(changes):
     assert math.isnan(per_epoch(**changes))

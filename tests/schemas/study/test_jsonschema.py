@@ -76,7 +76,7 @@ def test_a_broken_study_is_refused_at_its_path(old, new, path):
     assert path in complaints(edited((old, new)))
 
 
-def test_editors_are_told_what_each_key_means():
+def test_editors_are_given_what_each_key_means():
     stage = study_schema()["$defs"]["fake.train"]
     assert stage["description"] == "Training."
     assert stage["properties"]["epochs"]["title"] == "Epochs"

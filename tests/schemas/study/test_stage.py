@@ -46,7 +46,7 @@ def test_a_reference_may_stand_deep_and_name_a_field():
     assert study.document["stages"]["fit"]["model"]["hidden"] == [4, "${rule.width}"]
 
 
-def test_a_combination_that_no_label_alone_breaks_is_refused_when_asked_for():
+def test_a_combination_that_no_label_alone_breaks_is_refused():
     study = load(
         ("  seed: 3", "  seed: 3\n  every: [10, 400]\n  epochs: [500, 100]"),
         ("epochs: 500\n  trace", 'epochs: "${epochs}"\n    every: "${every}"\n  trace'),

@@ -92,7 +92,7 @@ def test_the_least_mean_of_validation_chooses_and_the_test_values_are_reported()
     assert candidates["lr=1.0"]["candidate_mean"] == pytest.approx(1.7)
 
 
-def test_the_goal_may_be_the_greatest_mean_and_the_edge_is_told():
+def test_the_goal_may_be_the_greatest_mean_and_the_edge_is_reported():
     row = tables(nodes(), goal="max")[0]["curvature"]
     assert (row["chosen"], row["at_edge"]) == ("lr=0.01", True)
     assert not tables(nodes())[0]["curvature"]["at_edge"]
@@ -142,7 +142,7 @@ def test_a_candidate_that_diverged_once_may_be_chosen_by_the_others():
 @pytest.mark.parametrize(
     ("share", "chosen"), [(None, "lr=1.0"), (0.25, "lr=0.1"), (0.3, "lr=1.0")]
 )
-def test_a_lone_survivor_is_not_chosen_unless_asked_for(share, chosen):
+def test_a_lone_survivor_is_not_chosen_unless_requested(share, chosen):
     given = {} if share is None else {"least_share": share}
     gone = {(seed, 1) for seed in (0, 1, 3)}
     rows, candidates = tables(nodes(diverged=gone), diverged="ignore", **given)
@@ -162,7 +162,7 @@ def test_where_none_can_be_chosen_the_rows_say_so(folds):
     assert {c["verdict"] for c in candidates.values()} == {"refused"}
 
 
-def test_ties_take_the_first_and_are_told():
+def test_ties_take_the_first_and_are_reported():
     deciding = np.full((3, 4), 0.1) * [3, 1, 1, 1]
     deciding[:, 3] = [0.3, 0.0, 0.0]  # the mean is equal but for rounding
     rows, candidates = tables(nodes(deciding, deciding, lrs=range(4)))

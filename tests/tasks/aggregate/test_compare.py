@@ -92,7 +92,7 @@ def sides(gammas, nbetas=(30.0, 30.0)):
         ),
     ],
 )
-def test_estimates_made_at_different_settings_are_told(of, text, paired):
+def test_estimates_made_at_different_settings_are_reported(of, text, paired):
     asked = {"quantities": ["llc_mean", "r_hat"], "paired": paired}
     rows = table(of, **asked)
     assert rows["llc_mean: ngd - sgd"]["differing_settings"] == text
@@ -100,7 +100,7 @@ def test_estimates_made_at_different_settings_are_told(of, text, paired):
     assert rows["r_hat: ngd - sgd"]["differing_settings"] == ""
 
 
-def test_settings_of_what_is_not_compared_are_not_told():
+def test_settings_of_what_is_not_compared_are_not_reported():
     of = sides([(2.0, 2.0, 2.0), (2.0, 2.0, 9.0)])
     of[2] = llc("sgd", 2, 2.0, value=np.nan)
     assert (

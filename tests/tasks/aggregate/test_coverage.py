@@ -152,7 +152,7 @@ def test_a_row_without_any_interval_judged_says_how_many_there_are(of, truth):
         assert np.isnan(row[name])
 
 
-def test_a_stage_of_which_all_diverged_keeps_its_row_beside_another():
+def test_a_stage_of_which_all_diverged_keeps_its_row_with_another():
     estimate = table(
         [*estimates(4), *(replace(estimate, stage="b") for estimate in GONE)], TRUTH
     )

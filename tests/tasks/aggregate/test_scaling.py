@@ -150,7 +150,7 @@ def test_the_interval_of_the_crossing_holds_it_as_often_as_it_says():
     assert held["bootstrap_"] / tries > 0.88 - spread
 
 
-def test_exponents_that_are_not_told_apart_leave_the_crossing_without_an_end():
+def test_exponents_that_are_not_distinguished_leave_the_crossing_without_an_end():
     laws = {"sgd": (3.0, -0.5), "adam": (3.1, -0.5001)}
     row = tables(nodes(laws, noise=0.2), label="rule")[1]["sgd / adam"]
     assert np.isfinite(row["crossover"])

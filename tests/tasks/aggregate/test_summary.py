@@ -49,7 +49,7 @@ def test_the_statistics_are_those_of_the_values():
     assert row["units"] == "loss / parameter^2"
 
 
-def test_the_confidence_is_that_asked_for():
+def test_the_confidence_is_that_requested():
     of = [node({"seed": s}, trace=float(s)) for s in range(5)]
     narrow, wide = (table(of, confidence=c)["trace"] for c in (0.5, 0.99))
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]

@@ -90,7 +90,7 @@ def test_what_is_not_converged_is_counted_and_taken_as_it_is(name):
 
 
 @pytest.mark.parametrize("name", sorted(ASKED))
-def test_what_is_not_converged_is_left_out_if_asked_and_still_counted(name):
+def test_what_is_not_converged_is_left_out_on_request_and_still_counted(name):
     _, unconverged, count = KNOWN[name]
     table = compute(name, nodes(), **ASKED[name], unconverged="exclude").arrays
     assert table["count"].tolist() == count
@@ -250,7 +250,7 @@ stages:
 """
 
 
-def test_verdicts_are_taken_where_they_are_told_and_nowhere_else(tmp_path):
+def test_verdicts_are_taken_where_they_are_reported_and_nowhere_else(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     opened = open_study(path, store="memory:")

@@ -51,7 +51,7 @@ def test_two_disjoint_halves_make_up_the_whole():
     assert sum(map(len, rows)) == len(pictures()["inputs"])
 
 
-def test_all_at_once_is_made_in_the_order_told():
+def test_all_at_once_is_made_in_the_given_order():
     steps = [
         {"classes": [0, 2, 3]},
         {"num_train": 20, "num_test": 4},
@@ -164,7 +164,7 @@ def test_what_the_data_do_not_have_is_refused(data, params, message):
         modified(data(), **params)
 
 
-def test_a_member_beside_itself_is_computed_once():
+def test_a_member_twice_in_a_tile_is_computed_once():
     node = member("data.modify", {"num_train": 5}, data=pictures())
     first, second = compute("data.modify", [node, node])
     assert first is second

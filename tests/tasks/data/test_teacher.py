@@ -103,7 +103,7 @@ def test_classes_are_the_largest_outputs():
     assert got["num_classes"] == 4
 
 
-def test_a_class_without_samples_is_told():
+def test_a_class_without_samples_is_reported():
     with pytest.raises(InputError) as caught:
         arrays(outputs=40, num_train=20, labels="class")
     assert str(caught.value).startswith(

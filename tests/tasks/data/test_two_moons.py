@@ -37,7 +37,7 @@ def test_without_noise_every_point_is_on_the_half_circle_of_its_class():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_noise_has_the_standard_deviation_asked_for(seed):
+def test_noise_has_the_standard_deviation_requested(seed):
     quiet, _ = together(moons(num_samples=2000, noise=0.0, seed=seed))
     noisy, _ = together(moons(num_samples=2000, noise=0.3, seed=seed))
     added = noisy - quiet  # the split depends on the seed alone

@@ -72,7 +72,7 @@ def test_each_variable_has_a_panel_from_its_own_stage():
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("traces", [TRACES, {"sgd": [-60.0], "adam": [1.0]}])
-def test_why_there_is_no_bar_is_said_beside_the_line_of_zero(sign, traces, monkeypatch):
+def test_why_there_is_no_bar_is_said_at_the_line_of_zero(sign, traces, monkeypatch):
     gone = [("adam", seed) for seed in range(3)]
     sheets = []
     monkeypatch.setattr(canvas, "compose", lambda figure, **_: sheets.append(figure))
@@ -91,7 +91,7 @@ def test_why_there_is_no_bar_is_said_beside_the_line_of_zero(sign, traces, monke
     assert box.x1 <= axes.bbox.x1
 
 
-def test_diverged_nodes_are_told_and_never_averaged():
+def test_diverged_nodes_are_reported_and_never_averaged():
     gone = [("adam", 0), ("adam", 1), ("adam", 2), ("sgd", 2)]
     got = draw(probes(diverged=gone), log_y=True, points=True)
     assert got["mean"][0, 0] == 1.5
@@ -164,12 +164,12 @@ def test_an_error_bar_shorter_than_its_dot_is_seen_on_it(place):
     assert np.abs(dots[1] - dots[0]).max() > 50
 
 
-def test_means_that_a_logarithmic_axis_lacks_are_told():
+def test_means_that_a_logarithmic_axis_lacks_are_reported():
     got = draw(probes({"sgd": [1.0, 2.0], "adam": [-1.0, 0.0]}), log_y=True)
     assert "Not on a logarithmic axis: 1 mean at or below 0." in str(got["caption"])
 
 
-def test_error_bars_that_a_logarithmic_axis_cannot_hold_are_told():
+def test_error_bars_that_a_logarithmic_axis_cannot_hold_are_reported():
     got = draw(probes({"sgd": [1.0, 100.0], "adam": [1.0, 1.1]}), log_y=True)
     assert str(got["caption"]).endswith("Bars that reach 0 run off the axis.")
 

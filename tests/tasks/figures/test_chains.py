@@ -40,7 +40,7 @@ def test_traces_are_the_losses_and_the_estimate_ends_where_the_probe_does():
     assert "Verdict: converged." in str(got["caption"])
 
 
-def test_labels_have_a_row_each_and_diverged_ones_are_told():
+def test_labels_have_a_row_each_and_diverged_ones_are_reported():
     of = [replace(bowl(seed, count=40), coords={"seed": seed}) for seed in (0, 1)]
     of[1] = replace(of[1], status="diverged", arrays={})
     got = draw(of, label="seed")
@@ -110,7 +110,7 @@ def test_an_estimate_of_the_fewest_draws_is_seen_as_a_mark(monkeypatch):
     assert how["marker"] == "o"
 
 
-def test_the_sweep_is_told_trial_by_trial_and_only_where_there_was_one():
+def test_the_sweep_is_reported_trial_by_trial_and_only_where_there_was_one():
     of = [swept(bowl(count=40)), bowl(1, count=40)]
     got = draw(
         [replace(draws_node, coords={"seed": n}) for n, draws_node in enumerate(of)],

@@ -51,7 +51,7 @@ def test_densities_of_every_source_have_the_integral_1():
         assert integral(got, number) == pytest.approx(1, abs=2e-3)
 
 
-def test_the_width_is_the_share_asked_for_of_the_range_or_the_value():
+def test_the_width_is_the_share_requested_of_the_range_or_the_value():
     node = ritz(W, 10)
     spread = np.ptp(node["ritz_values"])
     assert draw([node])["width"][0] == pytest.approx(0.01 * spread)
@@ -76,7 +76,7 @@ def test_a_density_has_the_colour_of_its_label_if_it_has_one():
     assert got["curve"].tolist() == ["5", "10", "10, maxent", "15, maxent"]
 
 
-def test_the_atom_of_a_law_is_smoothed_and_told():
+def test_the_atom_of_a_law_is_smoothed_and_reported():
     got = draw(
         [ritz(wishart(40, 20), 8)], overlay={"kind": "marchenko_pastur", "ratio": 2.0}
     )
@@ -99,7 +99,7 @@ def test_diverged_nodes_are_in_no_curve():
     assert caption.endswith("Diverged, left out: 1 of 1.")
 
 
-def test_what_a_density_has_beyond_the_ritz_values_is_told():
+def test_what_a_density_has_beyond_the_ritz_values_is_reported():
     arrays = {
         "ritz_values": np.array([[-0.5, 0.5]]),
         "ritz_weights": np.array([[0.5, 0.5]]),
@@ -127,7 +127,7 @@ def test_every_declared_variable_is_there_in_its_type():
         assert array.ndim == len(variable.dims)
 
 
-def test_more_curves_than_can_be_told_apart_are_refused():
+def test_more_curves_than_can_be_distinguished_are_refused():
     with pytest.raises(InputError, match="label: expected at most 21 labels"):
         draw([ritz(W, 2, m=m) for m in range(22)], label="m")
 

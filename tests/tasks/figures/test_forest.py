@@ -67,7 +67,7 @@ def test_rows_panels_and_intervals_are_those_of_the_table():
     )
 
 
-def test_interval_and_test_are_those_asked_for():
+def test_interval_and_test_are_those_requested():
     table = compared()
     got = draw([table], interval="bootstrap", test="rank")
     np.testing.assert_array_equal(got["low"], table["bootstrap_low"])
@@ -78,14 +78,14 @@ def test_interval_and_test_are_those_asked_for():
     assert np.isnan(got["p"]).all()
 
 
-def test_what_is_not_converged_is_told():
+def test_what_is_not_converged_is_reported():
     table = compared()
     table.arrays["unconverged"] = np.array([0, 3])
     caption = str(draw([table])["caption"])
     assert caption.endswith("Not converged: 3 pairs in 1 row.")
 
 
-def test_estimates_made_at_different_settings_are_told():
+def test_estimates_made_at_different_settings_are_reported():
     table = compared()
     settings = ["", "localization 0.1 to 3; nbeta 2 to 4"]
     table.arrays["differing_settings"] = np.array(settings)
@@ -95,7 +95,7 @@ def test_estimates_made_at_different_settings_are_told():
     )
 
 
-def test_what_is_left_out_is_told_and_rows_without_pairs_stay():
+def test_what_is_left_out_is_reported_and_rows_without_pairs_stay():
     gone = {("adam", 1), *(("ngd", s) for s in range(6))}
     got = draw([compared(diverged=gone)])
     assert got["count"].tolist() == [5, 0]
@@ -116,7 +116,7 @@ def test_marks_are_filled_where_p_is_small(test):
 
 
 @pytest.mark.pictures("png")
-def test_tables_of_several_points_are_told_apart_by_colour():
+def test_tables_of_several_points_are_distinguished_by_colour():
     of = [compared({"width": w}) for w in (8, 16)]
     got = draw(of, label="width")
     assert got["difference"].tolist()[::2] == [
@@ -125,7 +125,7 @@ def test_tables_of_several_points_are_told_apart_by_colour():
     assert Image.open(io.BytesIO(bytes(got["png"]))).width == 1535
 
 
-def test_only_the_variables_asked_for_are_drawn_in_that_order():
+def test_only_the_variables_requested_are_drawn_in_that_order():
     table = compared(quantities=["trace", "steps"])
     got = draw([table], quantities=["steps", "trace"])
     assert list(dict.fromkeys(got["panel"])) == ["steps", "trace"]

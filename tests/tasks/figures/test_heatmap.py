@@ -93,7 +93,7 @@ def test_cells_say_by_hatching_what_diverged_and_by_grey_what_is_not_there():
     assert labels == ["some diverged", "all diverged", "no node"]
 
 
-def test_values_that_are_not_finite_are_told():
+def test_values_that_are_not_finite_are_reported():
     of = nodes()
     of[0].arrays["trace"] = np.array(np.nan)
     got = draw(of)
@@ -180,7 +180,7 @@ def test_numbers_at_the_ends_of_what_can_be_written_are_drawn(values, log_z):
     assert Image.open(io.BytesIO(got["png"].tobytes())).width
 
 
-def test_what_has_no_logarithm_or_is_not_finite_is_told():
+def test_what_has_no_logarithm_or_is_not_finite_is_reported():
     values = [-1.0, 0.0, np.inf, np.nan, 2.0]
     of = [node({"rule": "a", "width": w}, trace=v) for w, v in enumerate(values)]
     assert str(draw(of, log_z=True)["caption"]) == (

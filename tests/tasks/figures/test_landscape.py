@@ -83,7 +83,7 @@ def test_accuracies_have_no_model():
 
 
 @pytest.mark.parametrize("show", ["lines", "plane"])
-def test_losses_that_are_not_finite_leave_gaps_and_are_told(show):
+def test_losses_that_are_not_finite_leave_gaps_and_are_reported(show):
     lost = np.array([[np.inf, 2.0, 1.0, 2.0, np.nan], [3.0, 2.0, 1.0, 2.0, 3.0]])
     plane = np.full((5, 5), 2.0)
     plane[0], plane[2, 2] = np.inf, 1.0
@@ -98,11 +98,11 @@ def test_losses_that_are_not_finite_leave_gaps_and_are_told(show):
     assert np.isinf(got["train"][0, 0])
 
 
-def test_eigenvectors_that_have_not_converged_are_told():
+def test_eigenvectors_that_have_not_converged_are_reported():
     assert "Not converged: 1 eigenvector." in str(draw(node(loose=1))["caption"])
 
 
-def test_diverged_nodes_have_no_line_and_are_told():
+def test_diverged_nodes_have_no_line_and_are_reported():
     of = [
         node({"seed": 0, "rule": "sgd"}),
         node({"seed": 0, "rule": "adam"}, diverged=True),

@@ -70,14 +70,14 @@ def test_the_numbers_drawn_are_mean_and_interval_at_every_x():
         ("none", np.nan, np.nan),
     ],
 )
-def test_the_band_is_the_one_asked_for(band, low, high):
+def test_the_band_is_the_one_requested(band, low, high):
     got = draw(fits(), band=band)
     result = [got["low"][0, 0], got["high"][0, 0]]
     np.testing.assert_allclose(result, [low, high], rtol=1e-12)
     assert ("band" in str(got["caption"])) == (band != "none")
 
 
-def test_diverged_nodes_are_told_and_never_averaged():
+def test_diverged_nodes_are_reported_and_never_averaged():
     gone = [("adam", 0), ("sgd", 0), ("sgd", 1), ("sgd", 2)]
     got = draw(fits(diverged=gone))
     assert got["curve"].tolist() == ["sgd", "adam"]
@@ -113,7 +113,7 @@ def test_a_panel_without_values_has_no_ticks(is_log, monkeypatch):
         assert not len(axis.get_ticklocs(minor=True))
 
 
-def test_values_that_are_not_finite_are_left_out_and_told():
+def test_values_that_are_not_finite_are_left_out_and_reported():
     of = fits(["sgd"])
     of.append(node({"seed": 3, "rule": "sgd"}, epoch=EPOCHS, train_loss=[1, np.nan, 1]))
     got = draw(of)
@@ -178,18 +178,18 @@ def test_an_epoch_axis_and_a_dimension_make_a_curve_per_rank():
     assert got["mean"].tolist() == [[2, 12], [0.5, 10.5]]
 
 
-def test_axes_not_named_are_averaged_and_told():
+def test_axes_not_named_are_averaged_and_reported():
     got = draw(fits(), label=None, over=None)
     assert (got["count"] == 6).all()
     assert str(got["caption"]).startswith("Mean over seed, rule, n = 6;")
 
 
-def test_points_that_a_logarithmic_axis_lacks_are_told():
+def test_points_that_a_logarithmic_axis_lacks_are_reported():
     got = draw(fits(), log_x=True, log_y=True)
     assert "Not on a logarithmic axis: 2 points at or below 0." in str(got["caption"])
 
 
-def test_a_band_that_a_logarithmic_axis_cannot_hold_is_told():
+def test_a_band_that_a_logarithmic_axis_cannot_hold_is_reported():
     of = [
         node({"seed": s, "rule": "a"}, epoch=[0, 1], train_loss=[1.0, 10.0**s])
         for s in range(3)
@@ -200,7 +200,7 @@ def test_a_band_that_a_logarithmic_axis_cannot_hold_is_told():
 
 
 @pytest.mark.pictures
-def test_the_files_are_pictures_of_the_size_asked_for():
+def test_the_files_are_pictures_of_the_size_requested():
     got = draw(fits(), width=60.0, height=40.0, band="none")
     picture = Image.open(io.BytesIO(got["png"].tobytes()))
     assert picture.width == pytest.approx(60 / 25.4 * 300, abs=1)
@@ -286,7 +286,7 @@ def test_a_logarithmic_axis_without_anything_positive_is_refused(axis):
     )
 
 
-def test_more_labels_than_can_be_told_apart_are_refused():
+def test_more_labels_than_can_be_distinguished_are_refused():
     of = fits([f"rule {k}" for k in range(22)], seeds=1)
     with pytest.raises(
         InputError, match=r"label: expected at most 21 labels .* got 22"

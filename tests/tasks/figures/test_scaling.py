@@ -130,7 +130,7 @@ def test_the_legend_has_the_exponent_and_half_its_interval():
         assert float(half) == pytest.approx((high - low) / 2, abs=0.0006)
 
 
-def test_what_is_left_out_is_told():
+def test_what_is_left_out_is_reported():
     of = nodes(diverged={("sgd", 25, 0), ("sgd", 25, 1)})
     of[2].arrays["trace"] = np.array(0.0)
     of[3].arrays["trace"] = np.array(np.inf)

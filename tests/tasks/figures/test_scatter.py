@@ -82,7 +82,7 @@ def test_means_over_seeds_have_intervals_both_ways():
     )
 
 
-def test_diverged_nodes_are_told_and_never_drawn():
+def test_diverged_nodes_are_reported_and_never_drawn():
     gone = [("adam", 0), ("l2", 0), ("l2", 1), ("l2", 2)]
     got = draw(measured(diverged=gone), over="seed")
     assert got["x"][1] == pytest.approx((norm("adam", 1) + norm("adam", 2)) / 2)
@@ -94,7 +94,7 @@ def test_diverged_nodes_are_told_and_never_drawn():
     assert caption.endswith("Diverged, left out: adam (1 of 3), l2 (3 of 3).")
 
 
-def test_values_that_are_not_finite_are_told_and_take_their_partners_with_them():
+def test_values_that_are_not_finite_are_reported_and_take_their_partners_with_them():
     of = measured()
     of[1].arrays["curvature"] = np.array(np.inf)
     got = draw(of, over="seed")
@@ -268,7 +268,7 @@ def test_a_line_on_logarithmic_axes_is_a_power_law():
     assert "correlation \u22121.00, no interval (perfect order), n = 12" in caption
 
 
-def test_points_and_bars_that_a_logarithmic_axis_lacks_are_told():
+def test_points_and_bars_that_a_logarithmic_axis_lacks_are_reported():
     of = measured()
     of[1].arrays["curvature"] = np.array(-100.0)
     of[7].arrays["curvature"] = np.array(900.0)
@@ -298,7 +298,7 @@ def test_everything_diverged_gives_an_empty_figure():
         ("data", "label: expected at most 7 labels in a figure with label and marker"),
     ],
 )
-def test_more_labels_than_can_be_told_apart_are_refused(marker, message):
+def test_more_labels_than_can_be_distinguished_are_refused(marker, message):
     of = [
         node({"rule": f"r{n}", "data": "xor"}, steps=n, rank=[], trace=float(n))
         for n in range(22)

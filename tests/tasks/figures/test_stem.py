@@ -73,7 +73,7 @@ def test_histograms_are_as_high_as_their_shares(log_y):
     assert tops == pytest.approx(np.maximum(shares, 0.2 if log_y else 0))
 
 
-def test_weights_below_the_axis_are_told():
+def test_weights_below_the_axis_are_reported():
     got = draw([ritz(W, 6)], floor=0.9)
     assert "Below the axis: 6 weights of less than 0.9." in str(got["caption"])
 
@@ -88,7 +88,7 @@ def test_weights_below_the_axis_are_told():
         ([0.5, 1e-9, 0.5], []),
     ],
 )
-def test_ends_of_too_little_weight_are_marked_and_told(weights, marks):
+def test_ends_of_too_little_weight_are_marked_and_reported(weights, marks):
     arrays = {
         "ritz_values": np.array([[1.0, 2.0, 3.0]]),
         "ritz_weights": np.array([weights]),
@@ -103,7 +103,7 @@ def test_ends_of_too_little_weight_are_marked_and_told(weights, marks):
     assert ("Open triangles" in caption) == bool(marks)
 
 
-def test_diverged_nodes_have_an_empty_panel_and_are_told():
+def test_diverged_nodes_have_an_empty_panel_and_are_reported():
     of = [ritz(W, 5, m=5), ritz(W, 5, diverged=True, m=6)]
     got = draw(of, label="m", log_y=False)
     assert set(got["label"].tolist()) == {"5"}

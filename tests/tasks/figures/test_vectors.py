@@ -103,7 +103,7 @@ def test_the_first_network_may_stand_for_the_others():
     assert "; the first of seed. Scales: each panel's own." in str(got["caption"])
 
 
-def test_diverged_networks_are_told_and_never_drawn():
+def test_diverged_networks_are_reported_and_never_drawn():
     gone = [("metric", 1), *(("l2", seed) for seed in range(3))]
     got = draw(networks(diverged=gone))
     assert got["networks"].tolist() == [3, 2, 0]
@@ -120,7 +120,7 @@ def test_everything_diverged_gives_empty_panels():
     assert got["label"].shape == (0,)
 
 
-def test_rows_that_are_not_finite_are_told_and_left_out():
+def test_rows_that_are_not_finite_are_reported_and_left_out():
     of = networks(["sgd"])
     of[1].arrays["weights"][3] = np.nan
     got = draw(of)

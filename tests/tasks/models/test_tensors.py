@@ -31,7 +31,7 @@ def test_tensors_are_those_of_the_network(spec, shape):
     assert parse_model(spec).tensors == build(spec, shape, 3).layout.names
 
 
-def test_a_model_that_only_building_tells_names_none():
+def test_a_model_known_only_once_built_names_none():
     assert parse_model({"kind": "preresnet", "depth": 8}).tensors == ()
 
 
@@ -51,7 +51,7 @@ def test_models_that_see_images_are_built_for_images_alone(example):
         assert tensor_sizes(model, 12, 3) == {}
 
 
-def test_only_a_users_module_tells_what_it_sees():
+def test_only_a_users_module_declares_what_it_sees():
     module = parse_model({"factory": "nets:make"})
     assert input_form(module) == "unknown"
     assert tensor_sizes(module, 5, 3) == {}

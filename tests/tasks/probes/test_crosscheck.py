@@ -194,7 +194,7 @@ def test_what_is_not_known_is_not_consistent(bad):
     assert result.judged.sum() == 2
 
 
-def test_sound_routes_are_consistent_as_often_as_asked():
+def test_sound_routes_are_consistent_as_often_as_requested():
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(1500, 3, 8))
     means, sems = draws.mean(2), draws.std(2, ddof=1) / 8**0.5

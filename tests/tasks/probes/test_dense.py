@@ -35,7 +35,7 @@ def test_it_is_a_run_of_ritz_data_with_every_eigenvalue():
     assert arrays["size"] == arrays["num_matvecs"] == 45
 
 
-def test_the_log_determinant_is_damped_and_told_where_there_is_none():
+def test_the_log_determinant_is_damped_and_reported_where_there_is_none():
     values = np.array([1e-3, 1.0, 2.0, 5.0])
     of = matrix(with_spectrum(values, 0))
     for damping in (0.0, 0.5):

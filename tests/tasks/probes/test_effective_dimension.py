@@ -56,7 +56,7 @@ def test_stored_ritz_data_give_the_same_without_a_product():
         assert (first.arrays["num_matvecs"], other.arrays["num_matvecs"]) == (40, 0)
 
 
-def test_an_operator_beside_stored_ritz_data_is_refused():
+def test_an_operator_with_stored_ritz_data_is_refused():
     (spectrum,) = compute(
         "probe.spectrum", probes("probe.spectrum", "tanh-ce", 1, num_runs=2)
     )

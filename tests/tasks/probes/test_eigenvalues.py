@@ -188,7 +188,7 @@ def test_too_short_runs_are_flagged_not_trusted():
 
 
 @pytest.mark.parametrize(("method", "which"), [("power", "SA"), ("lobpcg", "LM")])
-def test_a_method_that_cannot_find_what_is_asked_is_refused(method, which):
+def test_a_method_that_cannot_find_what_is_requested_is_refused(method, which):
     with pytest.raises(ValueError, match=f"expected which L.* got {which}. Take lanc"):
         EigenvaluesParams(method=method, which=which)
 
@@ -233,7 +233,7 @@ def test_memory_of_a_method_is_estimated_within_a_tenth(asked, dtype):
     assert estimate == pytest.approx(taken, rel=0.1)
 
 
-def test_memory_is_of_a_product_beside_what_is_held_or_of_what_is_held_alone():
+def test_memory_is_of_a_product_and_what_is_held_or_of_what_is_held_alone():
     params = EigenvaluesParams(method="power", k=1, oversampling=0)
     alone, small, large = (
         solver_bytes(params, 1000, products=products, data=100)

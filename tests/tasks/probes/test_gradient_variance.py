@@ -49,7 +49,7 @@ def test_the_variance_is_that_of_the_samples_gradients(case):
         assert arrays["num_samples_used"] == count
 
 
-def test_some_samples_estimate_all_of_them_with_an_error_told():
+def test_some_samples_estimate_all_of_them_with_an_error_reported():
     members = probes(KIND, "tanh-ce", 1, num_samples=15)
     (whole,) = compute(KIND, probes(KIND, "tanh-ce", 1))
     truth = whole.arrays["gradient_variance"]

@@ -262,7 +262,7 @@ def test_batch_norms_are_taken_with_the_statistics_kept():
         np.testing.assert_allclose(got, outcome.arrays["rayleigh"], rtol=1e-3)
 
 
-def test_scales_of_norms_and_biases_stay_unless_they_are_asked_for():
+def test_scales_of_norms_and_biases_stay_unless_requested():
     still, _ = compute(KIND, normed(directions="random", num_points=3))
     (probed, _) = normed()
     layout = read(str(probed.one("weights")["network"])).network.layout

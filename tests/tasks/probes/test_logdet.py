@@ -93,7 +93,7 @@ def test_methods_agree_where_the_spectrum_is_far_from_zero(way):
     assert arrays["converged"] == (abs(arrays["gap"]) <= 3 * arrays["logdet_sem"])
 
 
-def test_too_few_steps_for_the_condition_number_are_told():
+def test_too_few_steps_for_the_condition_number_are_reported():
     node = kernel(noise=1e-9, length_scale=0.9)
     for way in ("slq", "chebyshev", "meme"):
         (arrays,) = run(node, method=way, num_runs=20, num_steps=12, floor=1e-9)

@@ -82,7 +82,7 @@ def test_powers_are_turned_into_chebyshev_s_polynomials():
     np.testing.assert_allclose(by_chebyshev["density"], other["density"], atol=1e-3)
 
 
-def test_noise_is_met_within_its_errors_and_told():
+def test_noise_is_met_within_its_errors_and_reported():
     arrays = run(measured(num_moments=60, num_probes=4))
     assert arrays["feasible"]
     assert arrays["noisy"]

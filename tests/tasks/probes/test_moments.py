@@ -95,7 +95,7 @@ def test_ritz_data_of_too_few_steps_are_refused():
     assert outcome.arrays["num_draws"] == 1
 
 
-def test_an_operator_beside_ritz_data_is_refused():
+def test_an_operator_with_ritz_data_is_refused():
     (of,) = compute("probe.dense", probes("probe.dense", "tanh-ce", 1))
     with pytest.raises(InputError, match="cannot be combined with Ritz data"):
         compute(KIND, [member(KIND, {"operator": "ggn"}, ritz=as_ritz(of))])

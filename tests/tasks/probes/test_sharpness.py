@@ -182,7 +182,7 @@ def test_on_a_quadratic_the_critical_sharpness_is_a_rayleigh_quotient():
     assert result["critical_sharpness"] <= result["sharpness"] * (1 + 1e-4)
 
 
-def test_training_that_kept_no_preconditioner_is_told_how_to():
+def test_training_that_kept_no_preconditioner_is_refused_with_the_remedy():
     made = train_member(blobs())
     plain = weights_of(train_all([made, made])[0])
     bare = Preconditioned("fit", "train", {}, plain.arrays, "w")

@@ -82,7 +82,7 @@ def test_a_zero_matrix_is_all_degenerate():
     assert arrays["largest"] == arrays["negative_mass"] == arrays["trace"] == 0
 
 
-def test_an_indefinite_spectrum_tells_its_negative_mass():
+def test_an_indefinite_spectrum_shows_its_negative_mass():
     spectrum = [-1.0] * 10 + [1.0] * 30
     (got,) = compute(KIND, [of_matrix(spectrum, num_runs=50, num_steps=5)])
     arrays = got.arrays

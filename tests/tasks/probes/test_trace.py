@@ -81,7 +81,7 @@ def test_a_single_layer_is_probed_exactly_as_a_block():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_vectors_are_doubled_until_the_error_asked_for(method):
+def test_vectors_are_doubled_until_the_requested_error(method):
     members = probes(
         KIND, "tanh-ce", 3, method=method, num_probes=8, rel_sem=0.05, max_probes=2048
     )

@@ -80,7 +80,7 @@ def test_after_the_end_nothing_changes():
         torch.testing.assert_close(tensor, same[name], rtol=0, atol=0)
 
 
-def test_the_last_weights_before_are_counted_if_asked_for():
+def test_the_last_weights_before_are_counted_on_request():
     rules = [
         rule(rule="gadam_auto", patience=2, every=1, count_before=flag, **ADAMW)
         for flag in (False, True)

@@ -158,7 +158,7 @@ def test_rules_with_a_result_of_their_own_are_no_inner_rules(name):
     [{"schedule": {"kind": "cosine"}}, {"init": {"normal": 1.0}}],
     ids=["schedule", "init"],
 )
-def test_what_training_heeds_stands_beside_the_inner_rule(wrong):
+def test_what_training_uses_accompanies_the_inner_rule(wrong):
     (name,) = wrong
     with pytest.raises(ValidationError, match=f"{name} cannot be combined"):
         lookahead({"rule": "sgd", **wrong})

@@ -145,7 +145,7 @@ def test_much_damping_leaves_the_direction_of_the_gradient(form):
     assert cosine.item() == pytest.approx(1, abs=1e-12)
 
 
-def test_the_step_has_the_length_of_the_gradient_if_asked():
+def test_the_step_has_the_length_of_the_gradient_on_request():
     problem, samples = posed("cross_entropy")
     weights, gradient = started(4, problem.network.num_parameters).split(2)
     gradient[1] = 0.0

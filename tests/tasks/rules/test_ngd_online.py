@@ -124,7 +124,7 @@ def test_tiles_are_narrower_for_the_moments():
 
 
 @pytest.mark.parametrize(("rank", "rows"), [(80, 2), (1, 1)])
-def test_an_axis_tells_half_its_directions_apart_at_most(rank, rows):
+def test_an_axis_distinguishes_half_its_directions_at_most(rank, rows):
     rules = [rule(rule="ngd_online", lr=0.01, rank=rank)] * 2
     (vector, _) = Updates(rules, started(2, SIZE), PROBLEM).vectors(started(2, SIZE))
     axes = [4, 3, 4, 3, 4, 3]

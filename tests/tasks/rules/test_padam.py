@@ -59,7 +59,7 @@ def by_hand(start, *, p, steps, eps=1e-3, inside, lr=0.1):
 
 @pytest.mark.parametrize("p", [0.125, 0.2, 0.5])
 @pytest.mark.parametrize("place", ["inside", "outside"])
-def test_eps_stands_where_it_is_asked_for(p, place):
+def test_eps_stands_where_it_is_requested(p, place):
     rules = [padam(p=p, eps_at=place, eps=1e-3, amsgrad=False)] * 2
     start = started(2)
     course, _ = trained(rules, start)

@@ -317,7 +317,7 @@ def test_both_spellings_of_a_class_are_one():
 
 
 @pytest.mark.parametrize("name", ["Adafactor", "NAdam"])
-def test_who_watches_a_run_is_told_of_optimisers_for_each_model(name):
+def test_a_watched_run_reports_optimisers_for_each_model(name):
     chosen = {"rule": "torch_optimizer", "optimizer": f"torch.optim:{name}", "lr": 0.1}
     members = [train_member(blobs(), rule=chosen, seed=seed) for seed in range(3)]
     watched = Steps()

@@ -61,7 +61,7 @@ def test_a_sample_without_spread_adds_no_degrees_of_freedom_to_the_effect():
     assert result.hedges_g == pytest.approx(expected, rel=1e-12)
 
 
-def test_differences_that_rounding_alone_tells_apart_have_no_test():
+def test_differences_that_rounding_alone_distinguishes_have_no_test():
     first, second = np.arange(1, 9) / 10 + 0.1, np.arange(1, 9) / 10
     differences = first - second
     assert np.ptp(differences) > 0

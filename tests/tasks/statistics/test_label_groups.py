@@ -87,7 +87,7 @@ def test_nodes_are_sorted_by_label_and_diverged_ones_counted():
     assert [(c.nodes, c.diverged, len(c.ok)) for c in result] == [(2, 1, 1)] * 2
 
 
-def test_several_stages_are_told_apart():
+def test_several_stages_are_distinguished():
     nodes = [ritz(SMALL, 2, stage=s, m=5) for s in ("wigner", "wishart")]
     assert [c.label for c in node_groups(nodes, None)] == ["wigner", "wishart"]
     assert [c.label for c in node_groups(nodes, "m")] == ["wigner, 5", "wishart, 5"]

@@ -43,7 +43,7 @@ def test_what_diverged_counts_for_a_variable_that_it_cannot_have():
     assert [n.coords["seed"] for n in measurement.diverged] == [1]
 
 
-def test_a_variable_asked_for_is_there_even_if_every_node_diverged():
+def test_a_variable_requested_is_there_even_if_every_node_diverged():
     of = [trained(s, diverged=True) for s in range(2)]
     assert len(find_measurement("y", "reached", of).diverged) == 2
     assert "reached" not in [

@@ -47,7 +47,7 @@ def test_rules_that_promise_a_preconditioner_are_those_that_have_one(name):
         assert rule.chooses_momentum == hasattr(functions, "rates")
 
 
-def test_nothing_is_kept_that_was_not_asked_for():
+def test_nothing_is_kept_that_was_not_requested():
     plain, kept = train_all(tile(keep_preconditioner=False)), train_all(tile())
     for bare, full in zip(plain, kept, strict=True):
         assert_declared("train", full)

@@ -91,7 +91,7 @@ def test_values_and_weights_of_later_epochs_are_those_of_the_stop():
             assert arrays["final_train_loss"] <= 0.8
 
 
-def test_a_loss_that_is_not_reached_is_told_and_changes_nothing():
+def test_a_loss_that_is_not_reached_is_reported_and_changes_nothing():
     free = train_all(tile(until=None))
     for first, other in zip(
         train_all(tile(until={"train_loss": 1e-9})), free, strict=True

@@ -98,7 +98,7 @@ def test_a_kind_of_a_cell_is_computed_once_and_for_new_seeds(notebook):
         ("for FACTOR in [5, 6]: pass", "__main__:FACTOR changed"),
     ],
 )
-def test_a_changed_cell_is_noticed_and_asked_about(notebook, cell, message):
+def test_a_changed_cell_is_noticed_and_questioned(notebook, cell, message):
     notebook.run(HELPER)
     notebook.run(KIND)
     executed()
@@ -175,7 +175,7 @@ def test_workers_are_refused_a_kind_that_they_cannot_import(notebook):
 
 
 @pytest.mark.parametrize("unseen", [HELPER, KIND, HELPER + KIND])
-def test_what_stands_in_no_cell_is_told_by_its_bytecode(notebook, unseen):
+def test_what_stands_in_no_cell_is_reported_by_its_bytecode(notebook, unseen):
     for text in (HELPER, KIND):
         notebook.run(text)
         if text in unseen:
@@ -188,7 +188,7 @@ def test_what_stands_in_no_cell_is_told_by_its_bytecode(notebook, unseen):
         executed()
 
 
-def test_bytecode_tells_constants_inner_functions_and_methods(notebook):
+def test_bytecode_shows_constants_inner_functions_and_methods(notebook):
     def digest_of(text):
         exec(text, notebook.main.__dict__)
         return typed_text()

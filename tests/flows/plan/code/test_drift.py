@@ -102,7 +102,7 @@ def test_what_is_gone_is_named_after_what_has_lost_it(lab):
     ]
 
 
-def test_two_kinds_at_once_are_both_told(lab):
+def test_two_kinds_at_once_are_both_reported(lab):
     lab.run()
     lab.edit(*CHANGED)
     lab.edit('data["inputs"].sum()', 'data["inputs"].max()', "lab_kinds.py")
@@ -130,7 +130,7 @@ def test_another_normal_form_is_not_compared(lab, monkeypatch):
     assert lab.drifts() == {}
 
 
-def test_after_accepting_only_what_is_new_is_told(lab):
+def test_after_accepting_only_what_is_new_is_reported(lab):
     lab.run()
     lab.edit("scaled(x) + 1.0", "1.0 + scaled(x)")
     lab.run("axes.seed=4", answer=accept("lab.measure"))
@@ -185,7 +185,7 @@ def test_no_cost_is_predicted_while_nothing_has_moved(lab, monkeypatch):
     assert lab.executed() == {}
 
 
-def test_results_met_on_the_way_that_other_code_has_made_are_told(lab):
+def test_results_met_on_the_way_that_other_code_has_made_are_reported(lab):
     lab.run()
     lab.edit('"lab.points", version=1', '"lab.points", version=2', "lab_kinds.py")
     lab.edit(*CHANGED)
@@ -207,7 +207,7 @@ def test_what_is_edited_while_a_run_is_at_work_is_not_taken_for_what_ran(lab):
     assert lab.drifts() == {"lab.measure": 3}
 
 
-def test_what_was_accepted_without_a_new_result_is_not_told_again(lab):
+def test_what_was_accepted_without_a_new_result_is_not_reported_again(lab):
     lab.run()
     lab.edit("scaled(x) + 1.0", "1.0 + scaled(x)")
     lab.run(answer=accept("lab.measure"))

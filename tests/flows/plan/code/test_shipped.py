@@ -229,7 +229,7 @@ def planned(study: Path, folder: Path) -> dict:
     return json.loads(done.stdout)
 
 
-def test_the_code_of_a_study_is_told_without_loading_what_computes(tmp_path):
+def test_the_code_of_a_study_is_reported_without_loading_what_computes(tmp_path):
     result = planned(STUDIES / "quickstart.yaml", tmp_path)
     assert all(result["told"].values())
     assert "torch" not in result["loaded"]

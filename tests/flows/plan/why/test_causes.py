@@ -109,7 +109,7 @@ def test_a_failure_is_a_cause_and_blocks_what_follows(store):
     assert by_cause[cause][0]["fit"] == 2
 
 
-def test_a_result_struck_off_tells_the_reason(store):
+def test_a_result_struck_off_shows_the_reason(store):
     run(store)
     node = plan(store).graph.nodes["last"][0]
     store.retire([node.key], "a chunk is missing")
@@ -145,7 +145,7 @@ def test_a_new_node_is_compared_with_the_result_that_differs_least(store):
     ("old", "new", "text"),
     [(1, True, "1 -> true"), (1.0, 1, "1.0 -> 1"), (None, "null", "null -> 'null'")],
 )
-def test_values_are_told_as_a_study_writes_them(old, new, text):
+def test_values_are_reported_as_a_study_writes_them(old, new, text):
     from curvflow.flows.plan.why.nearest import _parameters
 
     (change,) = _parameters({"a": {"b": old}}, {"a": {"b": new}})

@@ -37,7 +37,7 @@ def predicted(store, *overrides, text=STUDY):
     return Costs(plan.graph, plan.index).predicted(todo)
 
 
-def test_a_start_takes_what_runs_took_beside_computing(store):
+def test_a_start_takes_what_runs_took_besides_computing(store):
     assert start_seconds(store.index()) is None
     run(store)
     index = store.index()
@@ -51,7 +51,7 @@ def test_a_start_takes_what_runs_took_beside_computing(store):
 @pytest.mark.parametrize(
     "change", [{"options": {"workers": 2}}, {"ended": None}, {"seconds": 0.0}]
 )
-def test_runs_of_several_workers_or_cut_short_tell_of_no_start(store, change):
+def test_runs_of_several_workers_or_cut_short_report_no_start(store, change):
     run(store)
     index = store.index()
     index.runs[:] = [replace(run_record, **change) for run_record in index.runs]
@@ -131,7 +131,7 @@ def test_continued_training_is_counted_by_the_epochs_it_computed(
     assert costs.seconds == pytest.approx(6 * 40 + 2 * 80)
 
 
-def test_receipts_that_know_their_epochs_are_asked_before_others(
+def test_receipts_that_know_their_epochs_are_considered_before_others(
     continuing, a_second_an_epoch, monkeypatch
 ):
     run(a_second_an_epoch)
@@ -202,7 +202,7 @@ def test_chains_go_on_without_their_burn_in(a_hundred_seconds):
     assert predicted(store, "axes.seed=3", text=CHAINS).seconds == pytest.approx(100)
 
 
-def test_what_went_on_before_tells_best_how_long_going_on_takes(a_hundred_seconds):
+def test_what_went_on_before_predicts_best_how_long_going_on_takes(a_hundred_seconds):
     store = a_hundred_seconds
     run(store, "stages.llc.num_draws=30", text=CHAINS)
     costs = predicted(store, "stages.llc.num_draws=40", text=CHAINS)

@@ -4,7 +4,7 @@ from curvflow import __version__
 from curvflow.flows.run.runners.job_context import SOURCE, difference, this_build
 
 
-def test_a_build_tells_versions_and_the_source():
+def test_a_build_shows_versions_and_the_source():
     build = this_build()
     assert build["curvflow"] == __version__
     assert build["torch"]

@@ -57,7 +57,7 @@ def test_a_cluster_may_adapt_instead(write):
     assert (adapt.minimum, adapt.maximum) == (0, 20)
 
 
-def test_a_factory_may_stand_beside_the_file(write, module):
+def test_a_factory_may_accompany_the_file(write, module):
     name = module("def start(**kwargs): ...\n")
     cluster = read_cluster(write(f"cluster: {{factory: '{name}:start'}}"))
     assert cluster.factory == f"{name}:start"
@@ -116,7 +116,7 @@ def test_a_factory_may_stand_beside_the_file(write, module):
         ),
     ],
 )
-def test_what_is_wrong_is_told_at_its_place(write, text, message):
+def test_what_is_wrong_is_reported_at_its_place(write, text, message):
     with pytest.raises(RequestError) as refused:
         read_cluster(write(text))
     assert str(refused.value) == f"cluster.yaml:{message}"
@@ -144,7 +144,7 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(write):
     )
 
 
-def test_a_misspelt_class_is_told_with_the_nearest_name(write):
+def test_a_misspelt_class_is_reported_with_the_nearest_name(write):
     with pytest.raises(RequestError) as refused:
         read_cluster(write("cluster:\n  factory: distributed:LocalClustr"))
     assert str(refused.value) == (
@@ -164,7 +164,7 @@ def test_a_misspelt_class_is_told_with_the_nearest_name(write):
         ("1 / 0\n", " (ZeroDivisionError: division by zero). Mend its import."),
     ],
 )
-def test_a_module_whose_import_fails_is_told_with_the_reason(
+def test_a_module_whose_import_fails_is_reported_with_the_reason(
     write, module, source, reason
 ):
     name = module(source)

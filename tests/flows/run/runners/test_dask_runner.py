@@ -59,7 +59,9 @@ def test_a_table_is_made_without_pytorch(running, tmp_path):
     assert isinstance(done, Finished)
 
 
-def test_a_killed_worker_is_told_and_the_tiles_behind_it_are_done(running, tmp_path):
+def test_a_killed_worker_is_reported_and_the_tiles_behind_it_are_done(
+    running, tmp_path
+):
     from curvflow.flows.run.runners.local import local_client
 
     with local_client(1, [], dashboard=False) as client:

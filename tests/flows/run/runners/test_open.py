@@ -111,7 +111,7 @@ def test_few_tiles_are_computed_in_this_process(opening, options):
 
 
 @pytest.mark.cluster
-def test_workers_compute_kinds_that_lie_beside_the_study(opening):
+def test_workers_compute_kinds_that_lie_next_to_the_study(opening):
     with opening.runner(workers=2) as runner:
         assert opening.pid(opening.computed(runner)) != os.getpid()
         assert len(list((opening.folder / "store" / "partials").iterdir())) == 1
@@ -177,7 +177,7 @@ def test_a_cluster_that_grows_with_the_work_is_started_and_ended(opening):
 
 
 @pytest.mark.cluster
-def test_a_cluster_that_cannot_be_ended_is_told_on_one_line(opening):
+def test_a_cluster_that_cannot_be_ended_is_reported_on_one_line(opening):
     factory = "tests.flows.run.runners.clusters:stubborn"
     kwargs = {
         "n_workers": 1,

@@ -36,7 +36,7 @@ def test_other_stages_may_run_on_a_gpu_s_worker_if_nobody_is_for_them():
     assert pool.takers(()) == 1
 
 
-def test_on_the_cpu_alone_no_gpu_is_asked_for():
+def test_on_the_cpu_alone_no_gpu_is_requested():
     pool = pools(CPU, GPU, device="cpu")
     assert pool.resources("gpu") == ("CPU",)
     assert pool.device("gpu") == "cpu"

@@ -111,7 +111,9 @@ def test_modules_of_other_code_are_refused_until_the_worker_is_restarted(
         assert "restart the workers" in said
 
 
-def test_a_worker_that_leaves_while_it_is_asked_is_not_missed(running, site, tmp_path):
+def test_a_worker_that_leaves_while_it_is_queried_is_not_missed(
+    running, site, tmp_path
+):
     from curvflow.flows.run.runners.preflight import preflight
 
     left = tmp_path / "left"

@@ -24,7 +24,7 @@ def test_a_run_at_work_is_left_alone(store, run):
         assert watch.stop.signal is None
 
 
-def test_a_run_that_is_asked_to_end_passes_its_signal_on(store, run):
+def test_a_run_that_is_signalled_to_end_passes_its_signal_on(store, run):
     watch, stop = RunWatcher(store, run.begun, silence=60.0), Stopping()
     stop.signal = signal.SIGINT
     with beating(store, run, stop, silence=60.0):

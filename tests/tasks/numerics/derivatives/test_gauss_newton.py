@@ -226,7 +226,7 @@ def test_kinds_and_likelihoods_that_are_unknown_are_refused(settings, message):
         BatchedGaussNewton(*take, weights, x, y, **settings)
 
 
-def test_the_memory_of_a_product_is_told_without_making_it():
+def test_the_memory_of_a_product_is_reported_without_making_it():
     problem, take, weights, x, y = posed(blobs(300), "cross_entropy")
     for operator in (
         BatchedGaussNewton(*take, weights, x, y),

@@ -119,7 +119,7 @@ def test_a_single_hessian_serves_scipy():
     np.testing.assert_allclose(np.sort(top), expected, rtol=1e-8)
 
 
-def test_the_fastest_order_is_told_once_and_kept_for_the_problem():
+def test_the_fastest_order_is_measured_once_and_kept_for_the_problem():
     problem, weights, samples = posed(TANH_NET, xor(), "mse")
     x, y = samples.inputs, samples.targets
     reported, again = [], []

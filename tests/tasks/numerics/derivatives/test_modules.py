@@ -283,7 +283,7 @@ def eye(size=43):
     return torch.eye(size, dtype=torch.float64)
 
 
-def test_the_order_is_tried_once_and_told():
+def test_the_order_is_tried_once_and_reported():
     reported = []
     module, batch = small(), batch_of()
     operator = hessian(module, "cross_entropy", batch, tell=reported.append)

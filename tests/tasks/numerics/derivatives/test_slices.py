@@ -50,7 +50,7 @@ def test_filters_of_every_direction_have_the_norms_of_the_weights():
             torch.testing.assert_close(norms, expected.expand_as(norms))
 
 
-def test_biases_and_norm_layers_stay_unless_they_are_asked_for():
+def test_biases_and_norm_layers_stay_unless_requested():
     weights_MD, found_MDK = turned()
     _, moved_MDK = turned(biases=True)
     for (shape, still), (_, moved), (_, weight) in zip(

@@ -24,7 +24,7 @@ def test_looks_double():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_error_asked_for_is_reached_and_no_earlier_look_had_it(method):
+def test_the_requested_error_is_reached_and_no_earlier_look_had_it(method):
     A_MDD = with_spectrum(VALUES, 0)[None].expand(4, -1, -1)
     seeds = [0, 1, 2, 3]
     for number, one in enumerate(
@@ -52,7 +52,7 @@ def test_each_model_stops_by_itself():
     torch.testing.assert_close(together[2].draws, alone.draws, rtol=1e-10, atol=1e-12)
 
 
-def test_an_error_out_of_reach_is_told():
+def test_an_error_out_of_reach_is_reported():
     (one,) = result(with_spectrum(VALUES, 0)[None], [0], rel_sem=1e-6, max_probes=40)
     assert not one.reached
     assert one.num_matvecs == 40

@@ -111,7 +111,7 @@ def test_single_precision_claims_no_more_than_its_accuracy(iterations):
     assert iterations == 5 or result.converged[:, 0].all()
 
 
-def test_small_eigenvalues_beside_a_large_one_are_held_to_their_own_size():
+def test_small_eigenvalues_next_to_a_large_one_are_held_to_their_size():
     d_MD = torch.tensor([[1, 1e-10, 5e-11, 4e-11, 1e-11, 0]]).double().repeat(2, 1)
     result = block_power(
         Diagonal(d_MD), random_blocks(d_MD, 3), k=2, tol=1e-3, max_iterations=500
@@ -129,7 +129,7 @@ def test_tiny_operators_in_single_precision_are_not_taken_for_found():
     assert (result.residuals > 0).all()
 
 
-def test_the_last_model_to_stop_is_computed_beside_a_copy():
+def test_the_last_model_to_stop_is_computed_next_to_a_copy():
     quick, slow = [9, 1e-3, 1e-4, 1e-5], [9, 8.5, 8, 7.5]
     operator = Diagonal(torch.tensor([quick, slow, quick]).double())
     result = block_power(

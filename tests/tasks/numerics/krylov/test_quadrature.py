@@ -98,7 +98,7 @@ def test_moments_beyond_the_rule_are_refused_unless_it_is_exact(known):
     assert moments(exact, 9)[0, :, 0].tolist() == [1] * 10
 
 
-def test_a_density_has_integral_one_and_the_width_asked_for(known):
+def test_a_density_has_integral_one_and_the_width_requested(known):
     grid = torch.linspace(-5, 15, 4000).double()
     for settings in ({"kappa": 0.02}, {"sigma": 0.1}):
         result = density(known[0], grid, **settings)

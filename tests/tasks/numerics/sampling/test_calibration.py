@@ -166,6 +166,6 @@ def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
         ([0.0, 0.1, 0.0, 0.1, 0.0], [0.1, 0.2, 0.1, 0.2, 0.1], [1, 1, 1, 1, 1]),
     ],
 )
-def test_a_trial_too_noisy_to_tell_is_on_no_plateau(estimates, errors, on):
+def test_a_trial_too_noisy_to_judge_is_on_no_plateau(estimates, errors, on):
     computed = plateau(numbers(*estimates), numbers(*errors), 2)
     assert computed.tolist() == [bool(one) for one in on]

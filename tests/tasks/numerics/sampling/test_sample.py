@@ -154,7 +154,7 @@ def test_control_variates_are_unbiased_and_less_noisy_than_batches():
 
 
 @pytest.mark.parametrize("at_draws", ["full", "control_variate", "batch"])
-def test_with_all_data_each_step_the_loss_is_full_however_it_is_asked(at_draws):
+def test_with_all_data_each_step_the_loss_is_full_however_it_is_written(at_draws):
     drawn = sample_chains(about_zero(bowl(), 2), "sgld", at_draws=at_draws)
     assert torch.equal(drawn.losses, drawn.batch_losses)
 

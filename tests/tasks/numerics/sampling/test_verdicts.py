@@ -60,7 +60,7 @@ def test_the_estimate_is_within_its_error_of_half_the_effective_dimension():
     assert torch.tensor(z).std() == pytest.approx(1, abs=0.25)
 
 
-def test_an_error_that_the_draws_do_not_show_is_told():
+def test_an_error_that_the_draws_do_not_show_is_reported():
     losses, distances = quadratic(0)
     sem = summarise(losses, INIT_LOSS, NBETA, FINE).llc_sem
     mean = summarise(losses, INIT_LOSS, NBETA, FINE).llc_mean
@@ -165,7 +165,7 @@ def test_a_chain_that_leaves_faster_than_a_random_walk_has_escaped():
     assert "faster than a random walk" in found.reason
 
 
-def test_spreading_along_equal_losses_is_told_and_allowed():
+def test_spreading_along_equal_losses_is_reported_and_allowed():
     losses, distances = quadratic(6)
     walk = torch.linspace(0, 1, 500, dtype=torch.float64).sqrt()
     found = verdict(losses, distances + walk)
@@ -204,7 +204,7 @@ def test_steps_too_large_are_named(spoilt):
     assert "Lower lr" in found.reason
 
 
-def test_trials_on_no_plateau_of_the_hold_are_told():
+def test_trials_on_no_plateau_of_the_hold_are_reported():
     found = verdict(*quadratic(0), off_plateau="localization")
     assert found.name == "converged"
     assert "trials held less and more give other estimates" in found.reason

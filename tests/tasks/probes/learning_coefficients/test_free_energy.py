@@ -71,7 +71,7 @@ def test_at_another_temperature_there_is_no_wbic():
     assert np.isfinite(arrays["watanabe"])
 
 
-def test_negative_eigenvalues_count_as_zero_and_are_told():
+def test_negative_eigenvalues_count_as_zero_and_are_reported():
     values = torch.cat([HESSIAN[:6], torch.tensor([-1e-3, -1.0], dtype=torch.float64)])
     arrays = measured(bowl(), all_eigenvalues(values))
     assert arrays["laplace"] == measured(bowl(), all_eigenvalues())["laplace"]

@@ -147,7 +147,7 @@ def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("method", ["sgld", "sghmc", "adam_sgld", "rmsprop_sgld"])
-def test_steps_too_large_by_batches_are_told_without_calibration(method, noise):
+def test_steps_too_large_by_batches_are_reported_without_calibration(method, noise):
     # Of weights that fit every sample the gradients differ at the draws alone.
     eigenvalues, lr = 10 * [1.0], 2e-5 if method == "sghmc" else 1e-4
     own = {"damping": 100.0} if "_" in method else {}
@@ -358,7 +358,7 @@ def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
         ("localization", "converged", "held less and more give other estimates"),
     ],
 )
-def test_trials_on_no_plateau_are_told(monkeypatch, varied, name, text):
+def test_trials_on_no_plateau_are_reported(monkeypatch, varied, name, text):
     def steep(estimates_T, errors_T, chosen):
         return torch.zeros_like(estimates_T, dtype=torch.bool)
 

@@ -53,7 +53,7 @@ def test_of_one_run_no_error_is_known():
     assert np.isnan([arrays["llc_regular_sem"], arrays["z"]]).all()
 
 
-def test_negative_eigenvalues_count_as_zero_and_are_told():
+def test_negative_eigenvalues_count_as_zero_and_are_reported():
     values = torch.cat([HESSIAN[:6], torch.tensor([-1e-3, -1.0], dtype=torch.float64)])
     arrays = compared(bowl(), all_eigenvalues(values))
     assert arrays["llc_regular"] == pytest.approx(EXACT, rel=1e-12)
