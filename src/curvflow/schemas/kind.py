@@ -75,8 +75,8 @@ Taken = Mapping[str, Mapping[str, "Kind"]]
 # Labels of the study's axes, by name.
 Axes = Mapping[str, Sequence[Label]]
 
-# Where a wrong name is written in a stage, what is wrong with it, and what to do.
-Misnomer = tuple[tuple[str | int, ...], str, str]
+# Where a wrong value is written in a stage, what is wrong with it, and what to do.
+ParamProblem = tuple[tuple[str | int, ...], str, str]
 
 # The axis that a figure has of the stages taken, with those of the study.
 STAGE = "stage"
@@ -128,7 +128,7 @@ class Input:
     wanted: Callable[[Any], bool] | None = None
     settles: tuple[str, ...] = ()
     keeps: str = ""
-    lacking: Callable[[Any, str, Any], Iterable[Misnomer]] | None = None
+    lacking: Callable[[Any, str, Any], Iterable[ParamProblem]] | None = None
     shares: Shares | None = None
 
 
@@ -174,9 +174,9 @@ class Kind:
         checkpoints: epochs at which a kind that returns Weights keeps them.
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.
-        misnamed: from the parameters and the kinds taken, by input and stage, to names
-            that these do not have: where it is written, `expected ..., got ...`, and
-            what to do.
+        check_names: from the parameters and the kinds taken, by input and stage, to
+            names that these do not have: where it is written, `expected ..., got ...`,
+            and what to do.
         judges: takes the verdicts on what it takes too, to say or leave out what is
             not converged.
         settings: outputs of the kinds taken that say how what has a verdict was
@@ -204,12 +204,12 @@ class Kind:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     varying: tuple[str, ...] = ()
     reduces: tuple[str, ...] = ()
-    check_axes: Callable[[Any, Axes], Iterable[Misnomer]] | None = None
+    check_axes: Callable[[Any, Axes], Iterable[ParamProblem]] | None = None
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None
     check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
-    misnamed: Callable[[Any, Taken], Iterable[Misnomer]] | None = None
+    check_names: Callable[[Any, Taken], Iterable[ParamProblem]] | None = None
     judges: bool = False
     settings: tuple[str, ...] = ()
     rows: Callable[[Any, Mapping[str, Sequence[Label]]], list[str]] | None = None

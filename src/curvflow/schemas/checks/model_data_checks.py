@@ -18,7 +18,7 @@ from curvflow.schemas.checks.samples import (
     describe_outputs,
     known_samples,
 )
-from curvflow.schemas.kind import Kind, Misnomer, Samples
+from curvflow.schemas.kind import Kind, ParamProblem, Samples
 from curvflow.schemas.models import AnyModel, model_name
 from curvflow.schemas.nodes import Data, Label
 from curvflow.schemas.params import Params
@@ -113,7 +113,7 @@ def _problems(
     stages: Stages,
     labels: Labels,
     samples_of: SamplesOf,
-) -> Iterator[Misnomer]:
+) -> Iterator[ParamProblem]:
     params, given = stage.params(labels), _dataset(stage, stages, labels, samples_of)
     poses = "model" in stage.kind.carries
     if poses:
@@ -161,7 +161,7 @@ def _network(
     )
 
 
-def _model_problems(params: Any, data: _Dataset) -> Iterator[Misnomer]:
+def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
     model, loss = params.model, getattr(params, "loss", "auto")
     if loss == "auto" and model.fits_values and input_form(model) != "image":
@@ -191,12 +191,12 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[Misnomer]:
 
 def _data_mismatches(
     given: _Dataset, trained: _Network, *, is_same_size: bool
-) -> Iterator[Misnomer]:
+) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and those that a network was trained on."""
     samples, trained_samples = given.samples, trained.data.samples
     hint = f"Give data like {trained.data.name}, or train a network on {given.name}."
 
-    def other(expected: str, got: str) -> Misnomer:
+    def other(expected: str, got: str) -> ParamProblem:
         of = f"as {trained.name} was trained on"
         message = f"expected data with {expected}, {of}, got {given.name} with {got}"
         return (DATA,), message, hint
@@ -226,7 +226,7 @@ def _data_mismatches(
         yield other(expected, describe_outputs(samples.targets, samples.outputs))
 
 
-def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[Misnomer]:
+def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[ParamProblem]:
     """Yield a message if `k` exceeds the number of parameters."""
     k, layers = getattr(params, "k", None), getattr(params, "layers", None)
     if k is None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.kind import Axes, Misnomer, Taken
+from curvflow.schemas.kind import Axes, ParamProblem, Taken
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis, nearest_label
 from curvflow.schemas.study.stage import Stage
@@ -16,7 +16,7 @@ from curvflow.schemas.study.yaml_source import short_yaml
 
 def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
     """Check names of stages and variables in parameters against the inputs."""
-    if stage.kind.misnamed is None:
+    if stage.kind.check_names is None:
         return
     kinds = {producer.name: producer.kind for producer in producers}
     taken = {
@@ -24,7 +24,7 @@ def check_names(stage: Stage, producers: Sequence[Stage]) -> None:
         for name, stages in stage.inputs.items()
     }
     for labels in stage.template.samples():
-        for path, message, hint in stage.kind.misnamed(stage.params(labels), taken):
+        for path, message, hint in stage.kind.check_names(stage.params(labels), taken):
             raise stage.error(path, message, hint, labels=labels)
 
 
@@ -41,14 +41,14 @@ def check_axes(stage: Stage, axes: Mapping[str, Axis]) -> None:
 
 def unknown_label(
     path: tuple[str | int, ...], axis: str, label: Label, axes: Axes
-) -> Iterator[Misnomer]:
+) -> Iterator[ParamProblem]:
     """Yield that an axis has no such label; labels of epochs show in the nodes."""
     if axis in axes and label not in axes[axis]:
         message = f"expected a label of axis '{axis}', got {short_yaml(label)}"
         yield path, message, nearest_label(label, axes[axis])
 
 
-def single_label(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
+def single_label(params: Any, name: str, axes: Axes) -> Iterator[ParamProblem]:
     """Yield that the axis named by a parameter has one label alone."""
     axis = getattr(params, name)
     if axis in axes and len(axes[axis]) < 2:
@@ -56,7 +56,7 @@ def single_label(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
         yield (name,), message, f"Give '{axis}' another, or remove the stage."
 
 
-def text_labels(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
+def text_labels(params: Any, name: str, axes: Axes) -> Iterator[ParamProblem]:
     """Yield that the axis named by a parameter has labels that are no numbers."""
     axis = getattr(params, name)
     for label in axes.get(axis, ()):
@@ -70,7 +70,7 @@ def text_labels(params: Any, name: str, axes: Axes) -> Iterator[Misnomer]:
 
 def too_many_parts(
     params: Any, name: str, dealt: Sequence[str], axes: Axes
-) -> Iterator[Misnomer]:
+) -> Iterator[ParamProblem]:
     """Yield that the labels of some axes cannot be dealt into so many parts."""
     parts = getattr(params, name)
     if parts is None or not all(axis in axes for axis in dealt):
@@ -87,7 +87,7 @@ def not_single(
     taken: Taken,
     *,
     along: Collection[str | None] = (),
-) -> Iterator[Misnomer]:
+) -> Iterator[ParamProblem]:
     """Yield messages for variables that are no single number of one stage."""
     for name in names:
         having = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from curvflow.schemas.kind import Kind, Misnomer, Samples
+from curvflow.schemas.kind import Kind, ParamProblem, Samples
 from curvflow.schemas.params import Params
 from curvflow.schemas.words import counted
 
@@ -42,7 +42,7 @@ def num_training(data: Any) -> int | None:
     return None
 
 
-def too_few(params: Any, name: str, data: Any) -> Iterator[Misnomer]:
+def too_few(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
     """Yield a message if a batch is larger than the training data."""
     count, batch = num_training(data), params.batch_size
     if count is not None and batch is not None and batch > count:

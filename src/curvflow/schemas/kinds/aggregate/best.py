@@ -9,7 +9,7 @@ from pydantic import Field
 
 from curvflow.schemas.checks.name_checks import not_single, too_many_parts
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -64,7 +64,7 @@ class BestParams(Params):
     unconverged: Unconverged = "count"
 
 
-def _misnamed(params: BestParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: BestParams, taken: Taken) -> Iterator[ParamProblem]:
     if "test" in params.by.split("_"):
         message = f"expected a variable that is not of the test set, got '{params.by}'"
         hint = "Choose by validation or training, and report the test set."
@@ -92,7 +92,7 @@ def _of_candidate(name: str, description: str) -> Variable:
     return Variable(name, description, ("candidate",), units="as the one that decides")
 
 
-def _check_axes(params: BestParams, axes: Axes) -> Iterator[Misnomer]:
+def _check_axes(params: BestParams, axes: Axes) -> Iterator[ParamProblem]:
     """Yield more folds than there are repetitions."""
     return too_many_parts(params, "folds", params.over, axes)
 
@@ -154,7 +154,7 @@ KIND = Kind(
     reduces=("along", "over", "within"),
     check_axes=_check_axes,
     selects=("by", "report"),
-    misnamed=_misnamed,
+    check_names=_check_names,
     judges=True,
     vectorised=False,
 )

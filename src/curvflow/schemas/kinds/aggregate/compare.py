@@ -10,7 +10,7 @@ from pydantic import Field
 
 from curvflow.schemas.checks.name_checks import single_label, unknown_label
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -86,7 +86,7 @@ def _text(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity",), dtype="str")
 
 
-def _check_axes(params: CompareParams, axes: Axes) -> Iterator[Misnomer]:
+def _check_axes(params: CompareParams, axes: Axes) -> Iterator[ParamProblem]:
     """Yield an unknown baseline, or an axis with nothing to compare it with."""
     yield from unknown_label(("baseline",), params.along, params.baseline, axes)
     yield from single_label(params, "along", axes)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -54,7 +54,7 @@ class CorrelateParams(Params):
     unconverged: Unconverged = "count"
 
 
-def _misnamed(params: CorrelateParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: CorrelateParams, taken: Taken) -> Iterator[ParamProblem]:
     yield from not_single("x", params.x, taken)
     yield from not_single("y", params.y, taken)
     if params.minus is not None:
@@ -62,7 +62,7 @@ def _misnamed(params: CorrelateParams, taken: Taken) -> Iterator[Misnomer]:
             yield from _not_of_a_kind(name, params.minus, taken)
 
 
-def _not_of_a_kind(name: str, minus: str, taken: Taken) -> Iterator[Misnomer]:
+def _not_of_a_kind(name: str, minus: str, taken: Taken) -> Iterator[ParamProblem]:
     """Find what cannot be taken off y: other stages, dimensions or units."""
     having = [(s, v) for s, k in taken["of"].items() if (v := k.output(name))]
     if not having:
@@ -131,7 +131,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "mean_over", "within"),
     selects=("x", "y", "minus"),
-    misnamed=_misnamed,
+    check_names=_check_names,
     judges=True,
     vectorised=False,
 )

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from curvflow.errors import nearest
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable, error_of
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable, error_of
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Params
@@ -47,7 +47,7 @@ def _column(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity",))
 
 
-def _misnamed(params: CoverageParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: CoverageParams, taken: Taken) -> Iterator[ParamProblem]:
     kinds = taken["of"].values()
     known = {v.name for kind in kinds for v in kind.chosen()}
     judged = {
@@ -94,7 +94,7 @@ KIND = Kind(
     ),
     inputs={"of": Input(Numbers, many=True), "truth": Input(Numbers, many=True)},
     reduces=("repetitions",),
-    misnamed=_misnamed,
+    check_names=_check_names,
     vectorised=False,
 )
 

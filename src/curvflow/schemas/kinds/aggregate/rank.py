@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.checks.name_checks import not_single, single_label
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
@@ -76,7 +76,7 @@ class RankParams(Params):
         return (*self.lower_is_better, *self.higher_is_better)
 
 
-def _misnamed(params: RankParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: RankParams, taken: Taken) -> Iterator[ParamProblem]:
     for field in ("lower_is_better", "higher_is_better"):
         yield from not_single(field, getattr(params, field), taken, along=["epoch"])
 
@@ -93,7 +93,7 @@ def _text(name: str, description: str) -> Variable:
     return Variable(name, description, ("quantity",), dtype="str")
 
 
-def _check_axes(params: RankParams, axes: Axes) -> Iterator[Misnomer]:
+def _check_axes(params: RankParams, axes: Axes) -> Iterator[ParamProblem]:
     """Yield an axis with nothing to rank."""
     return single_label(params, "along", axes)
 
@@ -133,7 +133,7 @@ KIND = Kind(
     reduces=("along", "over", "mean_over", "within"),
     check_axes=_check_axes,
     selects=("lower_is_better", "higher_is_better"),
-    misnamed=_misnamed,
+    check_names=_check_names,
     judges=True,
     vectorised=False,
 )

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from curvflow.schemas.checks.name_checks import text_labels
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.tables import (
     ScalingLaw,
     Unconverged,
-    misnamed,
+    check_names,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
@@ -38,7 +38,7 @@ def _crossing(name: str, description: str) -> Variable:
     return Variable(name, description, ("crossing",), units="as x")
 
 
-def _check_axes(params: ScalingParams, axes: Axes) -> Iterator[Misnomer]:
+def _check_axes(params: ScalingParams, axes: Axes) -> Iterator[ParamProblem]:
     """Yield labels of the sizes that are no numbers."""
     return text_labels(params, "along", axes)
 
@@ -102,7 +102,7 @@ KIND = Kind(
     reduces=("along", "over", "each", "label"),
     check_axes=_check_axes,
     selects=("y", "x"),
-    misnamed=misnamed,
+    check_names=check_names,
     judges=True,
     vectorised=False,
 )

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from curvflow.errors import nearest
 from curvflow.schemas.checks.name_checks import unknown_label
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import OUTPUTS, SideBySide
 from curvflow.schemas.nodes import Label, Numbers, Table
 from curvflow.schemas.params import Params
@@ -61,7 +61,7 @@ class SelectParams(SideBySide):
         return self
 
 
-def _misnamed(params: SelectParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: SelectParams, taken: Taken) -> Iterator[ParamProblem]:
     known = {v.name for kind in taken["of"].values() for v in kind.chosen()}
     known |= set(params.quantities or ())
     for column in params.where:
@@ -71,7 +71,7 @@ def _misnamed(params: SelectParams, taken: Taken) -> Iterator[Misnomer]:
             yield ("where", column), message, nearest(column, known)
 
 
-def _check_axes(params: SelectParams, axes: Axes) -> Iterator[Misnomer]:
+def _check_axes(params: SelectParams, axes: Axes) -> Iterator[ParamProblem]:
     """Yield labels that the axes do not have."""
     for axis, given in params.at.items():
         if not isinstance(given, tuple):
@@ -101,7 +101,7 @@ KIND = Kind(
     reduces=("rows",),
     check_axes=_check_axes,
     selects=("quantities",),
-    misnamed=_misnamed,
+    check_names=_check_names,
     vectorised=False,
 )
 

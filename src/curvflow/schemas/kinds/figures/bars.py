@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.figures import PICTURES, UNITS, FigureParams
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
@@ -46,7 +46,7 @@ class BarsParams(FigureParams):
         return self
 
 
-def _misnamed(params: BarsParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: BarsParams, taken: Taken) -> Iterator[ParamProblem]:
     yield from not_single("y", params.y, taken, along=[params.label])
 
 
@@ -77,7 +77,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label"),
     selects=("y",),
-    misnamed=_misnamed,
+    check_names=_check_names,
     judges=True,
     vectorised=False,
 )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import REPEATED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.aggregate.compare import CompareParams
 from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
@@ -45,7 +45,7 @@ class ForestParams(FigureParams):
         return self
 
 
-def _lacking(params: ForestParams, stage: str, taken: Any) -> Iterator[Misnomer]:
+def _lacking(params: ForestParams, stage: str, taken: Any) -> Iterator[ParamProblem]:
     if not isinstance(taken, CompareParams):
         message = f"expected a stage of aggregate.compare, got '{stage}'"
         yield ("of",), message, "Differences are what it draws."

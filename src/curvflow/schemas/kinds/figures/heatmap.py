@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
 from curvflow.schemas.nodes import Figure, Numbers
 
@@ -33,7 +33,7 @@ class HeatmapParams(FigureParams):
         return self
 
 
-def _misnamed(params: HeatmapParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: HeatmapParams, taken: Taken) -> Iterator[ParamProblem]:
     yield from not_single("z", [params.z], taken)
 
 
@@ -61,7 +61,7 @@ KIND = Kind(
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "x", "y", "label"),
     selects=("z",),
-    misnamed=_misnamed,
+    check_names=_check_names,
     judges=True,
     vectorised=False,
 )

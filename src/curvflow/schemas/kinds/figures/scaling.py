@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.checks.name_checks import text_labels
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Axes, Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
-from curvflow.schemas.kinds.shared.tables import ScalingLaw, misnamed
+from curvflow.schemas.kinds.shared.tables import ScalingLaw, check_names
 from curvflow.schemas.nodes import Figure, Numbers
 
 
@@ -40,7 +40,7 @@ def _count(name: str, description: str) -> Variable:
     return Variable(name, description, ("law",), dtype="int64")
 
 
-def _check_axes(params: ScalingFigureParams, axes: Axes) -> Iterator[Misnomer]:
+def _check_axes(params: ScalingFigureParams, axes: Axes) -> Iterator[ParamProblem]:
     """Yield labels of the sizes that are no numbers."""
     return text_labels(params, "along", axes)
 
@@ -72,7 +72,7 @@ KIND = Kind(
     reduces=("along", "over", "each", "label"),
     check_axes=_check_axes,
     selects=("y", "x"),
-    misnamed=misnamed,
+    check_names=check_names,
     judges=True,
     vectorised=False,
 )

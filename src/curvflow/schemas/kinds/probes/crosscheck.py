@@ -9,7 +9,7 @@ from pydantic import Field
 
 from curvflow.errors import nearest
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Taken, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Names, Params
 
@@ -62,7 +62,7 @@ class CrosscheckParams(Params):
     )
 
 
-def _misnamed(params: CrosscheckParams, taken: Taken) -> Iterator[Misnomer]:
+def _check_names(params: CrosscheckParams, taken: Taken) -> Iterator[ParamProblem]:
     kinds = taken["of"]
     named: list[tuple[tuple[str | int, ...], str]] = [
         *((("variables", stage), stage) for stage in params.variables),
@@ -123,7 +123,7 @@ KIND = Kind(
         ),
     ),
     inputs={"of": Input(Numbers, many=True)},
-    misnamed=_misnamed,
+    check_names=_check_names,
     vectorised=False,
 )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.nodes import Data, Eigenvectors, Landscape, Trajectory, Weights
 from curvflow.schemas.params import Params
 
@@ -72,7 +72,7 @@ def _takes_eigenvectors(params: Any) -> bool:
     return bool(params.directions == "stored")
 
 
-def _too_few(params: Any, name: str, eigen: Any) -> Iterator[Misnomer]:
+def _too_few(params: Any, name: str, eigen: Any) -> Iterator[ParamProblem]:
     count, given = params.num_directions, getattr(eigen, "k", None)
     if given and count > given:
         message = f"expected at most the {given} eigenvectors of '{name}', got {count}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Floats, Neutral, Params
 
@@ -61,7 +61,7 @@ class MaxentParams(Params):
         return self
 
 
-def _too_few(params: Any, name: str, moments: Any) -> Iterator[Misnomer]:
+def _too_few(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
     given = getattr(moments, "num_moments", None)
     if given and params.num_moments and params.num_moments > given:
         message = f"expected at most the {given} of '{name}', got {params.num_moments}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from curvflow.schemas.kind import Input, Misnomer, Shares, Variable
+from curvflow.schemas.kind import Input, ParamProblem, Shares, Variable
 from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
@@ -66,7 +66,7 @@ class OperatorParams(Params):
     )
 
 
-def unknown_layers(params: Any, name: str, training: Any) -> Iterator[Misnomer]:
+def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
     """Yield patterns of layers that no parameter tensor of a network matches.
 
     Args:
@@ -116,7 +116,7 @@ def ritz_inputs(
         The inputs by name.
     """
 
-    def too_few(params: Any, name: str, spectrum: Any) -> Iterator[Misnomer]:
+    def too_few(params: Any, name: str, spectrum: Any) -> Iterator[ParamProblem]:
         steps = getattr(spectrum, "num_steps", None)  # all eigenvalues are no runs
         if orders and steps and orders(params) > 2 * steps - 1:
             message = (
@@ -131,7 +131,7 @@ def ritz_inputs(
     return {**OPERATOR_OR_RITZ_INPUTS, "ritz": stored}
 
 
-def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[Misnomer]:
+def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[ParamProblem]:
     """Yield that more eigenvalues are wanted than a matrix has rows.
 
     Args:
@@ -169,7 +169,7 @@ SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers",))
 OTHERS = ("residual", "gradient_covariance")
 
 
-def no_hessian(params: Any, name: str, ritz: Any) -> Iterator[Misnomer]:
+def no_hessian(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
     """Yield that Ritz data are of a matrix that is no Hessian, nor stands for one.
 
     Args:
@@ -187,7 +187,7 @@ NBETA = Variable("nbeta", "inverse temperature", units="1 / loss")
 LOCALIZATION = Variable("localization", "gamma", units="1 / parameter^2")
 
 
-def not_at_wbic(params: Any, name: str, draws: Any) -> Iterator[Misnomer]:
+def not_at_wbic(params: Any, name: str, draws: Any) -> Iterator[ParamProblem]:
     """Yield that draws are not known to be at nbeta = n / ln n.
 
     Args:
@@ -201,7 +201,7 @@ def not_at_wbic(params: Any, name: str, draws: Any) -> Iterator[Misnomer]:
         yield ("draws",), f"{message}{nbeta}", f"Set nbeta of '{name}' to auto."
 
 
-def not_localised(params: Any, name: str, draws: Any) -> Iterator[Misnomer]:
+def not_localised(params: Any, name: str, draws: Any) -> Iterator[ParamProblem]:
     """Yield that draws are held by nothing, so that no prior goes with them.
 
     Args:

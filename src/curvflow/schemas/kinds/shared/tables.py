@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from curvflow.schemas.checks.name_checks import not_single
-from curvflow.schemas.kind import Misnomer, Taken, Variable
+from curvflow.schemas.kind import ParamProblem, Taken, Variable
 from curvflow.schemas.params import Names, Neutral, Params
 
 
@@ -113,7 +113,7 @@ class ScalingLaw(Params):
         return self
 
 
-def misnamed(params: ScalingLaw, taken: Taken) -> Iterator[Misnomer]:
+def check_names(params: ScalingLaw, taken: Taken) -> Iterator[ParamProblem]:
     """Find variables that are no single number of one stage.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import model_validator
 
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Misnomer, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.known_answers import (
     KnownAnswerParams,
     known,
@@ -33,7 +33,7 @@ class KnownAnswerWeightsParams(KnownAnswerParams):
 
 def _another_truth(
     params: KnownAnswerWeightsParams, name: str, data: Params
-) -> Iterator[Misnomer]:
+) -> Iterator[ParamProblem]:
     """Yield a rank or a model that cannot be that of the data."""
     if not isinstance(data, KnownAnswerParams):
         return
