@@ -6,7 +6,9 @@ A walk is a profile of first calls: of the quickstart study on an empty store, t
 `flows/`, and of `probe.llc` in `studies/llc-regular.yaml`, through `tasks/`, both in
 the profile `smoke`. A stay is an unbroken stretch in one file, a return a stay in a
 file seen before. A call leads on if its function calls one in another file; special
-methods are read with their class, and `plan/code/` counts as one file.
+methods are read with their class. The subject of a walk leaves out rooms with walks of
+their own, whose functions are known by their names: `plan/code/`, and for `probe.llc`
+networks and their operators, derivatives, Krylov methods and estimators.
 """
 
 from __future__ import annotations
@@ -24,6 +26,15 @@ from curvflow import RunOptions
 STUDIES = Path(__file__).parents[1] / "studies"
 PACKAGE = str(Path(curvflow.__file__).parent) + os.sep
 PROBE = "tasks/probes/learning_coefficients/llc.py"
+CODE = ("flows/plan/code/",)
+CURVATURE = (
+    "tasks/networks/",
+    "tasks/curvature/",
+    *(
+        f"tasks/numerics/{room}"
+        for room in ("operators/", "derivatives/", "krylov/", "estimators/", "streams")
+    ),
+)
 
 
 def place(code: CodeType) -> str:
@@ -41,11 +52,13 @@ class Walk:
 
     Args:
         folder: functions below it are counted.
+        others: rooms below it with walks of their own.
         within: a file; only what its functions call is counted, if it is given.
     """
 
-    def __init__(self, folder: str, within: str = ""):
+    def __init__(self, folder: str, others: tuple[str, ...], within: str = ""):
         self.folder = folder
+        self.others = others
         self.within = within
         self.depth = 0
         self.calls: dict[CodeType, set[CodeType]] = {}
@@ -74,14 +87,26 @@ class Walk:
         """Return the file of every first call."""
         return [place(code) for code in self.calls]
 
-    def leading_on(self) -> list[str]:
-        """Return the files of first calls of functions that call another file."""
+    def leading_on(self, others: tuple[str, ...] = ()) -> list[str]:
+        """Return the files of first calls of functions that call another file.
+
+        Args:
+            others: rooms whose functions are neither read nor lead on.
+        """
+        read = {
+            code: place(code)
+            for code in self.calls
+            if not special(code) and not place(code).startswith(others)
+        }
         return [
-            "flows/plan/code/" if "plan/code/" in place(code) else place(code)
-            for code, called in self.calls.items()
-            if not special(code)
-            and any(place(call) != place(code) and not special(call) for call in called)
+            file
+            for code, file in read.items()
+            if any(read.get(call, file) != file for call in self.calls[code])
         ]
+
+    def subject(self) -> list[str]:
+        """Return the files of first calls that lead on within the walk's subject."""
+        return self.leading_on(self.others)
 
 
 def show(name: str, files: list[str]) -> None:
@@ -99,10 +124,10 @@ def show(name: str, files: list[str]) -> None:
 
 
 def main() -> None:
-    """Walk twice and print four lines."""
+    """Walk twice and print six lines."""
     for study, walk in (
-        ("quickstart", Walk("flows/")),
-        ("llc-regular", Walk("tasks/", PROBE)),
+        ("quickstart", Walk("flows/", CODE)),
+        ("llc-regular", Walk("tasks/", CURVATURE, PROBE)),
     ):
         with tempfile.TemporaryDirectory() as folder:
             options = RunOptions(workers=1)
@@ -114,6 +139,7 @@ def main() -> None:
                 sys.setprofile(None)
         show(f"{study}, every call", walk.every())
         show(f"{study}, calls that lead on", walk.leading_on())
+        show(f"{study}, calls that lead on in its subject", walk.subject())
 
 
 if __name__ == "__main__":
