@@ -213,7 +213,7 @@ def test_stays_and_returns_of_a_walk_are_counted(capsys):
 
 
 def test_a_walk_has_the_files_of_first_calls_below_its_folder():
-    walk = walks.Walk("schemas/study/")
+    walk = walks.Walk("schemas/study/", ("schemas/study/stage.py",))
     text = "study: s\nstages: {data: {use: data.xor}}\n"
     sys.setprofile(walk)
     try:
@@ -224,4 +224,5 @@ def test_a_walk_has_the_files_of_first_calls_below_its_folder():
     assert files[0] == "schemas/study/study.py"
     assert all(file.startswith("schemas/study/") for file in files)
     assert {*walk.leading_on()} <= {*files}
-    assert len(walk.leading_on()) < len(files)
+    assert len(walk.subject()) < len(walk.leading_on()) < len(files)
+    assert "schemas/study/stage.py" in {*walk.leading_on()} - {*walk.subject()}

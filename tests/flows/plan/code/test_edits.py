@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.flows.plan.code.project import FILES, codes, moved, write
+from curvflow.flows.plan.code import fingerprints
+from tests.flows.plan.code.project import (
+    FILES,
+    codes,
+    moved,
+    node,
+    own_kind,
+    write,
+)
 
 
 @dataclass(frozen=True)
@@ -189,3 +197,42 @@ def test_names_stay_as_they_are_in_a_function_that_asks_for_them(tmp_path):
     files["lab/far.py"] = files["lab/far.py"].replace("text = ", "words = ")
     after = codes(write(tmp_path / "after", files))
     assert moved(before, after) == {"sharpness": {"lab.far:shown"}}
+
+
+def test_only_what_an_edit_can_concern_is_told_again(tmp_path, monkeypatch):
+    codes(write(tmp_path / "before", FILES))
+    told = []
+    normal_form = fingerprints.normal_form
+
+    def counted(names, module, *rest):
+        told.append(module.name)
+        return normal_form(names, module, *rest)
+
+    monkeypatch.setattr(fingerprints, "normal_form", counted)
+    codes(write(tmp_path / "copy", FILES))
+    assert told == []
+    beside = FILES["beside.py"].replace("4.19", "4.2")
+    codes(write(tmp_path / "after", {**FILES, "beside.py": beside}))
+    assert {"beside", "lab.shapes"} <= {*told}
+    assert not {"lab.far", "lab.tables", "curvflow.tasks.train"} & {*told}
+
+
+def test_a_module_of_the_same_text_that_is_a_package_is_another(tmp_path):
+    middle = "from .far import tare\n\n\ndef weigh(x):\n    return tare(x)\n"
+    files = {
+        "lab/__init__.py": "",
+        "lab/kinds.py": "from lab.middle import weigh\n\nsharpness = weigh\n",
+        "lab/far.py": "def tare(x):\n    return x\n",
+    }
+    inner = {"lab/middle/far.py": "def tare(x):\n    return 2 * x\n"}
+    module, package = {"lab/middle.py": middle}, {"lab/middle/__init__.py": middle}
+    kind = own_kind("probe.sharpness", "lab.kinds:sharpness")
+    reached = [
+        fingerprints.Fingerprints(write(tmp_path / name, files | more)).of(node(kind))
+        for name, more in (("module", module), ("package", package | inner))
+    ]
+    far, near = {"lab.far:tare"}, {"lab.middle.far:tare"}
+    assert far <= {*reached[0].paths}
+    assert not near & {*reached[0].paths}
+    assert near <= {*reached[1].paths}
+    assert not far & {*reached[1].paths}

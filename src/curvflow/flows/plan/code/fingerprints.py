@@ -53,6 +53,24 @@ class Definition:
     references: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A definition told before in this process.
+
+    Attributes:
+        definition: itself; None if there is none of its name.
+        modules: versions of all modules that names were looked up in; None of one that
+            is not the project's.
+    """
+
+    definition: Definition | None
+    modules: Mapping[str, tuple[str, str] | None]
+
+
+# By packages of a user's that are the project's too, and name.
+_known: dict[tuple[frozenset[str], str], _Known] = {}
+
+
 class Definitions:
     """The definitions of one project by name: `module:name`, `module:Class.method`."""
 
@@ -65,8 +83,23 @@ class Definitions:
         if self._library and name.startswith(f"{OWN}."):
             return self._library.of(name)
         if name not in self._memo:
-            self._memo[name] = self._read(name)
+            self._memo[name] = self._told(name)
         return self._memo[name]
+
+    def _told(self, name: str) -> Definition | None:
+        """Return a definition told before if its modules are as they were, or read it.
+
+        A process that runs several studies, as a notebook or a worker of deployments,
+        would tell most of them each time.
+        """
+        key, names = (self._names.tops, name), self._names
+        known = _known.get(key)
+        if known and all(names.version(m) == v for m, v in known.modules.items()):
+            return known.definition
+        with names.looking_up() as modules:
+            definition = self._read(name)
+        _known[key] = _Known(definition, {m: names.version(m) for m in modules})
+        return definition
 
     def digest(self, name: str) -> str:
         """Return the digest of a definition that exists."""

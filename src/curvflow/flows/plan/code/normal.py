@@ -10,7 +10,8 @@ something outside. Nothing depends on the version of Python.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +55,33 @@ class Names:
     """The meaning of names in the modules of one project."""
 
     def __init__(self, sources: Sources, tops: frozenset[str]) -> None:
-        self._sources, self._tops = sources, tops
-        self._memo: dict[tuple[str, str], Meaning | None] = {}
+        self._sources, self.tops = sources, tops
+        # With the modules that each was looked up in.
+        self._memo: dict[tuple[str, str], tuple[Meaning | None, frozenset[str]]] = {}
+        self._looked_up: list[set[str]] = [set()]
 
     def module(self, name: str) -> Module | None:
         """Return a module of the project, or None."""
-        return self._sources.module(name, self._tops)
+        self._looked_up[-1].add(name)
+        return self._sources.module(name, self.tops)
+
+    def version(self, name: str) -> tuple[str, str] | None:
+        """Return package and digest of a module of the project, or None."""
+        module = self.module(name)
+        if module is None:
+            return None
+        return module.package, self._sources.digest(name)
+
+    @contextmanager
+    def looking_up(self) -> Iterator[set[str]]:
+        """Collect the names of modules that are looked up until the block ends."""
+        names: set[str] = set()
+        self._looked_up.append(names)
+        try:
+            yield names
+        finally:
+            self._looked_up.pop()
+            self._looked_up[-1] |= names
 
     def of(self, module: Module, name: str, attributes: Sequence[str]) -> Meaning:
         """Return the meaning of a global name of a module, or of an attribute of it.
@@ -107,9 +129,14 @@ class Names:
     def _named(self, module: Module, name: str) -> Meaning | None:
         key = module.name, name
         if key not in self._memo:
-            self._memo[key] = None  # modules that import each other end here
-            self._memo[key] = self._look_up(module, name)
-        return self._memo[key]
+            # Modules that import each other end here.
+            self._memo[key] = None, frozenset()
+            with self.looking_up() as modules:
+                meaning = self._look_up(module, name)
+            self._memo[key] = meaning, frozenset(modules)
+        meaning, seen = self._memo[key]
+        self._looked_up[-1] |= seen
+        return meaning
 
     def _look_up(self, module: Module, name: str) -> Meaning | None:
         if target := module.aliases.get(name):
