@@ -14,8 +14,9 @@ study: .venv/.run # run the quickstart study; it prints where table and figures 
 PYTEST := $(BIN)/python -m pytest --dist loadgroup
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 test test-all durations: export OMP_NUM_THREADS = 1
-test: .venv/.test # run the tests that need no cluster and no Prefect server
-	$(PYTEST) --numprocesses $$(($(CORES) + 1)) -m "not cluster and not prefect"
+test: .venv/.test # run the tests that need nothing but their own process
+	$(PYTEST) --numprocesses $$(($(CORES) + 1)) \
+	  -m "not (cluster or prefect or processes or browser or images)"
 
 # One set of real images must be there, and a browser for the pages; other images are
 # read where they are found. Clusters and servers mostly wait, so two processes more

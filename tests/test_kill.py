@@ -43,6 +43,8 @@ import curvflow.tasks.train
 from curvflow.flows.api import run
 from curvflow.schemas.kinds import all_kinds
 
+pytestmark = pytest.mark.processes
+
 tiles.MAX_WIDTH = 2
 all_kinds()
 gc.freeze()

@@ -30,6 +30,11 @@ BLOCK = f"""
 import sys
 from importlib.machinery import ModuleSpec
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
+
 
 class Broken:
     def find_spec(self, name, path=None, target=None):

@@ -237,6 +237,7 @@ def edit_of(tree, old, new):
     return Edit(path, 5, start, start + len(old), new)
 
 
+@pytest.mark.processes
 def test_the_test_that_only_the_mutant_fails_kills_it(tree):
     judge = Judge(tree)
     before = (tree / "src/curvflow/stores/sizes.py").read_text()
@@ -246,6 +247,7 @@ def test_the_test_that_only_the_mutant_fails_kills_it(tree):
     assert (tree / "src/curvflow/stores/sizes.py").read_text() == before
 
 
+@pytest.mark.processes
 def test_a_boundary_is_judged_by_what_imports_it_without_what_fails_anyway(tree):
     judge = Judge(tree)
     verdict = judge.judge(edit_of(tree, "<", "<="), 60)
@@ -253,16 +255,19 @@ def test_a_boundary_is_judged_by_what_imports_it_without_what_fails_anyway(tree)
     assert judge.broken == ["tests/stores/test_sizes.py::test_that_fails"]
 
 
+@pytest.mark.processes
 def test_what_no_test_notices_survives(tree):
     assert not Judge(tree).judge(edit_of(tree, "3", "2.5"), 60).is_killed
 
 
+@pytest.mark.processes
 def test_a_module_that_ends_the_process_is_killed_by_the_test_that_ran(tree):
     crash = edit_of(tree, "x < 3", "os._exit(3)")
     verdict = Judge(tree).judge(crash, 60)
     assert verdict.killer == "tests/stores/test_sizes.py::test_small"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("wait", ["while True: pass", "import time; time.sleep(99)"])
 def test_a_test_that_neither_works_nor_ends_is_too_long(tree, monkeypatch, wait):
     monkeypatch.setattr(judging, "PER_TEST", 0.5)
@@ -275,6 +280,7 @@ def test_a_test_that_neither_works_nor_ends_is_too_long(tree, monkeypatch, wait)
     )
 
 
+@pytest.mark.processes
 def test_a_run_whose_time_is_spent_has_failed_in_nothing(tree):
     outcome = run(tree, ["tests/test_files.py", "tests/test_other.py"], 0)
     assert (outcome.failed, outcome.tests) == ("", 1)

@@ -10,6 +10,8 @@ import pytest
 
 from tests import conftest
 
+pytestmark = pytest.mark.processes
+
 
 class Item:
     """A test as pytest collects it."""

@@ -37,6 +37,8 @@ stages:
 GUARDED = """
 import sys
 
+pytestmark = pytest.mark.processes
+
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {heavy!r}:

@@ -19,6 +19,8 @@ from curvflow.testing.stores import begin
 from tests.faults.children import committed, digests
 from tests.flows.toys import opened, run
 
+pytestmark = pytest.mark.processes
+
 ELSEWHERE = {"host": "far", "boot": "another", "pid": 1, "started": "1"}
 
 

@@ -15,6 +15,8 @@ from tests.flows import toys
 from tests.flows.run.test_run import executed
 from tests.flows.toys import WIDTHS, opened, run
 
+pytestmark = pytest.mark.processes
+
 MORE = "stages.more={use: toy.probe, weights: fit, at: [2], scale: 5.0}"
 ONE = ("axes.seed=1", "axes.rule={slow: {lr: 0.25}}", MORE)
 

@@ -28,6 +28,8 @@ from tests.faults.children import (
 from tests.faults.long import Long
 from tests.flows.toys import opened
 
+pytestmark = pytest.mark.processes
+
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
 KEPT = "curvflow: fit: the state of 3 nodes in work is kept"
 SAID = "curvflow: interrupted; finished tiles are kept, run again to go on"

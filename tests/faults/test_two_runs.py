@@ -20,6 +20,8 @@ from tests.faults.children import (
 )
 from tests.flows.toys import run
 
+pytestmark = pytest.mark.processes
+
 # Six studies that have much in common, none all.
 STUDIES = (
     ("axes.seed=8",),

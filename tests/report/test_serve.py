@@ -21,6 +21,8 @@ from curvflow.flows.report.gather import open_basis
 from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.report.serve import LOOPBACK, serve_report
 
+pytestmark = pytest.mark.processes
+
 SMALL = """\
 study: small
 axes: {seed: 2}

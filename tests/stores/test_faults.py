@@ -29,6 +29,8 @@ from curvflow.testing.stores import arrays_of, begin, end, publish, receipt_of
 from tests.stores import killed
 from tests.stores.crash import Crash, Recorded
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 
 

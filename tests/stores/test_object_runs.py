@@ -10,6 +10,8 @@ import curvflow
 from curvflow.stores.open import open_store
 from tests.stores.server import SECRET
 
+pytestmark = pytest.mark.processes
+
 STUDY = """\
 study: tiny
 axes:

@@ -14,6 +14,8 @@ from curvflow.stores.payload_cache import MAX_PAYLOADS
 from curvflow.testing.stores import StoreContract, arrays_of, begin, publish
 from tests.stores.server import SECRET
 
+pytestmark = pytest.mark.processes
+
 
 class TestObjectStore(StoreContract):
     @pytest.fixture
