@@ -5,6 +5,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 # Other packages that curvflow depends on, and some that these bring.
 OTHERS = [
     "click",
@@ -29,11 +33,6 @@ OTHERS = [
 BLOCK = f"""
 import sys
 from importlib.machinery import ModuleSpec
-
-import pytest
-
-pytestmark = pytest.mark.processes
-
 
 
 class Broken:

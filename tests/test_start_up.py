@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 QUICKSTART = str(Path(__file__).parents[1] / "studies" / "quickstart.yaml")
 HEAVY = (
     "torch",
@@ -36,8 +38,6 @@ stages:
 # Refuses a library whether or not it is installed, so no proof here is empty.
 GUARDED = """
 import sys
-
-pytestmark = pytest.mark.processes
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
