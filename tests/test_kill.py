@@ -10,6 +10,8 @@ import pytest
 from curvflow.flows.api import open as open_results
 from curvflow.flows.graph.open_study import open_study
 
+pytestmark = pytest.mark.processes
+
 KILLS = 30
 STUDY = """
 study: killed
@@ -42,8 +44,6 @@ import curvflow.tasks.probes.norms
 import curvflow.tasks.train
 from curvflow.flows.api import run
 from curvflow.schemas.kinds import all_kinds
-
-pytestmark = pytest.mark.processes
 
 tiles.MAX_WIDTH = 2
 all_kinds()
