@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from curvflow.tasks.llc.library import wbic as wbic
     from curvflow.tasks.stage import stage as stage
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     # studies
