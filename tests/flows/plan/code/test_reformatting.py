@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from curvflow.flows.plan.code.fingerprints import Definitions
 from curvflow.flows.plan.code.modules import read_module
 from curvflow.flows.plan.code.normal import Names
+from curvflow.flows.plan.code.sources import Sources
 from tests.flows.plan.code.project import PACKAGE
 
 TEXTS = {
@@ -21,10 +22,11 @@ TEXTS = {
 }
 
 
-class OneModule:
+class OneModule(Sources):
     """The sources of a project of one module."""
 
     def __init__(self, text: str) -> None:
+        # No folder: there is nothing else.
         self.text = text.encode()
         self.only = read_module("one", self.text, is_package=False)
 
