@@ -6,7 +6,7 @@ import pytest
 
 from curvflow.errors import StoreError
 from curvflow.flows.graph.tiles import Computed, Failed
-from curvflow.flows.run.repair import MOST_INTERRUPTIONS, TileInFlight
+from curvflow.flows.run.retry import MOST_INTERRUPTIONS, TileInFlight
 
 ONE_BY_ONE = SimpleNamespace(kind=SimpleNamespace(vectorised=False))
 TOGETHER = SimpleNamespace(kind=SimpleNamespace(vectorised=True))

@@ -26,7 +26,7 @@ from curvflow.flows.graph.tiles import (
 from curvflow.flows.plan.resume import ShorterResults
 from curvflow.flows.run.compute import estimated, failure
 from curvflow.flows.run.context import Journal, RunContext
-from curvflow.flows.run.repair import TileInFlight
+from curvflow.flows.run.retry import TileInFlight
 from curvflow.flows.run.runners.base import Finished, Needs, Returned, Runner
 
 NEEDS: tuple[Needs, ...] = ("gpu", "cpu")

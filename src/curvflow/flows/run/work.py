@@ -14,7 +14,7 @@ from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.queue import Queue
-from curvflow.flows.run.repair import Repair, TileInFlight
+from curvflow.flows.run.retry import Repair, TileInFlight
 from curvflow.flows.run.runners.base import (
     Broken,
     Died,

@@ -1,4 +1,4 @@
-"""Repair: lost results are computed again, recomputed ones compared, tiles retried.
+"""Retry of tiles: of dead workers, of lost results, and to compare what differs.
 
 The last bits may depend on the nodes that were computed in the same call, so a result
 that differs is computed once more in a tile of the original nodes. After the death of a
