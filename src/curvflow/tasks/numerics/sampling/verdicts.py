@@ -132,7 +132,7 @@ def escaped(chains: Chains) -> str:
 
 def _too_far(chains: Chains) -> str:
     # A loss that nowhere falls on the way out from the weights only holds chains nearer
-    # than the localisation does by itself, be the minimum regular or not.
+    # than the localization does by itself, be the minimum regular or not.
     if chains.localization == 0:
         return ""
     size = chains.num_parameters

@@ -33,7 +33,7 @@ def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, None]:
 
     Reference:
         Ding et al. (2014), Advances in NIPS 27, algorithm 2, with inertia
-        lr / (2 a_0^2) in place of 1, and the localisation in the potential.
+        lr / (2 a_0^2) in place of 1, and the localization in the potential.
     """
     losses_C, drift_CD = context.drift(state["weights"])
     friction, velocity_CD = context.steps.friction, state["velocity"]
