@@ -151,16 +151,16 @@ def _short(name: str) -> str:
 def _problem(net: nn.Module, of: Subject, batch: Batch) -> Problem | None:
     """Return the problem of a study that a module, loss and data are, or None."""
     spec = mlp_of(net)
-    if spec is None or of.loss_name is None or not _are_samples(batch):
+    if spec is None or of.likelihood is None or not _are_samples(batch):
         return None
     inputs, targets = batch
     is_flat = inputs.ndim == 2 or _flattens(_layers(net))
     labels = targets.ndim == 1 and not targets.is_floating_point()
-    if not is_flat or labels != (of.loss_name == "cross_entropy"):
+    if not is_flat or labels != (of.likelihood.name == "cross_entropy"):
         return None
     outputs = of.shapes[-1][0]
     shapes = {"inputs": inputs, "targets": targets, "num_classes": outputs}
-    return pose(spec, of.loss_name, cast("NodeData", shapes))
+    return pose(spec, of.likelihood.name, cast("NodeData", shapes))
 
 
 def _are_samples(batch: Batch) -> bool:

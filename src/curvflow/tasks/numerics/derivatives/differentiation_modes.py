@@ -178,7 +178,7 @@ def parted(rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
     """
     parts = torch.split(rows, [math.prod(shape) for shape in shapes], -1)
     return [
-        part.view(*rows.shape[:-1], *shape)
+        part.view((*rows.shape[:-1], *shape))
         for part, shape in zip(parts, shapes, strict=True)
     ]
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.func import grad, jvp, vjp
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.derivatives.batches import SampleLoss
+from curvflow.tasks.numerics.derivatives.batches import LOSSES, SampleLoss
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, columnwise
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
@@ -35,7 +35,6 @@ from curvflow.tasks.numerics.streams import stream
 # From weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N, C).
 Outputs = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["ggn", "type-2", "mc", "empirical", "covariance"]
-NAMED_LOSSES = ("cross_entropy", "mse", "sse")
 
 
 def sandwich(
@@ -242,10 +241,10 @@ def _check(kind: str, loss: str | None) -> None:
             f"kind: expected one of {', '.join(get_args(Kind))}, got {kind}. "
             "Take one of them."
         )
-    if kind in ("type-2", "mc") and loss not in NAMED_LOSSES:
+    if kind in ("type-2", "mc") and loss not in LOSSES:
         raise InputError(
             f"loss: expected a likelihood known by name for {kind}, got {loss}. Take "
-            f"{', '.join(NAMED_LOSSES)}, or the kind ggn or empirical."
+            f"{', '.join(LOSSES)}, or the kind ggn or empirical."
         )
 
 

@@ -18,7 +18,12 @@ from torch.func import grad
 from torch.utils._pytree import tree_leaves
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.derivatives.batches import Batch, few_of
+from curvflow.tasks.numerics.derivatives.batches import (
+    LOSSES,
+    Batch,
+    few_of,
+    targets_of,
+)
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     ORDERS,
     Order,
@@ -34,11 +39,11 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
 )
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
-    NAMED_LOSSES,
     outer_products,
     output_hessian,
     sandwich,
 )
+from curvflow.tasks.numerics.derivatives.likelihoods import Likelihood
 from curvflow.tasks.numerics.derivatives.over_batches import (
     Curvature,
     OverBatches,
@@ -208,15 +213,15 @@ def fisher(
     of = subject(module, loss, data, settings)
     if kind == "empirical":
         return _curvature(of, _second_moment(of))
-    if of.loss_name not in NAMED_LOSSES:
+    if of.likelihood is None:
         raise InputError(
             f"loss: expected a likelihood known by name for {kind}, got "
             f"{getattr(loss, '__name__', type(loss).__name__)}. Pass "
-            f"{', '.join(NAMED_LOSSES)}, or take ggn or the empirical one."
+            f"{', '.join(LOSSES)}, or take ggn or the empirical one."
         )
     if kind == "type-2":
         return _curvature(of, _gauss_newton(of))
-    return _curvature(of, _drawn(of, of.loss_name, mc_samples))
+    return _curvature(of, _drawn(of, of.likelihood, mc_samples))
 
 
 def gradient_covariance(
@@ -368,26 +373,40 @@ def _check_mean(of: Subject) -> None:
         )
 
 
-def _drawn(of: Subject, loss: str, mc_samples: int) -> Prepare:
+def _drawn(of: Subject, likelihood: Likelihood, mc_samples: int) -> Prepare:
     generator = stream(of.settings.get("seed", 0), "labels")
     uniform: list[Tensor] = []
 
-    def of_rows(first: int, outputs_NC: Tensor) -> Tensor:
-        shape = fisher_draws(loss, outputs_NC.shape[-1], mc_samples)
-        last = first + len(outputs_NC)
+    def of_rows(first: int, terms_NTC: Tensor) -> Tensor:
+        samples, terms, classes = terms_NTC.shape
+        shape = (terms, *fisher_draws(likelihood.name, classes, mc_samples))
+        last = first + samples
         # Drawn once, and held: every pass takes the same labels.
         more = (max(0, last - len(uniform)), *shape)
         uniform.extend(torch.rand(more, generator=generator, dtype=torch.float64))
-        return torch.stack(uniform[first:last]).to(outputs_NC.device)
+        return torch.stack(uniform[first:last]).to(terms_NTC.device)
 
     def prepare(batch: Batch, first: int, _columns: Tensor) -> Written:
-        def middle(outputs_NC: Tensor) -> Product:
-            outputs_1NC = outputs_NC.flatten(1).unsqueeze(0)
-            drawn = of_rows(first, outputs_NC.flatten(1)).unsqueeze(0)
-            scores = fisher_roots("sampled", loss, outputs_1NC, outputs_NC, drawn)[0]
+        def middle(outputs: Tensor) -> Product:
+            terms_NTC = likelihood.terms(outputs)
+            drawn = of_rows(first, terms_NTC).flatten(0, 1).unsqueeze(0)
+            # A sample's terms are drawn apart, each by the law of its own outputs.
+            terms_1TC = terms_NTC.flatten(0, 1).unsqueeze(0)
+            scores = fisher_roots(
+                "sampled", likelihood.name, terms_1TC, terms_1TC, drawn
+            )[0]
             inner = outer_products(scores)
-            count = 1 if of.is_summed else len(outputs_NC)
-            return lambda t: inner(t.flatten(1)).view(t.shape) / count
+            counts_NT = likelihood.counts(targets_of(batch), terms_NTC)
+            whole = likelihood.num_terms(counts_NT)
+            if of.is_summed:
+                whole /= len(outputs)
+            counts_T1 = counts_NT.reshape(-1, 1)
+
+            def product(tangent: Tensor) -> Tensor:
+                along_TC = likelihood.terms(tangent).flatten(0, 1)
+                return likelihood.outputs(counts_T1 * inner(along_TC) / whole, tangent)
+
+            return product
 
         return _between(of, lambda w: of.outputs(w, batch), middle)
 

@@ -25,6 +25,7 @@ from curvflow.tasks.numerics.derivatives.batches import (
 )
 from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
 from curvflow.tasks.numerics.derivatives.guards import Cause, check
+from curvflow.tasks.numerics.derivatives.likelihoods import Likelihood, likelihood_of
 
 
 @contextmanager
@@ -115,7 +116,7 @@ class Subject:
         aliases: each place of each of them, and its name.
         weights: all of them, (D,).
         loss: mean over a batch, of outputs and targets.
-        loss_name: a name of `sample_losses` if it is one of them.
+        likelihood: whose negative logarithm the loss is, if it is known.
         is_summed: whether `batch_loss` is a sum over samples, of a loss given by name:
             products then have the bits of a batch of models.
         data: batches, to be read again and again.
@@ -128,7 +129,7 @@ class Subject:
     aliases: Mapping[str, str]
     weights: Tensor
     loss: Loss
-    loss_name: str | None
+    likelihood: Likelihood | None
     is_summed: bool
     data: Any
     settings: Settings
@@ -269,7 +270,7 @@ def subject(
         )
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
-    mean, name = _understood(loss)
+    mean, likelihood = _understood(loss)
     taken = Subject(
         called,
         tuple(named),
@@ -277,7 +278,7 @@ def subject(
         _places(called, named),
         torch.cat([p.detach().flatten() for p in named.values()]),
         mean,
-        name,
+        likelihood,
         isinstance(loss, str),
         batches,
         settings,
@@ -348,13 +349,8 @@ def _places(called: _Called, named: Mapping[str, nn.Parameter]) -> dict[str, str
     }
 
 
-_NAMED: dict[Any, str] = {
-    nn.functional.cross_entropy: "cross_entropy",
-    nn.functional.mse_loss: "mse",
-}
-
-
-def _understood(loss: Loss | str) -> tuple[Loss, str | None]:
+def _understood(loss: Loss | str) -> tuple[Loss, Likelihood | None]:
+    likelihood = likelihood_of(loss)
     if isinstance(loss, str):
         if loss not in LOSSES:
             raise InputError(
@@ -365,20 +361,22 @@ def _understood(loss: Loss | str) -> tuple[Loss, str | None]:
 
         def named(outputs: Tensor, targets: Any) -> Tensor:
             targets = _checked(targets, outputs, loss)
+            if loss != "cross_entropy":
+                # All values of a sample are one term, whatever their shape.
+                outputs, targets = (t.reshape(len(t), -1) for t in (outputs, targets))
             return of_samples(outputs[None], targets[None])
 
-        return named, loss
+        return named, likelihood
     reduction = getattr(loss, "reduction", "mean")
     if reduction == "sum":
         raise InputError(
             "loss: expected the mean over a batch, got reduction='sum'. Take 'mean' or "
             "'none'; operators are of the mean loss."
         )
-    name = _NAMED.get(loss) or _name_of(loss)
-    if name == "mse":
+    if likelihood is not None and likelihood.name == "mse":
         # torch's own has no second forward derivative (2.13).
-        return lambda f, y: (f - _checked(y, f, "mse")).square(), name
-    return loss, name
+        return lambda f, y: (f - _checked(y, f, "mse")).square(), likelihood
+    return loss, likelihood
 
 
 def _checked(targets: Any, outputs: Tensor, loss: str) -> Tensor:
@@ -397,15 +395,6 @@ def _checked(targets: Any, outputs: Tensor, loss: str) -> Tensor:
             "would be spread over all outputs."
         )
     return values
-
-
-def _name_of(loss: Loss) -> str | None:
-    if isinstance(loss, nn.MSELoss):
-        return "mse"
-    if isinstance(loss, nn.CrossEntropyLoss):
-        plain = loss.weight is None and loss.label_smoothing == 0
-        return "cross_entropy" if plain else None
-    return None
 
 
 def _forward(module: nn.Module, batch: Batch) -> Tensor:
