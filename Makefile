@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: changelog study test test-all durations golden browser data check docs bench library
+.PHONY: changelog study test test-all durations golden browser data check docs bench library truth
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -57,6 +57,9 @@ docs: .venv/.docs # build the documentation; a broken link is an error
 
 changelog: .venv/.test # move changes/ into CHANGELOG.md: make changelog VERSION=0.2.0
 	$(BIN)/towncrier build --yes --version $(VERSION)
+
+truth: .venv/.test # compare kinds with what is known of random operators: 20 minutes
+	$(BIN)/python -m benchmarks.truth
 
 bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python benchmarks/plan_scale.py

@@ -78,6 +78,9 @@ Axes = Mapping[str, Sequence[Label]]
 # Where a wrong value is written in a stage, what is wrong with it, and what to do.
 ParamProblem = tuple[tuple[str | int, ...], str, str]
 
+# From parameters, eigenvalues and result to the true values of variables.
+Truth = Callable[[Any, Array, Mapping[str, Array]], Mapping[str, Array]]
+
 # The axis that a figure has of the stages taken, with those of the study.
 STAGE = "stage"
 
@@ -191,6 +194,9 @@ class Kind:
         carries: parameter paths, each with its subtree, whose code runs again wherever
             the result is taken as Weights: to measure a network is to compute it.
         continues: how it goes on from a stored result; None if it cannot.
+        truth: of a probe of an operator, from the parameters, the eigenvalues (D,) and
+            the result to what its variables truly are; `make truth` compares them. A
+            variable that it leaves out is not compared.
         known_samples: of a kind that returns Data, from the parameters and the form of
             the samples taken to that of those returned, as far as planning knows it.
     """
@@ -219,6 +225,7 @@ class Kind:
     loads: Mapping[str, str] = field(default_factory=dict)
     carries: tuple[str, ...] = ()
     continues: Continues | None = None
+    truth: Truth | None = None
     known_samples: Callable[[Any, Samples], Samples] | None = None
 
     def output(self, name: str) -> Variable | None:

@@ -59,14 +59,16 @@ def runs(values=HESSIAN, num_runs=40, num_steps=6, seed=0):
     matrix = BatchedDense(with_spectrum(values, seed)[None])
     vectors = random_vectors([seed], len(values), range(num_runs), "gaussian")
     result = lanczos(matrix, vectors, num_steps=num_steps)
-    return _ritz(result.values[0], result.weights[0])
+    return _ritz(result.values[0], result.weights[0], result.residuals[0])
 
 
-def _ritz(values, weights):
+def _ritz(values, weights, residuals=None):
     arrays = {
         "ritz_values": values.numpy(),
         "ritz_weights": weights.double().numpy(),
-        "ritz_residuals": np.zeros(values.shape),
+        "ritz_residuals": 0 * values.numpy()
+        if residuals is None
+        else residuals.numpy(),
         "size": np.array(len(HESSIAN)),
         "num_matvecs": np.array(0),
     }

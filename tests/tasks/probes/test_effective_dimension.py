@@ -5,6 +5,7 @@ import pytest
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Ritz
+from tests.tasks.matrices import as_matrix
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import assert_declared, compute, dense_of, member
 
@@ -62,3 +63,52 @@ def test_an_operator_with_stored_ritz_data_is_refused():
     )
     with pytest.raises(InputError, match="cannot be combined with stored Ritz"):
         compute(KIND, [member(KIND, {"operator": "ggn"}, ritz=stored(spectrum))])
+
+
+VALUES = np.logspace(-5, 1, 240)
+TRUTH = (VALUES / (VALUES + 1e-3)).sum()
+
+
+def of_matrix(seeds=(0,), **params):
+    params = {"num_runs": 6, "num_steps": 10, "prior_precision": [1e-3], **params}
+    node = as_matrix(np.diag(VALUES))
+    members = [member(KIND, {**params, "seed": s}, matrix=node) for s in seeds]
+    return [outcome.arrays for outcome in compute(KIND, members)]
+
+
+def test_a_spectrum_that_the_steps_do_not_resolve_is_said_not_to_be():
+    (arrays,) = of_matrix(distribution="gaussian")
+    assert not arrays["converged"][0]
+    assert (
+        arrays["effective_dimension_quadrature"] > arrays["effective_dimension_vectors"]
+    )
+    low, high = (arrays[f"effective_dimension_{end}"] for end in ("low", "high"))
+    assert low < TRUTH < high
+    error = abs(arrays["effective_dimension"] - TRUTH)
+    assert error < 3 * arrays["effective_dimension_sem"]
+    assert 10 < arrays["steps_needed"][0] <= 240
+
+
+def test_with_a_relative_error_steps_are_doubled_until_it_is_met():
+    (arrays,) = of_matrix(rel_error=0.05, num_steps=20)
+    assert arrays["converged"][0]
+    found = arrays["effective_dimension"]
+    assert arrays["effective_dimension_quadrature"] <= 0.05 * found
+    assert found == pytest.approx([TRUTH], rel=0.06)
+    # Six runs of 20 steps, of 40 and so on: eight times as many at most.
+    assert arrays["num_matvecs"] in [6 * 20 * (2**k - 1) for k in (2, 3, 4)]
+
+
+def test_doubling_ends_and_tells_what_would_do():
+    (arrays,) = of_matrix(rel_error=1e-9, num_steps=4)
+    assert not arrays["converged"][0]
+    assert arrays["num_matvecs"] == 6 * 4 * 15
+    assert arrays["steps_needed"][0] > 32
+
+
+def test_members_are_refined_each_by_itself():
+    together = of_matrix((0, 1, 2), rel_error=0.05)
+    alone = [of_matrix((seed, seed), rel_error=0.05)[0] for seed in (0, 1, 2)]
+    for one, other in zip(together, alone, strict=True):
+        for name in ("effective_dimension", "num_matvecs", "converged"):
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-9)

@@ -8,7 +8,13 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Ritz
 from tests.tasks.matrices import as_matrix, matrix_of
 from tests.tasks.probes.checks import probes
-from tests.tasks.toys import assert_declared, compute, dense_of, member
+from tests.tasks.toys import (
+    assert_declared,
+    compute,
+    dense_of,
+    member,
+    with_spectrum,
+)
 
 KIND = "probe.logdet"
 KERNEL = {"num_points": 150, "length_scale": 0.6, "noise": 1e-4}
@@ -196,3 +202,45 @@ def test_cholesky_needs_entries():
     assert np.isfinite(result["logdet"])
     with pytest.raises(InputError, match="preconditioner: cholesky cannot"):
         run(node, **params, preconditioner="cholesky")
+
+
+def test_how_an_operator_is_known_to_be_definite_is_told():
+    dominant = as_matrix(3.0 * np.eye(20) + 0.1)
+    hidden = as_matrix(np.diag(np.linspace(0.01, 1, 60)))
+    few = {"num_runs": 12, "num_steps": 12}
+    told = [
+        run(kernel(), method="slq", floor=1e-4, **few),
+        run(dominant, method="slq", **few),
+        run(kernel(), method="dense"),
+        run(kernel(), **METHODS["preconditioned_slq"], method="preconditioned_slq"),
+        run(kernel(noise=1e-9, length_scale=0.9), method="slq", **few),
+        run(hidden, method="slq", damping=0.5, num_runs=4, num_steps=60),
+    ]
+    ways = [str(arrays["definite"]) for (arrays,) in told]
+    assert ways == [
+        "floor",
+        "gershgorin",
+        "cholesky",
+        "tested",
+        "assumed",
+        "gershgorin",
+    ]
+    members = probes(KIND, "tanh-ce", 1, operator="ggn", damping=0.1, **few)
+    (outcome,) = compute(KIND, members)
+    assert str(outcome.arrays["definite"]) == "damping"
+
+
+def test_where_an_end_is_not_resolved_the_interval_has_none_and_nothing_converged():
+    values = np.logspace(-6, 2, 200)
+    node = as_matrix(with_spectrum(values, seed=0).numpy())
+    (arrays,) = run(node, method="slq", num_runs=10, num_steps=50)
+    assert arrays["logdet_low"] == -np.inf
+    assert np.log(values).sum() < arrays["logdet_high"]
+    assert np.isinf(arrays["logdet_sem"])
+    assert not arrays["converged"]
+
+
+def test_a_floor_above_a_ritz_value_is_refused():
+    node = as_matrix(np.diag(np.linspace(0.1, 1, 30)))
+    with pytest.raises(InputError, match="floor: expected at most the least"):
+        run(node, method="slq", num_runs=4, num_steps=30, floor=0.2)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.operators import LanczosParams, OperatorParams
-from curvflow.schemas.nodes import Array, Member
+from curvflow.schemas.kinds.shared.operators import (
+    DOUBLINGS,
+    LanczosParams,
+    OperatorParams,
+)
+from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import operators
 from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
 from curvflow.tasks.registry import Machine
 
@@ -58,7 +65,12 @@ def data_bytes(member: Member) -> int:
 
 def _basis_bytes(member: Member) -> int:
     size = operators.size_of(member)
-    return _item(member) * size * min(size, _params(member).num_steps)
+    return _item(member) * size * min(size, _most_steps(_params(member)))
+
+
+def _most_steps(params: LanczosParams) -> int:
+    refined = getattr(params, "rel_error", None) is not None
+    return params.num_steps * 2**DOUBLINGS if refined else params.num_steps
 
 
 def _item(member: Member) -> int:
@@ -142,3 +154,104 @@ def num_products(member: Member, ritz: RitzData, number: int) -> Array:
     """
     count = 0 if has_stored(member) else int(ritz.steps[number].sum())
     return np.array(count, dtype=np.int64)
+
+
+# Matrices without negative eigenvalues, as each named loss is convex in the outputs.
+SEMIDEFINITE = (
+    "ggn",
+    "fisher_type2",
+    "fisher_mc",
+    "fisher_empirical",
+    "gradient_covariance",
+)
+
+
+def floor_of(member: Member) -> float | None:
+    """Return what the eigenvalues of a member's operator cannot be below, if known.
+
+    Args:
+        member: of stored Ritz data, or of a matrix, nothing is known.
+    """
+    if has_stored(member) or operators.MATRIX in member.inputs:
+        return None
+    return 0.0 if _params(member).operator in SEMIDEFINITE else None
+
+
+def until_resolved(
+    members: Sequence[Member],
+    compute: Callable[[Sequence[Member]], Sequence[tuple[Outcome, bool]]],
+) -> list[Outcome]:
+    """Compute members, and those that are not resolved again with twice the steps.
+
+    Without `rel_error`, and of stored Ritz data, all are computed once.
+
+    Args:
+        members: with equal `batch_key`.
+        compute: from members to their outcomes, with `num_matvecs`, and to whether the
+            quadrature of each is accurate enough.
+
+    Returns:
+        The last outcome of each; its work is that of all its runs.
+    """
+    outcomes: dict[int, Outcome] = {}
+    left = dict(enumerate(members))
+    for doubling in range(1 + DOUBLINGS):
+        several = [*left.values()] * (2 if len(left) == 1 < len(members) else 1)
+        resolved = []
+        for number, (outcome, is_resolved) in zip(left, compute(several), strict=False):
+            if number in outcomes:
+                earlier = outcomes[number].arrays["num_matvecs"]
+                work = {"num_matvecs": outcome.arrays["num_matvecs"] + earlier}
+                outcome = replace(outcome, arrays={**outcome.arrays, **work})
+            outcomes[number] = outcome
+            if is_resolved or doubling == DOUBLINGS or not _may_refine(left[number]):
+                resolved.append(number)
+        left = {n: _longer(member) for n, member in left.items() if n not in resolved}
+        if not left:
+            break
+    return [outcomes[number] for number in range(len(members))]
+
+
+def _may_refine(member: Member) -> bool:
+    params = _params(member)
+    is_whole = not has_stored(member) and params.num_steps >= operators.size_of(member)
+    asks = getattr(params, "rel_error", None) is not None
+    return asks and not has_stored(member) and not is_whole
+
+
+def _longer(member: Member) -> Member:
+    params = _params(member)
+    steps = {"num_steps": 2 * params.num_steps}
+    return replace(member, params=params.model_copy(update=steps))
+
+
+def functional_arrays(
+    name: str,
+    found: Bounded,
+    steps: Tensor | None = None,
+    *,
+    relative: float | None = None,
+    flag: str = "converged",
+) -> dict[str, Array]:
+    """Return the variables that `judged` declares, of one member.
+
+    Args:
+        name: of the value.
+        found: of one member, with any dimensions before that of the runs.
+        steps: that bring the quadrature within the error, of the same dimensions; None
+            if they are not known.
+        relative: error of the quadrature that is enough; None as `converged` has it.
+        flag: name of the variable that says whether the quadrature has converged.
+    """
+    low, high = found.interval()
+    converged = found.converged(relative)
+    arrays: dict[str, Array] = {
+        name: found.estimate.mean.numpy(),
+        f"{name}_sem": found.total.numpy(),
+        f"{name}_vectors": found.estimate.sem.numpy(),
+        f"{name}_quadrature": found.rule_error.numpy(),
+        f"{name}_low": low.numpy(),
+        f"{name}_high": high.numpy(),
+        flag: converged.numpy(),
+    }
+    return arrays if steps is None else {**arrays, "steps_needed": steps.numpy()}

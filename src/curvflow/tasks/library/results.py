@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -22,11 +22,13 @@ from curvflow.schemas.kinds.probes.logdet import KIND as LOGDET
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
 from curvflow.schemas.kinds.probes.moments import MomentsParams
-from curvflow.schemas.kinds.shared.operators import UNITS
+from curvflow.schemas.kinds.shared.operators import UNITS, judged
 from curvflow.schemas.nodes import Array, Member, Ritz
+from curvflow.tasks.curvature.ritz_data import functional_arrays
 from curvflow.tasks.library.arguments import checked, precisions
 from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov import quadrature
+from curvflow.tasks.numerics.krylov.functionals import Bernstein, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.ritz_spectra import mass
 from curvflow.tasks.probes.effective_dimension import effective_dimension
@@ -223,8 +225,19 @@ class LogDet(Result):
 
     @property
     def converged(self) -> bool:
-        """True if the gap is within the standard error, and a fit converged."""
+        """True if the quadrature is within the vectors' error, and a fit converged."""
         return bool(self.variables["converged"])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of an interval of 95 % for random vectors and quadrature together."""
+        low, high = (self.variables[f"logdet_{end}"] for end in ("low", "high"))
+        return float(low), float(high)
+
+    @property
+    def definite(self) -> str:
+        """How the operator is known to be positive definite, or `assumed`."""
+        return str(self.variables["definite"])
 
     @property
     def gap(self) -> float:
@@ -238,8 +251,37 @@ class LogDet(Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class EffectiveDimension(Result):
+class Quadrature(Result):
+    """A trace of a function by quadrature; its error has two parts.
+
+    The standard error is of both: of the random vectors, and of the rule, whose bound
+    counts as two of its standard deviations.
+    """
+
+    of_name: ClassVar[str]
+
+    @property
+    def interval(self) -> tuple[Number, Number]:
+        """Ends of an interval of 95 % for random vectors and quadrature together."""
+        low, high = (self.variables[f"{self.of_name}_{end}"] for end in ("low", "high"))
+        return _number(low), _number(high)
+
+    @property
+    def quadrature_error(self) -> Number:
+        """The most that the quadrature may be off."""
+        return _number(self.variables[f"{self.of_name}_quadrature"])
+
+    @property
+    def converged(self) -> Number:
+        """True where that is below what was requested."""
+        return _number(self.variables["converged"])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class EffectiveDimension(Quadrature):
     """The sum of lambda / (lambda + prior precision) over the spectrum."""
+
+    of_name = "effective_dimension"
 
     @classmethod
     def of(cls, arrays: Mapping[str, Array], *, is_scalar: bool) -> EffectiveDimension:
@@ -249,8 +291,23 @@ class EffectiveDimension(Result):
         found = cls(**parts(EFFECTIVE_DIMENSION, arrays, *names))
         if not is_scalar:
             return found
-        value, sem, draws = (arrays[name][0] for name in names)
-        return replace(found, value=float(value), sem=float(sem), draws=draws)
+        scalars = {
+            variable.name: np.asarray(arrays[variable.name])[0]
+            for variable in EFFECTIVE_DIMENSION.outputs
+            if variable.dims[:1] == ("prior_precision",)
+        }
+        value, sem, draws = (scalars[name] for name in names)
+        return replace(
+            found,
+            value=float(value),
+            sem=float(sem),
+            draws=draws,
+            variables={**arrays, **scalars},
+            declared=tuple(
+                replace(v, dims=v.dims[1:]) if v.name in scalars else v
+                for v in EFFECTIVE_DIMENSION.outputs
+            ),
+        )
 
     @property
     def prior_precision(self) -> Array:
@@ -277,9 +334,10 @@ class Density(Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Functional(Result):
+class Functional(Quadrature):
     """The trace of a function of an operator, tr f(A)."""
 
+    of_name = "functional"
     value: float
     sem: float
 
@@ -503,30 +561,34 @@ class Spectrum(Result):
         """Estimate tr f(A).
 
         Args:
-            f: from a tensor of eigenvalues to a tensor, element by element.
+            f: from a tensor of eigenvalues to a tensor, element by element; one that
+                knows the signs of its derivatives, a `numerics.Bernstein`, has tighter
+                bounds.
 
         Returns:
-            The estimate, a draw for each run.
+            The estimate, a draw for each run, with the error of the quadrature.
 
         Raises:
             InputError: what f returns has another shape, or is not finite at a Ritz
                 value.
         """
         ritz = self._ritz()
-
-        def checked_f(values: Tensor) -> Tensor:
-            result = torch.as_tensor(f(values))
-            if result.shape != values.shape:
-                raise InputError(
-                    f"f: expected a tensor of the shape of the eigenvalues, "
-                    f"{tuple(values.shape)}, got {tuple(result.shape)}. Compute it "
-                    "element by element."
-                )
-            _check_finite(result, ritz.values)
-            return result
-
-        found = quadrature.functional(ritz, checked_f)
-        return Functional(**_estimated("functional", found), declared=FUNCTIONAL)
+        _check_finite(_elementwise(f)(ritz.values), ritz.values)
+        checked_f = f if isinstance(f, Bernstein) else _elementwise(f)
+        found = bounded(ritz, checked_f).of_model(0)
+        estimate = found.estimate
+        variables = {
+            **functional_arrays("functional", found),
+            "functional_draws": estimate.draws.numpy(),
+        }
+        return Functional(
+            value=float(estimate.mean),
+            sem=float(found.total),
+            draws=variables["functional_draws"],
+            num_matvecs=0,
+            variables=variables,
+            declared=FUNCTIONAL,
+        )
 
     def mass(self, low: float = -torch.inf, high: float = torch.inf) -> Mass:
         """Estimate the fraction of the eigenvalues from low to high.
@@ -594,6 +656,22 @@ def _points(grid: Array | Tensor) -> Tensor:
     return points_G
 
 
+def _elementwise(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Refuse what a function returns if it is not of the shape of its argument."""
+
+    def checked_f(values: Tensor) -> Tensor:
+        result = torch.as_tensor(f(values))
+        if result.shape != values.shape:
+            raise InputError(
+                f"f: expected a tensor of the shape of the eigenvalues, "
+                f"{tuple(values.shape)}, got {tuple(result.shape)}. Compute it "
+                "element by element."
+            )
+        return result
+
+    return checked_f
+
+
 def _check_finite(result: Tensor, values: Tensor) -> None:
     """Refuse a function that is not finite at some of the Ritz values."""
     wrong = values[~result.isfinite() & ~values.isnan()]
@@ -632,8 +710,7 @@ SOLUTION = (
     Variable("method", "cg or minres", dtype="str"),
 )
 FUNCTIONAL = (
-    Variable("functional", "tr f(A)"),
-    Variable("functional_sem", "standard error over the runs"),
+    *judged("functional", "tr f(A)"),
     Variable("functional_draws", "estimate of each run", ("run",)),
 )
 MASS = (

@@ -11,7 +11,6 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array, Member, NodeData
-from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
 from curvflow.tasks.numerics.sampling.diagnostics import failed, mcse_mean
@@ -136,19 +135,6 @@ def localization(draws: NodeData) -> float:
     return gamma
 
 
-def mean_of(ritz: RitzData, estimate: Estimate) -> Mean:
-    """Return an estimate from Ritz data, exact where they are all eigenvalues.
-
-    Args:
-        ritz: of one member.
-        estimate: from them, of one number.
-
-    Returns:
-        Its mean; of a single run of fewer nodes the error is NaN.
-    """
-    return Mean(float(estimate.mean), 0.0 if _is_all(ritz) else float(estimate.sem))
-
-
 def mass_below(ritz: RitzData, limit: float) -> float:
     """Return the fraction of the eigenvalues below a limit, by the rules alone."""
     below = (nodes(ritz) < limit).to(torch.float64)
@@ -158,10 +144,3 @@ def mass_below(ritz: RitzData, limit: float) -> float:
 def negative_mass(ritz: RitzData) -> float:
     """Return the fraction of the eigenvalues below zero, beyond rounding."""
     return mass_below(ritz, -1e-9 * float(nodes(ritz).abs().max()))
-
-
-def _is_all(ritz: RitzData) -> bool:
-    """Return whether Ritz data are the eigenvalues themselves, as a dense probe's."""
-    weights = ritz.weights
-    even = torch.full_like(weights, 1 / ritz.size)
-    return weights.shape[1:] == (1, ritz.size) and torch.allclose(weights, even)

@@ -41,6 +41,12 @@ from curvflow.tasks.numerics.estimators.path_norms import (
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
+from curvflow.tasks.numerics.krylov.functionals import (
+    Bernstein,
+    Bounded,
+    bounded,
+    effective_dimension,
+)
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.krylov.linear_solvers import (
     Solution,
@@ -49,12 +55,7 @@ from curvflow.tasks.numerics.krylov.linear_solvers import (
 )
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from curvflow.tasks.numerics.krylov.power_iteration import block_power
-from curvflow.tasks.numerics.krylov.quadrature import (
-    bracket,
-    density,
-    effective_dimension,
-    functional,
-)
+from curvflow.tasks.numerics.krylov.quadrature import density, functional
 from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
 from curvflow.tasks.numerics.operators.adapters import from_scipy
 from curvflow.tasks.numerics.operators.base import (
@@ -72,6 +73,8 @@ __all__ = [
     "BatchedHessian",
     "BatchedOperator",
     "BatchedResidual",
+    "Bernstein",
+    "Bounded",
     "CurvatureDraws",
     "Dense",
     "Estimate",
@@ -85,7 +88,7 @@ __all__ = [
     "as_batched",
     "balanced",
     "block_power",
-    "bracket",
+    "bounded",
     "conjugate_gradients",
     "curvature_variances",
     "damped_solve",

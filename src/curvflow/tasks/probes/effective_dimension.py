@@ -7,18 +7,23 @@ from functools import partial
 from typing import cast
 
 import numpy as np
+import torch
 
 from curvflow.schemas.kinds.probes.effective_dimension import EffectiveDimensionParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.ritz_data import (
     batch_key,
     data_bytes,
+    floor_of,
+    functional_arrays,
     member_bytes,
     num_products,
     ritz_data,
+    until_resolved,
 )
 from curvflow.tasks.networks.problems import grouped
-from curvflow.tasks.numerics.krylov.quadrature import effective_dimension as dimension
+from curvflow.tasks.numerics.krylov.functionals import effective_dimension as dimension
+from curvflow.tasks.numerics.krylov.functionals import share_above, steps_needed
 from curvflow.tasks.registry import Machine, computes
 
 
@@ -32,7 +37,8 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
         machine: the device to compute on.
 
     Returns:
-        Per member the dimension at each prior precision, with standard errors.
+        Per member the dimension at each prior precision, with standard errors, an
+        interval, and whether the quadrature has converged.
 
     Raises:
         InputError: weights or products hold NaN or infinity.
@@ -41,23 +47,38 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
         MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian;
         here negative eigenvalues count as zero.
     """
-    return grouped(members, batch_key, partial(_together, machine=machine))
+
+    def together(alike: Sequence[Member]) -> list[Outcome]:
+        return until_resolved(alike, partial(_computed, machine=machine))
+
+    return grouped(members, batch_key, together)
 
 
-def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+def _computed(
+    members: Sequence[Member], machine: Machine
+) -> list[tuple[Outcome, bool]]:
     params = cast("EffectiveDimensionParams", members[0].params)
     ritz = ritz_data(members, machine)
-    estimate = dimension(ritz, params.prior_precision)
-    return [
-        Outcome(
-            {
-                "prior_precision": np.array(params.prior_precision),
-                "effective_dimension": estimate.mean[number].numpy(),
-                "effective_dimension_sem": estimate.sem[number].numpy(),
-                "effective_dimension_draws": estimate.draws[number].numpy(),
-                "size": np.array(ritz.size, dtype=np.int64),
-                "num_matvecs": num_products(member, ritz, number),
-            }
-        )
-        for number, member in enumerate(members)
-    ]
+    found = dimension(ritz, params.prior_precision, floor=floor_of(members[0]))
+    relative = params.rel_error
+    steps = torch.stack(
+        [
+            steps_needed(found.part(number), ritz, share_above(alpha), relative)
+            for number, alpha in enumerate(params.prior_precision)
+        ],
+        dim=1,
+    )
+    outcomes = []
+    for number, member in enumerate(members):
+        one = found.of_model(number)
+        arrays = {
+            "prior_precision": np.array(params.prior_precision),
+            **functional_arrays(
+                "effective_dimension", one, steps[number], relative=relative
+            ),
+            "effective_dimension_draws": one.estimate.draws.numpy(),
+            "size": np.array(ritz.size, dtype=np.int64),
+            "num_matvecs": num_products(member, ritz, number),
+        }
+        outcomes.append((Outcome(arrays), bool(arrays["converged"].all())))
+    return outcomes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -37,10 +37,11 @@ from curvflow.tasks.numerics.estimators.logdets import (
     by_chebyshev,
     by_entropy,
     by_quadrature,
+    exactly,
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
-from curvflow.tasks.numerics.operators.matrices import norm_bound
+from curvflow.tasks.numerics.operators.matrices import least_bound, norm_bound
 from curvflow.tasks.registry import Machine, computes
 
 # Largest number of moments for the density of a preconditioned spectrum.
@@ -108,12 +109,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             f"{method_name}. "
             "Take one of these, or weights or a matrix."
         )
-    bounds = _bounds(members, machine)
+    ends = _ends(members, machine)
     wants_dense = method_name == "dense" or params.compare
     exact = _dense(members, machine) if wants_dense else None
     if method_name == "dense":
         values = cast("list[float]", exact)
-        estimates = [_as_dense(value) for value in values]
+        estimates = [exactly(value) for value in values]
+        ends = [replace(known, certified="cholesky") for known in ends]
         size = size_of(members[0])
         work = [{"num_matvecs": size, "rank": 0, "smallest": math.nan}] * len(members)
     elif method_name.startswith("preconditioned"):
@@ -122,23 +124,19 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         )
     else:
         estimates, work = _unpreconditioned(
-            members, ritz_data.ritz_data(members, machine), bounds
+            members, ritz_data.ritz_data(members, machine), ends
         )
     return [
-        _outcome(member, estimates[m], work[m], bounds[m], exact[m] if exact else None)
+        _outcome(member, estimates[m], work[m], ends[m], exact[m] if exact else None)
         for m, member in enumerate(members)
     ]
-
-
-def _as_dense(value: float) -> LogDet:
-    return LogDet(torch.tensor([value], dtype=torch.float64), 0.0, 0.0, math.nan, True)
 
 
 Work = dict[str, float]
 
 
 def _unpreconditioned(
-    members: Sequence[Member], ritz: RitzData, bounds: Sequence[float | None]
+    members: Sequence[Member], ritz: RitzData, ends: Sequence[_Ends]
 ) -> tuple[list[LogDet], list[Work]]:
     estimates, work = [], []
     for m, member in enumerate(members):
@@ -146,10 +144,20 @@ def _unpreconditioned(
         runs = runs_of_model(ritz, m)
         runs = replace(runs, values=runs.values + params.damping)
         smallest = _least_positive(params, runs)
+        _check_floor(params, smallest)
         num_matvecs = int(ritz_data.num_products(member, ritz, m))
         work.append({"num_matvecs": num_matvecs, "rank": 0, "smallest": smallest})
-        estimates.append(_estimated(params, method(member), runs, bounds[m]))
+        estimates.append(_estimated(params, method(member), runs, ends[m]))
     return estimates, work
+
+
+def _check_floor(params: LogdetParams, smallest: float) -> None:
+    """Raise InputError if a Ritz value lies below what eigenvalues should be above."""
+    if params.floor is not None and smallest < params.floor * (1 - 1e-9):
+        raise InputError(
+            f"floor: expected at most the least eigenvalue, which is {smallest:.6g} or "
+            f"less, got {params.floor:g}. Lower it, or leave it out."
+        )
 
 
 def _least_positive(params: LogdetParams, runs: RitzData) -> float:
@@ -170,22 +178,27 @@ def _least_positive(params: LogdetParams, runs: RitzData) -> float:
 
 
 def _estimated(
-    params: LogdetParams, method_name: str, runs: RitzData, bound: float | None
+    params: LogdetParams, method_name: str, runs: RitzData, ends: _Ends
 ) -> LogDet:
     if method_name == "slq":
-        return by_quadrature(runs, floor=lower_bound(params))
+        return by_quadrature(runs, floor=ends.floor)
     orders = params.num_moments or params.num_steps
     least = lower_bound(params)
-    high = bound or _largest(runs)
+    high = ends.scale or _largest(runs)
     if method_name == "chebyshev":
         low = float(nodes(runs).min()) / 2 if least is None else least
-        return by_chebyshev(runs, degree=orders, low=low, high=high)
+        return by_chebyshev(runs, degree=orders, low=low, high=high, floor=ends.floor)
     # On the interval (0, 1), as in the source; on (0, lambda_u) powers overflow.
     unit = replace(runs, values=runs.values / high, residuals=runs.residuals / high)
     law = "flat" if params.prior == "auto" else params.prior
     low = 0.0 if law != "log" else (least or float(nodes(runs).min()) / 2) / high
     fitted = by_entropy(
-        unit, num_moments=orders, support=(low, 1.0), law=law, basis=params.basis
+        unit,
+        num_moments=orders,
+        support=(low, 1.0),
+        law=law,
+        basis=params.basis,
+        floor=ends.floor and ends.floor / high,
     )
     return _shifted(fitted, runs.size * math.log(high))
 
@@ -196,7 +209,12 @@ def _largest(runs: RitzData) -> float:
 
 
 def _shifted(estimate: LogDet, shift: float) -> LogDet:
-    return replace(estimate, draws=estimate.draws + shift)
+    return replace(
+        estimate,
+        draws=estimate.draws + shift,
+        low=estimate.low + shift,
+        high=estimate.high + shift,
+    )
 
 
 def _preconditioned(
@@ -277,14 +295,19 @@ def _outcome(
     member: Member,
     estimate: LogDet,
     work: Work,
-    bound: float | None,
+    ends: _Ends,
     exact: float | None,
 ) -> Outcome:
-    size, scale = _size(member), bound or 1.0
+    size, scale = _size(member), ends.scale or 1.0
     shift = size * math.log(scale)
     arrays: dict[str, Array] = {
         "logdet": np.array(estimate.value),
         "logdet_sem": np.array(estimate.sem),
+        "logdet_vectors": np.array(estimate.vectors),
+        "logdet_quadrature": np.array(estimate.quadrature),
+        "logdet_low": np.array(estimate.low),
+        "logdet_high": np.array(estimate.high),
+        "definite": np.array(ends.certified or _shown(estimate)),
         "gap": np.array(estimate.gap),
         "strain": np.array(estimate.strain),
         "converged": np.array(estimate.converged),
@@ -305,22 +328,52 @@ def _outcome(
     return Outcome(arrays)
 
 
+def _shown(estimate: LogDet) -> str:
+    """Return how far the runs themselves show that an operator is definite."""
+    return "assumed" if estimate.floor is None else "tested"
+
+
 def _size(member: Member) -> int:
     if ritz_data.has_stored(member):
         return int(member.one(ritz_data.RITZ)["size"])
     return size_of(member)
 
 
-def _bounds(members: Sequence[Member], machine: Machine) -> list[float | None]:
-    """Return Gershgorin's bound of each damped matrix; None for other operators."""
-    if MATRIX not in members[0].inputs:
-        return [None] * len(members)
-    nodes_of = {id(member.one(MATRIX)): member.one(MATRIX) for member in members}
-    bounds = {
-        number: norm_bound(matrix_operator(node, machine, torch.float64))
-        for number, node in nodes_of.items()
-    }
-    norm_bounds = [bounds[id(member.one(MATRIX))] for member in members]
-    return [
-        b and b + _params(m).damping for b, m in zip(norm_bounds, members, strict=True)
-    ]
+@dataclass(frozen=True)
+class _Ends:
+    """What is known of a damped operator's eigenvalues before any product.
+
+    Attributes:
+        floor: they are above it, so that the operator is positive definite; or None.
+        certified: how that is known; empty without.
+        scale: Gershgorin's bound of a matrix; None of other operators.
+    """
+
+    floor: float | None
+    certified: str
+    scale: float | None
+
+
+def _ends(members: Sequence[Member], machine: Machine) -> list[_Ends]:
+    """Return what is known of each member's eigenvalues, matrices read once."""
+    read: dict[int, tuple[float | None, float | None]] = {}
+    for member in members:
+        if MATRIX in member.inputs and id(member.one(MATRIX)) not in read:
+            node = member.one(MATRIX)
+            operator = matrix_operator(node, machine, torch.float64)
+            read[id(node)] = norm_bound(operator), least_bound(operator)
+    ends = []
+    for member in members:
+        params = _params(member)
+        is_matrix = MATRIX in member.inputs
+        most, least = read[id(member.one(MATRIX))] if is_matrix else (None, None)
+        if least is not None and least + params.damping > 0:
+            floor, certified = least + params.damping, "gershgorin"
+        else:
+            floor, certified = None, ""
+        known = lower_bound(params)
+        if known is not None and (floor is None or known > floor):
+            floor, certified = known, "floor" if params.floor else "damping"
+        scale = None if most is None else most + params.damping
+        ends.append(_Ends(floor, certified, scale))
+    return ends

@@ -66,15 +66,15 @@ def met(losses, nbeta, chains=400):
 def test_the_prediction_is_the_closed_form_of_a_quadratic():
     nbeta, gamma = 50.0, 3.0
     c = nbeta * H + gamma
-    plain = predicted(exactly(H), numbers(nbeta), numbers(gamma)).mean
+    plain = predicted(exactly(H), numbers(nbeta), numbers(gamma)).estimate.mean
     assert plain == pytest.approx(float((nbeta * H / c).sum() / 2), rel=1e-12)
 
 
 def test_negative_eigenvalues_count_as_zero_and_a_flat_posterior_has_none():
     h = torch.cat([H, numbers(-3.0)])
-    computed = predicted(exactly(h), numbers(10.0), numbers(1.0)).mean
+    computed = predicted(exactly(h), numbers(10.0), numbers(1.0)).estimate.mean
     assert computed == pytest.approx(float((10 * H / (10 * H + 1)).sum() / 2))
-    assert predicted(exactly(0 * H), numbers(10.0), numbers(0.0)).mean == 0
+    assert predicted(exactly(0 * H), numbers(10.0), numbers(0.0)).estimate.mean == 0
 
 
 def test_the_curvature_at_reach_is_the_mean_eigenvalue_of_a_quadratic():
@@ -113,7 +113,7 @@ def test_a_batch_heats_no_more_than_it_may():
     computed = Scales(h.max()[None], numbers(0.0), h.median()[None])
     lr = lr_for(computed, nbeta, gamma, stride=STRIDE)
     # Of a well-specified model the variance of gradients is the Hessian.
-    regular = predicted(exactly(h), nbeta, gamma).mean
+    regular = predicted(exactly(h), nbeta, gamma).estimate.mean
     batch = batch_for(lr, nbeta, h.sum()[None], regular)
     heat = lr * nbeta**2 * h / (4 * batch)
     share = nbeta * h / (nbeta * h + gamma)

@@ -71,3 +71,11 @@ def test_a_hessian_of_other_parameters_is_refused():
     ritz.arrays["size"] = np.array(7)
     with pytest.raises(InputError, match="Hessian of the 8 parameters that moved in"):
         compared(bowl(), ritz)
+
+
+def test_steps_that_do_not_resolve_the_hessian_are_in_its_error():
+    arrays = compared(bowl(), runs(num_steps=2))
+    assert arrays["llc_regular_quadrature"] > 0
+    assert arrays["llc_regular_sem"] > arrays["llc_regular_vectors"]
+    assert arrays["llc_regular_low"] < EXACT < arrays["llc_regular_high"]
+    assert arrays["steps_needed"] > 2

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field, PositiveFloat
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.operators import UNITS, LanczosParams, ritz_inputs
-from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.kinds.shared.operators import (
+    UNITS,
+    RefinedParams,
+    judged,
+    ritz_inputs,
+)
+from curvflow.schemas.nodes import Array, Numbers
 
 
-class EffectiveDimensionParams(LanczosParams):
+class EffectiveDimensionParams(RefinedParams):
     """At which prior precisions, and the runs of Lanczos unless they are stored."""
 
     prior_precision: Annotated[
@@ -24,22 +31,25 @@ class EffectiveDimensionParams(LanczosParams):
     )
 
 
+def _truth(
+    params: EffectiveDimensionParams, eigenvalues: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    positive = eigenvalues.clip(0)
+    alphas = np.array(params.prior_precision)[:, None]
+    return {"effective_dimension": (positive / (positive + alphas)).sum(1)}
+
+
 KIND = Kind(
     name="probe.effective_dimension",
-    version=1,
+    version=2,
     summary="Effective dimension, sum of lambda / (lambda + prior precision).",
     params=EffectiveDimensionParams,
     returns=Numbers,
     outputs=(
         Variable("prior_precision", "as given", ("prior_precision",), units=UNITS),
-        Variable(
+        *judged(
             "effective_dimension",
             "sum over the eigenvalues; negative ones count as zero",
-            ("prior_precision",),
-        ),
-        Variable(
-            "effective_dimension_sem",
-            "standard error over the runs",
             ("prior_precision",),
         ),
         Variable(
@@ -56,8 +66,9 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
-    inputs=ritz_inputs("num_runs", "num_steps", "distribution"),
+    inputs=ritz_inputs("num_runs", "num_steps", "distribution", "rel_error"),
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(
@@ -66,7 +77,10 @@ EXPLANATION = Explanation(
         "θ / (θ + α) over Ritz values θ and weights τ"
     ),
     source="MacKay (1992), doi:10.1162/neco.1992.4.3.415",
-    cost="none from stored Ritz data, else num_runs · num_steps products",
+    cost=(
+        "none from stored Ritz data, else num_runs · num_steps products; with "
+        "rel_error more where they are needed"
+    ),
     example=TRAINED
     + """\
   spectrum: {use: probe.spectrum, weights: fit, num_runs: 5, num_steps: 40}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.nodes import Data, Numbers, Weights
+from curvflow.schemas.nodes import Array, Data, Numbers, Weights
 from curvflow.schemas.params import Params
 
 UNITS = "loss / parameter^2"
@@ -27,6 +28,10 @@ class HessianTraceParams(Params):
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the products"
     )
+
+
+def _truth(_: Any, eigenvalues: Array, __: Mapping[str, Array]) -> dict[str, Array]:
+    return {"trace": eigenvalues.sum()}
 
 
 KIND = Kind(
@@ -54,6 +59,7 @@ KIND = Kind(
     accelerated=True,
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

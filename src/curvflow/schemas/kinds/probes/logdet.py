@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import LanczosParams, ritz_inputs
-from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.nodes import Array, Numbers
 
 Method = Literal[
     "auto",
@@ -94,15 +96,39 @@ def _judged(name: str, description: str) -> Variable:
     return Variable(name, description, judged_by="converged")
 
 
+def _truth(
+    params: LogdetParams, eigenvalues: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    damped = eigenvalues + params.damping
+    return {"logdet": np.log(damped).sum()} if damped.min() > 0 else {}
+
+
 KIND = Kind(
     name="probe.logdet",
-    version=2,
+    version=3,
     summary="Log-determinant of a positive definite operator, by several methods.",
     params=LogdetParams,
     returns=Numbers,
     outputs=(
         _judged("logdet", "log det(A + damping I), in natural logarithms"),
-        _judged("logdet_sem", "standard error over the runs; 0 for dense"),
+        _judged(
+            "logdet_sem",
+            "standard error, of the vectors and of the quadrature; 0 for dense",
+        ),
+        _number("logdet_vectors", "standard error over the runs alone"),
+        _number(
+            "logdet_quadrature",
+            "most that it may be off for all runs alike, by what their rules allow",
+        ),
+        _number("logdet_low", "lower end of an interval of 95 %"),
+        _number("logdet_high", "upper end of an interval of 95 %"),
+        Variable(
+            "definite",
+            "how the operator is known to be positive definite: floor, damping, "
+            "gershgorin, cholesky; tested, by the weight that the runs allow about "
+            "zero and below; assumed, where they do not show it",
+            dtype="str",
+        ),
         Variable(
             "logdet_draws", "estimate of each run", ("run",), series=True, optional=True
         ),
@@ -114,7 +140,8 @@ KIND = Kind(
         _number("strain", "largest misfit of a moment in standard errors, or NaN"),
         Variable(
             "converged",
-            "whether gap and fit are within the standard error",
+            "whether the quadrature is within two standard errors of the vectors, and "
+            "a fit converged",
             dtype="bool",
         ),
         _number("scale", "Gershgorin's bound of a matrix, lambda_u; 1 of an operator"),
@@ -148,6 +175,7 @@ KIND = Kind(
         orders=_orders,
     ),
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

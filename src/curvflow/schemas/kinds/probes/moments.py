@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import UNITS, OperatorParams, ritz_inputs
-from curvflow.schemas.nodes import Moments
+from curvflow.schemas.nodes import Array, Moments
 from curvflow.schemas.params import Floats
 
 
@@ -48,6 +50,18 @@ class MomentsParams(OperatorParams):
                 "Write the lower end first."
             )
         return self
+
+
+def _truth(
+    params: MomentsParams, eigenvalues: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    orders, x = np.arange(params.num_moments + 1), eigenvalues[:, None]
+    if params.basis == "power":
+        return {"moments": (x**orders).mean(0), "trace": eigenvalues.sum()}
+    low, high = result["support"]
+    inside = (2 * x - (low + high)) / (high - low)
+    moments = np.polynomial.chebyshev.chebvander(inside[:, 0], orders[-1]).mean(0)
+    return {"moments": moments, "trace": eigenvalues.sum()}
 
 
 KIND = Kind(
@@ -98,6 +112,7 @@ KIND = Kind(
         orders=lambda params: params.num_moments,
     ),
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

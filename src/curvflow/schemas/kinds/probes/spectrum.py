@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
@@ -13,7 +15,7 @@ from curvflow.schemas.kinds.shared.operators import (
     UNITS,
     LanczosParams,
 )
-from curvflow.schemas.nodes import Ritz
+from curvflow.schemas.nodes import Array, Ritz
 
 
 class SpectrumParams(LanczosParams):
@@ -48,6 +50,17 @@ def _fraction(name: str, of: str) -> tuple[Variable, ...]:
             "upper end of it; random vectors and quadrature are both allowed for",
         ),
     )
+
+
+def _truth(
+    _: SpectrumParams, eigenvalues: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    zero = result["zero_threshold"]
+    return {
+        "trace": eigenvalues.sum(),
+        "zero_mass": (np.abs(eigenvalues) <= zero).mean(),
+        "negative_mass": (eigenvalues < -zero).mean(),
+    }
 
 
 KIND = Kind(
@@ -87,6 +100,7 @@ KIND = Kind(
     accelerated=True,
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -13,7 +14,7 @@ from curvflow.schemas.kinds.shared.operators import (
     UNITS,
     OperatorParams,
 )
-from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.nodes import Array, Numbers
 
 
 class TraceParams(OperatorParams):
@@ -64,6 +65,12 @@ class TraceParams(OperatorParams):
         return self.max_probes or 64 * self.num_probes
 
 
+def _truth(
+    _: TraceParams, eigenvalues: Array, __: Mapping[str, Array]
+) -> dict[str, Array]:
+    return {"trace": eigenvalues.sum()}
+
+
 KIND = Kind(
     name="probe.trace",
     version=2,
@@ -95,6 +102,7 @@ KIND = Kind(
     accelerated=True,
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

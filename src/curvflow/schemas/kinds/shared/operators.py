@@ -162,6 +162,67 @@ class LanczosParams(OperatorParams):
     )
 
 
+# With rel_error, runs are doubled this many times at most.
+DOUBLINGS = 3
+
+
+class RefinedParams(LanczosParams):
+    """Lanczos runs that are made longer until the quadrature is accurate enough."""
+
+    rel_error: Annotated[float | None, Neutral(None)] = Field(
+        None,
+        gt=0,
+        description="error of the quadrature, relative to the value, that is enough: "
+        f"num_steps is doubled until it is met, {2**DOUBLINGS} times as many at most; "
+        "null takes num_steps",
+    )
+
+
+def judged(
+    name: str,
+    description: str,
+    dims: tuple[str, ...] = (),
+    *,
+    unit: str = "1",
+    flag: str = "converged",
+) -> tuple[Variable, ...]:
+    """Return the variables of a trace of a function, by quadrature of Ritz data.
+
+    Args:
+        name: of the value.
+        description: of the value.
+        dims: of all of them.
+        unit: of the value and its errors.
+        flag: name of the variable that says whether the quadrature has converged.
+    """
+
+    def beside(suffix: str, text: str) -> Variable:
+        return Variable(f"{name}_{suffix}", text, dims, units=unit)
+
+    return (
+        Variable(name, description, dims, units=unit, judged_by=flag),
+        beside("sem", "standard error, of the vectors and of the quadrature"),
+        beside("vectors", "standard error over the runs alone"),
+        beside("quadrature", "most that the quadrature may be off"),
+        beside("low", "lower end of an interval of 95 %"),
+        beside("high", "upper end of an interval of 95 %"),
+        Variable(
+            flag,
+            "whether the quadrature is off by at most rel_error of the value; without "
+            "one, by the standard error over the runs, or 1 %",
+            dims,
+            dtype="bool",
+        ),
+        Variable(
+            "steps_needed",
+            "steps that should bring the quadrature within rel_error, or 1 %; those "
+            "made, if they did",
+            dims,
+            dtype="int64",
+        ),
+    )
+
+
 # A Hessian and draws go together if both are of the same point of the same loss.
 SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers",))
 

@@ -12,12 +12,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
+from curvflow.tasks.numerics.krylov.functionals import (
+    Bernstein,
+    bounded,
+    floor_by_test,
+)
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
-from curvflow.tasks.numerics.krylov.quadrature import nodes, radau_rule
+from curvflow.tasks.numerics.krylov.quadrature import nodes
 
 NUM_NODES = 2000
 
@@ -41,35 +47,103 @@ class LogDet:
 
     Attributes:
         draws: of each run, (S,).
-        sem: standard error of their mean; NaN for one run.
+        vectors: standard error of their mean; NaN for one run.
+        quadrature: the most that the mean may be off for all runs alike, by what their
+            own rules allow; infinite where they allow anything.
+        low: lower end of an interval of 95 % for both errors.
+        high: its upper end.
         gap: how far another rule from the same runs is from the mean.
         strain: of the moments, in standard errors, where a density is fitted; or NaN.
-        converged: whether what had to converge did.
+        converged: whether the quadrature is within two standard errors of the vectors,
+            and a fit converged.
+        floor: what the eigenvalues were taken to be above; None where nothing shows
+            that there is none about zero, and below.
     """
 
     draws: Tensor
-    sem: float
+    vectors: float
+    quadrature: float
+    low: float
+    high: float
     gap: float
     strain: float
     converged: bool
+    floor: float | None
 
     @property
     def value(self) -> float:
         """The mean."""
         return float(self.draws.mean())
 
+    @property
+    def sem(self) -> float:
+        """Standard error of both; the quadrature's counts as two of its deviations."""
+        return math.hypot(self.vectors, self.quadrature / 2)
 
-def _reported(draws_S: Tensor, other: float, *, used: int = 1) -> LogDet:
+
+def exactly(value: float) -> LogDet:
+    """Return a value without error."""
+    draws = torch.tensor([value], dtype=torch.float64)
+    return LogDet(draws, 0.0, 0.0, value, value, 0.0, math.nan, True, 0.0)
+
+
+LOG = Bernstein(torch.log, pole=0.0, is_clamped=False)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What the Gauss rules of runs say of log det A, and where it may truly be.
+
+    Attributes:
+        mean: of the rules, controls taken off.
+        lower: least mean of v.log(A)v, controls taken off; -inf if there is none.
+        upper: greatest.
+        draws: of each run, (S,), controls taken off.
+        used: degrees of freedom that means and controls use up.
+        floor: what the eigenvalues were taken to be above; None if nothing shows it.
+    """
+
+    mean: float
+    lower: float
+    upper: float
+    draws: Tensor
+    used: int
+    floor: float | None
+
+
+def _rules(
+    ritz: RitzData, *, floor: float | None = None, controls: Controls | None = None
+) -> _Rules:
+    if floor is None:
+        floor = floor_by_test(ritz)
+    found = bounded(ritz, LOG, floor=floor).of_model(0)
+    draws_S, used = found.estimate.draws, 1
+    if controls is not None and len(draws_S) >= 8 * len(controls.means):
+        draws_S = _freed(draws_S[:, None], controls)[:, 0]
+        used += len(controls.means)
+    moved = float(draws_S.mean() - found.estimate.mean)
+    lower, upper = (float(b.mean()) + moved for b in (found.lower, found.upper))
+    return _Rules(float(draws_S.mean()), lower, upper, draws_S, used, floor)
+
+
+def _reported(draws_S: Tensor, rules: _Rules, other: float, *, used: int) -> LogDet:
     """Return an estimate whose draws have `used` up some degrees of freedom."""
-    left = len(draws_S) - used
-    spread = float((draws_S - draws_S.mean()).square().sum())
+    left, value = len(draws_S) - used, float(draws_S.mean())
+    spread = float((draws_S - value).square().sum())
     sem = math.sqrt(spread / left / len(draws_S)) if left > 0 else math.nan
-    gap = other - float(draws_S.mean())
-    return LogDet(draws_S, sem, gap, math.nan, abs(gap) <= max(3 * sem, _rounding(gap)))
-
-
-def _rounding(value: float) -> float:
-    return 1e-9 * abs(value)
+    half = float(stdtrit(left, 0.975)) * sem if left > 0 else math.nan
+    off = max(rules.upper - value, value - rules.lower, 0.0)
+    return LogDet(
+        draws_S,
+        sem,
+        off,
+        min(rules.lower, value) - half,
+        max(rules.upper, value) + half,
+        other - value,
+        math.nan,
+        off <= max(2 * sem, 1e-9 * abs(value)),
+        rules.floor,
+    )
 
 
 def by_quadrature(
@@ -79,8 +153,8 @@ def by_quadrature(
 
     Args:
         ritz: runs of one positive definite operator.
-        floor: what eigenvalues are known to be above; if not given half the least
-            Ritz value takes its place, and the gap is no bound.
+        floor: what eigenvalues are known to be above; if not given, what the runs
+            show that they are above, see `floor_by_test`.
         controls: taken off by regression over the runs; few runs are left alone.
 
     Returns:
@@ -90,18 +164,8 @@ def by_quadrature(
     Reference:
         Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974.
     """
-    theta_SK, weights_SK = nodes(ritz)[0], ritz.weights[0]
-    node = float(theta_SK.min()) / 2 if floor is None else floor
-    values, weights = radau_rule(ritz, torch.full_like(ritz.steps, node).double())
-    # Rounding may take nodes below the prescribed one, where none can be.
-    logs = torch.where(weights > 0, values, node).clamp_min(node).log()
-    below = ritz.size * float((weights * logs).sum(2).mean())
-    draws_S = ritz.size * (weights_SK * theta_SK.log()).sum(1)
-    gap = below - float(draws_S.mean())
-    if controls is None or len(draws_S) < 8 * len(controls.means):
-        return _reported(draws_S, below)
-    freed_S = _freed(draws_S[:, None], controls)[:, 0]
-    return _reported(freed_S, float(freed_S.mean()) + gap, used=1 + len(controls.means))
+    rules = _rules(ritz, floor=floor, controls=controls)
+    return _reported(rules.draws, rules, rules.lower, used=rules.used)
 
 
 def _freed(draws_SK: Tensor, controls: Controls) -> Tensor:
@@ -117,7 +181,14 @@ def _freed(draws_SK: Tensor, controls: Controls) -> Tensor:
     return freed_SK
 
 
-def by_chebyshev(ritz: RitzData, *, degree: int, low: float, high: float) -> LogDet:
+def by_chebyshev(
+    ritz: RitzData,
+    *,
+    degree: int,
+    low: float,
+    high: float,
+    floor: float | None = None,
+) -> LogDet:
     """Interpolate log by a polynomial on [low, high] and sum it over the spectrum.
 
     Args:
@@ -125,6 +196,7 @@ def by_chebyshev(ritz: RitzData, *, degree: int, low: float, high: float) -> Log
         degree: of the polynomial.
         low: lower end, above zero.
         high: upper end.
+        floor: what eigenvalues are known to be above.
 
     Returns:
         The estimate; its gap is to the quadrature of the same runs.
@@ -138,7 +210,8 @@ def by_chebyshev(ritz: RitzData, *, degree: int, low: float, high: float) -> Log
     values_NK = polynomials("chebyshev", theta_SK.reshape(-1), degree + 1, (low, high))
     series_SK = (values_NK @ coefficients_K).reshape(shape)
     draws_S = ritz.size * (weights_SK * series_SK).sum(1)
-    return _reported(draws_S, by_quadrature(ritz).value)
+    rules = _rules(ritz, floor=floor)
+    return _reported(draws_S, rules, rules.mean, used=1)
 
 
 def _interpolated(degree: int, low: float, high: float) -> Tensor:
@@ -160,6 +233,7 @@ def by_entropy(
     law: str,
     basis: str = "chebyshev",
     controls: Controls | None = None,
+    floor: float | None = None,
 ) -> LogDet:
     """Integrate log over the density of largest entropy that has the runs' moments.
 
@@ -170,6 +244,7 @@ def by_entropy(
         law: prior of the density, see `priors`.
         basis: of the moments.
         controls: taken off every moment by regression over the runs.
+        floor: what eigenvalues are known to be above.
 
     Returns:
         The estimate. Its draws are what each run's moments change it by, to first
@@ -195,8 +270,8 @@ def by_entropy(
     )
     logs_G = fit.prior.nodes.log()
     draws_S = fit.mean(logs_G) + centred_SK @ fit.influence(logs_G)
-    other = by_quadrature(ritz, controls=controls).value
-    fitted = _reported(ritz.size * draws_S, other, used=used)
+    rules = _rules(ritz, floor=floor, controls=controls)
+    fitted = _reported(ritz.size * draws_S, rules, rules.mean, used=used)
     converged = fitted.converged and fit.converged and fit.is_feasible
     return replace(fitted, strain=fit.strain, converged=converged)
 

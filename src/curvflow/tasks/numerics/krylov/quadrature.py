@@ -2,14 +2,15 @@
 
 A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for polynomials
 of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
-random vectors, seen between the runs, and that of the rule, which `bracket` bounds.
+random vectors, seen between the runs, and that of the rule, which
+`functionals.bounded` bounds.
 Further letters: S runs, K nodes, G points of a grid, P powers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -125,6 +126,25 @@ def over_runs(draws: Tensor) -> Estimate:
     if count == 1:
         return Estimate(draws, mean, torch.full_like(mean, torch.nan), count)
     return Estimate(draws, mean, draws.std(-1, correction=1) / math.sqrt(count), count)
+
+
+def score_interval(of: Estimate, t: float) -> tuple[Tensor, Tensor]:
+    """Return the p with |mean - p| <= t sem, the sem at p being as sqrt(p(1 - p)).
+
+    The weight of a random vector in an eigenspace, of a fraction p of the dimensions D,
+    varies by 2p(1 - p) / (D + 2) if Gaussian, by a part of it if of signs. The runs
+    tell the factor, which depends little on p where their own spread does much: draws
+    that happen to lie low also lie close together.
+
+    Reference:
+        Wilson (1927), doi:10.1080/01621459.1927.10502953, there for a binomial share.
+    """
+    mean = of.mean.clamp(0, 1)
+    spread = mean * (1 - mean)
+    ratio = torch.where(spread > 0, (t * of.sem).square() / spread, 0.0)
+    centre = (mean + ratio / 2) / (1 + ratio)
+    half = (ratio * (spread + ratio / 4)).sqrt() / (1 + ratio)
+    return (centre - half).clamp(0, 1), (centre + half).clamp(0, 1)
 
 
 def expectation(ritz: RitzData, f: Function) -> Tensor:
@@ -275,77 +295,3 @@ def moments(
         terms.append(following if basis == "chebyshev" else x * terms[-1])
     means = [(ritz.weights * term).sum(2) for term in terms[: order + 1]]
     return torch.stack(means, dim=1)
-
-
-@dataclass(frozen=True)
-class Bracket:
-    """Two values of tr f(A) whose errors of the rule have opposite signs.
-
-    Attributes:
-        gauss: by the Gauss rule.
-        radau: by the Gauss-Radau rule with one more node, the prescribed one.
-    """
-
-    gauss: Estimate
-    radau: Estimate
-
-
-def bracket(ritz: RitzData, f: Function, node: float) -> Bracket:
-    """Enclose tr f(A) between a Gauss and a Gauss-Radau rule.
-
-    The Gauss rule is too high where the derivative of order 2K is negative, as for the
-    logarithm. With a node at or below the spectrum the other is too low where the
-    derivative of order 2K + 1 is positive. Between them lies each run's v.f(A)v.
-
-    Args:
-        ritz: runs from random vectors.
-        f: from Ritz values to numbers, element by element.
-        node: at or outside an end of the spectrum.
-
-    Returns:
-        Both estimates, (M,), from the same vectors.
-
-    Examples:
-        >>> from curvflow.tasks.numerics import Dense, bracket, lanczos
-        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
-        >>> ritz = lanczos(A, torch.ones(40), num_steps=6)
-        >>> both = bracket(ritz, torch.log, node=1.0)
-        >>> bool(both.radau.mean < 110.32064 < both.gauss.mean)  # ln 40!
-        True
-
-    Reference:
-        Golub and Meurant (2010), Matrices, Moments and Quadrature, section 6.2.
-    """
-    node_MS = torch.full(ritz.steps.shape, node, dtype=torch.float64)
-    values, weights = radau_rule(ritz, node_MS)
-    radau = (weights * f(values)).sum(2)
-    return Bracket(functional(ritz, f), over_runs(ritz.size * radau))
-
-
-def effective_dimension(ritz: RitzData, prior_precision: Sequence[float]) -> Estimate:
-    """Estimate the sum of lambda / (lambda + prior precision).
-
-    Negative eigenvalues count as zero.
-
-    Args:
-        ritz: runs from random vectors.
-        prior_precision: P positive numbers, in units of the eigenvalues.
-
-    Returns:
-        The dimensions with their draws, (M, P).
-
-    Examples:
-        >>> from curvflow.tasks.numerics import Dense, effective_dimension, lanczos
-        >>> A = Dense(torch.eye(4).double())
-        >>> ritz = lanczos(A, torch.ones(4), num_steps=2)
-        >>> effective_dimension(ritz, [1.0, 3.0]).mean.tolist()
-        [[2.0, 1.0]]
-
-    Reference:
-        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian.
-    """
-    precision_P = torch.tensor(prior_precision, dtype=torch.float64)
-    positive = nodes(ritz).clamp_min(0).unsqueeze(1)
-    parts_MPSK = positive / (positive + precision_P[:, None, None])
-    draws_MPS = (ritz.weights.unsqueeze(1) * parts_MPSK).sum(3)
-    return over_runs(ritz.size * draws_MPS)

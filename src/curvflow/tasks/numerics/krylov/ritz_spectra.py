@@ -20,6 +20,7 @@ from curvflow.tasks.numerics.krylov.quadrature import (
     distribution_bounds,
     nodes,
     over_runs,
+    score_interval,
 )
 
 
@@ -108,26 +109,7 @@ class Mass:
         if low.count == 1:
             return torch.zeros_like(low.mean), torch.ones_like(high.mean)
         t = float(stdtrit(low.count - 1, (1 + confidence) / 2))
-        return _score_interval(low, t)[0], _score_interval(high, t)[1]
-
-
-def _score_interval(of: Estimate, t: float) -> tuple[Tensor, Tensor]:
-    """Return the p with |mean - p| <= t sem, the sem at p being as sqrt(p(1 - p)).
-
-    The weight of a random vector in an eigenspace, of a fraction p of the dimensions D,
-    varies by 2p(1 - p) / (D + 2) if Gaussian, by a part of it if of signs. The runs
-    tell the factor, which depends little on p where their own spread does much: draws
-    that happen to lie low also lie close together.
-
-    Reference:
-        Wilson (1927), doi:10.1080/01621459.1927.10502953, there for a binomial share.
-    """
-    mean = of.mean.clamp(0, 1)
-    spread = mean * (1 - mean)
-    ratio = torch.where(spread > 0, (t * of.sem).square() / spread, 0.0)
-    centre = (mean + ratio / 2) / (1 + ratio)
-    half = (ratio * (spread + ratio / 4)).sqrt() / (1 + ratio)
-    return (centre - half).clamp(0, 1), (centre + half).clamp(0, 1)
+        return score_interval(low, t)[0], score_interval(high, t)[1]
 
 
 def mass(ritz: RitzData, low_M: Tensor, high_M: Tensor) -> Mass:

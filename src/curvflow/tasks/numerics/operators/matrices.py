@@ -67,9 +67,13 @@ class Sparse:
 
     def bound(self) -> float:
         """Return Gershgorin's bound of the magnitude of its eigenvalues."""
+        return float(self.row_sums().max())
+
+    def row_sums(self) -> Tensor:
+        """Return the sum of the magnitudes of each row, (D,)."""
         rows = torch.repeat_interleave(self.matrix.crow_indices().diff())
         sums = self.matrix.values().new_zeros(self.shape[0])
-        return float(sums.index_add(0, rows, self.matrix.values().abs()).max())
+        return sums.index_add(0, rows, self.matrix.values().abs())
 
 
 # Bytes of the entries that are held at once.
@@ -226,11 +230,30 @@ def norm_bound(operator: Operator) -> float | None:
     Args:
         operator: any; None if its entries cannot be read.
     """
+    rows = _rows(operator)
+    return None if rows is None else float(rows[1].max())
+
+
+def least_bound(operator: Operator) -> float | None:
+    """Return Gershgorin's lower bound of the eigenvalues, or None.
+
+    Args:
+        operator: any; None if its entries cannot be read.
+    """
+    rows = _rows(operator)
+    if rows is None:
+        return None
+    diagonal_D, sums_D = rows
+    return float((diagonal_D + diagonal_D.abs() - sums_D).min())
+
+
+def _rows(operator: Operator) -> tuple[Tensor, Tensor] | None:
+    """Return the diagonal and the sums of magnitudes of each row, (D,) each."""
     if isinstance(operator, Sparse):
-        return operator.bound()
+        return operator.diagonal(), operator.row_sums()
     if isinstance(operator, Dense):
-        return float(operator.matrix.abs().sum(1).max())
+        return operator.matrix.diagonal(), operator.matrix.abs().sum(1)
     if isinstance(operator, KernelMatrix):
-        sums = [float(rows.abs().sum(1).max()) for _, rows in operator.blocks()]
-        return max(sums)
+        sums = [rows.abs().sum(1) for _, rows in operator.blocks()]
+        return operator.diagonal(), torch.cat(sums)
     return None

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.krylov.functionals import Bernstein, Bounded, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
-from curvflow.tasks.numerics.krylov.quadrature import functional
 from curvflow.tasks.numerics.sampling.calibration_sweep import swept
 from curvflow.tasks.numerics.sampling.chain_targets import (
     EXACT,
@@ -106,7 +105,7 @@ class _Chosen:
     num_burnin_steps: Tensor
     batch_size: Tensor  # the smallest whose heating is allowed
     variance: Tensor  # of single samples' gradients; NaN where none is needed
-    regular: Estimate  # the coefficient if the minima are regular
+    regular: Bounded  # the coefficient if the minima are regular
 
 
 def _chosen(
@@ -131,9 +130,9 @@ def _chosen(
     variance_M = torch.full_like(lr_M, math.nan)
     if name != EXACT:
         steep_M = nbeta_M * measured.at_reach
-        variance_M = gradient_noise(targets, regular.mean, steep_M)
+        variance_M = gradient_noise(targets, regular.estimate.mean, steep_M)
         step_M = lr_M * most / (first.friction if method.has_friction else 1)
-        batch_M = batch_for(step_M, nbeta_M, variance_M, regular.mean)
+        batch_M = batch_for(step_M, nbeta_M, variance_M, regular.estimate.mean)
     burnin_M = burnin_for(scales, nbeta_M, stride=stride, most=MOST_BURNIN)
     chosen = _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular)
     return [
@@ -162,8 +161,8 @@ def _settings(
         batch_size,
         _burnin(options, int(chosen.num_burnin_steps[number])),
         calibration={
-            "predicted": chosen.regular.mean[number].numpy(),
-            "predicted_sem": chosen.regular.sem[number].numpy(),
+            "predicted": chosen.regular.estimate.mean[number].numpy(),
+            "predicted_sem": chosen.regular.total[number].numpy(),
             "largest_eigenvalue": measured.scales.largest[number].numpy(),
             "smallest_eigenvalue": measured.scales.smallest[number].numpy(),
             "typical_curvature": measured.scales.typical[number].numpy(),
@@ -287,7 +286,7 @@ def predicted(
     ritz: RitzData,
     nbeta_M: Tensor,
     localization_M: Tensor,
-) -> Estimate:
+) -> Bounded:
     """Predict the coefficient as if the minimum were regular.
 
     Args:
@@ -296,14 +295,14 @@ def predicted(
         localization_M: gamma.
 
     Returns:
-        Half the effective dimension at the prior precision gamma / nbeta, (M,), with
-        the standard error over the runs.
+        Half the effective dimension at the prior precision gamma / nbeta, (M,).
     """
     nbeta, gamma = (x[:, None, None] for x in (nbeta_M, localization_M))
 
     def share(values: Tensor) -> Tensor:
-        steep = nbeta * values.clamp(min=0.0)
+        steep = nbeta * values
         whole = steep + gamma
         return torch.where(whole > 0, steep / whole, 0.0) / 2
 
-    return functional(ritz, share)
+    held_M1 = -(localization_M / nbeta_M)[:, None]
+    return bounded(ritz, Bernstein(share, pole=held_M1, most=0.5))

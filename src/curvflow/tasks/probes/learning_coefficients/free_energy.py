@@ -12,17 +12,21 @@ from curvflow.schemas.kinds.probes.learning_coefficients.free_energy import (
     FreeEnergyParams,
 )
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature.ritz_data import functional_arrays
 from curvflow.tasks.llc.draws import (
     energies,
     is_wbic,
     localization,
-    mean_of,
     negative_mass,
     number,
     posterior_of,
     ritz_of,
 )
-from curvflow.tasks.numerics.krylov.quadrature import functional
+from curvflow.tasks.numerics.krylov.functionals import (
+    Bernstein,
+    bounded,
+    steps_needed,
+)
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -56,16 +60,23 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
     precision = params.prior_precision or localization(draws)
 
     def volume(values: Tensor) -> Tensor:
-        return (count / precision * values.clamp_min(0)).log1p() / 2
+        return (count / precision * values).log1p() / 2
 
-    laplace = mean_of(ritz, functional(ritz, volume))
+    half = Bernstein(volume, pole=-precision / count)
+    found = bounded(ritz, half)
     training = count * number(draws, "init_loss")
+    laplace = functional_arrays(
+        "laplace",
+        found.of_model(0),
+        steps_needed(found, ritz, half, None)[0],
+        flag="laplace_converged",
+    )
+    for name in ("laplace", "laplace_low", "laplace_high"):
+        laplace[name] = laplace[name] + training
     numbers = {
         "training_loss": training,
         "watanabe": training + number(draws, "llc_mean") * math.log(count),
         "watanabe_sem": number(draws, "llc_sem") * math.log(count),
-        "laplace": training + laplace.value,
-        "laplace_sem": laplace.sem,
         "bic": training + ritz.size / 2 * math.log(count),
         "prior_precision": precision,
         "negative_mass": negative_mass(ritz),
@@ -76,6 +87,7 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
     return Outcome(
         {
             **{name: np.array(value) for name, value in numbers.items()},
+            **laplace,
             "num_samples": np.array(draws["num_samples"], dtype=np.int64),
             "num_parameters": np.array(ritz.size, dtype=np.int64),
             **posterior_of(draws),

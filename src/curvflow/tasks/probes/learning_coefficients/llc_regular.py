@@ -7,17 +7,21 @@ import math
 import numpy as np
 
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature.ritz_data import functional_arrays
 from curvflow.tasks.llc.draws import (
     Mean,
     localization,
     mass_below,
-    mean_of,
     negative_mass,
     number,
     posterior_of,
     ritz_of,
 )
-from curvflow.tasks.numerics.krylov.quadrature import effective_dimension
+from curvflow.tasks.numerics.krylov.functionals import (
+    Bernstein,
+    bounded,
+    steps_needed,
+)
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -45,14 +49,13 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
     draws = member.one("draws")
     ritz = ritz_of(member)
     precision = localization(draws) / number(draws, "nbeta")
-    dimension = mean_of(ritz, effective_dimension(ritz, [precision]))
-    regular = Mean(dimension.value / 2, dimension.sem / 2)
+    half = Bernstein(lambda h: h / (h + precision) / 2, pole=-precision, most=0.5)
+    found = bounded(ritz, half)
+    regular = Mean(float(found.estimate.mean), float(found.total))
     measured = Mean(number(draws, "llc_mean"), number(draws, "llc_sem"))
     apart = measured.value - regular.value
     error = math.hypot(measured.sem, regular.sem)
     numbers = {
-        "llc_regular": regular.value,
-        "llc_regular_sem": regular.sem,
         "llc_mean": measured.value,
         "llc_sem": measured.sem,
         "llc_singular": apart,
@@ -64,6 +67,12 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
     }
     return Outcome(
         {
+            **functional_arrays(
+                "llc_regular",
+                found.of_model(0),
+                steps_needed(found, ritz, half, None)[0],
+                flag="regular_converged",
+            ),
             **{name: np.array(value) for name, value in numbers.items()},
             "num_parameters": np.array(ritz.size, dtype=np.int64),
             **posterior_of(draws),

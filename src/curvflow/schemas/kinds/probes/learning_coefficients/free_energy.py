@@ -12,6 +12,7 @@ from curvflow.schemas.kinds.shared.operators import (
     LOCALIZATION,
     NBETA,
     SAME_LOSS,
+    judged,
     no_hessian,
     not_localised,
 )
@@ -36,7 +37,7 @@ def _nats(name: str, description: str, **more: Any) -> Variable:
 
 KIND = Kind(
     name="probe.free_energy",
-    version=2,
+    version=3,
     summary="Free energies of a model: WBIC, Laplace, BIC and Watanabe's form.",
     params=FreeEnergyParams,
     returns=Numbers,
@@ -60,12 +61,13 @@ KIND = Kind(
             optional=True,
             judged_by="verdict",
         ),
-        _nats(
+        *judged(
             "laplace",
             "n L + log det(1 + n H / prior_precision) / 2: minus the log evidence of "
             "the quadratic loss with the prior; negative eigenvalues count as zero",
+            unit="nat",
+            flag="laplace_converged",
         ),
-        _nats("laplace_sem", "standard error over the runs; 0 of all eigenvalues"),
         _nats("bic", "n L + d / 2 ln n"),
         Variable("prior_precision", "of the prior", units="1 / parameter^2"),
         Variable("negative_mass", "fraction of the eigenvalues below zero"),

@@ -24,7 +24,7 @@ def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable
 
 KIND = Kind(
     name="probe.llc",
-    version=4,
+    version=5,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=LlcParams,
     returns=Draws,
@@ -129,7 +129,7 @@ KIND = Kind(
         ),
         Variable(
             "predicted_sem",
-            "standard error of predicted, over random vectors",
+            "standard error of predicted, of the random vectors and of the quadrature",
             optional=True,
         ),
         Variable(

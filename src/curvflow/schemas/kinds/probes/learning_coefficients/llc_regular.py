@@ -8,6 +8,7 @@ from curvflow.schemas.kinds.shared.operators import (
     LOCALIZATION,
     NBETA,
     SAME_LOSS,
+    judged,
     no_hessian,
     not_localised,
 )
@@ -25,18 +26,16 @@ def _judged(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="probe.llc_regular",
-    version=2,
+    version=3,
     summary="What the Hessian explains of a learning coefficient, and what not.",
     params=LlcRegularParams,
     returns=Numbers,
     outputs=(
-        Variable(
+        *judged(
             "llc_regular",
             "half the effective dimension of the Hessian at localization / nbeta: what "
             "llc would be of a quadratic loss; negative eigenvalues count as zero",
-        ),
-        Variable(
-            "llc_regular_sem", "standard error over the runs; 0 of all eigenvalues"
+            flag="regular_converged",
         ),
         _judged("llc_mean", "as probe.llc measured it"),
         _judged("llc_sem", "its standard error"),

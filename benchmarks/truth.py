@@ -1,0 +1,363 @@
+"""Hold what kinds state of random operators against what is known of these.
+
+    python -m benchmarks.truth                        # today's seed, 20 minutes
+    python -m benchmarks.truth --seed 3 --minutes 2
+    python -m benchmarks.truth --case 1234            # one case again, with all numbers
+
+A case is a study: a matrix of random eigenvalues, or a small network just trained on
+random data, and probes with random parameters on it. Eigenvalues follow a law over up
+to twelve decades, with clusters, gaps, outliers, zeros and negative parts; those of a
+network come from its dense matrix. Each kind that declares `Kind.truth` takes part.
+
+Prints per variable: numbers compared, how many of their 95 % intervals hold the truth,
+with a binomial interval of 95 %, median |z|, how many are flagged as converged and how
+many of these are within two standard errors or their interval, and the worst case with
+the command that repeats it. Intervals are `x_low` to `x_high` where a kind has them,
+else Student's t times `x_sem`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import io
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruamel.yaml import YAML
+from scipy.stats import beta, t
+
+import curvflow
+from curvflow import RunOptions
+from curvflow.flows.graph.open_study import open_study
+from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds import all_kinds, find_kind
+
+SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
+NETWORK_SHARE = 0.3
+OPERATORS = ("hessian", "ggn", "fisher_empirical", "gradient_covariance")
+
+
+def spectrum(draw: np.random.Generator) -> np.ndarray:
+    """Draw the eigenvalues of a matrix."""
+    size, low = int(draw.integers(20, 250)), -draw.uniform(0, 12)
+    values = 10 ** draw.uniform(low, 0, size)
+    law = draw.integers(5)
+    if law == 1:
+        values = 10 ** np.linspace(low, 0, size)
+    if law == 2:
+        centres = 10 ** draw.uniform(low, 0, 4)
+        values = draw.choice(centres, size) * (1 + 1e-3 * draw.normal(size=size))
+    if law == 3:
+        values[: int(draw.uniform(0, 0.6) * size)] = 0.0
+    if law == 4:
+        values = draw.gamma(draw.uniform(0.2, 3), size=size)
+    outliers = int(draw.integers(0, 5))
+    values[size - outliers :] *= 10 ** draw.uniform(0, 3)
+    if draw.random() < 0.4:
+        part = draw.random(size) < draw.uniform(0, 0.5)
+        values[part] *= -(10 ** draw.uniform(-5, 0))
+    return values * 10 ** draw.uniform(-3, 3)
+
+
+def network(draw: np.random.Generator) -> dict[str, Any]:
+    """Draw the stages of a small network and of its dense matrix."""
+    activation = str(draw.choice(["tanh", "gelu", "sigmoid"]))
+    hidden = [int(draw.integers(2, 7)) for _ in range(draw.integers(1, 3))]
+    digits = draw.random() < 0.3
+    data = {"use": "data.digits", "num_train": 100} if digits else {"use": "data.xor"}
+    return {
+        "data": data,
+        "fit": {
+            "use": "train",
+            "data": "data",
+            "model": {
+                "kind": "mlp",
+                "hidden": hidden[:1] if digits else hidden,
+                "activation": activation,
+            },
+            "rule": {"rule": "sgd", "lr": 0.1},
+            "seed": int(draw.integers(1000)),
+            "epochs": int(draw.integers(1, 40)),
+        },
+    }
+
+
+def probes(
+    draw: np.random.Generator, size: int, least: float, *, is_network: bool
+) -> dict[str, Any]:
+    """Draw the parameters of each kind that takes an operator.
+
+    Args:
+        draw: random numbers.
+        size: D, or a number that is not above it.
+        least: an eigenvalue that damping mostly makes positive.
+        is_network: whether it is the Hessian of a network.
+
+    Returns:
+        Stages by name, without what they take.
+    """
+    floor = -least * draw.uniform(0.9, 2) if least < 0 else 0.0
+    runs, steps = int(draw.integers(3, 16)), int(draw.integers(3, min(60, size) + 1))
+    vectors = {"num_runs": runs, "num_steps": steps}
+    law = {"distribution": str(draw.choice(["rademacher", "gaussian"]))}
+    methods = ["slq", "chebyshev", "meme", "preconditioned_slq", "preconditioned_meme"]
+    method = str(draw.choice(methods))
+    count = int(draw.integers(8, 40))
+    stages = {
+        "trace": {
+            "use": "probe.trace",
+            "method": str(draw.choice(["hutchinson", "hutch++", "xtrace"])),
+            "num_probes": count,
+            **law,
+        },
+        "dimension": {
+            "use": "probe.effective_dimension",
+            "prior_precision": sorted(float(10**e) for e in draw.uniform(-6, 2, 3)),
+            **vectors,
+            **law,
+        },
+        "logdet": {
+            "use": "probe.logdet",
+            "method": method,
+            "damping": float(floor + 10 ** draw.uniform(-6, 1)),
+            **(
+                {"rank": int(draw.integers(2, 30))}
+                if "preconditioned" in method
+                else {}
+            ),
+            **vectors,
+            **law,
+        },
+        "moments": {
+            "use": "probe.moments",
+            "basis": str(draw.choice(["power", "chebyshev"])),
+            "num_moments": int(draw.integers(1, 9)),
+            "num_probes": count,
+            **law,
+        },
+        "masses": {"use": "probe.spectrum", **vectors, **law},
+    }
+    if is_network:
+        stages["plain"] = {"use": "probe.hessian_trace", "num_probes": count, **law}
+    return stages
+
+
+def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Return the study of a case, and its eigenvalues if they are drawn."""
+    draw = np.random.default_rng(case)
+    if draw.random() < NETWORK_SHARE:
+        stages, values = network(draw), None
+        operator = str(draw.choice(OPERATORS))
+        of = {"weights": "fit", "operator": operator}
+        stages["exact"] = {"use": "probe.dense", **of}
+        drawn = probes(draw, 60, -0.3, is_network=operator == "hessian")
+    else:
+        values = spectrum(draw)
+        of = {"matrix": "matrix"}
+        stages = {
+            "matrix": {
+                "use": "data.random_matrix",
+                "ensemble": "eigenvalues",
+                "eigenvalues": [float(v) for v in values],
+                "seed": case % 2**31,
+            }
+        }
+        drawn = probes(draw, len(values), values.min(), is_network=False)
+    for name, stage in drawn.items():
+        taken = {"weights": "fit"} if stage["use"] == "probe.hessian_trace" else of
+        stages[name] = {**stage, **taken, "seed": case % 2**31}
+    return {"study": f"truth-{case}", "stages": stages}, values
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One number that a kind stated, and what is true.
+
+    Attributes:
+        variable: kind and variable.
+        case: seed of the study.
+        value: stated.
+        truth: known.
+        sem: standard error stated.
+        low: lower end of its interval.
+        high: upper end.
+        converged: the flag; None if the kind has none.
+    """
+
+    variable: str
+    case: int
+    value: float
+    truth: float
+    sem: float
+    low: float
+    high: float
+    converged: bool | None
+
+    @property
+    def slack(self) -> float:
+        """Rounding that is allowed."""
+        return SLACK * abs(self.truth) + 1e-12
+
+    @property
+    def z(self) -> float:
+        """Error in standard errors."""
+        away = max(0.0, abs(self.value - self.truth) - self.slack)
+        return away / self.sem if self.sem > 0 else (math.inf if away else 0.0)
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the interval holds the truth."""
+        return self.low - self.slack <= self.truth <= self.high + self.slack
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the truth is within two standard errors or the interval."""
+        return self.z <= 2 or self.is_covered
+
+
+def compared(
+    case: int, kind: Kind, name: str, result: Mapping[str, Any], truth: Any
+) -> Iterator[Compared]:
+    """Yield the numbers of one variable; those without a finite error are left out."""
+    values, truths = np.atleast_1d(result[name]), np.atleast_1d(truth)
+    sems = np.atleast_1d(result[f"{name}_sem"])
+    if f"{name}_low" in result:
+        lows, highs = (
+            np.atleast_1d(result[f"{name}_{end}"]) for end in ("low", "high")
+        )
+    else:
+        half = t.ppf(0.975, max(1, degrees(name, result))) * sems
+        lows, highs = values - half, values + half
+    declared = kind.output(name)
+    flag = declared.judged_by if declared else None
+    flags = np.atleast_1d(result[flag]) if flag else [None] * len(values)
+    for number, is_converged in enumerate(flags):
+        if np.isfinite(sems[number]) or np.isfinite(lows[number]):
+            yield Compared(
+                f"{kind.name.removeprefix('probe.')}.{name}",
+                case,
+                float(values[number]),
+                float(truths[number]),
+                float(sems[number]),
+                float(lows[number]),
+                float(highs[number]),
+                None if is_converged is None else bool(is_converged),
+            )
+
+
+def degrees(name: str, result: Mapping[str, Any]) -> int:
+    """Return the degrees of freedom of a mean over draws."""
+    if f"{name}_draws" in result:
+        return result[f"{name}_draws"].shape[-1] - 1
+    if "num_draws" in result:
+        return int(result["num_draws"]) - 1
+    return len(result["ritz_values"]) - 1
+
+
+def run(case: int) -> list[Compared]:
+    """Run the study of a case and compare all that is known."""
+    written, values = study(case)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.yaml"
+        with path.open("w", encoding="utf-8") as file:
+            YAML(typ="safe").dump(written, file)
+        options = RunOptions(workers=1)
+        with contextlib.redirect_stderr(io.StringIO()):  # refusals are counted
+            results = curvflow.run(path, store=Path(folder) / "store", options=options)
+        parsed = open_study(path, store="memory:").study.stages
+        record = results.run
+        failed = {one["stage"] for one in record.failures} if record else set()
+        numbers: list[Compared] = []
+        if values is None:
+            values = results["exact"]["eigenvalues"].values.reshape(-1)
+        for stage, params in written["stages"].items():
+            kind = find_kind(params["use"])
+            if kind.truth is None or stage in failed:
+                continue
+            result = {
+                str(name): array.values
+                for name, array in results[stage].variables.items()
+            }
+            model = parsed[stage].params({})
+            truths = kind.truth(model, np.sort(values), result)
+            for name, truth in truths.items():
+                numbers += compared(case, kind, name, result, truth)
+    return numbers
+
+
+def share(count: int, whole: int) -> str:
+    """Return a share in per cent with its binomial interval of 95 %."""
+    if not whole:
+        return "-"
+    low = beta.ppf(0.025, count, whole - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, whole - count) if count < whole else 1.0
+    return f"{100 * count / whole:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def report(numbers: list[Compared]) -> None:
+    """Print the table in Markdown."""
+    print(
+        "| variable | numbers | covered, % | median z | converged, % of all | "
+        "of these right, % | worst, z | case |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for variable in sorted({one.variable for one in numbers}):
+        own = [one for one in numbers if one.variable == variable]
+        flagged = [one for one in own if one.converged]
+        is_judged = own[0].converged is not None
+        right = sum(one.is_right for one in flagged)
+        worst = max(own, key=lambda one: one.z)
+        covered = share(sum(one.is_covered for one in own), len(own))
+        median = np.median([one.z for one in own])
+        columns = (
+            variable,
+            str(len(own)),
+            covered,
+            f"{median:.2f}",
+            f"{100 * len(flagged) / len(own):.0f}" if is_judged else "-",
+            share(right, len(flagged)) if is_judged else "-",
+            f"{worst.z:.1f}",
+            f"`--case {worst.case}`",
+        )
+        print(f"| {' | '.join(columns)} |")
+
+
+def main() -> None:
+    """Run cases until the time is up, and print what they showed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    today = int(datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%d"))
+    parser.add_argument(
+        "--seed", type=int, default=today, help="today's date if not given"
+    )
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--case", type=int, help="only this one, with its numbers")
+    asked = parser.parse_args()
+    if asked.case is not None:
+        for one in run(asked.case):
+            print(one, f"z = {one.z:.2f}")
+        return
+    cases = np.random.default_rng(asked.seed)
+    numbers, count, start = [], 0, time.perf_counter()
+    while time.perf_counter() - start < 60 * asked.minutes:
+        numbers += run(int(cases.integers(2**31)))
+        count += 1
+    without = [
+        name
+        for name, kind in all_kinds().items()
+        if name.startswith("probe.") and kind.truth is None
+    ]
+    print(f"seed {asked.seed}, {count} studies, {len(numbers)} numbers\n")
+    report(numbers)
+    print(f"\nwithout a declared truth: {', '.join(sorted(without))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,464 @@
+"""Traces of functions of an operator, with the error of the rule and of the vectors.
+
+A run from a random vector v bounds v.f(A)v whatever the spectrum is like: its rule says
+where each part of the weight lies, to within the neighbouring Ritz values. Where the
+derivatives of f have signs, a Gauss and a Gauss-Radau rule bound it far better; where f
+is any function, rules of fewer steps of the same run show how fast it converges.
+Further letters: S runs, K nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import (
+    Function,
+    distribution_bounds,
+    expectation,
+    nodes,
+    over_runs,
+    radau_rule,
+    score_interval,
+)
+
+# Points at which a function that is not monotone is looked at between two Ritz values.
+POINTS = 17
+
+# Parts of the steps whose rules show how fast a function's converges.
+EARLIER = (0.5, 0.625, 0.75, 0.875)
+
+# Points, each half of the one before, that may be below all eigenvalues.
+HALVINGS = 14
+
+# Part of a value that its rule may be off and still have converged.
+RELATIVE = 0.01
+
+
+@dataclass(frozen=True)
+class Bernstein:
+    """An increasing function whose derivatives alternate in sign, such as a logarithm.
+
+    Attributes:
+        f: from eigenvalues (M, S, K) to numbers, element by element, above the pole.
+        pole: where it ceases to be smooth, below the eigenvalues that it takes; (M, 1)
+            where models differ in it.
+        is_clamped: whether negative eigenvalues count as zero.
+        most: an upper bound of f, and 0 a lower one; infinity if there is none.
+    """
+
+    f: Function
+    pole: float | Tensor
+    is_clamped: bool = True
+    most: float = math.inf
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return f, with negative eigenvalues as zero if they count as such."""
+        return self.f(values.clamp_min(0) if self.is_clamped else values)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """tr f(A) of M models with both its errors.
+
+    Attributes:
+        estimate: by the Gauss rules, (M,), with the draws of S runs.
+        lower: the least that each run's draw can truly be, (M, S).
+        upper: the most, (M, S).
+        most: what it can be at most, whatever the spectrum, and 0 at least; infinite if
+            nothing is known.
+    """
+
+    estimate: Estimate
+    lower: Tensor
+    upper: Tensor
+    most: float = math.inf
+
+    def of_model(self, number: int) -> Bounded:
+        """Return what is known of one model, without the dimension of models."""
+        return self._taken(lambda tensor: tensor[number])
+
+    def part(self, number: int) -> Bounded:
+        """Return one of several functions, (M,)."""
+        return self._taken(lambda tensor: tensor[:, number])
+
+    def _taken(self, take: Callable[[Tensor], Tensor]) -> Bounded:
+        of = self.estimate
+        estimate = Estimate(take(of.draws), take(of.mean), take(of.sem), of.count)
+        return Bounded(estimate, take(self.lower), take(self.upper), self.most)
+
+    @property
+    def rule_error(self) -> Tensor:
+        """How far the mean of the rules may be from that of the vectors' own, (M,)."""
+        mean_M = self.estimate.mean
+        above_M, below_M = self.upper.mean(-1) - mean_M, mean_M - self.lower.mean(-1)
+        return torch.maximum(above_M, below_M).clamp_min(0)
+
+    @property
+    def total(self) -> Tensor:
+        """Standard error of vectors and rule together, (M,).
+
+        The rule's error counts as two of its standard deviations.
+        """
+        return torch.hypot(self.estimate.sem, self.rule_error / 2)
+
+    def interval(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Return an interval that allows for the random vectors and the rule.
+
+        Args:
+            confidence: coverage by Student's t over the runs.
+
+        Returns:
+            Its ends, (M,); NaN for a single run, unless it is of all eigenvalues.
+        """
+        from scipy.special import stdtrit
+
+        low, high = over_runs(self.lower), over_runs(self.upper)
+        if low.count == 1:
+            # Exact where all eigenvalues are known, else of unknown error.
+            return low.mean - self.estimate.sem, high.mean + self.estimate.sem
+        t = float(stdtrit(low.count - 1, (1 + confidence) / 2))
+        if math.isinf(self.most):
+            return low.mean - t * low.sem, high.mean + t * high.sem
+        shares = (over_runs(bound / self.most) for bound in (self.lower, self.upper))
+        low_part, high_part = (score_interval(share, t) for share in shares)
+        return self.most * low_part[0], self.most * high_part[1]
+
+    def converged(self, relative: float | None = None) -> Tensor:
+        """Return whether the rule's error is below what was requested, (M,).
+
+        Args:
+            relative: error requested, relative to the value; None asks that it is below
+                the standard error of the vectors, or 1 % of the value.
+        """
+        size_M = self.estimate.mean.abs()
+        if relative is not None:
+            return self.rule_error <= relative * size_M
+        enough_M = torch.maximum(self.estimate.sem.nan_to_num(), RELATIVE * size_M)
+        return self.rule_error <= enough_M
+
+
+def bounded(
+    ritz: RitzData, f: Function | Bernstein, *, floor: float | None = None
+) -> Bounded:
+    """Estimate tr f(A), and bound the error of the quadrature.
+
+    Args:
+        ritz: runs from random vectors.
+        f: any function, or one whose derivatives have signs.
+        floor: what the eigenvalues are known not to be below, such as 0 of a
+            Gauss-Newton matrix; None knows of none.
+
+    Returns:
+        The estimate with its bounds. They hold for a Bernstein function, given the
+        floor; without one, the least Ritz value less its residual takes its place; if
+        that is not above the pole of an unbounded one, there is no lower bound. Of
+        another function they are twice the largest change of the rules since half of
+        the steps, within what the weights allow: an estimate.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, bounded, lanczos
+        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
+        >>> log = bounded(lanczos(A, torch.ones(40), num_steps=8), torch.log)
+        >>> bool(log.lower < 110.3206 < log.upper)  # ln 40!
+        True
+
+    Reference:
+        Golub and Meurant (2010), Matrices, Moments and Quadrature, chapter 6, for
+        signs of derivatives, and section 2.2 for what the weights allow.
+    """
+    draws_MS = ritz.size * expectation(ritz, f)
+    exact_MS = _is_exact(ritz)
+    if isinstance(f, Bernstein):
+        lower_MS, upper_MS = _by_signs(ritz, f, floor)
+    else:
+        lower_MS, upper_MS = _by_changes(ritz, f, floor)
+    lower_MS = torch.minimum(ritz.size * lower_MS, draws_MS)
+    upper_MS = torch.maximum(ritz.size * upper_MS, draws_MS)
+    return Bounded(
+        _over(draws_MS, is_all=is_all_eigenvalues(ritz)),
+        torch.where(exact_MS, draws_MS, lower_MS),
+        torch.where(exact_MS, draws_MS, upper_MS),
+        ritz.size * f.most if isinstance(f, Bernstein) and f.is_clamped else math.inf,
+    )
+
+
+def floor_by_test(ritz: RitzData, *, confidence: float = 0.99) -> float | None:
+    """Return what all eigenvalues of a positive definite operator are above, by a test.
+
+    An eigenvector has the mean weight 1 / D in a random vector. Where all runs together
+    allow less weight up to a point than one eigenvector has but in 1 % of cases, there
+    is none.
+
+    Args:
+        ritz: runs of one operator from random vectors.
+        confidence: of the test.
+
+    Returns:
+        The largest that passes of the least Ritz value over powers of 2, by Chebyshev,
+        Markov and Stieltjes; None if none does, as of an end that is not resolved.
+    """
+    from scipy.special import chdtri
+
+    runs = ritz.steps.shape[1]
+    # As a sum of squared normal numbers, one for each run.
+    enough = float(chdtri(runs, confidence)) / runs
+    least = float(nodes(ritz).min())
+    for halvings in range(HALVINGS if least > 0 else 0):
+        point_1 = torch.tensor([least / 2**halvings], dtype=torch.float64)
+        _, most_MS = distribution_bounds(ritz, point_1)
+        if ritz.size * float(most_MS.mean()) < enough:
+            return float(point_1)
+    return None
+
+
+def is_all_eigenvalues(ritz: RitzData) -> bool:
+    """Return whether Ritz data are the eigenvalues themselves, as a dense probe's."""
+    weights = ritz.weights
+    even = torch.full_like(weights, 1 / ritz.size)
+    return weights.shape[1:] == (1, ritz.size) and torch.allclose(weights, even)
+
+
+def _over(draws: Tensor, *, is_all: bool) -> Estimate:
+    """Return mean and standard error, which is 0 of all eigenvalues."""
+    found = over_runs(draws)
+    return replace(found, sem=torch.zeros_like(found.mean)) if is_all else found
+
+
+def effective_dimension(
+    ritz: RitzData, prior_precision: Sequence[float], *, floor: float | None = None
+) -> Bounded:
+    """Estimate the sum of lambda / (lambda + prior precision).
+
+    Negative eigenvalues count as zero.
+
+    Args:
+        ritz: runs from random vectors.
+        prior_precision: P positive numbers, in units of the eigenvalues.
+        floor: what the eigenvalues are known not to be below; None knows of none.
+
+    Returns:
+        The dimensions with their draws and bounds, (M, P).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, effective_dimension, lanczos
+        >>> A = Dense(torch.eye(4).double())
+        >>> ritz = lanczos(A, torch.ones(4), num_steps=2)
+        >>> effective_dimension(ritz, [1.0, 3.0]).estimate.mean.tolist()
+        [[2.0, 1.0]]
+
+    Reference:
+        MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian.
+    """
+    each = [bounded(ritz, share_above(alpha), floor=floor) for alpha in prior_precision]
+    estimates = [found.estimate for found in each]
+    draws, mean, sem, lower, upper = (
+        torch.stack(parts, dim=1)
+        for parts in (
+            [estimate.draws for estimate in estimates],
+            [estimate.mean for estimate in estimates],
+            [estimate.sem for estimate in estimates],
+            [found.lower for found in each],
+            [found.upper for found in each],
+        )
+    )
+    estimate = Estimate(draws, mean, sem, estimates[0].count)
+    return Bounded(estimate, lower, upper, each[0].most)
+
+
+def share_above(scale: float) -> Bernstein:
+    """Return x / (x + scale), the part of a direction of curvature x that is held."""
+    return Bernstein(lambda x: x / (x + scale), pole=-scale, most=1.0)
+
+
+def _is_exact(ritz: RitzData) -> Tensor:
+    """Return which rules are exact for any function: of all D steps, or ended early."""
+    length = ritz.values.shape[2]
+    return (ritz.steps < length) | (ritz.steps >= ritz.size)
+
+
+def _ends(ritz: RitzData, floor: float | None) -> tuple[Tensor, Tensor]:
+    """Return what the eigenvalues that a run sees are taken to lie between, (M, S)."""
+    reach = ritz.residuals.nan_to_num(nan=0.0)
+    low_MS = (nodes(ritz) - reach).amin(2)
+    high_MS = (nodes(ritz) + reach).amax(2)
+    return (low_MS if floor is None else low_MS.clamp_min(floor)), high_MS
+
+
+def _by_signs(
+    ritz: RitzData, f: Bernstein, floor: float | None
+) -> tuple[Tensor, Tensor]:
+    """Bound the rules of a Bernstein function.
+
+    The Gauss rule is too high, and with a node below the spectrum and above the pole
+    the Gauss-Radau rule too low. Clamped, negative eigenvalues lift the truth by no
+    more than what the function takes off below zero, times their weight.
+
+    Returns:
+        Lower and upper bounds of v.f(A)v, (M, S) each.
+    """
+    low_MS, high_MS = _ends(ritz, floor)
+    lower_MS, upper_MS = _by_weights(ritz, f, low_MS, high_MS)
+    node_MS = low_MS if floor is None else torch.full_like(low_MS, floor)
+    # Close to the pole no rule converges, and beyond it there is no function.
+    smooth_MS = node_MS - f.pole > 1e-9 * (high_MS - f.pole)
+    safe_MS1 = torch.where(smooth_MS, node_MS, high_MS).unsqueeze(2)
+    values, weights = radau_rule(ritz, safe_MS1.squeeze(2))
+    # Rounding may take nodes of no weight below the one prescribed.
+    terms = weights * f.f(torch.maximum(values, safe_MS1))
+    radau_MS = torch.where(weights > 0, terms, 0.0).sum(2)
+    gauss_MS = (ritz.weights * f.f(torch.maximum(nodes(ritz), safe_MS1))).sum(2)
+    if f.is_clamped:
+        zeros = torch.zeros(len(safe_MS1), dtype=torch.float64)
+        _, negative_MS = distribution_bounds(ritz, zeros)
+        below_MS1 = f.f(torch.zeros_like(safe_MS1)) - f.f(safe_MS1.clamp_max(0))
+        gauss_MS = gauss_MS + negative_MS * below_MS1.squeeze(2)
+    else:
+        # Such a function presumes that all eigenvalues are above its pole.
+        gauss_MS = expectation(ritz, f)
+        upper_MS = torch.minimum(upper_MS, gauss_MS)
+    usable_MS = smooth_MS & radau_MS.isfinite() & gauss_MS.isfinite()
+    lower_MS = torch.where(usable_MS, torch.maximum(lower_MS, radau_MS), lower_MS)
+    upper_MS = torch.where(usable_MS, torch.minimum(upper_MS, gauss_MS), upper_MS)
+    return lower_MS, upper_MS
+
+
+def _by_weights(
+    ritz: RitzData, f: Function, low_MS: Tensor, high_MS: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Bound the rules by where their weights may lie.
+
+    The weight of a node lies between the nodes on both of its sides, as the
+    Chebyshev-Markov-Stieltjes inequalities say of its cumulative sums.
+
+    Returns:
+        Lower and upper bounds of v.f(A)v, (M, S) each.
+    """
+    absent = ritz.values.isnan()
+    edge_MSK = torch.where(absent, high_MS.unsqueeze(2), ritz.values)
+    before = torch.cat([low_MS.unsqueeze(2), edge_MSK[..., :-1]], dim=2)
+    behind = torch.cat([edge_MSK[..., 1:], high_MS.unsqueeze(2)], dim=2)
+    if isinstance(f, Bernstein):
+        least = f(before).nan_to_num(nan=-math.inf, neginf=-math.inf)
+        most = f(behind).clamp_max(f.most)
+        if f.is_clamped and math.isfinite(f.most):
+            # What lies beyond the runs is bounded all the same.
+            least[..., :1] = f(torch.zeros_like(least[..., :1]))
+            most[..., -1] = f.most
+    else:
+        share = torch.linspace(0, 1, POINTS, dtype=torch.float64)
+        spread = before.unsqueeze(3) + (behind - before).unsqueeze(3) * share
+        seen = torch.cat([f(spread), f(edge_MSK).unsqueeze(3)], dim=3)
+        least = seen.amin(3).nan_to_num(-math.inf, math.inf, -math.inf)
+        most = seen.amax(3).nan_to_num(math.inf, math.inf, -math.inf)
+    has_weight = (ritz.weights > 0) & ~absent
+    lower, upper = (
+        torch.where(has_weight, ritz.weights * bound, 0.0).sum(2)
+        for bound in (least, most)
+    )
+    return lower, upper
+
+
+def _by_changes(
+    ritz: RitzData, f: Function, floor: float | None
+) -> tuple[Tensor, Tensor]:
+    """Estimate the error of any function's rules by those of fewer steps.
+
+    It is twice the largest change since half of the steps.
+
+    Returns:
+        Lower and upper ends of v.f(A)v, (M, S) each.
+    """
+    length, here_MS = ritz.values.shape[2], expectation(ritz, f)
+    earlier = sorted({max(1, round(part * length)) for part in EARLIER} | {length - 1})
+    changes = [
+        (here_MS - expectation(shorter(ritz, num_steps), f)).abs()
+        for num_steps in earlier
+        if 0 < num_steps < length
+    ]
+    unknown_MS = torch.full_like(here_MS, math.inf)
+    error_MS = 2 * torch.stack(changes).amax(0) if changes else unknown_MS
+    lower_MS, upper_MS = _by_weights(ritz, f, *_ends(ritz, floor))
+    lower_MS = torch.maximum(lower_MS, here_MS - error_MS)
+    upper_MS = torch.minimum(upper_MS, here_MS + error_MS)
+    return lower_MS, upper_MS
+
+
+def shorter(ritz: RitzData, num_steps: int) -> RitzData:
+    """Return the rules of the first steps of the same runs.
+
+    Args:
+        ritz: of K steps.
+        num_steps: fewer; a run that ended before is left as it is.
+
+    Returns:
+        Values and weights, (M, S, num_steps), without residuals.
+
+    Reference:
+        Gragg and Harwood (1984), doi:10.1007/BF01389642, for the Jacobi matrix of a
+        rule; here by Lanczos on the nodes, orthogonalised in full.
+    """
+    theta_MSK, absent = nodes(ritz), ritz.values.isnan()
+    basis = [ritz.weights.masked_fill(absent, 0.0).sqrt()]
+    alpha, beta = [], []
+    for step in range(num_steps):
+        v_MSK = basis[-1]
+        rest_MSK = theta_MSK * v_MSK
+        alpha.append((rest_MSK * v_MSK).sum(2))
+        before = torch.stack(basis, dim=3)
+        for _ in range(2):
+            along = (rest_MSK.unsqueeze(2) @ before).squeeze(2)
+            rest_MSK = rest_MSK - (before @ along.unsqueeze(3)).squeeze(3)
+        length_MS = rest_MSK.norm(dim=2)
+        if step + 1 < num_steps:
+            beta.append(length_MS)
+            is_left = length_MS > 1e-14 * theta_MSK.abs().amax(2)
+            safe_MS = torch.where(is_left, length_MS, 1.0)
+            basis.append(rest_MSK / safe_MS.unsqueeze(2) * is_left.unsqueeze(2))
+    T = torch.diag_embed(torch.stack(alpha, dim=2))
+    if beta:
+        upper = torch.diag_embed(torch.stack(beta, dim=2), 1)
+        T = T + upper + upper.mT
+    values, turn = torch.linalg.eigh(T)
+    steps_MS = ritz.steps.clamp_max(num_steps)
+    none = torch.full_like(values, math.nan)
+    return RitzData(values, turn[:, :, 0].square(), none, steps_MS, ritz.size)
+
+
+def steps_needed(
+    found: Bounded, ritz: RitzData, f: Bernstein, relative: float | None
+) -> Tensor:
+    """Return how many steps bring the rule's error to a share of the value, (M,).
+
+    The error of a Gauss rule falls by rho^2 a step, rho = (sqrt k + 1) / (sqrt k - 1),
+    k the condition number from the pole.
+
+    Args:
+        found: bounds by these runs.
+        ritz: the runs.
+        f: the function.
+        relative: error wanted, relative to the value; None takes 1 %.
+
+    Returns:
+        Steps, at least those made and at most D.
+
+    Reference:
+        Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974, theorem 4.2.
+    """
+    made_M = ritz.steps.amax(1)
+    low_MS, high_MS = _ends(ritz, None)
+    low_M, high_M = low_MS.amin(1).clamp_min(0), high_MS.amax(1)
+    pole_M = torch.as_tensor(f.pole, dtype=torch.float64).reshape(-1)
+    above_M = (low_M - pole_M).clamp_min(1e-300)
+    root_M = ((high_M - pole_M) / above_M).clamp_min(1.0 + 1e-12).sqrt()
+    rate_M = 2 * ((root_M + 1) / (root_M - 1)).log()
+    wanted_M = ((relative or RELATIVE) * found.estimate.mean.abs()).clamp_min(1e-300)
+    ratio_M = (found.rule_error / wanted_M).clamp_min(1.0)
+    more_M = torch.where(ratio_M > 1, (ratio_M.log() / rate_M).ceil() + 1, 0.0)
+    return (made_M + more_M).clamp_max(ritz.size).to(torch.int64)

@@ -1,0 +1,227 @@
+"""Bounds of traces of functions, on random spectra whose functionals are known."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.tasks.numerics import Bernstein, Dense, bounded, lanczos
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.functionals import (
+    effective_dimension,
+    floor_by_test,
+    share_above,
+    shorter,
+    steps_needed,
+)
+
+CASES = range(40)
+
+
+def eigenvalues(draw, size, *, negative):
+    """Draw a spectrum: a law over decades with clusters, outliers and zeros."""
+    low = -draw.uniform(0, 12)
+    values = 10 ** draw.uniform(low, 0, size)
+    law = draw.integers(4)
+    if law == 1:
+        values = 10 ** np.linspace(low, 0, size)
+    if law == 2:
+        values[: size // 2] = 10 ** draw.uniform(low, 0)
+    if law == 3:
+        values[: size // 3] = 0.0
+    values[-3:] *= 10 ** draw.uniform(0, 4)
+    if negative:
+        part = draw.random(size) < draw.uniform(0, 0.4)
+        values[part] *= -(10 ** draw.uniform(-6, 0))
+    return torch.tensor(values * 10 ** draw.uniform(-3, 3))
+
+
+class Case:
+    """A random spectrum, runs on it, and the exact value of each run's v.f(A)v."""
+
+    def __init__(self, number, *, negative=False, floor=None):
+        draw = np.random.default_rng(number)
+        self.values_D = eigenvalues(
+            draw, int(draw.integers(20, 400)), negative=negative
+        )
+        size, steps = len(self.values_D), int(draw.integers(2, 40))
+        law = "gaussian" if draw.random() < 0.5 else "rademacher"
+        vectors_1DS = random_vectors([number], size, range(6), law)
+        operator = Dense(torch.diag(self.values_D))
+        self.ritz = lanczos(operator, vectors_1DS[0], num_steps=steps)
+        weights_DS = vectors_1DS[0].square()
+        self.weights_DS = weights_DS / weights_DS.sum(0)
+        self.scale = float(self.values_D.abs().max()) * 10 ** -draw.uniform(0, 8)
+
+    def exact(self, f):
+        """Return D v.f(A)v of each run, whose vectors have unit length."""
+        return len(self.values_D) * f(self.values_D) @ self.weights_DS
+
+    def trace(self, f):
+        return float(f(self.values_D).sum())
+
+
+def of_scaled(function, factor, x):
+    return function(factor * x)
+
+
+def is_within(found, exact_S):
+    slack = 1e-7 * exact_S.abs().max() + 1e-12
+    above = found.lower[0] <= exact_S + slack
+    return above & (exact_S <= found.upper[0] + slack)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+@pytest.mark.parametrize("number", CASES)
+def test_each_run_s_value_lies_within_its_bounds(number, negative):
+    case = Case(number, negative=negative)
+    f = share_above(case.scale)
+    found = bounded(case.ritz, f)
+    assert is_within(found, case.exact(f)).all()
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_a_known_floor_bounds_the_same_values_more_closely(number):
+    case = Case(number)
+    f = Bernstein(lambda x: (x / case.scale).log1p(), pole=-case.scale)
+    free, known = bounded(case.ritz, f), bounded(case.ritz, f, floor=0.0)
+    assert is_within(known, case.exact(f)).all()
+    assert (known.upper <= free.upper * (1 + 1e-9) + 1e-12).all()
+
+
+def test_runs_of_all_steps_are_exact():
+    case = Case(0)
+    size = len(case.values_D)
+    start = torch.ones(size, 3)
+    ritz = lanczos(Dense(torch.diag(case.values_D)), start, num_steps=size)
+    found = bounded(ritz, share_above(case.scale))
+    torch.testing.assert_close(found.lower, found.upper)
+    assert found.rule_error.item() == 0
+    assert found.converged().item()
+
+
+def test_shorter_rules_are_those_of_shorter_runs():
+    draw = np.random.default_rng(0)
+    values_D = torch.tensor(draw.normal(size=60))
+    start = torch.tensor(draw.normal(size=(60, 2)))
+    long, short = (
+        lanczos(Dense(torch.diag(values_D)), start, num_steps=k) for k in (30, 12)
+    )
+    found = shorter(long, 12)
+    torch.testing.assert_close(found.values, short.values, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(found.weights, short.weights, rtol=1e-6, atol=1e-9)
+
+
+def test_bounds_by_changes_hold_in_nearly_all_cases_to_a_ten_thousandth():
+    functions = (torch.tanh, torch.exp, lambda x: x / (x.abs() + 0.1), torch.abs)
+    inside = []
+    for number in range(100):
+        case = Case(number, negative=True)
+        top = float(case.values_D.abs().max())
+        for function in functions:
+            scaled = partial(of_scaled, function, 3 / top)
+            exact_S = case.exact(scaled)
+            found = bounded(case.ritz, scaled)
+            slack = 1e-4 * len(case.values_D)
+            over = torch.maximum(found.lower[0] - exact_S, exact_S - found.upper[0])
+            inside += (over <= slack).tolist()
+    assert np.mean(inside) > 0.98
+
+
+def test_intervals_of_traces_cover():
+    covered, wide = [], []
+    for number in range(300):
+        case = Case(number, negative=number % 2 == 0)
+        f = share_above(case.scale)
+        found = bounded(case.ritz, f)
+        low, high = (float(end) for end in found.interval())
+        covered.append(low <= case.trace(f) <= high)
+        wide.append((high - low) / len(case.values_D))
+    assert np.mean(covered) > 0.93
+    assert np.median(wide) < 0.2
+
+
+def test_what_is_said_to_have_converged_is_within_two_errors():
+    right = []
+    for number in range(300):
+        case = Case(number, negative=number % 2 == 0)
+        f = share_above(case.scale)
+        found = bounded(case.ritz, f)
+        if found.converged().item():
+            away = abs(case.trace(f) - found.estimate.mean.item())
+            size = 0.01 * found.estimate.mean.item()
+            right.append(away <= 2.6 * max(found.total.item(), size))
+    assert len(right) > 50
+    assert np.mean(right) > 0.95
+
+
+def test_ten_decades_that_a_hundred_steps_do_not_resolve_are_said_not_to_be():
+    values_D = torch.logspace(-6, 2, 600, dtype=torch.float64)
+    starts = random_vectors([0], 600, range(10), "rademacher")
+    operator = Dense(torch.diag(values_D))
+    found = effective_dimension(lanczos(operator, starts, num_steps=100), [1e-4])
+    truth = float((values_D / (values_D + 1e-4)).sum())
+    low, high = found.interval()
+    assert low.item() < truth < high.item()
+    assert not found.converged().item()
+    error = abs(found.estimate.mean.item() - truth)
+    assert error > 50 * found.estimate.sem.item()
+    assert error < 2 * found.total.item()
+
+
+def test_the_steps_said_to_be_needed_are_enough():
+    values_D = torch.logspace(-6, 2, 600, dtype=torch.float64)
+    starts = random_vectors([0], 600, range(4), "rademacher")
+    operator, f = Dense(torch.diag(values_D)), share_above(1e-2)
+    short = lanczos(operator, starts, num_steps=40)
+    found = bounded(short, f, floor=0.0)
+    needed = int(steps_needed(found, short, f, 1e-3))
+    assert 40 < needed < 600
+    enough = bounded(lanczos(operator, starts, num_steps=needed), f, floor=0.0)
+    assert enough.converged(1e-3).item()
+
+
+def test_a_single_run_has_no_interval_unless_it_is_of_all_eigenvalues():
+    values_D = torch.linspace(1, 2, 30, dtype=torch.float64)
+    start = torch.ones(30, 1)
+    ritz = lanczos(Dense(torch.diag(values_D)), start, num_steps=4)
+    assert math.isnan(bounded(ritz, share_above(1.0)).interval()[0].item())
+    whole = lanczos(Dense(torch.diag(values_D)), start, num_steps=30)
+    low, high = bounded(whole, share_above(1.0)).interval()
+    truth = float((values_D / (values_D + 1)).sum())
+    assert low.item() == pytest.approx(truth)
+    assert high.item() == pytest.approx(truth)
+
+
+LOG = Bernstein(torch.log, pole=0.0, is_clamped=False)
+
+
+def test_a_floor_that_passes_its_test_is_below_the_spectrum_and_bounds_the_logarithm():
+    below, inside = [], []
+    for number in range(200):
+        case = Case(number)
+        floor = floor_by_test(case.ritz)
+        if floor is not None and (case.values_D > 0).all():
+            below.append(floor <= case.values_D.min())
+            found = bounded(case.ritz, LOG, floor=floor)
+            inside.append(is_within(found, case.exact(torch.log)).all())
+    assert len(below) > 20
+    assert np.mean(below) > 0.97
+    assert np.mean(inside) > 0.97
+
+
+def test_nothing_bounds_a_logarithm_over_an_end_that_is_not_resolved():
+    values_D = torch.logspace(-6, 2, 400, dtype=torch.float64)
+    starts = random_vectors([0], 400, range(10), "gaussian")
+    ritz = lanczos(Dense(torch.diag(values_D)), starts, num_steps=100)
+    assert floor_by_test(ritz) is None
+    assert bounded(ritz, LOG).lower.isinf().any()
+
+
+def test_a_hidden_negative_eigenvalue_lets_no_floor_pass():
+    values_D = torch.cat([torch.tensor([-1e-7]), torch.linspace(1e-3, 1, 99)]).double()
+    starts = random_vectors([1], 100, range(10), "gaussian")
+    ritz = lanczos(Dense(torch.diag(values_D)), starts, num_steps=12)
+    assert floor_by_test(ritz) is None

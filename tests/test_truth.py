@@ -1,0 +1,84 @@
+"""The harness that holds kinds against known truths notices what it should."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import truth
+from curvflow.schemas.kinds import all_kinds, find_kind
+
+CASE = truth.Compared("trace.trace", 7, 3.0, 2.0, 0.5, 2.2, 3.8, True)
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    """Return the numbers of some cases of both sorts."""
+    cases = {"data": 0, "matrix": 0}
+    found = []
+    for case in range(100):
+        sort = next(iter(truth.study(case)[0]["stages"]))
+        if cases[sort] < 3:
+            cases[sort] += 1
+            found += truth.run(case)
+    return found
+
+
+def test_every_kind_that_declares_its_truth_is_compared(numbers):
+    compared = {one.variable.partition(".")[0] for one in numbers}
+    declared = {
+        name.removeprefix("probe.")
+        for name, kind in all_kinds().items()
+        if kind.truth is not None
+    }
+    assert declared - {"hessian_trace"} <= compared <= declared
+
+
+def test_stated_errors_are_of_the_size_of_true_ones(numbers):
+    assert np.mean([one.is_covered for one in numbers]) > 0.85
+    assert np.median([one.z for one in numbers]) < 1.5
+
+
+def test_an_interval_that_misses_is_noticed():
+    assert not CASE.is_covered
+    assert CASE.z == pytest.approx(2, abs=1e-5)
+    assert CASE.is_right
+    near = truth.Compared("trace.trace", 7, 3.0, 2.5, 0.5, 2.2, 3.8, True)
+    assert near.is_covered
+    exact = truth.Compared("trace.trace", 7, 3.0, 2.0, 0.0, 3.0, 3.0, True)
+    assert math.isinf(exact.z)
+    assert not exact.is_right
+
+
+def test_the_table_has_shares_with_binomial_intervals_and_the_worst_case(capsys):
+    truth.report([CASE, truth.Compared("trace.trace", 9, 2.0, 2.0, 0.5, 1, 3, None)])
+    *_, row = capsys.readouterr().out.splitlines()
+    assert row == (
+        "| trace.trace | 2 | 50.0 (1.3 to 98.7) | 1.00 | 50 | 100.0 (2.5 to 100.0) "
+        "| 2.0 | `--case 7` |"
+    )
+
+
+def test_equal_cases_are_equal_studies():
+    for case in range(20):
+        assert truth.study(case)[0] == truth.study(case)[0]
+
+
+@pytest.mark.parametrize("kind", ["logdet", "effective_dimension", "moments"])
+def test_truths_are_those_of_the_formula(kind):
+    values = np.array([1.0, 2.0, 4.0])
+    declared = find_kind(f"probe.{kind}")
+    params = declared.params.model_validate(
+        {
+            "logdet": {"damping": 1.0},
+            "effective_dimension": {"prior_precision": [1.0]},
+            "moments": {"basis": "power", "num_moments": 2},
+        }[kind]
+    )
+    found = declared.truth(params, values, {})
+    expected = {
+        "logdet": np.log(2 * 3 * 5),
+        "effective_dimension": [1 / 2 + 2 / 3 + 4 / 5],
+        "moments": [1, 7 / 3, 7],
+    }[kind]
+    np.testing.assert_allclose(found[kind], expected)
