@@ -228,25 +228,25 @@ def compared(
 ) -> Iterator[Compared]:
     """Yield the numbers of one variable; those without a finite error are left out."""
     values, truths = np.atleast_1d(result[name]), np.atleast_1d(truth)
-    sems = np.atleast_1d(result[f"{name}_sem"])
+    errors = np.atleast_1d(result[f"{name}_sem"])
     if f"{name}_low" in result:
         lows, highs = (
             np.atleast_1d(result[f"{name}_{end}"]) for end in ("low", "high")
         )
     else:
-        half = t.ppf(0.975, max(1, degrees(name, result))) * sems
+        half = t.ppf(0.975, max(1, degrees(name, result))) * errors
         lows, highs = values - half, values + half
     declared = kind.output(name)
     flag = declared.judged_by if declared else None
     flags = np.atleast_1d(result[flag]) if flag else [None] * len(values)
     for number, is_converged in enumerate(flags):
-        if np.isfinite(sems[number]) or np.isfinite(lows[number]):
+        if np.isfinite(errors[number]) or np.isfinite(lows[number]):
             yield Compared(
                 f"{kind.name.removeprefix('probe.')}.{name}",
                 case,
                 float(values[number]),
                 float(truths[number]),
-                float(sems[number]),
+                float(errors[number]),
                 float(lows[number]),
                 float(highs[number]),
                 None if is_converged is None else bool(is_converged),
