@@ -36,7 +36,9 @@ UNITS = {
     **dict.fromkeys(("seed", "teacher_seed", "classes"), "1"),
     **dict.fromkeys(("confidence", "quantiles", "least_share"), "1"),
     **dict.fromkeys(("test_fraction", "validation_fraction", "label_noise"), "1"),
-    **dict.fromkeys(("tol", "critical_tol", "rounding", "rel_sem", "zero_width"), "1"),
+    **dict.fromkeys(
+        ("tol", "critical_tol", "rounding", "rel_sem", "rel_error", "zero_width"), "1"
+    ),
     **dict.fromkeys(("friction", "decay", "diverged_above"), "1"),
     **dict.fromkeys(("num_samples", "num_train", "num_test", "batch_size"), "sample"),
     **dict.fromkeys(("num_steps", "support_steps", "max_iterations"), "product"),
