@@ -35,7 +35,7 @@ from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.krylov.low_rank import nystrom
 from curvflow.tasks.numerics.operators.algebra import LowRank, Whitened
 from curvflow.tasks.numerics.operators.base import Dense, Operator, Repeated
-from curvflow.tasks.numerics.operators.matrices import KernelMatrix, norm_bound
+from curvflow.tasks.numerics.operators.matrices import KernelMatrix, gershgorin_bounds
 from curvflow.tasks.numerics.streams import stream
 
 NOISE = 1e-8
@@ -144,7 +144,8 @@ def row(length_scale: float, plan: Plan) -> str:
     made = kernel(plan.points, length_scale)
     held = entries(made) if plan.hold else None
     got = estimated(made if held is None else Dense(held), plan)
-    shift = plan.points * math.log(norm_bound(made) or 1.0)
+    _, scale = gershgorin_bounds(made) or (0.0, 1.0)
+    shift = plan.points * math.log(scale)
     scaled = abs(got.found.value - shift)
     cells = [
         f"{length_scale}",

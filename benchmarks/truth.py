@@ -25,6 +25,7 @@ import io
 import math
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -274,7 +275,8 @@ def run(case: int) -> list[Compared]:
             results = curvflow.run(path, store=Path(folder) / "store", options=options)
         parsed = open_study(path, store="memory:").study.stages
         record = results.run
-        failed = {one["stage"] for one in record.failures} if record else set()
+        failures = record.failures if record else ()
+        failed = {failure["stage"] for failure in failures}
         numbers: list[Compared] = []
         if values is None:
             values = results["exact"]["eigenvalues"].values.reshape(-1)
@@ -309,20 +311,22 @@ def report(numbers: list[Compared]) -> None:
         "of these right, % | worst, z | case |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for variable in sorted({one.variable for one in numbers}):
-        own = [one for one in numbers if one.variable == variable]
-        flagged = [one for one in own if one.converged]
-        is_judged = own[0].converged is not None
-        right = sum(one.is_right for one in flagged)
-        worst = max(own, key=lambda one: one.z)
-        covered = share(sum(one.is_covered for one in own), len(own))
-        median = np.median([one.z for one in own])
+    by_variable: dict[str, list[Compared]] = defaultdict(list)
+    for number in numbers:
+        by_variable[number.variable].append(number)
+    for variable, same in sorted(by_variable.items()):
+        flagged = [number for number in same if number.converged]
+        is_judged = same[0].converged is not None
+        right = sum(number.is_right for number in flagged)
+        worst = max(same, key=lambda number: number.z)
+        covered = share(sum(number.is_covered for number in same), len(same))
+        median = np.median([number.z for number in same])
         columns = (
             variable,
-            str(len(own)),
+            str(len(same)),
             covered,
             f"{median:.2f}",
-            f"{100 * len(flagged) / len(own):.0f}" if is_judged else "-",
+            f"{100 * len(flagged) / len(same):.0f}" if is_judged else "-",
             share(right, len(flagged)) if is_judged else "-",
             f"{worst.z:.1f}",
             f"`--case {worst.case}`",
@@ -339,14 +343,14 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--case", type=int, help="only this one, with its numbers")
-    asked = parser.parse_args()
-    if asked.case is not None:
-        for one in run(asked.case):
-            print(one, f"z = {one.z:.2f}")
+    options = parser.parse_args()
+    if options.case is not None:
+        for number in run(options.case):
+            print(number, f"z = {number.z:.2f}")
         return
-    cases = np.random.default_rng(asked.seed)
+    cases = np.random.default_rng(options.seed)
     numbers, count, start = [], 0, time.perf_counter()
-    while time.perf_counter() - start < 60 * asked.minutes:
+    while time.perf_counter() - start < 60 * options.minutes:
         numbers += run(int(cases.integers(2**31)))
         count += 1
     without = [
@@ -354,7 +358,7 @@ def main() -> None:
         for name, kind in all_kinds().items()
         if name.startswith("probe.") and kind.truth is None
     ]
-    print(f"seed {asked.seed}, {count} studies, {len(numbers)} numbers\n")
+    print(f"seed {options.seed}, {count} studies, {len(numbers)} numbers\n")
     report(numbers)
     print(f"\nwithout a declared truth: {', '.join(sorted(without))}")
 

@@ -278,6 +278,28 @@ def test_the_nodes_at_which_a_function_is_not_finite_are_counted():
     assert runs.functional(torch.exp).value > 0
 
 
+def test_steps_that_do_not_resolve_a_functional_are_in_its_error():
+    values = torch.logspace(-6, 0, 120, dtype=torch.float64)
+    Q = torch.linalg.qr(torch.randn(120, 120, dtype=torch.float64)).Q
+    A = curvflow.from_matrix(Q @ torch.diag(values) @ Q.T)
+    rough, fine = (A.spectrum(num_runs=8, num_steps=k) for k in (6, 110))
+    for found in (
+        rough.functional(lambda x: x / (x + 1e-4)),
+        rough.effective_dimension(1e-4),
+    ):
+        truth = float((values / (values + 1e-4)).sum())
+        low, high = found.interval
+        assert low < truth < high
+        assert found.converged is False
+        assert found.quadrature_error > 0.01 * truth
+        assert abs(found.value - truth) < 3 * found.sem
+    assert fine.functional(lambda x: x / (x + 1e-4)).converged is True
+    dimension = fine.effective_dimension(1e-4)
+    assert dimension.converged is True
+    assert dimension.prior_precision.tolist() == [1e-4]
+    assert fine.effective_dimension((1e-4, 1.0)).converged.tolist() == [True, True]
+
+
 def test_all_kinds_of_matrices_are_taken():
     points = torch.rand(30, 2, generator=torch.Generator().manual_seed(0)).double()
     kernel = KernelMatrix(points, "matern32", 0.5, 1e-2)

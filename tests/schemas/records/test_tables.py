@@ -1,3 +1,4 @@
+import math
 from textwrap import dedent
 
 import pytest
@@ -168,6 +169,11 @@ def test_an_error_of_rounding_alone_leaves_no_digits_of_its_own():
     assert cell(1 + 2e-16, 7e-17) == "1"
     assert cell(0.1 + 0.2, 5e-17) == "0.3000"
     assert cell(0.3, 5e-13) == "0.30000000000000"
+
+
+def test_an_infinite_error_leaves_the_digits_of_an_unknown_one():
+    assert cell(-1520.1, math.inf) == cell(-1520.1, math.nan) == "-1520"
+    assert cell(math.inf, math.inf) == "inf"
 
 
 def test_labels_are_written_as_the_study_has_them():

@@ -187,7 +187,10 @@ def test_exact_routes_agree_up_to_rounding_alone():
     assert compared(Route("a", 0.0), Route("b", 0.0)).consistent
 
 
-@pytest.mark.parametrize("bad", [Route("c", np.nan, 0.1), Route("c", 1.0, np.nan)])
+@pytest.mark.parametrize(
+    "bad",
+    [Route("c", np.nan, 0.1), Route("c", 1.0, np.nan), Route("c", 1.0, np.inf)],
+)
 def test_what_is_not_known_is_not_consistent(bad):
     result = compared(Route("a", 1.0, 0.1), Route("b", 1.0, 0.1), bad)
     assert not result.consistent

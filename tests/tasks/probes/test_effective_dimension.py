@@ -99,7 +99,7 @@ def test_with_a_relative_error_steps_are_doubled_until_it_is_met():
     assert arrays["num_matvecs"] in [6 * 20 * (2**k - 1) for k in (2, 3, 4)]
 
 
-def test_doubling_ends_and_tells_what_would_do():
+def test_doubling_ends_and_states_the_steps_that_would_do():
     (arrays,) = of_matrix(rel_error=1e-9, num_steps=4)
     assert not arrays["converged"][0]
     assert arrays["num_matvecs"] == 6 * 4 * 15

@@ -204,11 +204,11 @@ def test_cholesky_needs_entries():
         run(node, **params, preconditioner="cholesky")
 
 
-def test_how_an_operator_is_known_to_be_definite_is_told():
+def test_how_an_operator_is_known_to_be_definite_is_stated():
     dominant = as_matrix(3.0 * np.eye(20) + 0.1)
     hidden = as_matrix(np.diag(np.linspace(0.01, 1, 60)))
     few = {"num_runs": 12, "num_steps": 12}
-    told = [
+    results = [
         run(kernel(), method="slq", floor=1e-4, **few),
         run(dominant, method="slq", **few),
         run(kernel(), method="dense"),
@@ -216,7 +216,7 @@ def test_how_an_operator_is_known_to_be_definite_is_told():
         run(kernel(noise=1e-9, length_scale=0.9), method="slq", **few),
         run(hidden, method="slq", damping=0.5, num_runs=4, num_steps=60),
     ]
-    ways = [str(arrays["definite"]) for (arrays,) in told]
+    ways = [str(arrays["definite"]) for (arrays,) in results]
     assert ways == [
         "floor",
         "gershgorin",

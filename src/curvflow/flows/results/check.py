@@ -58,8 +58,8 @@ class Finding:
 
     @property
     def z(self) -> float:
-        """Difference in combined standard deviations; NaN if only limits are known."""
-        if self.expected.sd is None:
+        """Difference in combined standard deviations; NaN if these are not known."""
+        if self.expected.sd is None or math.isinf(self.sem):
             return math.nan
         sem = 0.0 if math.isnan(self.sem) else self.sem
         return (self.measured - self.expected.value) / math.hypot(self.expected.sd, sem)
@@ -69,7 +69,12 @@ class Finding:
         """Return whether the value agrees."""
         if not math.isfinite(self.measured):
             return "not measured"
-        return "agrees" if self._is_near else "contradicted"
+        if self._is_near:
+            return "agrees"
+        # Everything lies within an infinite error: it decides nothing.
+        takes_error = self.expected.limits is None or self.expected.within_sems
+        undecided = math.isinf(self.sem) and takes_error
+        return "not measured" if undecided else "contradicted"
 
     @property
     def _is_near(self) -> bool:
@@ -79,8 +84,9 @@ class Finding:
         low, high = expected.limits
         if low <= self.measured <= high or expected.within_sems is None:
             return low <= self.measured <= high
-        # False where the standard error is not known.
-        return abs(self.measured - expected.value) <= expected.within_sems * self.sem
+        # False where the standard error is not known, or infinite.
+        limit = expected.within_sems * self.sem
+        return abs(self.measured - expected.value) <= limit < math.inf
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain data."""

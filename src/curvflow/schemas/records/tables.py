@@ -204,6 +204,8 @@ def cell(value: Any, error: float) -> str:
         return "yes" if value else "no"
     if not isinstance(value, float):
         return "" if value is None else " ".join(str(value).split())
+    if math.isinf(error):  # nothing is known of the digits
+        error = math.nan
     if error <= ROUNDING * abs(value):  # there is no more than that in a double
         error, value = 0, float(f"{value:.14g}")
     exact = error == 0 and value.is_integer() and abs(value) < 1e6

@@ -15,6 +15,7 @@ from curvflow.schemas.kinds.shared.operators import (
     DOUBLINGS,
     LanczosParams,
     OperatorParams,
+    RefinedParams,
 )
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import operators
@@ -52,10 +53,15 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: bases, products, data."""
     if has_stored(member):
         return 16 * member.one(RITZ)["ritz_values"].nbytes + (1 << 20)
-    runs = _runs_at_once(member)
-    # The start vectors stay in memory with the basis and its next row.
-    bases = runs * (_basis_bytes(member) + 2 * 8 * operators.size_of(member))
-    return operators.product_bytes(member, runs) + bases
+    params, size = _params(member), operators.size_of(member)
+    doubled = DOUBLINGS if _rel_error(member) is not None else 0
+    peaks = []
+    for steps in {params.num_steps, params.num_steps << doubled}:
+        runs = _runs_at_once(member, steps)
+        # The start vectors stay in memory with the basis and its next row.
+        bases = runs * (_basis_bytes(member, steps) + 2 * 8 * size)
+        peaks.append(operators.product_bytes(member, runs) + bases)
+    return max(peaks)
 
 
 def data_bytes(member: Member) -> int:
@@ -63,14 +69,14 @@ def data_bytes(member: Member) -> int:
     return 0 if has_stored(member) else operators.shared_bytes(member)
 
 
-def _basis_bytes(member: Member) -> int:
+def _basis_bytes(member: Member, num_steps: int) -> int:
     size = operators.size_of(member)
-    return _item(member) * size * min(size, _most_steps(_params(member)))
+    return _item(member) * size * min(size, num_steps)
 
 
-def _most_steps(params: LanczosParams) -> int:
-    refined = getattr(params, "rel_error", None) is not None
-    return params.num_steps * 2**DOUBLINGS if refined else params.num_steps
+def _rel_error(member: Member) -> float | None:
+    params = member.params
+    return params.rel_error if isinstance(params, RefinedParams) else None
 
 
 def _item(member: Member) -> int:
@@ -79,8 +85,8 @@ def _item(member: Member) -> int:
     return dtype.itemsize
 
 
-def _runs_at_once(member: Member) -> int:
-    most = max(1, BASIS_BYTES // _basis_bytes(member))
+def _runs_at_once(member: Member, num_steps: int) -> int:
+    most = max(1, BASIS_BYTES // _basis_bytes(member, num_steps))
     return min(most, MOST_RUNS, _params(member).num_runs)
 
 
@@ -101,7 +107,7 @@ def ritz_data(members: Sequence[Member], machine: Machine) -> RitzData:
     if has_stored(members[0]):
         return stored(members)
     params = _params(members[0])
-    block = _runs_at_once(members[0])
+    block = _runs_at_once(members[0], params.num_steps)
     tile_operator = operators.tile_operator(members, machine, columns=block)
     seeds = [_params(member).seed for member in members]
     parts = []
@@ -213,10 +219,9 @@ def until_resolved(
 
 
 def _may_refine(member: Member) -> bool:
-    params = _params(member)
-    is_whole = not has_stored(member) and params.num_steps >= operators.size_of(member)
-    asks = getattr(params, "rel_error", None) is not None
-    return asks and not has_stored(member) and not is_whole
+    if has_stored(member) or _rel_error(member) is None:
+        return False
+    return _params(member).num_steps < operators.size_of(member)
 
 
 def _longer(member: Member) -> Member:

@@ -258,30 +258,33 @@ class Quadrature(Result):
     counts as two of its standard deviations.
     """
 
-    of_name: ClassVar[str]
+    quantity: ClassVar[str]
 
     @property
     def interval(self) -> tuple[Number, Number]:
         """Ends of an interval of 95 % for random vectors and quadrature together."""
-        low, high = (self.variables[f"{self.of_name}_{end}"] for end in ("low", "high"))
-        return _number(low), _number(high)
+        return self._of(f"{self.quantity}_low"), self._of(f"{self.quantity}_high")
 
     @property
     def quadrature_error(self) -> Number:
         """The most that the quadrature may be off."""
-        return _number(self.variables[f"{self.of_name}_quadrature"])
+        return self._of(f"{self.quantity}_quadrature")
 
     @property
     def converged(self) -> Number:
         """True where that is below what was requested."""
-        return _number(self.variables["converged"])
+        return self._of("converged")
+
+    def _of(self, name: str) -> Number:
+        """Return a variable in the shape of the value."""
+        return _number(self.variables[name].reshape(np.shape(self.value)))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EffectiveDimension(Quadrature):
     """The sum of lambda / (lambda + prior precision) over the spectrum."""
 
-    of_name = "effective_dimension"
+    quantity = "effective_dimension"
 
     @classmethod
     def of(cls, arrays: Mapping[str, Array], *, is_scalar: bool) -> EffectiveDimension:
@@ -291,23 +294,8 @@ class EffectiveDimension(Quadrature):
         found = cls(**parts(EFFECTIVE_DIMENSION, arrays, *names))
         if not is_scalar:
             return found
-        scalars = {
-            variable.name: np.asarray(arrays[variable.name])[0]
-            for variable in EFFECTIVE_DIMENSION.outputs
-            if variable.dims[:1] == ("prior_precision",)
-        }
-        value, sem, draws = (scalars[name] for name in names)
-        return replace(
-            found,
-            value=float(value),
-            sem=float(sem),
-            draws=draws,
-            variables={**arrays, **scalars},
-            declared=tuple(
-                replace(v, dims=v.dims[1:]) if v.name in scalars else v
-                for v in EFFECTIVE_DIMENSION.outputs
-            ),
-        )
+        value, sem, draws = (arrays[name][0] for name in names)
+        return replace(found, value=float(value), sem=float(sem), draws=draws)
 
     @property
     def prior_precision(self) -> Array:
@@ -337,7 +325,7 @@ class Density(Result):
 class Functional(Quadrature):
     """The trace of a function of an operator, tr f(A)."""
 
-    of_name = "functional"
+    quantity = "functional"
     value: float
     sem: float
 

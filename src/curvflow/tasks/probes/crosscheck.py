@@ -86,7 +86,9 @@ def agreement(
         Welch (1947), doi:10.1093/biomet/34.1-2.28, for the degrees of freedom.
     """
     value_R = np.array([route.value for route in routes])
-    square_R = np.array([route.sem for route in routes]) ** 2
+    sem_R = np.array([route.sem for route in routes])
+    # Every route agrees with one of infinite error: nothing is known of it.
+    square_R = np.where(np.isinf(sem_R), np.nan, sem_R) ** 2
     freedom_R = np.array([np.inf if r.draws is None else r.draws - 1 for r in routes])
     scale_RR = np.maximum.outer(np.abs(value_R), np.abs(value_R))
     pairs = max(1, len(routes) * (len(routes) - 1) // 2)

@@ -59,24 +59,24 @@ def _computed(
 ) -> list[tuple[Outcome, bool]]:
     params = cast("EffectiveDimensionParams", members[0].params)
     ritz = ritz_data(members, machine)
-    found = dimension(ritz, params.prior_precision, floor=floor_of(members[0]))
+    estimates = dimension(ritz, params.prior_precision, floor=floor_of(members[0]))
     relative = params.rel_error
     steps = torch.stack(
         [
-            steps_needed(found.part(number), ritz, share_above(alpha), relative)
+            steps_needed(estimates.part(number), ritz, share_above(alpha), relative)
             for number, alpha in enumerate(params.prior_precision)
         ],
         dim=1,
     )
     outcomes = []
     for number, member in enumerate(members):
-        one = found.of_model(number)
+        dimensions = estimates.of_model(number)
         arrays = {
             "prior_precision": np.array(params.prior_precision),
             **functional_arrays(
-                "effective_dimension", one, steps[number], relative=relative
+                "effective_dimension", dimensions, steps[number], relative=relative
             ),
-            "effective_dimension_draws": one.estimate.draws.numpy(),
+            "effective_dimension_draws": dimensions.estimate.draws.numpy(),
             "size": np.array(ritz.size, dtype=np.int64),
             "num_matvecs": num_products(member, ritz, number),
         }

@@ -41,7 +41,7 @@ from curvflow.tasks.numerics.estimators.logdets import (
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
-from curvflow.tasks.numerics.operators.matrices import least_bound, norm_bound
+from curvflow.tasks.numerics.operators.matrices import gershgorin_bounds
 from curvflow.tasks.registry import Machine, computes
 
 # Largest number of moments for the density of a preconditioned spectrum.
@@ -356,24 +356,22 @@ class _Ends:
 
 def _ends(members: Sequence[Member], machine: Machine) -> list[_Ends]:
     """Return what is known of each member's eigenvalues, matrices read once."""
-    read: dict[int, tuple[float | None, float | None]] = {}
+    read: dict[int, tuple[float, float] | None] = {}
     for member in members:
         if MATRIX in member.inputs and id(member.one(MATRIX)) not in read:
             node = member.one(MATRIX)
             operator = matrix_operator(node, machine, torch.float64)
-            read[id(node)] = norm_bound(operator), least_bound(operator)
+            read[id(node)] = gershgorin_bounds(operator)
     ends = []
     for member in members:
         params = _params(member)
-        is_matrix = MATRIX in member.inputs
-        most, least = read[id(member.one(MATRIX))] if is_matrix else (None, None)
-        if least is not None and least + params.damping > 0:
-            floor, certified = least + params.damping, "gershgorin"
-        else:
-            floor, certified = None, ""
+        bounds = read[id(member.one(MATRIX))] if MATRIX in member.inputs else None
+        floor, certified = None, ""
+        if bounds and bounds[0] + params.damping > 0:
+            floor, certified = bounds[0] + params.damping, "gershgorin"
         known = lower_bound(params)
         if known is not None and (floor is None or known > floor):
             floor, certified = known, "floor" if params.floor else "damping"
-        scale = None if most is None else most + params.damping
-        ends.append(_Ends(floor, certified, scale))
+        scale = bounds and bounds[1] + params.damping
+        ends.append(_Ends(floor, certified, scale or None))
     return ends

@@ -202,7 +202,7 @@ def test_unequal_batches_give_the_matrix_of_one(case):
         torch.testing.assert_close(one, two)
 
 
-def test_losses_without_a_known_likelihood_are_told_apart():
+def test_losses_without_a_known_likelihood_have_none():
     assert likelihood_of(lambda outputs, targets: outputs.sum()) is None
     assert likelihood_of(TORCH(label_smoothing=0.1)) is None
     assert likelihood_of(TORCH(weight=torch.ones(3))) is None

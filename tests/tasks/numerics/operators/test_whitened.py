@@ -15,7 +15,7 @@ from curvflow.tasks.numerics.operators.matrices import (
     KernelMatrix,
     Sparse,
     explicit,
-    norm_bound,
+    gershgorin_bounds,
 )
 from tests.tasks.toys import with_spectrum
 
@@ -120,12 +120,18 @@ def test_a_whitened_operator_equals_its_dense_twin():
     assert second == pytest.approx(float(twin[0].square().sum()) / 40, rel=1e-8)
 
 
-def test_the_bound_of_a_matrix_is_gershgorin_s():
+def test_the_bounds_of_a_matrix_are_gershgorin_s():
     operator = kernel()
-    bound = float(operator.dense().abs().sum(1).max())
-    assert norm_bound(operator) == pytest.approx(bound)
-    assert norm_bound(Dense(operator.dense())) == pytest.approx(bound)
+    dense = operator.dense()
+    radii = dense.abs().sum(1) - dense.diagonal().abs()
+    least, most = (
+        float((dense.diagonal() - radii).min()),
+        float(dense.abs().sum(1).max()),
+    )
+    assert gershgorin_bounds(operator) == pytest.approx((least, most))
+    assert gershgorin_bounds(Dense(dense)) == pytest.approx((least, most))
+    assert least <= float(torch.linalg.eigvalsh(dense)[0])
     identity = torch.arange(4)
     sparse = Sparse(identity, identity[:3], torch.tensor([1.0, -5.0, 2.0]))
-    assert norm_bound(sparse) == 5
+    assert gershgorin_bounds(sparse) == (-5, 5)
     assert explicit(sparse) is None

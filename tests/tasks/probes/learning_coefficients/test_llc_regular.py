@@ -79,3 +79,5 @@ def test_steps_that_do_not_resolve_the_hessian_are_in_its_error():
     assert arrays["llc_regular_sem"] > arrays["llc_regular_vectors"]
     assert arrays["llc_regular_low"] < EXACT < arrays["llc_regular_high"]
     assert arrays["steps_needed"] > 2
+    assert not arrays["regular_converged"]
+    assert compared(bowl(), runs())["regular_converged"]

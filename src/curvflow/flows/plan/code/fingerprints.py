@@ -55,7 +55,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A definition told before in this process.
+    """A definition read before in this process.
 
     Attributes:
         definition: itself; None if there is none of its name.
@@ -83,14 +83,14 @@ class Definitions:
         if self._library and name.startswith(f"{OWN}."):
             return self._library.of(name)
         if name not in self._memo:
-            self._memo[name] = self._told(name)
+            self._memo[name] = self._cached(name)
         return self._memo[name]
 
-    def _told(self, name: str) -> Definition | None:
-        """Return a definition told before if its modules are as they were, or read it.
+    def _cached(self, name: str) -> Definition | None:
+        """Return a definition read before if its modules are as they were, or read it.
 
         A process that runs several studies, as a notebook or a worker of deployments,
-        would tell most of them each time.
+        would read most of them each time.
         """
         key, names = (self._names.tops, name), self._names
         known = _known.get(key)

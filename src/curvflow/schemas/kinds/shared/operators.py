@@ -196,16 +196,16 @@ def judged(
         flag: name of the variable that says whether the quadrature has converged.
     """
 
-    def beside(suffix: str, text: str) -> Variable:
+    def part(suffix: str, text: str) -> Variable:
         return Variable(f"{name}_{suffix}", text, dims, units=unit)
 
     return (
         Variable(name, description, dims, units=unit, judged_by=flag),
-        beside("sem", "standard error, of the vectors and of the quadrature"),
-        beside("vectors", "standard error over the runs alone"),
-        beside("quadrature", "most that the quadrature may be off"),
-        beside("low", "lower end of an interval of 95 %"),
-        beside("high", "upper end of an interval of 95 %"),
+        part("sem", "standard error, of the vectors and of the quadrature"),
+        part("vectors", "standard error over the runs alone"),
+        part("quadrature", "most that the quadrature may be off"),
+        part("low", "lower end of an interval of 95 %"),
+        part("high", "upper end of an interval of 95 %"),
         Variable(
             flag,
             "whether the quadrature is off by at most rel_error of the value; without "

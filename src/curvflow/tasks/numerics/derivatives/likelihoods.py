@@ -2,7 +2,8 @@
 
 Outputs of a module are terms, each with a law of its own: a label among C classes, or C
 values with Gaussian errors. One table says which axes are what, and how many terms the
-mean loss is taken over; loss, Gauss-Newton and Fisher matrices all go by it.
+mean loss is taken over. Squared errors by name and sampled Fisher matrices go by it;
+other losses are called as they are, and Gauss-Newton matrices take their derivatives.
 
 Letters in addition to those of the package: T terms of a sample.
 """
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from curvflow.tasks.numerics.derivatives.batches import LOSSES
 
-# The label that torch's cross entropy leaves out unless it is told another.
+# The label that torch's cross entropy leaves out by default.
 TORCH_IGNORES = -100
 
 

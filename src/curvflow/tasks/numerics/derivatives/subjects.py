@@ -361,9 +361,9 @@ def _understood(loss: Loss | str) -> tuple[Loss, Likelihood | None]:
 
         def named(outputs: Tensor, targets: Any) -> Tensor:
             targets = _checked(targets, outputs, loss)
-            if loss != "cross_entropy":
-                # All values of a sample are one term, whatever their shape.
-                outputs, targets = (t.reshape(len(t), -1) for t in (outputs, targets))
+            if likelihood is not None and loss != "cross_entropy":
+                terms = likelihood.terms
+                outputs, targets = (terms(t).squeeze(1) for t in (outputs, targets))
             return of_samples(outputs[None], targets[None])
 
         return named, likelihood

@@ -3,7 +3,7 @@
 A run from a random vector v bounds v.f(A)v whatever the spectrum is like: its rule says
 where each part of the weight lies, to within the neighbouring Ritz values. Where the
 derivatives of f have signs, a Gauss and a Gauss-Radau rule bound it far better; where f
-is any function, rules of fewer steps of the same run show how fast it converges.
+is any function, so does the polynomial of degree 2K - 1 that is near it.
 Further letters: S runs, K nodes.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from numpy.polynomial.chebyshev import chebval
 from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.traces import Estimate
@@ -28,11 +29,8 @@ from curvflow.tasks.numerics.krylov.quadrature import (
     score_interval,
 )
 
-# Points at which a function that is not monotone is looked at between two Ritz values.
-POINTS = 17
-
-# Parts of the steps whose rules show how fast a function's converges.
-EARLIER = (0.5, 0.625, 0.75, 0.875)
+# Points by decades at which a function may vary below what the steps resolve.
+DECADES = 129
 
 # Points, each half of the one before, that may be below all eigenvalues.
 HALVINGS = 14
@@ -81,7 +79,7 @@ class Bounded:
     most: float = math.inf
 
     def of_model(self, number: int) -> Bounded:
-        """Return what is known of one model, without the dimension of models."""
+        """Return the estimate of one model, without the dimension of models."""
         return self._taken(lambda tensor: tensor[number])
 
     def part(self, number: int) -> Bounded:
@@ -159,8 +157,8 @@ def bounded(
         The estimate with its bounds. They hold for a Bernstein function, given the
         floor; without one, the least Ritz value less its residual takes its place; if
         that is not above the pole of an unbounded one, there is no lower bound. Of
-        another function they are twice the largest change of the rules since half of
-        the steps, within what the weights allow: an estimate.
+        another function they are what the weights allow, and its distance from
+        polynomials, as far as the points show at which it is looked at.
 
     Examples:
         >>> from curvflow.tasks.numerics import Dense, bounded, lanczos
@@ -178,7 +176,7 @@ def bounded(
     if isinstance(f, Bernstein):
         lower_MS, upper_MS = _by_signs(ritz, f, floor)
     else:
-        lower_MS, upper_MS = _by_changes(ritz, f, floor)
+        lower_MS, upper_MS = _by_approximation(ritz, f, floor)
     lower_MS = torch.minimum(ritz.size * lower_MS, draws_MS)
     upper_MS = torch.maximum(ritz.size * upper_MS, draws_MS)
     return Bounded(
@@ -272,9 +270,9 @@ def effective_dimension(
     return Bounded(estimate, lower, upper, each[0].most)
 
 
-def share_above(scale: float) -> Bernstein:
-    """Return x / (x + scale), the part of a direction of curvature x that is held."""
-    return Bernstein(lambda x: x / (x + scale), pole=-scale, most=1.0)
+def share_above(scale: float, *, factor: float = 1.0) -> Bernstein:
+    """Return factor x / (x + scale), a direction's part of an effective dimension."""
+    return Bernstein(lambda x: factor * (x / (x + scale)), pole=-scale, most=factor)
 
 
 def _is_exact(ritz: RitzData) -> Tensor:
@@ -352,9 +350,12 @@ def _by_weights(
             least[..., :1] = f(torch.zeros_like(least[..., :1]))
             most[..., -1] = f.most
     else:
-        share = torch.linspace(0, 1, POINTS, dtype=torch.float64)
-        spread = before.unsqueeze(3) + (behind - before).unsqueeze(3) * share
-        seen = torch.cat([f(spread), f(edge_MSK).unsqueeze(3)], dim=3)
+        part_G = torch.logspace(-16, 0, DECADES, dtype=torch.float64)
+        share_G = torch.cat([part_G, 1 - part_G])
+        spread = before.unsqueeze(3) + (behind - before).unsqueeze(3) * share_G
+        # Zero, where a clamped function has its corner, if it lies in between.
+        zero = torch.zeros_like(before).clamp(before, behind)
+        seen = torch.cat([f(spread), f(edge_MSK)[..., None], f(zero)[..., None]], 3)
         least = seen.amin(3).nan_to_num(-math.inf, math.inf, -math.inf)
         most = seen.amax(3).nan_to_num(math.inf, math.inf, -math.inf)
     has_weight = (ritz.weights > 0) & ~absent
@@ -365,70 +366,52 @@ def _by_weights(
     return lower, upper
 
 
-def _by_changes(
+def _by_approximation(
     ritz: RitzData, f: Function, floor: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Estimate the error of any function's rules by those of fewer steps.
+    """Bound the rules of any function by how well a polynomial approximates it.
 
-    It is twice the largest change since half of the steps.
+    The Gauss rule of K steps is exact for polynomials of degree 2K - 1, so that it is
+    off by at most twice the largest distance of f from one of these. It is taken from
+    the polynomial at Chebyshev points, at many points between these, and by decades at
+    zero and at both ends, where a function may vary below what the steps resolve.
 
     Returns:
-        Lower and upper ends of v.f(A)v, (M, S) each.
+        Lower and upper bounds of v.f(A)v, (M, S) each.
     """
-    length, here_MS = ritz.values.shape[2], expectation(ritz, f)
-    earlier = sorted({max(1, round(part * length)) for part in EARLIER} | {length - 1})
-    changes = [
-        (here_MS - expectation(shorter(ritz, num_steps), f)).abs()
-        for num_steps in earlier
-        if 0 < num_steps < length
+    from scipy.fft import dct
+
+    low_MS, high_MS = _ends(ritz, floor)
+    low_M1, high_M1 = low_MS.amin(1, keepdim=True), high_MS.amax(1, keepdim=True)
+    middle_M1, half_M1 = (low_M1 + high_M1) / 2, (high_M1 - low_M1) / 2
+    count = 2 * ritz.values.shape[2]
+    at_MC = f(middle_M1 + half_M1 * _chebyshev_points(count))
+    coefficients_MC = dct(at_MC.numpy()) / count
+    coefficients_MC[:, 0] /= 2
+    decades_G = torch.logspace(-16, 0, DECADES, dtype=torch.float64)
+    near_G = torch.cat([-decades_G, torch.zeros(1).double(), decades_G])
+    places = [
+        middle_M1 + half_M1 * _chebyshev_points(8 * count),
+        torch.maximum(low_M1.abs(), high_M1.abs()) * near_G,
+        low_M1 + 2 * half_M1 * decades_G,
+        high_M1 - 2 * half_M1 * decades_G,
     ]
-    unknown_MS = torch.full_like(here_MS, math.inf)
-    error_MS = 2 * torch.stack(changes).amax(0) if changes else unknown_MS
-    lower_MS, upper_MS = _by_weights(ritz, f, *_ends(ritz, floor))
-    lower_MS = torch.maximum(lower_MS, here_MS - error_MS)
-    upper_MS = torch.minimum(upper_MS, here_MS + error_MS)
+    x_MX = torch.maximum(torch.minimum(torch.cat(places, dim=1), high_M1), low_M1)
+    unit_MX = ((x_MX - middle_M1) / half_M1.clamp_min(1e-300)).clamp(-1, 1)
+    series_MX = chebval(unit_MX.numpy(), coefficients_MC.T[..., None], tensor=False)
+    apart_M1 = (f(x_MX) - torch.from_numpy(series_MX)).abs().amax(1, keepdim=True)
+    error_M1 = (2 * apart_M1).nan_to_num(nan=math.inf)
+    here_MS = expectation(ritz, f)
+    lower_MS, upper_MS = _by_weights(ritz, f, low_MS, high_MS)
+    lower_MS = torch.maximum(lower_MS, here_MS - error_M1)
+    upper_MS = torch.minimum(upper_MS, here_MS + error_M1)
     return lower_MS, upper_MS
 
 
-def shorter(ritz: RitzData, num_steps: int) -> RitzData:
-    """Return the rules of the first steps of the same runs.
-
-    Args:
-        ritz: of K steps.
-        num_steps: fewer; a run that ended before is left as it is.
-
-    Returns:
-        Values and weights, (M, S, num_steps), without residuals.
-
-    Reference:
-        Gragg and Harwood (1984), doi:10.1007/BF01389642, for the Jacobi matrix of a
-        rule; here by Lanczos on the nodes, orthogonalised in full.
-    """
-    theta_MSK, absent = nodes(ritz), ritz.values.isnan()
-    basis = [ritz.weights.masked_fill(absent, 0.0).sqrt()]
-    alpha, beta = [], []
-    for step in range(num_steps):
-        v_MSK = basis[-1]
-        rest_MSK = theta_MSK * v_MSK
-        alpha.append((rest_MSK * v_MSK).sum(2))
-        before = torch.stack(basis, dim=3)
-        for _ in range(2):
-            along = (rest_MSK.unsqueeze(2) @ before).squeeze(2)
-            rest_MSK = rest_MSK - (before @ along.unsqueeze(3)).squeeze(3)
-        length_MS = rest_MSK.norm(dim=2)
-        if step + 1 < num_steps:
-            beta.append(length_MS)
-            is_left = length_MS > 1e-14 * theta_MSK.abs().amax(2)
-            safe_MS = torch.where(is_left, length_MS, 1.0)
-            basis.append(rest_MSK / safe_MS.unsqueeze(2) * is_left.unsqueeze(2))
-    T = torch.diag_embed(torch.stack(alpha, dim=2))
-    if beta:
-        upper = torch.diag_embed(torch.stack(beta, dim=2), 1)
-        T = T + upper + upper.mT
-    values, turn = torch.linalg.eigh(T)
-    steps_MS = ritz.steps.clamp_max(num_steps)
-    none = torch.full_like(values, math.nan)
-    return RitzData(values, turn[:, :, 0].square(), none, steps_MS, ritz.size)
+def _chebyshev_points(count: int) -> Tensor:
+    """Return the zeros of Chebyshev's polynomial of a degree, (count,)."""
+    number_C = torch.arange(count, dtype=torch.float64)
+    return ((number_C + 0.5) * (math.pi / count)).cos()
 
 
 def steps_needed(

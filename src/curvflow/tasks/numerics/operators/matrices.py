@@ -224,36 +224,22 @@ def explicit(operator: Operator) -> Explicit | None:
     return operator if isinstance(operator, KernelMatrix) else None
 
 
-def norm_bound(operator: Operator) -> float | None:
-    """Return Gershgorin's bound, the largest sum of magnitudes of a row, or None.
+def gershgorin_bounds(operator: Operator) -> tuple[float, float] | None:
+    """Return bounds of the least eigenvalue and of the largest magnitude, or None.
+
+    The second is the largest sum of magnitudes of a row. Entries are read once.
 
     Args:
         operator: any; None if its entries cannot be read.
     """
-    rows = _rows(operator)
-    return None if rows is None else float(rows[1].max())
-
-
-def least_bound(operator: Operator) -> float | None:
-    """Return Gershgorin's lower bound of the eigenvalues, or None.
-
-    Args:
-        operator: any; None if its entries cannot be read.
-    """
-    rows = _rows(operator)
-    if rows is None:
-        return None
-    diagonal_D, sums_D = rows
-    return float((diagonal_D + diagonal_D.abs() - sums_D).min())
-
-
-def _rows(operator: Operator) -> tuple[Tensor, Tensor] | None:
-    """Return the diagonal and the sums of magnitudes of each row, (D,) each."""
     if isinstance(operator, Sparse):
-        return operator.diagonal(), operator.row_sums()
-    if isinstance(operator, Dense):
-        return operator.matrix.diagonal(), operator.matrix.abs().sum(1)
-    if isinstance(operator, KernelMatrix):
-        sums = [rows.abs().sum(1) for _, rows in operator.blocks()]
-        return operator.diagonal(), torch.cat(sums)
-    return None
+        diagonal_D, sums_D = operator.diagonal(), operator.row_sums()
+    elif isinstance(operator, Dense):
+        diagonal_D, sums_D = operator.matrix.diagonal(), operator.matrix.abs().sum(1)
+    elif isinstance(operator, KernelMatrix):
+        diagonal_D = operator.diagonal()
+        sums_D = torch.cat([rows.abs().sum(1) for _, rows in operator.blocks()])
+    else:
+        return None
+    least = diagonal_D + diagonal_D.abs() - sums_D
+    return float(least.min()), float(sums_D.max())

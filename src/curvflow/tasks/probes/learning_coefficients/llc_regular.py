@@ -18,8 +18,8 @@ from curvflow.tasks.llc.draws import (
     ritz_of,
 )
 from curvflow.tasks.numerics.krylov.functionals import (
-    Bernstein,
     bounded,
+    share_above,
     steps_needed,
 )
 from curvflow.tasks.registry import Machine, computes_each
@@ -49,7 +49,7 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
     draws = member.one("draws")
     ritz = ritz_of(member)
     precision = localization(draws) / number(draws, "nbeta")
-    half = Bernstein(lambda h: h / (h + precision) / 2, pole=-precision, most=0.5)
+    half = share_above(precision, factor=0.5)
     found = bounded(ritz, half)
     regular = Mean(float(found.estimate.mean), float(found.total))
     measured = Mean(number(draws, "llc_mean"), number(draws, "llc_sem"))
