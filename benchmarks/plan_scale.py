@@ -5,7 +5,8 @@
 Prints per size the seconds of fresh processes and the budgets they are held to, the
 plan's ratio to a floor measured in the same run (reading and parsing the same log as
 JSON, which any planner that trusts nothing but the log must do), the plan's peak memory
-and the number of files in the store.
+and the number of files in the store. Before, the seconds that reading the code of the
+quickstart study takes in one process, first and again: least, median and most of ten.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ import numpy as np
 
 from curvflow.flows.graph.graph import Node, compare, input_digests
 from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.plan import Plan, make_plan
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
+from curvflow.stores.memory import MemoryStore
 
 BUDGET = {10_000: 1.0, 100_000: 10.0}  # seconds of a plan
 RUN_BUDGET = {10_000: 2.0}  # seconds of a run with nothing to do
+# No kind with a flag of convergence: a run reads flags, and no payloads are made here.
 TILE = 64
 STUDY = """
 study: plan-scale
@@ -41,10 +45,10 @@ stages:
   fit: {{use: train, data: data, model: {{kind: mlp, hidden: [16]}}, rule: "${{rule}}",
          seed: "${{seed}}", epochs: 10, checkpoints: {{every: 5}}}}
   trace: {{use: probe.hessian_trace, weights: fit}}
-  eigen: {{use: probe.eigenvalues, weights: fit, k: 3}}
+  ggn: {{use: probe.trace, weights: fit, operator: ggn}}
   norms: {{use: probe.norms, weights: fit, at: all}}
 """
-TABLE = """  table: {use: aggregate.summary, of: [fit, trace, eigen], over: seed}
+TABLE = """  table: {use: aggregate.summary, of: [fit, trace, ggn], over: seed}
 """
 PROGRAM = """
 import resource, sys
@@ -54,7 +58,7 @@ try:
 finally:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
-NODES_PER_SEED = 2 * (1 + 1 + 1 + 3)  # fit, trace, eigen, norms at three checkpoints
+NODES_PER_SEED = 2 * (1 + 1 + 1 + 3)  # fit, trace, ggn, norms at three checkpoints
 
 
 def main(sizes: list[int]) -> None:
@@ -83,6 +87,24 @@ def main(sizes: list[int]) -> None:
             f"{seconds / floor:>8.1f} {megabytes:>6.0f} {run_seconds:>8.2f} "
             f"{run_budget:>9.1f} {files:>6}"
         )
+
+
+def print_code_seconds() -> None:
+    """Read the code of a study in this process, first and ten times again."""
+    study = Path(__file__).parents[1] / "studies" / "quickstart.yaml"
+    opened = open_study(study, store="memory:")
+    nodes = list(make_plan(opened.study, MemoryStore(), opened.files).graph)
+    seconds = []
+    for _ in range(11):
+        start = time.perf_counter()
+        Fingerprints(study.parent).read(nodes)
+        seconds.append(time.perf_counter() - start)
+    first, *again = seconds
+    low, middle, high = np.quantile(again, [0.0, 0.5, 1.0])
+    print(
+        f"code of {len(nodes)} nodes: first {first:.3f} s, again {middle:.4f} s "
+        f"({low:.4f} to {high:.4f}), {first / middle:.0f} times as fast"
+    )
 
 
 def fill(path: Path) -> None:
@@ -159,4 +181,5 @@ def parse_log(store: Path) -> float:
 
 
 if __name__ == "__main__":
+    print_code_seconds()  # before the rest has read any
     main([int(size) for size in sys.argv[1:]] or list(BUDGET))
