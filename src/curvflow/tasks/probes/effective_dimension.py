@@ -59,11 +59,13 @@ def _computed(
 ) -> list[tuple[Outcome, bool]]:
     params = cast("EffectiveDimensionParams", members[0].params)
     ritz = ritz_data(members, machine)
-    estimates = dimension(ritz, params.prior_precision, floor=floor_of(members[0]))
-    relative = params.rel_error
+    relative, floor = params.rel_error, floor_of(members[0])
+    estimates = dimension(ritz, params.prior_precision, floor=floor)
     steps = torch.stack(
         [
-            steps_needed(estimates.part(number), ritz, share_above(alpha), relative)
+            steps_needed(
+                estimates.part(number), ritz, share_above(alpha), relative, floor=floor
+            )
             for number, alpha in enumerate(params.prior_precision)
         ],
         dim=1,

@@ -199,10 +199,34 @@ def test_the_steps_said_to_be_needed_are_enough():
     operator, f = Dense(torch.diag(values_D)), share_above(1e-2)
     short = lanczos(operator, starts, num_steps=40)
     found = bounded(short, f, floor=0.0)
-    needed = int(steps_needed(found, short, f, 1e-3))
+    needed = int(steps_needed(found, short, f, 1e-3, floor=0.0))
     assert 40 < needed < 600
     enough = bounded(lanczos(operator, starts, num_steps=needed), f, floor=0.0)
     assert enough.converged(1e-3).item()
+
+
+def test_the_steps_said_to_be_needed_above_a_floor_are_enough_in_random_cases():
+    predicted = 0
+    for number in range(60):
+        case = Case(number)
+        f, size = share_above(case.scale), len(case.values_D)
+        found = bounded(case.ritz, f, floor=0.0)
+        needed = int(steps_needed(found, case.ritz, f, 0.01, floor=0.0))
+        predicted += case.ritz.steps.max() < needed < size
+        starts = random_vectors([number], size, range(6), "gaussian")
+        operator = Dense(torch.diag(case.values_D))
+        longer = bounded(lanczos(operator, starts, num_steps=needed), f, floor=0.0)
+        assert longer.rule_error.item() <= 0.02 * longer.estimate.mean.item() + 1e-9
+    assert predicted > 5
+
+
+def test_without_a_floor_all_steps_are_said_to_be_needed():
+    case = Case(2, negative=True)
+    f = share_above(case.scale)
+    found = bounded(case.ritz, f)
+    assert found.rule_error.item() > 0.01 * found.estimate.mean.item()
+    assert steps_needed(found, case.ritz, f, None).item() == len(case.values_D)
+    assert steps_needed(found, case.ritz, f, 1e3).item() == case.ritz.steps.max()
 
 
 def test_a_single_run_has_no_interval_unless_it_is_of_all_eigenvalues():

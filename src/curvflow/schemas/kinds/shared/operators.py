@@ -216,7 +216,8 @@ def judged(
         Variable(
             "steps_needed",
             "steps that should bring the quadrature within rel_error, or 1 %; those "
-            "made, if they did",
+            "made, if they did; all D where eigenvalues may be negative, as no rate is "
+            "known",
             dims,
             dtype="int64",
         ),

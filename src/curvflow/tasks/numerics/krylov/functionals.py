@@ -295,8 +295,8 @@ def _by_signs(
     """Bound the rules of a Bernstein function.
 
     The Gauss rule is too high, and with a node below the spectrum and above the pole
-    the Gauss-Radau rule too low. Clamped, negative eigenvalues lift the truth by no
-    more than what the function takes off below zero, times their weight.
+    the Gauss-Radau rule too low. Clamped, the truth is above that of the function as it
+    is by what that takes off below zero, which the weights bound.
 
     Returns:
         Lower and upper bounds of v.f(A)v, (M, S) each.
@@ -313,10 +313,12 @@ def _by_signs(
     radau_MS = torch.where(weights > 0, terms, 0.0).sum(2)
     gauss_MS = (ritz.weights * f.f(torch.maximum(nodes(ritz), safe_MS1))).sum(2)
     if f.is_clamped:
-        zeros = torch.zeros(len(safe_MS1), dtype=torch.float64)
-        _, negative_MS = distribution_bounds(ritz, zeros)
-        below_MS1 = f.f(torch.zeros_like(safe_MS1)) - f.f(safe_MS1.clamp_max(0))
-        gauss_MS = gauss_MS + negative_MS * below_MS1.squeeze(2)
+        zero_MS1 = f.f(torch.zeros_like(safe_MS1))
+        most_MS, least_MS = (
+            _weighed(ritz, zero_MS1 - f.f(torch.maximum(edge, safe_MS1).clamp_max(0)))
+            for edge in _neighbours(ritz, low_MS, high_MS)
+        )
+        gauss_MS, radau_MS = gauss_MS + most_MS, radau_MS + least_MS
     else:
         # Such a function presumes that all eigenvalues are above its pole.
         gauss_MS = expectation(ritz, f)
@@ -338,10 +340,7 @@ def _by_weights(
     Returns:
         Lower and upper bounds of v.f(A)v, (M, S) each.
     """
-    absent = ritz.values.isnan()
-    edge_MSK = torch.where(absent, high_MS.unsqueeze(2), ritz.values)
-    before = torch.cat([low_MS.unsqueeze(2), edge_MSK[..., :-1]], dim=2)
-    behind = torch.cat([edge_MSK[..., 1:], high_MS.unsqueeze(2)], dim=2)
+    before, behind = _neighbours(ritz, low_MS, high_MS)
     if isinstance(f, Bernstein):
         least = f(before).nan_to_num(nan=-math.inf, neginf=-math.inf)
         most = f(behind).clamp_max(f.most)
@@ -355,15 +354,25 @@ def _by_weights(
         spread = before.unsqueeze(3) + (behind - before).unsqueeze(3) * share_G
         # Zero, where a clamped function has its corner, if it lies in between.
         zero = torch.zeros_like(before).clamp(before, behind)
-        seen = torch.cat([f(spread), f(edge_MSK)[..., None], f(zero)[..., None]], 3)
+        seen = torch.cat([f(spread), f(nodes(ritz))[..., None], f(zero)[..., None]], 3)
         least = seen.amin(3).nan_to_num(-math.inf, math.inf, -math.inf)
         most = seen.amax(3).nan_to_num(math.inf, math.inf, -math.inf)
-    has_weight = (ritz.weights > 0) & ~absent
-    lower, upper = (
-        torch.where(has_weight, ritz.weights * bound, 0.0).sum(2)
-        for bound in (least, most)
-    )
-    return lower, upper
+    return _weighed(ritz, least), _weighed(ritz, most)
+
+
+def _neighbours(
+    ritz: RitzData, low_MS: Tensor, high_MS: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the Ritz value, or the end, on both sides of each, (M, S, K) each."""
+    high_MS1 = high_MS.unsqueeze(2)
+    edge_MSK = torch.where(ritz.values.isnan(), high_MS1, ritz.values)
+    before = torch.cat([low_MS.unsqueeze(2), edge_MSK[..., :-1]], dim=2)
+    return before, torch.cat([edge_MSK[..., 1:], high_MS1], dim=2)
+
+
+def _weighed(ritz: RitzData, numbers_MSK: Tensor) -> Tensor:
+    """Return the sum of numbers times the weights, (M, S); none of a weight of zero."""
+    return torch.where(ritz.weights > 0, ritz.weights * numbers_MSK, 0.0).sum(2)
 
 
 def _by_approximation(
@@ -415,33 +424,42 @@ def _chebyshev_points(count: int) -> Tensor:
 
 
 def steps_needed(
-    found: Bounded, ritz: RitzData, f: Bernstein, relative: float | None
+    found: Bounded,
+    ritz: RitzData,
+    f: Bernstein,
+    relative: float | None,
+    *,
+    floor: float | None = None,
 ) -> Tensor:
     """Return how many steps bring the rule's error to a share of the value, (M,).
 
-    The error of a Gauss rule falls by rho^2 a step, rho = (sqrt k + 1) / (sqrt k - 1),
-    k the condition number from the pole.
+    Over a spectrum above a floor, the error of a Gauss rule falls by rho^2 a step with
+    rho = (sqrt k + 1) / (sqrt k - 1), k the condition number from the pole. Without a
+    floor no rate is known, since more steps may find eigenvalues further down.
 
     Args:
         found: bounds by these runs.
         ritz: the runs.
         f: the function.
         relative: error wanted, relative to the value; None takes 1 %.
+        floor: as for `bounded`.
 
     Returns:
-        Steps, at least those made and at most D.
+        Steps, at least those made and at most D, which are exact.
 
     Reference:
         Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974, theorem 4.2.
     """
-    made_M = ritz.steps.amax(1)
-    low_MS, high_MS = _ends(ritz, None)
-    low_M, high_M = low_MS.amin(1).clamp_min(0), high_MS.amax(1)
-    pole_M = torch.as_tensor(f.pole, dtype=torch.float64).reshape(-1)
-    above_M = (low_M - pole_M).clamp_min(1e-300)
-    root_M = ((high_M - pole_M) / above_M).clamp_min(1.0 + 1e-12).sqrt()
-    rate_M = 2 * ((root_M + 1) / (root_M - 1)).log()
+    made_M = ritz.steps.amax(1).double()
     wanted_M = ((relative or RELATIVE) * found.estimate.mean.abs()).clamp_min(1e-300)
     ratio_M = (found.rule_error / wanted_M).clamp_min(1.0)
-    more_M = torch.where(ratio_M > 1, (ratio_M.log() / rate_M).ceil() + 1, 0.0)
-    return (made_M + more_M).clamp_max(ritz.size).to(torch.int64)
+    more_M = torch.full_like(made_M, math.inf)
+    if floor is not None:
+        pole_M = torch.as_tensor(f.pole, dtype=torch.float64).reshape(-1)
+        low_MS, high_MS = _ends(ritz, floor)
+        condition_M = (high_MS.amax(1) - pole_M) / (low_MS.amin(1) - pole_M)
+        root_M = condition_M.clamp_min(1.0 + 1e-12).sqrt()
+        rate_M = 2 * ((root_M + 1) / (root_M - 1)).log()
+        more_M = (ratio_M.log() / rate_M).ceil() + 1
+    needed_M = torch.where(ratio_M > 1, made_M + more_M, made_M)
+    return needed_M.clamp_max(ritz.size).to(torch.int64)
