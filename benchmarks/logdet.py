@@ -151,8 +151,8 @@ def row(length_scale: float, plan: Plan) -> str:
         f"{length_scale}",
         f"{got.rank} + {got.products - got.rank}",
         f"{got.found.value:.1f}",
-        f"{got.found.sem / scaled:.1e}",
-        f"{got.found.gap / scaled:.1e}",
+        f"{got.found.vectors / scaled:.1e}",
+        f"{got.found.quadrature / scaled:.1e}",
         "yes" if got.found.converged else "no",
         f"{got.seconds:.0f} s",
         f"{got.gigabytes:.2f} GB",
@@ -180,8 +180,8 @@ def main() -> None:
     asked = vars(parser.parse_args())
     length_scales = asked.pop("length_scales")
     plan = Plan(**asked)
-    print(f"{plan}; errors, standard error and gap scaled, last error plain")
-    titles = "l | products | log det | s.e. | gap | converged | time | memory | printed"
+    print(f"{plan}; errors, those of vectors and quadrature scaled, last plain")
+    titles = "l | products | log det | vectors | quadrature | converged | time | memory | printed"
     dense = " | error | of log det | Cholesky" if plan.exact else ""
     print(f"| {titles}{dense} |")
     for length_scale in length_scales:
