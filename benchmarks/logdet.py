@@ -181,7 +181,8 @@ def main() -> None:
     length_scales = asked.pop("length_scales")
     plan = Plan(**asked)
     print(f"{plan}; errors, those of vectors and quadrature scaled, last plain")
-    titles = "l | products | log det | vectors | quadrature | converged | time | memory | printed"
+    titles = "l | products | log det | vectors | quadrature | converged | time | memory"
+    titles += " | printed"
     dense = " | error | of log det | Cholesky" if plan.exact else ""
     print(f"| {titles}{dense} |")
     for length_scale in length_scales:
