@@ -3,8 +3,9 @@
     git worktree add ../before 5d358af
     python -m benchmarks.digests --before ../before
 
-Each tree runs the studies that both have, in their profile `smoke`, into a store of its
-own. A refactor that changes no behaviour leaves every action key with its digest.
+Each tree runs the studies that both have, as the earlier tree ships them, in their profile
+`smoke`, into a store of its own. A refactor that changes no behaviour leaves every action
+key with its digest.
 Nodes without a result, for want of a data set say, are compared by their absence.
 """
 
@@ -34,10 +35,10 @@ def shipped(tree: Path) -> set[str]:
     }
 
 
-def run(tree: Path, study: str, store: str) -> int:
+def run(tree: Path, study: Path, store: str) -> int:
     """Run one study by one tree and return its exit code."""
     environment = os.environ | {"PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", MAIN, "run", study, "--profile", "smoke"]
+    command = [sys.executable, "-c", MAIN, "run", str(study), "--profile", "smoke"]
     done = subprocess.run(
         [*command, "--store", store],
         cwd=tree,
@@ -64,9 +65,8 @@ def compare(before: Path, after: Path, only: str) -> int:
             if only not in study:
                 continue
             stores = [f"{folder}/{side}/{study}" for side in ("before", "after")]
-            codes = [
-                run(t, study, s) for t, s in zip((before, after), stores, strict=True)
-            ]
+            trees = zip((before, after), stores, strict=True)
+            codes = [run(tree, before / study, store) for tree, store in trees]
             old, new = map(digests, stores)
             keys = old.keys() | new.keys()
             wrong = sorted(key for key in keys if old.get(key) != new.get(key))
