@@ -36,7 +36,7 @@ class LlcResult:
 
     Attributes:
         llc_mean: nbeta (E L - L(w*)), over the chains that did not fail.
-        llc_sem: standard error, of autocorrelated draws.
+        llc_sem: standard error, of draws and of what moves too slowly for them.
         llc_per_chain: estimate of each chain, (C,); NaN of one that failed.
         verdict: `converged`, or why the chains cannot be trusted.
         reason: the verdict in words, with numbers and what to do about it.
@@ -135,12 +135,13 @@ def llc(
     num_chains: int = 4,
     num_draws: int = 500,
     num_burnin_steps: int | None = None,
-    num_steps_bw_draws: int = 10,
+    num_steps_bw_draws: int = 20,
     at_draws: Literal["full", "control_variate", "batch"] = "full",
     layers: Sequence[str] | None = None,
     friction: float = 0.1,
     decay: float = 0.99,
     damping: float = 0.1,
+    max_hold: float = 0.1,
     keep_draws: bool = False,
     seed: int = 0,
     dtype: Literal["float32", "float64"] | None = None,
@@ -164,8 +165,8 @@ def llc(
         calibrate: `auto` chooses what is None among the sampler, lr, localization,
             batch_size and num_burnin_steps from the measured curvature; `none` requires
             them.
-        sampling_method: `mala`, `sgld`, `rmsprop_sgld`, `adam_sgld`, `sghmc` or
-            `sgnht`.
+        sampling_method: `multiscale_mala`, `mala`, `sgld`, `rmsprop_sgld`, `adam_sgld`,
+            `sghmc` or `sgnht`.
         lr: step, epsilon: drift lr / 2, noise of variance lr.
         localization: gamma, the strength of the quadratic well about w*.
         batch_size: samples per step; None for all, or as calibrated.
@@ -179,6 +180,8 @@ def llc(
         friction: of sghmc and sgnht.
         decay: of rmsprop_sgld and adam_sgld.
         damping: of the same.
+        max_hold: share of the coefficient that the localization may take; calibration
+            lowers it, and above that the verdict is `held`.
         keep_draws: whether the weights of draws are kept.
         seed: of all that is drawn.
         dtype: precision; None for that of the module.

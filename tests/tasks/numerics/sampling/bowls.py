@@ -5,7 +5,16 @@ import torch
 from curvflow.tasks.numerics.sampling.posteriors import Posterior, Steps, Stream
 from curvflow.tasks.numerics.sampling.sample import sample
 
-METHODS = ["adam_sgld", "mala", "rmsprop_sgld", "sghmc", "sgld", "sgnht"]
+METHODS = [
+    "adam_sgld",
+    "mala",
+    "multiscale_mala",
+    "rmsprop_sgld",
+    "sghmc",
+    "sgld",
+    "sgnht",
+]
+EXACT = ("mala", "multiscale_mala")
 NBETA, GAMMA = 50.0, 2.0
 
 

@@ -1,6 +1,6 @@
 """Settings that closed forms of a quadratic give."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -15,12 +15,14 @@ from curvflow.tasks.numerics.sampling.calibration import (
     STRIDE,
     batch_for,
     burnin_for,
+    held_share,
     localization_for,
     lr_for,
     predicted,
 )
 from curvflow.tasks.numerics.sampling.calibration_sweep import plateau
 from curvflow.tasks.numerics.sampling.measured_curvature import (
+    MeasuredCurvature,
     Scales,
     curvature_at_reach,
     scales,
@@ -31,6 +33,11 @@ H = torch.tensor([4.0, 2.0, 1.0, 0.5, 0.0], dtype=torch.float64)
 
 def numbers(*values):
     return torch.tensor(values, dtype=torch.float64)
+
+
+def scale(largest, smallest, typical):
+    parts = (numbers(value) for value in (largest, smallest, typical))
+    return Scales(*parts, torch.tensor([False]))
 
 
 def exactly(values):
@@ -97,20 +104,27 @@ def test_scales_leave_out_what_is_flat():
 @pytest.mark.parametrize(
     ("computed", "expected"),
     [
-        (Scales(numbers(2.0), numbers(0.0), numbers(1.0)), HELD_SINGULAR * 1e3),
-        (Scales(numbers(2e-6), numbers(0.0), numbers(1e-6)), HELD * 1.0),
-        (Scales(numbers(2.0), numbers(-0.5), numbers(1.0)), MARGIN * 0.5e6),
+        (scale(2.0, 0.0, 1.0), HELD_SINGULAR * 1e3),
+        (scale(2e-6, 0.0, 1e-6), HELD * 1.0),
+        (scale(2.0, -0.5, 1.0), MARGIN * 0.5e6),
     ],
 )
 def test_the_hold_is_weak_but_where_curvature_is_negative(computed, expected):
-    hold = localization_for(computed, numbers(1e6), steps_bw_draws=10**6, stride=1.0)
+    flat = exactly(torch.zeros(3, dtype=torch.float64))
+    hold = localization_for(
+        MeasuredCurvature(flat, numbers(1.0), computed, numbers(1e6)),
+        steps_bw_draws=10**6,
+        stride=1.0,
+        is_whitened=False,
+        max_hold=0.1,
+    )
     assert hold == pytest.approx(expected)
 
 
 def test_a_batch_heats_no_more_than_it_may():
     nbeta, gamma = numbers(500.0), numbers(5.0)
     h = H[:4]
-    computed = Scales(h.max()[None], numbers(0.0), h.median()[None])
+    computed = scale(float(h.max()), 0.0, float(h.median()))
     lr = lr_for(computed, nbeta, gamma, stride=STRIDE)
     # Of a well-specified model the variance of gradients is the Hessian.
     regular = predicted(exactly(h), nbeta, gamma).estimate.mean
@@ -121,9 +135,9 @@ def test_a_batch_heats_no_more_than_it_may():
 
 
 def test_the_burn_in_waits_for_typical_and_for_singular_directions():
-    steep = Scales(numbers(100.0), numbers(0.0), numbers(0.1))
-    singular = Scales(numbers(1.0), numbers(0.0), numbers(1.0))
-    calm = Scales(numbers(1e-3), numbers(0.0), numbers(1e-3))
+    steep = scale(100.0, 0.0, 0.1)
+    singular = scale(1.0, 0.0, 1.0)
+    calm = scale(1e-3, 0.0, 1e-3)
     for computed, nbeta, steps in (
         (steep, 1.0, 10_000),
         (singular, 1e6, 10_000),
@@ -169,3 +183,39 @@ def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
 def test_a_trial_too_noisy_to_judge_is_on_no_plateau(estimates, errors, on):
     computed = plateau(numbers(*estimates), numbers(*errors), 2)
     assert computed.tolist() == [bool(one) for one in on]
+
+
+def measured(eigenvalues, nbeta):
+    ritz = exactly(torch.as_tensor(eigenvalues, dtype=torch.float64))
+    ritz = replace(ritz, vectors=torch.eye(len(eigenvalues)).double()[None, None])
+    return MeasuredCurvature(ritz, numbers(0.0), scales(ritz, numbers(0.0)), nbeta)
+
+
+@pytest.mark.parametrize("max_hold", [0.4, 0.1, 0.05])
+def test_the_hold_is_lowered_until_flat_directions_are_free(max_hold):
+    eigenvalues, nbeta = [1.0] * 5 + [1e-4] * 5, numbers(1e4)
+    how = {"steps_bw_draws": 10, "stride": 1.0, "is_whitened": True}
+    gamma = localization_for(measured(eigenvalues, nbeta), **how, max_hold=max_hold)
+    ritz = exactly(torch.tensor(eigenvalues, dtype=torch.float64))
+    whole, held = held_share(ritz, nbeta, gamma)
+    assert whole == pytest.approx(5.0)
+    assert held <= max_hold / 2 * whole
+    _, before = held_share(ritz, nbeta, 3.2 * gamma)
+    is_gentle = gamma == HELD_SINGULAR * 100
+    assert is_gentle or before > max_hold / 2 * whole
+
+
+def test_directions_too_flat_to_be_freed_stay_held():
+    eigenvalues, nbeta = [1.0] * 5 + [2e-7] * 5, numbers(1e4)
+    how = {"steps_bw_draws": 10, "stride": 1.0, "is_whitened": True}
+    gamma = localization_for(measured(eigenvalues, nbeta), **how, max_hold=0.1)
+    assert gamma == pytest.approx(1e-3 * HELD_SINGULAR * 100)
+
+
+def test_what_gamma_takes_is_known_of_a_quadratic():
+    h = torch.tensor([4.0, 0.0, 1.0, 0.25], dtype=torch.float64)
+    whole, held = held_share(exactly(h), numbers(2.0), numbers(2.0))
+    assert whole == pytest.approx(1.5)
+    assert held == pytest.approx((1 / 5 + 1 / 2 + 1 / 1.25) / 2)
+    _, squared = held_share(exactly(h), numbers(2.0), numbers(2.0), power=2)
+    assert squared == pytest.approx((1 / 25 + 1 / 4 + 1 / 1.25**2) / 2)

@@ -43,9 +43,9 @@ def walks(length, repeats, seed=0):
     ("num_burnin_steps", "num_steps"), [(0, 50), (0, 400), (100, 400), (400, 400)]
 )
 def test_it_is_the_bias_and_the_spread_of_walks(num_burnin_steps, num_steps):
-    length = Length(5e-4, num_burnin_steps, num_steps, 4)
+    length = Length(5e-4, 0.0, num_burnin_steps, num_steps, 4)
     found = walks(length, repeats=1500)
-    lacking = error(Length(5e-4, num_burnin_steps, num_steps, 10**12))
+    lacking = error(Length(5e-4, 0.0, num_burnin_steps, num_steps, 10**12))
     whole = float(PART.sum()) / 2
     assert whole - float(found.mean()) == pytest.approx(
         lacking, abs=4 * float(found.std()) / 1500**0.5 + 0.01
@@ -59,7 +59,7 @@ def test_it_is_the_bias_and_the_spread_of_walks(num_burnin_steps, num_steps):
 
 def test_of_long_walks_the_error_is_that_of_draws_that_forget():
     pace, steps = 0.01, 10**7
-    found = error(Length(pace, 10**6, steps, 4))
+    found = error(Length(pace, 0.0, 10**6, steps, 4))
     forget = 1 / (pace * WHOLE * steps)
     assert found == pytest.approx(
         math.sqrt(float((PART**2 * forget).sum()) / 4), rel=0.01
@@ -67,12 +67,12 @@ def test_of_long_walks_the_error_is_that_of_draws_that_forget():
 
 
 def test_of_no_walk_at_all_everything_lacks():
-    found = error(Length(1e-9, 0, 10, 10**12))
+    found = error(Length(1e-9, 0.0, 0, 10, 10**12))
     assert found == pytest.approx(float(PART.sum()) / 2, rel=1e-3)
 
 
 def test_flat_and_negative_directions_and_runs_that_break_down_add_nothing():
-    length = Length(5e-4, 100, 400, 4)
+    length = Length(5e-4, 0.0, 100, 400, 4)
     more = torch.cat([H, torch.tensor([0.0, -3.0, torch.nan])])
     weights = torch.cat([torch.full((6,), 1 / 6), torch.zeros(1)])
     found = slowness(more[None], weights[None], 6, NBETA, GAMMA, length)

@@ -4,12 +4,16 @@ Chains are independent, so that the spread of their means gives the standard err
 six parameters none may be 4 of it off: by chance one case in 2600 is.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.methods.adam_sgld import MOMENTUM
+from curvflow.tasks.numerics.sampling.whitening import Eigenvectors, Whitening
 from tests.tasks.numerics.sampling.bowls import (
+    GAMMA,
     NBETA,
     about_zero,
     bowl,
@@ -50,6 +54,69 @@ def test_mala_is_exact_whatever_its_steps(stiffness):
     mean_D = NBETA * losses.h_D * 0.3 / c_D
     assert (z_scores(drawn.weights, mean_D) < 4).all()
     assert (z_scores((drawn.weights - mean_D).square(), 1 / c_D) < 4).all()
+
+
+def turned(curvatures_D, seed=0):
+    """Orthonormal eigenvectors that are not the axes, (D, D)."""
+    source = torch.Generator().manual_seed(seed)
+    size = len(curvatures_D)
+    return torch.linalg.qr(torch.randn(size, size, generator=source).double())[0]
+
+
+# Whatever the posterior is whitened by, right or wrong, whole or in part.
+@pytest.mark.parametrize("known", ["none", "all", "some", "wrong"])
+@pytest.mark.parametrize("stiffness", [0.5, 50.0])
+def test_multiscale_mala_is_exact_whatever_its_steps(known, stiffness):
+    losses = bowl(minimum=0.3)
+    c_D = curvatures(losses)
+    vectors = {
+        "none": None,
+        "all": torch.eye(6, dtype=torch.float64),
+        "some": torch.eye(6, dtype=torch.float64)[:, 2:4],
+        "wrong": turned(c_D),
+    }[known]
+    posterior = about_zero(losses, 500)
+    if vectors is not None:
+        values = losses.h_D if known != "some" else losses.h_D[2:4]
+        curvatures_K = torch.cat([values, losses.h_D.mean()[None]])
+        group = Eigenvectors(vectors, curvatures_K), NBETA, GAMMA
+        whitening = Whitening.of([group], None, posterior.centre)
+        posterior = replace(posterior, whitening=whitening)
+    how = LONG | {"num_steps_bw_draws": 10}
+    drawn = sample_chains(posterior, "multiscale_mala", stiffness, **how)
+    mean_D = NBETA * losses.h_D * 0.3 / c_D
+    assert (z_scores(drawn.weights, mean_D) < 4).all()
+    assert (z_scores((drawn.weights - mean_D).square(), 1 / c_D) < 4).all()
+    paced = drawn.state["whitened_pace"] > 0
+    assert paced.all() == (known != "none")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whitening_is_the_root_of_the_inverse(seed):
+    h_D = torch.tensor([3.0, -0.5, 0.0, 1e-6, 2.0], dtype=torch.float64)
+    vectors = turned(h_D, seed)
+    A = vectors @ torch.diag(h_D.abs() * NBETA + GAMMA) @ vectors.mT
+    known = Eigenvectors(vectors, torch.cat([h_D, torch.zeros(1)]))
+    free = torch.tensor([True, True, False, True, True, True])
+    like = torch.zeros(2, 6, dtype=torch.float64)
+    whitening = Whitening.of([(known, NBETA, GAMMA)] * 2, free, like)
+    x = torch.randn(4, 6, dtype=torch.float64) * free
+    twice = whitening(whitening(x))
+    assert torch.equal(twice[:, 2], torch.zeros(4, dtype=torch.float64))
+    torch.testing.assert_close(twice[:, free] @ A, x[:, free])
+
+
+def test_chains_start_apart_where_the_loss_has_not_risen_too_far():
+    posterior = about_zero(bowl(), 6)
+    known = Eigenvectors(torch.eye(6).double(), torch.zeros(7).double())
+    whitening = Whitening.of([(known, NBETA, 1e-8)], None, posterior.centre)
+    wide = replace(posterior, whitening=whitening)
+    how = {"num_draws": 1, "measure_acceptance": False}
+    drawn = sample_chains(wide, "multiscale_mala", 1e-12, **how)
+    rise_C = NBETA * (drawn.losses[:, 0] - posterior.losses.offsets_N.mean())
+    assert (rise_C[1::2] > 1).all()
+    assert (rise_C[1::2] < 7).all()
+    assert (rise_C[::2] < 0.1).all()
 
 
 @pytest.mark.parametrize("friction", [0.1, 0.5, 1.0])

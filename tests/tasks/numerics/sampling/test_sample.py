@@ -9,6 +9,7 @@ from curvflow.tasks.numerics.sampling import methods
 from curvflow.tasks.numerics.sampling.posteriors import Steps, Stream
 from curvflow.tasks.numerics.sampling.sample import sample
 from tests.tasks.numerics.sampling.bowls import (
+    EXACT,
     GAMMA,
     METHODS,
     NBETA,
@@ -22,7 +23,7 @@ FIELDS = ("losses", "batch_losses", "distances", "weights")
 
 
 def taking(method):
-    return {} if method == "mala" else {"batch_size": 8}
+    return {} if method in EXACT else {"batch_size": 8}
 
 
 def test_every_file_is_a_method_with_tests():
@@ -34,7 +35,7 @@ def test_every_file_is_a_method_with_tests():
 def test_going_on_gives_the_draws_of_a_longer_walk(method, early):
     posterior = about_zero(bowl(), 3)
     how = {"num_burnin_steps": 20, "num_steps_bw_draws": 2, **taking(method)}
-    how |= {"measure_acceptance": True, "adapt": method == "mala"}
+    how |= {"measure_acceptance": True, "adapt": method in EXACT}
     once = sample_chains(posterior, method, num_draws=150, **how)
     first = sample_chains(posterior, method, num_draws=early, **how)
     kept = {name: tensor.double() for name, tensor in first.state.items()}
@@ -73,10 +74,10 @@ def test_a_chain_that_fails_leaves_its_siblings_alone(method):
         sample_chains(posterior, method, **how),
         sample_chains(failing, method, **how),
     )
-    # The first step ends where no number is; mala stays where it was instead.
-    assert hurt.failed_at.tolist() == [-1, -1 if method == "mala" else 1, -1]
+    # The first step ends where no number is; those that reject stay instead.
+    assert hurt.failed_at.tolist() == [-1, -1 if method in EXACT else 1, -1]
     assert hurt.losses[1, 0].isfinite()
-    assert hurt.losses[1, 1:].isnan().all() or method == "mala"
+    assert hurt.losses[1, 1:].isnan().all() or method in EXACT
     for name in FIELDS:
         assert torch.equal(getattr(hurt, name)[[0, 2]], getattr(fine, name)[[0, 2]])
 

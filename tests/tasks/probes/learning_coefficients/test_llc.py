@@ -92,9 +92,9 @@ def test_a_regular_minimum_has_half_its_effective_dimension(settings):
         excess = 0.0 if is_exact else 0.07 * truth
         assert abs(found["llc_mean"] - truth) < 4 * found["llc_sem"] + excess
         assert found["verdict"] == "converged", found["reason"]
-        assert found["trial_in_plateau"][2]
+        assert is_exact or found["trial_in_plateau"][2]
         assert found["largest_eigenvalue"] == pytest.approx(5.0, rel=1e-6)
-        assert (found["sampling_method"] == "mala") == is_exact
+        assert (found["sampling_method"] == "multiscale_mala") == is_exact
 
 
 def test_calibration_takes_batches_of_large_data_and_bounds_what_they_add(monkeypatch):
@@ -105,7 +105,7 @@ def test_calibration_takes_batches_of_large_data_and_bounds_what_they_add(monkey
     (outcome,) = compute(KIND, [big])
     assert outcome.arrays["sampling_method"] == "sgld"
     (small,) = compute(KIND, [one])
-    assert small.arrays["sampling_method"] == "mala"
+    assert small.arrays["sampling_method"] == "multiscale_mala"
 
 
 def excess(one, eigenvalues, arrays, friction):
@@ -181,12 +181,18 @@ def test_what_slow_directions_leave_is_predicted_of_every_method(method):
     one = well(eigenvalues, noise=0.1, sampling_method=method, **settings)
     (outcome,) = compute(KIND, [one])
     lacking = regular(eigenvalues, outcome.arrays) - float(outcome.arrays["llc_mean"])
-    assert lacking == pytest.approx(float(outcome.arrays["slow_error"]), rel=0.1)
+    slow_error = float(outcome.arrays["slow_error"])
+    if method == "multiscale_mala":
+        # Half of its chains start where the others have yet to go.
+        assert 0.4 * slow_error < lacking < slow_error
+    else:
+        assert lacking == pytest.approx(slow_error, rel=0.1)
 
 
 def test_draws_that_do_not_show_their_slow_directions_are_not_called_converged():
     eigenvalues = 2 * np.logspace(-2, 2, 5)
-    members = [well(eigenvalues, num_samples=200, seed=seed) for seed in range(8)]
+    how = {"sampling_method": "mala", "num_steps_bw_draws": 10}
+    members = [well(eigenvalues, num_samples=200, seed=k, **how) for k in range(8)]
     outcomes = [outcome.arrays for outcome in compute(KIND, members)]
     assert {str(arrays["verdict"]) for arrays in outcomes} == {"drifting"}
     (slow, *_) = (a for a in outcomes if "too slow" in str(a["reason"]))
@@ -249,7 +255,7 @@ def test_a_member_does_not_depend_on_its_siblings():
     members = probes(KIND, "tanh-ce", 3, num_chains=2, **SHORT)
     whole = compute(KIND, members)
     for one, expected in zip(compute(KIND, members[1:]), whole[1:], strict=True):
-        for name in ("llc_mean", "loss_trace", "trial_llc", "lr"):
+        for name in ("llc_mean", "loss_trace", "lr", "whitening_curvatures"):
             np.testing.assert_allclose(
                 one.arrays[name], expected.arrays[name], rtol=1e-7
             )
@@ -309,7 +315,7 @@ def test_trials_walk_as_the_chains_will(method, own):
 
 @pytest.mark.parametrize(
     ("at_draws", "method"),
-    [("full", "mala"), ("control_variate", "sgld"), ("batch", "sgld")],
+    [("full", "multiscale_mala"), ("control_variate", "sgld"), ("batch", "sgld")],
 )
 def test_losses_of_batches_want_a_sampler_that_takes_them(at_draws, method):
     one = well([1.0, 2.0], noise=0.5, at_draws=at_draws, batch_size=None, **SHORT)
@@ -333,7 +339,7 @@ def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
     data, weights = at_truth(
         {"kind": "deep_linear", "hidden": [2]}, inputs=2, outputs=2, rank=0
     )
-    how = {"nbeta": 1e5, "num_draws": 100, "num_chains": 8}
+    how = {"nbeta": 1e5, "num_draws": 100, "num_chains": 8, "sampling_method": "mala"}
     one = member(KIND, how, weights=weights, data=data)
     (outcome,) = compute(KIND, [one])
     found = outcome.arrays
@@ -488,7 +494,7 @@ def test_the_exact_sampler_takes_no_batches():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"friction": 0.5}, "sghmc or sgnht with friction, .* null, which takes mala"),
+        ({"friction": 0.5}, "sghmc or sgnht with friction, .* null, which takes multi"),
         ({"friction": 0.5, "sampling_method": "sgld"}, "got sampling_method sgld. Rem"),
         ({"decay": 0.9, "sampling_method": "mala"}, "rmsprop_sgld or adam_sgld with d"),
         ({"damping": 1.0, "sampling_method": "sghmc"}, "Remove damping, or name one"),

@@ -8,7 +8,18 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from curvflow.schemas.params import Names, Params
 
-Method = Literal["mala", "sgld", "rmsprop_sgld", "adam_sgld", "sghmc", "sgnht"]
+Method = Literal[
+    "multiscale_mala",
+    "mala",
+    "sgld",
+    "rmsprop_sgld",
+    "adam_sgld",
+    "sghmc",
+    "sgnht",
+]
+
+# Those that accept or reject, over all the data.
+EXACT = ("multiscale_mala", "mala")
 
 # What calibration finds where it is not given.
 FOUND = ("sampling_method", "lr", "localization", "num_burnin_steps")
@@ -53,7 +64,7 @@ class LlcParams(Params):
     num_burnin_steps: int | None = Field(
         None, ge=0, description="steps before the first draw"
     )
-    num_steps_bw_draws: int = Field(10, ge=1, description="steps from draw to draw")
+    num_steps_bw_draws: int = Field(20, ge=1, description="steps from draw to draw")
     at_draws: Literal["full", "control_variate", "batch"] = Field(
         "full",
         description="the loss at a draw: full, over all the data; control_variate, "
@@ -75,6 +86,13 @@ class LlcParams(Params):
     damping: float = Field(
         0.1, gt=0, description="of the same: added to the root of the second moment"
     )
+    max_hold: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="share of the coefficient that the localization may take: "
+        "calibration lowers it, and above that the verdict is held",
+    )
     keep_draws: bool = Field(False, description="keep the weights of every draw")
     seed: int = Field(0, ge=0, description="seed of all that is drawn")
     dtype: Literal["float32", "float64"] = Field(
@@ -83,17 +101,18 @@ class LlcParams(Params):
 
     @model_validator(mode="after")
     def _takes_batches(self) -> LlcParams:
-        if self.sampling_method == "mala" and self.batch_size is not None:
+        method = self.sampling_method
+        if method in EXACT and self.batch_size is not None:
             raise ValueError(
-                "expected no batch_size with sampling_method mala, which takes all the "
-                f"data, got {self.batch_size}. Remove it, or take sgld."
+                f"expected no batch_size with sampling_method {method}, which takes "
+                f"all the data, got {self.batch_size}. Remove it, or take sgld."
             )
         return self
 
     @model_validator(mode="after")
     def _uses_all(self) -> LlcParams:
         method = self.sampling_method
-        got = f"sampling_method {method or 'null, which takes mala or sgld'}"
+        got = f"sampling_method {method or f'null, which takes {EXACT[0]} or sgld'}"
         for name, methods in OF_METHODS.items():
             is_default = getattr(self, name) == type(self).model_fields[name].default
             if not is_default and method not in methods:
@@ -101,16 +120,16 @@ class LlcParams(Params):
                     f"expected sampling_method {' or '.join(methods)} with {name}, "
                     f"which others do not use, got {got}. Remove {name}, or name one."
                 )
-        if method == "mala" and self.at_draws != "full":
+        if method in EXACT and self.at_draws != "full":
             raise ValueError(
-                "expected at_draws full with sampling_method mala, which takes all the "
-                f"data, got {self.at_draws}. Remove it, or take sgld."
+                f"expected at_draws full with sampling_method {method}, which takes "
+                f"all the data, got {self.at_draws}. Remove it, or take sgld."
             )
         return self
 
     @model_validator(mode="after")
     def _has_batch(self) -> LlcParams:
-        is_all = self.calibrate == "none" or self.sampling_method == "mala"
+        is_all = self.calibrate == "none" or self.sampling_method in EXACT
         if self.nbeta != "devinterp" or (self.batch_size is None and is_all):
             return self
         if self.batch_size is None or self.batch_size < 2:

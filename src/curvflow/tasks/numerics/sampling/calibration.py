@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from curvflow.tasks.numerics.krylov.functionals import Bernstein, Bounded, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import nodes
 from curvflow.tasks.numerics.sampling.calibration_sweep import swept
 from curvflow.tasks.numerics.sampling.chain_targets import (
     EXACT,
@@ -47,6 +50,12 @@ MEMORY = 5000
 HELD = 1e-3
 HELD_SINGULAR = 0.003
 
+# Eigenvalues so small against the largest are rounding, or not resolved.
+FLAT = 1e-7
+
+# Times that gamma is lowered by the root of 10, at the most: three decades.
+LOWERINGS = 6
+
 # Share that a mini-batch may add to the estimate, and the stride of a chain without
 # correction: lr (nbeta h + gamma) of the sharpest direction adds a quarter of that
 # there, times the lag of the method. Together they stay below the 5 % of a step too
@@ -59,7 +68,7 @@ STRIDE = 0.1
 WAIT = 5
 
 # Steps of burn-in at the least: adapting a step takes as many; and at the most.
-LEAST_BURNIN = 512
+LEAST_BURNIN = 1024
 MOST_BURNIN = 4096
 
 # How many times over directions of negative curvature are held.
@@ -87,7 +96,18 @@ def calibrated(
     """
     measured = measure(targets, _tensor(nbeta))
     settings = _chosen(targets, options, measured, _method(targets, options[0]))
+    if find(settings[0].method).starts_apart:
+        return [
+            _adapting(each, own) for each, own in zip(settings, options, strict=True)
+        ]
     return swept(targets, options, settings)
+
+
+def _adapting(settings: ChainSettings, options: SamplingOptions) -> ChainSettings:
+    """Let the burn-in move a step that is not given, without bounds."""
+    if options.lr is not None:
+        return settings
+    return replace(settings, lr=math.inf, first_lr=settings.lr)
 
 
 def _method(targets: ChainTargets, options: SamplingOptions) -> str:
@@ -106,6 +126,7 @@ class _Chosen:
     batch_size: Tensor  # the smallest whose heating is allowed
     variance: Tensor  # of single samples' gradients; NaN where none is needed
     regular: Bounded  # the coefficient if the minima are regular
+    held: Tensor  # second order of what gamma takes of it
 
 
 def _chosen(
@@ -116,11 +137,16 @@ def _chosen(
 ) -> list[ChainSettings]:
     scales, nbeta_M, first = measured.scales, measured.nbeta, options[0]
     method = find(name)
+    is_exact = method.target_acceptance is not None
     stride, most = stride_of(method), method.most_scale(first.damping)
     gamma_M = _unless_given(
         [each.localization for each in options],
         localization_for(
-            scales, nbeta_M, steps_bw_draws=first.num_steps_bw_draws, stride=stride
+            measured,
+            steps_bw_draws=first.num_steps_bw_draws,
+            stride=stride,
+            is_whitened=method.starts_apart,
+            max_hold=first.max_hold,
         ),
     )
     lr_M = lr_for(scales, nbeta_M, gamma_M, stride=stride) / most
@@ -128,13 +154,14 @@ def _chosen(
     regular = predicted(measured.ritz, nbeta_M, gamma_M)
     batch_M = torch.zeros_like(lr_M)
     variance_M = torch.full_like(lr_M, math.nan)
-    if name != EXACT:
+    if not is_exact:
         steep_M = nbeta_M * measured.at_reach
         variance_M = gradient_noise(targets, regular.estimate.mean, steep_M)
         step_M = lr_M * most / (first.friction if method.has_friction else 1)
         batch_M = batch_for(step_M, nbeta_M, variance_M, regular.estimate.mean)
     burnin_M = burnin_for(scales, nbeta_M, stride=stride, most=MOST_BURNIN)
-    chosen = _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular)
+    _, held_M = held_share(measured.ritz, nbeta_M, gamma_M, power=2)
+    chosen = _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular, held_M)
     return [
         _settings(each, targets.num_samples, measured, chosen, name, number)
         for number, each in enumerate(options)
@@ -151,7 +178,8 @@ def _settings(
 ) -> ChainSettings:
     """Return the settings of one target."""
     batch_size = options.batch_size
-    if batch_size is None and method != EXACT:
+    is_exact = find(method).target_acceptance is not None
+    if batch_size is None and not is_exact:
         batch_size = _rounded(float(chosen.batch_size[number]), num_samples)
     return ChainSettings(
         method,
@@ -169,9 +197,24 @@ def _settings(
             "gradient_variance": chosen.variance[number].numpy(),
             "ritz_values": measured.ritz.values[number].numpy(),
             "ritz_weights": measured.ritz.weights[number].numpy(),
+            "held": chosen.held[number].numpy(),
+            **_whitening(measured, method, number),
         },
-        work=measured.work(number) + (method != EXACT),
+        work=measured.work(number) + (not is_exact),
     )
+
+
+def _whitening(
+    measured: MeasuredCurvature, method: str, number: int
+) -> dict[str, NDArray[Any]]:
+    """Return what steps are whitened by, if those of the method are."""
+    if not find(method).starts_apart:
+        return {}
+    known = measured.eigenvectors(number)
+    return {
+        "whitening_vectors": known.vectors.cpu().double().numpy(),
+        "whitening_curvatures": known.curvatures.numpy(),
+    }
 
 
 def _burnin(options: SamplingOptions, steps: int) -> int:
@@ -197,27 +240,71 @@ def _tensor(values: Iterable[float]) -> Tensor:
 
 
 def localization_for(
-    scales: Scales, nbeta_M: Tensor, *, steps_bw_draws: int, stride: float
+    measured: MeasuredCurvature,
+    *,
+    steps_bw_draws: int,
+    stride: float,
+    is_whitened: bool,
+    max_hold: float,
 ) -> Tensor:
     """Return gamma, (M,), which hardly changes a typical or a singular direction.
 
-    It is strong enough that the flattest direction forgets within MEMORY draws, and
-    that every direction of negative curvature is confined.
+    It takes at most half of `max_hold` from what the spectrum predicts, unless it needs
+    to be stronger: so that the flattest direction forgets within MEMORY draws, or to
+    confine every direction of negative curvature.
 
     Args:
-        scales: curvatures about the weights.
-        nbeta_M: inverse temperatures.
+        measured: curvature about the weights, and inverse temperatures.
         steps_bw_draws: steps from draw to draw.
         stride: of the method, see `stride_of`.
+        is_whitened: whether steps are long where the measured curvature is small.
+        max_hold: share of the coefficient that gamma may take.
 
     Returns:
         gamma of each target.
     """
+    scales, nbeta_M = measured.scales, measured.nbeta
     steep_M, usual_M = nbeta_M * scales.largest, nbeta_M * scales.typical
+    if is_whitened:
+        steep_M = nbeta_M * measured.unknown
     mixing_M = 2 * steep_M / (MEMORY * steps_bw_draws * stride)
     gentle_M = torch.minimum(HELD * usual_M, HELD_SINGULAR * usual_M.sqrt())
+    gentle_M = _lowered(measured, gentle_M, max_hold / 2)
     confining_M = MARGIN * nbeta_M * -scales.smallest
     return torch.stack([mixing_M, gentle_M, confining_M]).amax(0)
+
+
+def _lowered(measured: MeasuredCurvature, gamma_M: Tensor, most_held: float) -> Tensor:
+    """Lower gamma until it takes no more from what the spectrum predicts, (M,)."""
+    for _ in range(LOWERINGS):
+        whole_M, held_M = held_share(measured.ritz, measured.nbeta, gamma_M)
+        is_held_M = held_M > most_held * whole_M
+        if not is_held_M.any():
+            break
+        gamma_M = torch.where(is_held_M, gamma_M / math.sqrt(10), gamma_M)
+    return gamma_M
+
+
+def held_share(
+    ritz: RitzData, nbeta_M: Tensor, localization_M: Tensor, *, power: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Return the coefficient of a regular minimum, and what gamma takes of it, (M,).
+
+    Args:
+        ritz: of the Hessian; eigenvalues below FLAT times the largest count as zero.
+        nbeta_M: inverse temperatures.
+        localization_M: gamma.
+        power: of gamma's part of each direction.
+    """
+    nbeta, gamma = (x[:, None, None] for x in (nbeta_M, localization_M))
+    values = nodes(ritz)
+    counts = values > FLAT * values.abs().amax((1, 2), keepdim=True)
+    held = torch.where(counts, (gamma / (nbeta * values + gamma)) ** power, 0.0)
+    whole_M, held_M = (
+        ritz.size / 2 * (ritz.weights * each).sum(2).mean(1)
+        for each in (counts.double(), held)
+    )
+    return whole_M, held_M
 
 
 def lr_for(

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.chain_results import slow_directions
 from curvflow.tasks.numerics.sampling.chain_targets import (
-    EXACT,
     ChainGroup,
     ChainSettings,
     ChainTargets,
@@ -55,7 +54,7 @@ def swept(
     Returns:
         The settings, with the trials.
     """
-    parameter = "localization" if settings[0].method == EXACT else "lr"
+    parameter = "localization" if settings[0].is_exact else "lr"
     confirmed = list(settings)
     for numbers in by_key(
         [(each.batch_size, each.num_burnin_steps) for each in settings]
@@ -98,7 +97,7 @@ def _sweeps(
         for group in _groups(options.num_chains, number, each, parameter)
     ]
     lr_G = torch.tensor([group.lr for group in groups], dtype=torch.float64)
-    lr_C, adapt = lr_G.repeat_interleave(TRIAL_CHAINS), settings[0].method == EXACT
+    lr_C, adapt = lr_G.repeat_interleave(TRIAL_CHAINS), settings[0].is_exact
     steps = steps_of(options, settings[0], lr_C, num_draws=TRIAL_DRAWS, adapt=adapt)
     draws = targets.sample(groups, TRIAL_CHAINS, steps)
     trials, sweeps = len(SWEEPS[parameter]), []

@@ -14,9 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.chain_targets import EXACT, ChainSettings
+from curvflow.tasks.numerics.sampling.chain_targets import ChainSettings
+from curvflow.tasks.numerics.sampling.diagnostics import mcse_mean, r_hat
 from curvflow.tasks.numerics.sampling.methods import Method, find
 from curvflow.tasks.numerics.sampling.posteriors import Draws, Steps
+
+# R-hat of log distances above which chains have not been equally far.
+SPREAD_R_HAT = 1.1
 
 
 def bias_of_spectrum(
@@ -103,12 +107,14 @@ class Length:
 
     Attributes:
         pace: lr of sgld that forgets as fast.
+        whitened: the same of steps that are whitened.
         num_burnin_steps: steps before the first draw.
         num_steps: steps from there to the last draw.
         num_chains: chains that are averaged.
     """
 
     pace: float
+    whitened: float
     num_burnin_steps: int
     num_steps: int
     num_chains: int
@@ -121,6 +127,7 @@ def slowness(
     nbeta: float,
     localization: float,
     length: Length,
+    unknown: float = math.inf,
 ) -> tuple[float, float]:
     """Return the error of the coefficient by slow directions and chains this long.
 
@@ -136,6 +143,7 @@ def slowness(
         nbeta: inverse temperature.
         localization: gamma.
         length: of the chains.
+        unknown: curvature that whitening takes directions to have at the least.
 
     Returns:
         The mean that the estimate lacks, and its standard error; of continuous time,
@@ -145,6 +153,9 @@ def slowness(
     whole_SK = (steep_SK + localization).clamp(min=torch.finfo(torch.float64).tiny)
     part_SK = steep_SK / whole_SK
     rate_SK = length.pace * whole_SK
+    if length.whitened:
+        width_SK = nbeta * values_SK.nan_to_num(0.0).abs().clamp(min=unknown)
+        rate_SK = rate_SK + length.whitened * whole_SK / (width_SK + localization)
     span_SK = (rate_SK * length.num_steps).clamp(min=1e-6)
     begun_SK = torch.exp(-rate_SK * length.num_burnin_steps)
     lacking_SK = part_SK / 2 * begun_SK * -torch.expm1(-span_SK) / span_SK
@@ -265,7 +276,7 @@ def biases(
     Returns:
         The excess by steps, and that by batches; NaN where no bound is known.
     """
-    if settings.method == EXACT:
+    if settings.is_exact:
         return 0.0, 0.0
     method = find(settings.method)
     acceptance, heat = (
@@ -336,17 +347,23 @@ def slow_directions(
     if settings.ritz is None:
         return math.nan, math.nan
     length = Length(
-        pace(state, acceptance_C, steps),
+        *pace(state, acceptance_C, steps),
         settings.num_burnin_steps,
         num_steps,
         len(acceptance_C),
     )
     gamma = settings.localization
-    return slowness(*settings.ritz, num_free, settings.nbeta, gamma, length)
+    known = settings.eigenvectors
+    has_all = known is None or known.vectors.shape[1] == num_free
+    unknown = 0.0 if has_all or known is None else float(known.curvatures[-1])
+    ritz = settings.ritz
+    return slowness(*ritz, num_free, settings.nbeta, gamma, length, unknown)
 
 
-def pace(state: Mapping[str, Tensor], acceptance_C: Tensor, steps: Steps) -> float:
-    """Return the lr of sgld that forgets as fast, mean over chains.
+def pace(
+    state: Mapping[str, Tensor], acceptance_C: Tensor, steps: Steps
+) -> tuple[float, float]:
+    """Return the lr of sgld that forgets as fast, mean over chains, and if whitened.
 
     Args:
         state: of the chains.
@@ -354,10 +371,104 @@ def pace(state: Mapping[str, Tensor], acceptance_C: Tensor, steps: Steps) -> flo
         steps: of the chains.
     """
     method, lr = find(steps.method), float(state["lr"].double().mean())
+    if "pace" in state:
+        paces = (state[name] / state["step"] for name in ("pace", "whitened_pace"))
+        plain, whitened = (float(each_C.double().mean()) for each_C in paces)
+        return plain, whitened
     if method.target_acceptance is not None:
         lr *= float(acceptance_C.mean())
     if method.has_friction:
         lr /= steps.friction
     if method.scale is not None:
         lr *= float(method.scale(dict(state), steps).double().mean())
-    return lr
+    return lr, 0.0
+
+
+def unspread_error(
+    energies_CK: Tensor,
+    distances_CK: Tensor,
+    *,
+    localization: float,
+    num_free: int,
+) -> float:
+    """Return the error by distances that chains have yet to go, where they differ.
+
+    Along a valley of equal loss only the localization ends the way out, at the root of
+    the number of its directions over gamma. Chains whose distances differ have not come
+    so far; what they lack is taken to follow the logarithm of the distance as it has so
+    far, and counts as two standard errors.
+
+    Args:
+        energies_CK: nbeta (L - L(w*)) at the draws of the chains that are finite.
+        distances_CK: of the draws from the weights.
+        localization: gamma.
+        num_free: parameters that move.
+
+    Returns:
+        Half of the slope times the way; 0 without localization, which ends no way.
+    """
+    if not energies_CK.numel() or not localization or not distances_CK.all():
+        return 0.0
+    logs_CK = distances_CK.double().log()
+    if not float(r_hat(logs_CK[None])) > SPREAD_R_HAT:
+        return 0.0
+    flat = max(num_free - 2 * float(energies_CK.mean()), 1.0)
+    way = 0.5 * math.log(flat / localization) - float(logs_CK.mean())
+    apart_CK = logs_CK - logs_CK.mean()
+    slope = (apart_CK * energies_CK.double()).mean() / apart_CK.square().mean()
+    return abs(float(slope)) * max(way, 0.0) / 2
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What the localization takes from a coefficient.
+
+    Attributes:
+        unheld: the coefficient without it, to first order in gamma of what is not
+            quadratic.
+        unheld_sem: its standard error; half of what is added is taken to be unknown.
+        share: part of it that the localization takes.
+    """
+
+    unheld: float
+    unheld_sem: float
+    share: float
+
+
+def hold_of(
+    settings: ChainSettings,
+    losses_CK: Tensor,
+    distances_CK: Tensor,
+    *,
+    held: float,
+    llc: float,
+    sem: float,
+) -> Hold:
+    """Estimate what the localization takes from a coefficient.
+
+    The derivative of nbeta E L in -ln gamma is gamma / 2 times the covariance of nbeta
+    L and the squared distance; of a quadratic direction it is 1/2 p (1 - p), p the part
+    of its curvature that is the loss's, of the 1/2 (1 - p) that it lacks.
+
+    Args:
+        settings: of the chains.
+        losses_CK: mean losses at the draws of the chains that are finite.
+        distances_CK: of the draws from the weights.
+        held: 1/2 (1 - p)^2 over the directions of the measured spectrum; 0 if it was
+            not measured.
+        llc: the estimate.
+        sem: its standard error.
+
+    Returns:
+        The coefficient without localization, and the share.
+    """
+    if not losses_CK.numel():
+        return Hold(math.nan, math.nan, math.nan)
+    apart_CK, squares_CK = losses_CK.double(), distances_CK.double().square()
+    product_CK = (apart_CK - apart_CK.mean()) * (squares_CK - squares_CK.mean())
+    product_CK = settings.nbeta * settings.localization / 2 * product_CK
+    rise, rise_sem = float(product_CK.mean()), float(mcse_mean(product_CK[None]))
+    added = max(rise, 0.0) + held
+    unheld = llc + added
+    error = math.hypot(sem, rise_sem, added / 2)
+    return Hold(unheld, error, added / unheld if unheld > 0 else math.nan)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.posteriors import (
     AtDraws,
     ChainLosses,
@@ -28,10 +29,11 @@ from curvflow.tasks.numerics.sampling.posteriors import (
     Stream,
 )
 from curvflow.tasks.numerics.sampling.sample import sample
+from curvflow.tasks.numerics.sampling.whitening import Eigenvectors, Whitening
 from curvflow.tasks.numerics.streams import stream
 
-# The method that accepts or rejects, and so is exact over all the data.
-EXACT = "mala"
+# The method that calibration takes where all the data are affordable, which is exact.
+EXACT = "multiscale_mala"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class SamplingOptions:
         decay: of rmsprop_sgld and adam_sgld.
         damping: of the same.
         keep_draws: whether the weights of draws are kept.
+        max_hold: share of the coefficient that the localization may take.
     """
 
     nbeta: float | Literal["auto", "devinterp"]
@@ -72,6 +75,7 @@ class SamplingOptions:
     decay: float
     damping: float
     keep_draws: bool
+    max_hold: float
 
     def nbeta_of(self, num_samples: int) -> float:
         """Return the inverse temperature for n samples."""
@@ -139,6 +143,21 @@ class ChainSettings:
         return torch.as_tensor(values), torch.as_tensor(weights)
 
     @property
+    def is_exact(self) -> bool:
+        """True of a method that accepts or rejects."""
+        return find(self.method).target_acceptance is not None
+
+    @property
+    def eigenvectors(self) -> Eigenvectors | None:
+        """Eigenvectors of the Hessian, where the method uses them."""
+        if "whitening_vectors" not in self.calibration:
+            return None
+        return Eigenvectors(
+            torch.as_tensor(self.calibration["whitening_vectors"]),
+            torch.as_tensor(self.calibration["whitening_curvatures"]),
+        )
+
+    @property
     def off_plateau(self) -> str:
         """The swept setting whose chosen value is off the plateau; "" if none is."""
         if "trial_in_plateau" not in self.calibration:
@@ -195,6 +214,7 @@ class ChainGroup:
         lr: step.
         first: number of the first chain; groups of one target whose chains are to be
             independent have different numbers.
+        eigenvectors: of the Hessian, if steps are whitened; of all groups or none.
     """
 
     target: int
@@ -202,6 +222,7 @@ class ChainGroup:
     localization: float
     lr: float
     first: int = 0
+    eigenvectors: Eigenvectors | None = None
 
 
 @dataclass(frozen=True)
@@ -253,7 +274,16 @@ class ChainTargets:
             nbeta=of_chains([group.nbeta for group in groups], dtype),
             localization=of_chains([group.localization for group in groups], dtype),
             free=self.free,
+            whitening=self._whitening(groups),
         )
+
+    def _whitening(self, groups: Sequence[ChainGroup]) -> Whitening | None:
+        known = [
+            (group.eigenvectors, group.nbeta, group.localization)
+            for group in groups
+            if group.eigenvectors is not None
+        ]
+        return Whitening.of(known, self.free, self.weights) if known else None
 
     def sample(
         self,

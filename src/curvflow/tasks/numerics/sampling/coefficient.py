@@ -18,9 +18,12 @@ from curvflow.tasks.numerics.sampling.calibration import calibrated
 from curvflow.tasks.numerics.sampling.chain_results import (
     ChainResults,
     EarlierChains,
+    Hold,
     biases,
+    hold_of,
     results_of,
     slow_error,
+    unspread_error,
 )
 from curvflow.tasks.numerics.sampling.chain_targets import (
     ChainGroup,
@@ -31,12 +34,40 @@ from curvflow.tasks.numerics.sampling.chain_targets import (
     given,
     steps_of,
 )
-from curvflow.tasks.numerics.sampling.diagnostics import Summary, summarise
+from curvflow.tasks.numerics.sampling.diagnostics import (
+    Summary,
+    mcse_along,
+    summarise,
+)
 from curvflow.tasks.numerics.sampling.posteriors import Steps
 from curvflow.tasks.numerics.sampling.verdicts import Chains, Verdict, judge
 
 # Statistics of the draws that are single numbers.
-SUMMARISED = ("llc_mean", "llc_std", "llc_sem", "r_hat", "ess_bulk", "ess_tail")
+SUMMARISED = ("llc_mean", "llc_std", "r_hat", "ess_bulk", "ess_tail")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Standard errors of an estimate, by cause.
+
+    Attributes:
+        mcse: by autocorrelated losses.
+        along: by the same, given distances that change slowly.
+        unspread: by distances that chains have yet to go.
+        slow: by directions too slow for the chains; NaN if the curvature was not
+            measured.
+    """
+
+    mcse: float
+    along: float
+    unspread: float
+    slow: float
+
+    @property
+    def total(self) -> float:
+        """All together; the first two are of one cause."""
+        slow = 0.0 if math.isnan(self.slow) else self.slow
+        return math.hypot(max(self.mcse, self.along), self.unspread, slow)
 
 
 @dataclass(frozen=True)
@@ -51,6 +82,8 @@ class CoefficientEstimate:
         step_bias: bound of the relative excess by finite steps.
         batch_bias: the same by the noise of batches.
         num_samples: N.
+        errors: of the estimate.
+        hold: what the localization takes.
     """
 
     chains: Chains
@@ -60,6 +93,8 @@ class CoefficientEstimate:
     step_bias: float
     batch_bias: float
     num_samples: int
+    errors: Errors
+    hold: Hold
 
     @property
     def summary(self) -> Summary:
@@ -111,7 +146,15 @@ def estimate_coefficients(
 def _shared(settings: ChainSettings) -> object:
     """Return the settings that all chains of one program share."""
     adapts = settings.first_lr is not None
-    return settings.method, settings.batch_size, settings.num_burnin_steps, adapts
+    known = settings.eigenvectors
+    vectors = None if known is None else known.vectors.shape[1]
+    return (
+        settings.method,
+        settings.batch_size,
+        settings.num_burnin_steps,
+        adapts,
+        vectors,
+    )
 
 
 def _settings(
@@ -138,7 +181,13 @@ def _sampled(
 ) -> list[CoefficientEstimate]:
     """Sample about some targets in one program."""
     groups = [
-        ChainGroup(number, each.nbeta, each.localization, each.lr)
+        ChainGroup(
+            number,
+            each.nbeta,
+            each.localization,
+            each.lr,
+            eigenvectors=each.eigenvectors,
+        )
         for number, each in ((number, settings[number]) for number in numbers)
     ]
     before = None if earlier is None else [earlier[number] for number in numbers]
@@ -196,15 +245,37 @@ def _estimate(
     results: ChainResults,
 ) -> CoefficientEstimate:
     losses_CK, num_free = results.traces["loss_trace"], targets.num_free
+    distances_CK = results.traces["distance_trace"]
     summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
     of_steps, of_batches = biases(
         settings, results, summary.llc_mean, damping=options.damping, num_free=num_free
     )
     slow = slow_error(settings, results, steps, num_free=num_free)
+    finite_C = results.is_finite & losses_CK.isfinite().all(1)
+    rises_CK = settings.nbeta * (losses_CK[finite_C] - init_loss)
+    errors = Errors(
+        summary.llc_sem,
+        along=_error_along(rises_CK, distances_CK[finite_C]),
+        unspread=unspread_error(
+            rises_CK,
+            distances_CK[finite_C],
+            localization=settings.localization,
+            num_free=num_free,
+        ),
+        slow=slow,
+    )
+    hold = hold_of(
+        settings,
+        losses_CK[finite_C],
+        distances_CK[finite_C],
+        held=float(settings.calibration.get("held", 0.0)),
+        llc=summary.llc_mean,
+        sem=errors.total,
+    )
     chains = Chains(
         summary,
         losses_CK,
-        results.traces["distance_trace"],
+        distances_CK,
         results.acceptance,
         results.failed_at,
         init_loss=init_loss,
@@ -213,6 +284,8 @@ def _estimate(
         num_parameters=num_free,
         bias=sum(bias for bias in (of_steps, of_batches) if not math.isnan(bias)),
         slow_error=slow,
+        hold_share=hold.share,
+        max_hold=options.max_hold if options.localization is None else 2.0,
         off_plateau=settings.off_plateau,
     )
     return CoefficientEstimate(
@@ -223,7 +296,16 @@ def _estimate(
         step_bias=of_steps,
         batch_bias=of_batches,
         num_samples=targets.num_samples,
+        errors=errors,
+        hold=hold,
     )
+
+
+def _error_along(rises_CK: Tensor, distances_CK: Tensor) -> float:
+    """Return the error of the estimate by slow changes of the distance."""
+    if not rises_CK.numel():
+        return math.nan
+    return float(mcse_along(rises_CK.double()[None], distances_CK[None]))
 
 
 def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
@@ -232,6 +314,13 @@ def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {
         **_numbers(summary),
         **_state_and_settings(estimate),
+        "llc_sem": np.array(estimate.errors.total),
+        "llc_mcse": np.array(estimate.errors.mcse),
+        "llc_along": np.array(estimate.errors.along),
+        "llc_unspread": np.array(estimate.errors.unspread),
+        "llc_unheld": np.array(estimate.hold.unheld),
+        "llc_unheld_sem": np.array(estimate.hold.unheld_sem),
+        "hold_share": np.array(estimate.hold.share),
         "step_bias": np.array(estimate.step_bias),
         "batch_bias": np.array(estimate.batch_bias),
         **{name: trace_CK.numpy() for name, trace_CK in results.traces.items()},

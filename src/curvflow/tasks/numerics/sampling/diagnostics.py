@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# Quantiles of a slow coordinate between which values are averaged.
+PARTS = 5
+
 
 def r_hat(values_MCK: Tensor) -> Tensor:
     """Compare all halves of all chains: the rank-normalised split R-hat.
@@ -83,6 +86,32 @@ def mcse_mean(values_MCK: Tensor) -> Tensor:
         values_MCK: draws, at least 4 of each chain; in their units.
     """
     return values_MCK.flatten(1).std(1) / ess_mean(values_MCK).sqrt()
+
+
+def mcse_along(values_MCK: Tensor, along_MCK: Tensor) -> Tensor:
+    """Return the error of a mean by a coordinate that moves slowly.
+
+    Where the noise of the values hides how they follow the coordinate, their own
+    autocorrelations end too early. Those of their means between quantiles of the
+    coordinate do not, nor do those of what is left.
+
+    Args:
+        values_MCK: draws.
+        along_MCK: the coordinate.
+
+    Returns:
+        Standard error of the mean, of both parts together, (M,).
+    """
+    order_MN = along_MCK.flatten(1).argsort(1).argsort(1)
+    part_MN = order_MN * PARTS // order_MN.shape[1]
+    flat_MN = values_MCK.flatten(1)
+    sums_MP = flat_MN.new_zeros(len(flat_MN), PARTS).scatter_add(1, part_MN, flat_MN)
+    counts_MP = torch.zeros_like(sums_MP).scatter_add(
+        1, part_MN, torch.ones_like(flat_MN)
+    )
+    means_MN = (sums_MP / counts_MP).gather(1, part_MN)
+    means_MCK = means_MN.view_as(values_MCK)
+    return torch.hypot(mcse_mean(means_MCK), mcse_mean(values_MCK - means_MCK))
 
 
 def geweke(values_MCK: Tensor, first: float = 0.1, last: float = 0.5) -> Tensor:

@@ -10,14 +10,18 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.krylov.eigenpairs import Ritz, all_pairs
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.krylov.quadrature import extremes, nodes
 from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.posteriors import ChainLosses
+from curvflow.tasks.numerics.sampling.whitening import Eigenvectors
 from curvflow.tasks.numerics.streams import stream
 
-# Lanczos runs, and their steps.
+# Lanczos runs, and their steps; up to as many parameters as these take products, all
+# eigenvectors are found.
 RUNS, STEPS = 8, 30
+DENSE = RUNS * STEPS
 
 # Samples whose gradients are compared, at most, and positions about the weights at
 # which they are.
@@ -29,7 +33,7 @@ class MeasuredCurvature:
     """Curvature about targets at their inverse temperatures.
 
     Attributes:
-        ritz: of the Hessian of the free parameters.
+        ritz: of the Hessian of the free parameters; with vectors.
         at_reach: mean curvature at the reach of the posterior, (M,).
         scales: of both.
         nbeta: inverse temperatures, (M,).
@@ -47,6 +51,30 @@ class MeasuredCurvature:
         """
         products = 2 * int(self.ritz.steps[number].sum())
         return products + 10 * RUNS / 3
+
+    @property
+    def unknown(self) -> Tensor:
+        """Curvature of the directions of which no eigenvector is known, (M,)."""
+        every = [self.eigenvectors(number) for number in range(len(self.nbeta))]
+        left_M = self.ritz.steps[:, 0] < self.ritz.size
+        rest_M = torch.stack([each.curvatures[-1] for each in every])
+        return torch.where(left_M, rest_M, 0.0)
+
+    def eigenvectors(self, number: int) -> Eigenvectors:
+        """Return eigenvectors about one target: all, or Ritz vectors of one run.
+
+        Of a Hessian of zero there are none.
+        """
+        values_SK, weights_SK = self.ritz.values[number], self.ritz.weights[number]
+        curvatures_K, vectors = values_SK[0], self.ritz.vectors
+        assert vectors is not None
+        left = self.ritz.size - int(self.ritz.steps[number, 0])
+        trace = self.ritz.size * (weights_SK * values_SK.nan_to_num(0.0)).sum(1).mean()
+        rest = (trace - curvatures_K.nansum()) / left if left else curvatures_K.amin()
+        if self.scales.is_flat[number]:
+            return Eigenvectors(vectors[number, 0, :, :0], torch.zeros(1).double())
+        known = torch.cat([curvatures_K, rest.clamp(min=0.0)[None]])
+        return Eigenvectors(vectors[number, 0], known)
 
 
 def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
@@ -75,10 +103,26 @@ def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
 
 
 def spectrum(targets: ChainTargets) -> RitzData:
-    """Run Lanczos on the Hessians of the free parameters."""
+    """Return all eigenpairs of the free parameters' Hessians if small, or Ritz pairs."""
     operator = targets.operator(RUNS)
+    size = operator.shape[1]
+    if size <= DENSE:
+        return _all_eigenvalues(all_pairs(operator, k=size, which="LA", tol=0.0))
     start = random_vectors(targets.seeds, operator.shape[1], range(RUNS), "rademacher")
-    return lanczos(operator, start, num_steps=STEPS)
+    return lanczos(operator, start, num_steps=STEPS, vectors=True)
+
+
+def _all_eigenvalues(pairs: Ritz) -> RitzData:
+    values_M1K = pairs.values.flip(1)[:, None].cpu()
+    size = values_M1K.shape[2]
+    return RitzData(
+        values_M1K,
+        torch.full_like(values_M1K, 1 / size),
+        pairs.residuals.flip(1)[:, None].cpu().double(),
+        torch.full_like(values_M1K[..., 0], size, dtype=torch.int64),
+        size,
+        pairs.vectors.flip(2)[:, None],
+    )
 
 
 @dataclass(frozen=True)
@@ -89,11 +133,13 @@ class Scales:
         largest: curvature of the sharpest direction, (M,).
         smallest: least eigenvalue of the Hessian, 0 if none is negative, (M,).
         typical: curvature of a direction that is not flat, (M,).
+        is_flat: whether the Hessian is zero, against the curvature at the reach, (M,).
     """
 
     largest: Tensor
     smallest: Tensor
     typical: Tensor
+    is_flat: Tensor
 
 
 def scales(ritz: RitzData, mean_curvature_M: Tensor) -> Scales:
@@ -122,6 +168,7 @@ def scales(ritz: RitzData, mean_curvature_M: Tensor) -> Scales:
         largest=torch.maximum(high_M, mean_curvature_M),
         smallest=low_M.clamp(max=0.0),
         typical=torch.where(is_flat_M, mean_curvature_M, median_M),
+        is_flat=is_flat_M,
     )
 
 

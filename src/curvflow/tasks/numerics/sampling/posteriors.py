@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
+from curvflow.tasks.numerics.sampling.whitening import Whitening
+
 
 class ChainLosses(Protocol):
     """Mean losses of chains, over shared data or over those of each."""
@@ -84,6 +86,7 @@ class Posterior:
         nbeta: inverse temperatures, n beta, (C,).
         localization: gamma, (C,).
         free: whether a parameter moves, (D,); None lets all move.
+        whitening: by the Hessian at the centre; None if that is not known.
 
     Reference:
         Lau et al. (2023), arXiv:2308.12108, equation 19; gamma and the step as in
@@ -95,6 +98,7 @@ class Posterior:
     nbeta: Tensor
     localization: Tensor
     free: Tensor | None = None
+    whitening: Whitening | None = None
 
     def energy(self, weights_CD: Tensor, losses_C: Tensor) -> Tensor:
         """Return -log p up to a constant, (C,), from the mean losses there."""

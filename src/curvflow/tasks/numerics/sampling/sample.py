@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.sampling.step_context import (
     StepContext,
     block_length,
     noise_at_draw,
+    noise_at_start,
 )
 
 
@@ -97,7 +98,12 @@ def _stacked(rows: list[Tensor], like: Tensor) -> Tensor:
 
 # State of every method whose dtype is not that of the weights.
 COUNTS = ("step", "failed_at")
-SUMS = ("accepted", "heat", "asked", "passes")
+SUMS = ("accepted", "heat", "asked", "passes", "pace", "whitened_pace")
+
+
+# Times that the way to a chain's start is halved, until nbeta L has risen there by no
+# more than d: twice as much as it rises at a regular minimum in the mean.
+HALVINGS = 30
 
 
 class ChainRun:
@@ -134,7 +140,7 @@ class ChainRun:
         self.step = int(self.state["step"][0])
 
     def _start(self) -> dict[str, Tensor]:
-        weights_CD = self._posterior.centre.clone()
+        weights_CD = self._first_weights()
         counts_C = torch.zeros_like(weights_CD[:, 0], dtype=torch.int64)
         sums_C = torch.zeros_like(counts_C, dtype=torch.float64)
         return {
@@ -148,6 +154,24 @@ class ChainRun:
             "passes": sums_C.clone(),
             **self._method.init(weights_CD, self._posterior),
         }
+
+    def _first_weights(self) -> Tensor:
+        posterior = self._posterior
+        if not self._method.starts_apart or posterior.whitening is None:
+            return posterior.centre.clone()
+        noise_CD = noise_at_start(self._streams, posterior.centre)
+        if posterior.free is not None:
+            noise_CD *= posterior.free
+        apart_CD = posterior.whitening(noise_CD)
+        first_C = posterior.losses.values(posterior.centre, None)
+        for _ in range(HALVINGS):
+            weights_CD = posterior.centre + apart_CD
+            rise_C = posterior.losses.values(weights_CD, None) - first_C
+            is_near_C = posterior.nbeta * rise_C <= self._context.num_free
+            if is_near_C.all():
+                break
+            apart_CD = torch.where(is_near_C[:, None], apart_CD, apart_CD / 2)
+        return weights_CD
 
     def _resumed(self, earlier: Mapping[str, Tensor]) -> dict[str, Tensor]:
         like_CD, kinds = self._posterior.centre, dict.fromkeys(SUMS, torch.float64)
@@ -187,7 +211,9 @@ class ChainRun:
         elif self._steps.adapt and self._target is not None:
             # Robbins and Monro (1951): gains that sum to infinity, their squares not.
             away_C = (probability_C - self._target) * (step + 1) ** -0.6
-            self.state["lr"].mul_(away_C.exp())
+            name = self._method.step_name(step, self._posterior)
+            if name:
+                self.state[name].mul_(away_C.exp())
             if self._steps.most_lr is not None:
                 self.state["lr"].clamp_(max=self._steps.most_lr.to(self.state["lr"]))
             self._context.set_lr(self.state["lr"])

@@ -78,6 +78,15 @@ def draw_block(
     )
 
 
+def noise_at_start(streams: Sequence[Stream], like_CD: Tensor) -> Tensor:
+    """Draw where every second chain about a target starts, 0 of the others, (C, D)."""
+    noise_CD = torch.zeros(like_CD.shape, dtype=torch.float32)
+    for chain, (seed, number) in enumerate(streams):
+        if number % 2 == 1:
+            noise_CD[chain].normal_(generator=stream(seed, f"chain {number} start"))
+    return noise_CD.to(like_CD)
+
+
 def noise_at_draw(draw: int, streams: Sequence[Stream], like_CD: Tensor) -> Tensor:
     """Draw the noise of a proposal made at a draw to measure acceptance, (C, D)."""
     noise_CD = torch.empty(like_CD.shape, dtype=torch.float32)
@@ -196,6 +205,7 @@ class StepContext:
     Attributes:
         posterior: what is sampled.
         steps: settings of the sampler.
+        step: its number.
         lr: step sizes, (C, 1).
         root: their square roots, (C, 1).
         noise: of this step, standard normal, (C, D).
@@ -210,6 +220,7 @@ class StepContext:
 
     posterior: Posterior
     steps: Steps
+    step: int = field(init=False)
     lr: Tensor = field(init=False)
     root: Tensor = field(init=False)
     noise: Tensor = field(init=False)
@@ -235,6 +246,7 @@ class StepContext:
 
     def advance_to(self, step: int, numbers: RandomNumbers) -> None:
         """Take the random numbers of a step."""
+        self.step = step
         self.noise = numbers.noise(step)
         self.rows, self.acceptance_draws = numbers.batch(step)
         last = self.steps.num_burnin_steps

@@ -35,6 +35,9 @@ MAX_ERROR = 0.05
 # Draws show an error that is expected if they show half of it.
 SHOWN = 2.0
 
+# Share of a coefficient held from which on the reason says so.
+SHOWN_HOLD = 0.02
+
 # Rounding of losses in single precision, times nbeta, is of this size.
 NEGLIGIBLE = 1e-3
 
@@ -60,6 +63,8 @@ class Chains:
             that accepts or rejects.
         slow_error: predicted error from directions too slow for the chains; NaN if the
             curvature was not measured.
+        hold_share: part of the coefficient that the localization takes.
+        max_hold: of it, the most allowed; above 1 if the localization was given.
         off_plateau: `lr` or `localization` if the chosen value is off the plateau of
             the calibration sweep; else "".
     """
@@ -76,6 +81,8 @@ class Chains:
     num_parameters: int
     bias: float = 0.0
     slow_error: float = math.nan
+    hold_share: float = 0.0
+    max_hold: float = 2.0
     off_plateau: str = ""
 
     @cached_property
@@ -211,6 +218,17 @@ def drifting(chains: Chains) -> str:
     return ""
 
 
+def held(chains: Chains) -> str:
+    """Return a reason if the localization takes more than allowed; else ""."""
+    if not chains.hold_share > chains.max_hold:
+        return ""
+    return (
+        f"the localization takes {chains.hold_share:.0%} of the coefficient, above the "
+        f"{chains.max_hold:.0%} of max_hold: the estimate is of this localization. "
+        "Raise nbeta or num_steps_bw_draws, or give a lower localization."
+    )
+
+
 def well_mixed(chains: Chains) -> str:
     """Return a description of how well chains without fault have mixed."""
     summary = chains.summary
@@ -220,6 +238,8 @@ def well_mixed(chains: Chains) -> str:
             "; the trials held less and more give other estimates: this one is of its "
             "localization"
         )
+    elif chains.hold_share > SHOWN_HOLD:
+        text += f"; of this localization, which takes {chains.hold_share:.0%}"
     z = float(geweke(chains.distances[None]))
     if z > SURE:
         text += (
@@ -247,8 +267,8 @@ class Verdict:
     """Judgement of whether an estimate can be used.
 
     Attributes:
-        name: `converged`, `drifting`, `escaped`, `negative`, `step too large` or
-            `failed`.
+        name: `converged`, `held`, `drifting`, `escaped`, `negative`, `step too large`
+            or `failed`.
         reason: why, in words, with numbers, and what to do about it.
     """
 
@@ -262,7 +282,8 @@ def judge(chains: Chains) -> Verdict:
     The first of these that holds is the verdict: a chain `failed`; its `step too
     large`, for then nothing else means much; `negative`, it finds lower losses than the
     weights have; `escaped`, it does not stay near them; `drifting`, it is not
-    stationary or too short to say; else `converged`.
+    stationary or too short to say; `held`, the localization takes too much; else
+    `converged`.
 
     Args:
         chains: their losses, distances and settings.
@@ -284,6 +305,7 @@ def judge(chains: Chains) -> Verdict:
         "negative": negative,
         "escaped": escaped,
         "drifting": drifting,
+        "held": held,
     }
     for name, test in tests.items():
         if reason := test(chains):

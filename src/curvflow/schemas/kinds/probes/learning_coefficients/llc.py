@@ -24,14 +24,28 @@ def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable
 
 KIND = Kind(
     name="probe.llc",
-    version=5,
+    version=6,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=LlcParams,
     returns=Draws,
     outputs=(
         _judged("llc_mean", "nbeta (E L - L(w*)), over the chains that did not fail"),
         _judged("llc_std", "standard deviation between the chains' estimates"),
-        _judged("llc_sem", "standard error, of autocorrelated draws (mcse)"),
+        _judged(
+            "llc_sem",
+            "standard error: by autocorrelated draws, distances that change slowly or "
+            "have yet to be gone, and directions too slow for the chains",
+        ),
+        _judged("llc_mcse", "the part of it by autocorrelated draws"),
+        _judged("llc_along", "the same, given distances that change slowly"),
+        _judged("llc_unspread", "the part by distances that chains have yet to go"),
+        _judged(
+            "llc_unheld",
+            "the coefficient without localization, to first order in it of what is not "
+            "quadratic",
+        ),
+        _judged("llc_unheld_sem", "its standard error, half the correction included"),
+        Variable("hold_share", "part of the coefficient that the localization takes"),
         _judged("llc_per_chain", "the estimate of each chain", CHAIN),
         Variable("r_hat", "rank-normalised split R-hat of the losses"),
         Variable("ess_bulk", "effective number of draws for the mean"),
@@ -185,6 +199,27 @@ KIND = Kind(
             "their weights, of sum 1 over a run",
             ("run", "node"),
             series=True,
+            optional=True,
+        ),
+        Variable(
+            "held",
+            "second order of what the localization takes of the quadratic directions "
+            "of the measured spectrum",
+            optional=True,
+        ),
+        Variable(
+            "whitening_vectors",
+            "eigenvectors, or Ritz vectors, of the Hessian by which steps are whitened",
+            ("free_parameter", "vector"),
+            bulk=True,
+            optional=True,
+        ),
+        Variable(
+            "whitening_curvatures",
+            "their curvatures, and that of all other directions",
+            ("curvature",),
+            units="loss / parameter^2",
+            bulk=True,
             optional=True,
         ),
         Variable(

@@ -25,6 +25,7 @@ from torch import Tensor
 from curvflow.tasks.numerics.sampling.methods import (
     adam_sgld,
     mala,
+    multiscale_mala,
     rmsprop_sgld,
     sghmc,
     sgld,
@@ -52,6 +53,10 @@ class Method:
         has_friction: whether a step adds only the friction's part of sgld's noise,
             against the whole of a batch's.
         has_thermostat: whether it responds to the mean heat of all directions.
+        step_name: names the step size in the state that a step takes and adapts; "" if
+            it takes none.
+        starts_apart: whether every second chain starts at a draw of the whitened
+            normal about the weights.
     """
 
     init: Callable[[Tensor, Posterior], State]
@@ -61,6 +66,8 @@ class Method:
     lag: float = 1.0
     has_friction: bool = False
     has_thermostat: bool = False
+    step_name: Callable[[int, Posterior], str] = lambda step, posterior: "lr"
+    starts_apart: bool = False
 
     def most_scale(self, damping: float) -> float:
         """Return the largest factor of a preconditioner."""
@@ -73,6 +80,13 @@ METHODS = {
         adam_sgld.init, adam_sgld.step, adam_sgld.scale, lag=adam_sgld.LAG
     ),
     "mala": Method(mala.init, mala.step, target_acceptance=mala.TARGET_ACCEPTANCE),
+    "multiscale_mala": Method(
+        multiscale_mala.init,
+        multiscale_mala.step,
+        target_acceptance=multiscale_mala.TARGET_ACCEPTANCE,
+        step_name=multiscale_mala.step_name,
+        starts_apart=True,
+    ),
     "rmsprop_sgld": Method(rmsprop_sgld.init, rmsprop_sgld.step, rmsprop_sgld.scale),
     "sghmc": Method(sghmc.init, sghmc.step, has_friction=True),
     "sgld": Method(sgld.init, sgld.step),
