@@ -3,9 +3,9 @@
     git worktree add ../before 5d358af
     python -m benchmarks.digests --before ../before
 
-Each tree runs the studies that both have, as the earlier tree ships them, in their profile
-`smoke`, into a store of its own. A refactor that changes no behaviour leaves every action
-key with its digest.
+Each tree runs the studies that both have, as the earlier tree ships them, in their
+profile `smoke`, into a store of its own. A refactor that changes no behaviour leaves
+every action key with its digest.
 Nodes without a result, for want of a data set say, are compared by their absence.
 """
 

@@ -189,3 +189,26 @@ def test_a_stage_of_which_all_diverged_keeps_its_row_with_another():
 def test_what_cannot_be_judged_is_refused(of, truth, message):
     with pytest.raises(InputError, match=message):
         table(of, truth)
+
+
+@pytest.mark.parametrize(("how", "count"), [("count", 40), ("exclude", 30)])
+def test_estimates_that_are_not_converged_are_judged_or_not(how, count):
+    names = ["converged"] * 3 + ["drifting"]
+    of = [
+        node(
+            {"seed": s},
+            "llc",
+            kind="probe.llc",
+            llc_mean=0.0,
+            llc_sem=1.0,
+            verdict=names[s % 4],
+        )
+        for s in range(40)
+    ]
+    truth = [node({"seed": s}, "dense", trace=s % 4 / 2) for s in range(40)]
+    row = table(
+        of, truth, quantities="llc_mean", truth_variable="trace", unconverged=how
+    )["llc_mean"]
+    assert (row["count"], row["unjudged"]) == (count, 40 - count)
+    assert row["judged"] == count / 40
+    assert row["coverage"] == 1.0

@@ -15,7 +15,11 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.registry import Machine, computes_each
-from curvflow.tasks.statistics.measurements import Measurement, measurements
+from curvflow.tasks.statistics.measurements import (
+    Measurement,
+    mask_unconverged,
+    measurements,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def coverage(member: Member, machine: Machine) -> Outcome:
     """
     params = cast("CoverageParams", member.params)
     stages: dict[str, list[NodeData]] = {}
-    for node in member.inputs["of"]:
+    for node in mask_unconverged(member.inputs["of"], params.unconverged):
         stages.setdefault(node.stage, []).append(node)
     rows: dict[str, list[_Errors]] = {}
     unjudged: dict[str, int] = {}
@@ -161,6 +165,7 @@ def _row(errors: Sequence[_Errors], element: int, unjudged: int) -> dict[str, ob
     z = np.array([error.z[element] for error in errors])
     z, count = z[np.isfinite(z)], int(known.sum())
     low, high = _clopper_pearson(inside, count)
+    whole = len(errors) + unjudged
     return {
         "coverage": inside / count if count else np.nan,
         "coverage_low": low,
@@ -168,7 +173,8 @@ def _row(errors: Sequence[_Errors], element: int, unjudged: int) -> dict[str, ob
         "mean_z": z.mean() if len(z) else np.nan,
         "sd_z": z.std(ddof=1) if len(z) > 1 else np.nan,
         "count": np.int64(count),
-        "unjudged": np.int64(len(errors) - count + unjudged),
+        "unjudged": np.int64(whole - count),
+        "judged": count / whole if whole else np.nan,
     }
 
 

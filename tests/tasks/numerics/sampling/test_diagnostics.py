@@ -12,6 +12,7 @@ from curvflow.tasks.numerics.sampling.diagnostics import (
     ess_mean,
     ess_tail,
     geweke,
+    mcse_along,
     mcse_mean,
     r_hat,
 )
@@ -101,3 +102,27 @@ def test_chains_without_spread():
     assert mcse_mean(equal) < 1e-16
     apart = equal * torch.arange(1, 5)[:, None]
     assert r_hat(apart).isinf()
+
+
+def test_noise_does_not_hide_that_a_mean_follows_a_slow_coordinate():
+    plain, along, spread = [], [], []
+    for seed in range(60):
+        source = np.random.default_rng(seed)
+        slow = autoregressive(source, (1, 4, 500), 0.99)
+        values = torch.as_tensor(0.3 * slow + source.normal(size=slow.shape))
+        plain.append(float(mcse_mean(values)))
+        along.append(float(mcse_along(values, torch.as_tensor(slow))))
+        spread.append(float(values.mean()))
+    truth = np.std(spread)
+    assert np.mean(plain) < 0.8 * truth
+    assert 0.75 * truth < np.mean(along) < 1.5 * truth
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_along_a_coordinate_that_does_not_matter_an_error_is_as_it_was(rho):
+    source = np.random.default_rng(1)
+    values = torch.as_tensor(autoregressive(source, (3, 4, 500), rho))
+    along = torch.as_tensor(source.normal(size=(3, 4, 500)))
+    torch.testing.assert_close(
+        mcse_along(values, along), mcse_mean(values), rtol=0.1, atol=0
+    )

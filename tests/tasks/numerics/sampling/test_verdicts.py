@@ -211,6 +211,17 @@ def test_trials_on_no_plateau_of_the_hold_are_reported():
     assert "trials" not in verdict(*quadratic(0)).reason
 
 
+def test_a_coefficient_of_which_the_localization_takes_too_much_is_held():
+    found = verdict(*quadratic(0), hold_share=0.3, max_hold=0.1)
+    assert found.name == "held"
+    assert "takes 30% of the coefficient, above the 10% of max_hold" in found.reason
+    # That of a localization which was given is reported alone.
+    given = verdict(*quadratic(0), hold_share=0.3)
+    assert given.name == "converged"
+    assert "of this localization, which takes 30%" in given.reason
+    assert "localization" not in verdict(*quadratic(0), hold_share=0.01).reason
+
+
 def test_where_every_chain_failed_there_is_no_estimate():
     losses, distances = quadratic(0)
     lost = torch.full_like(losses, torch.nan)

@@ -9,7 +9,7 @@ from pydantic import Field
 from curvflow.errors import nearest
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable, error_of
-from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, Unconverged
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Params
 
@@ -41,6 +41,7 @@ class CoverageParams(Params):
     rounding: float = Field(
         1e-9, ge=0, lt=1, description="relative error that counts as none"
     )
+    unconverged: Unconverged = "count"
 
 
 def _column(name: str, description: str) -> Variable:
@@ -67,7 +68,7 @@ def _check_names(params: CoverageParams, taken: Taken) -> Iterator[ParamProblem]
 
 KIND = Kind(
     name="aggregate.coverage",
-    version=1,
+    version=2,
     summary="How often stated intervals hold the truth, over repetitions.",
     params=CoverageParams,
     returns=Table,
@@ -90,6 +91,11 @@ KIND = Kind(
             "estimates or truths that diverged or are not finite",
             ("quantity",),
             dtype="int64",
+        ),
+        _column(
+            "judged",
+            "share of the estimates that are judged; with unconverged: exclude, that "
+            "of those that are converged",
         ),
     ),
     inputs={"of": Input(Numbers, many=True), "truth": Input(Numbers, many=True)},

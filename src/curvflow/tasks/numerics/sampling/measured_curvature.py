@@ -103,7 +103,7 @@ def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
 
 
 def spectrum(targets: ChainTargets) -> RitzData:
-    """Return all eigenpairs of the free parameters' Hessians if small, or Ritz pairs."""
+    """Return eigenpairs of the free parameters' Hessians, of large ones Ritz pairs."""
     operator = targets.operator(RUNS)
     size = operator.shape[1]
     if size <= DENSE:

@@ -278,5 +278,6 @@ stages:
         "num_burnin_steps": "step",
         "num_steps_bw_draws": "step",
         "damping": "as the gradient",
+        "max_hold": "1",
     },
 )
