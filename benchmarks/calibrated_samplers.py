@@ -24,7 +24,15 @@ from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.registry import Machine, find
 
 SIZE, SAMPLES, NBETA, CHAINS = 10, 200, 5000.0, 8
-SAMPLERS = ("mala", "sgld", "rmsprop_sgld", "adam_sgld", "sghmc", "sgnht")
+SAMPLERS = (
+    "multiscale_mala",
+    "mala",
+    "sgld",
+    "rmsprop_sgld",
+    "adam_sgld",
+    "sghmc",
+    "sgnht",
+)
 
 
 def regression(sampler: str, draws: int) -> Member:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import curvflow
 
 METHODS = ("mala", "multiscale_mala")
-CASES = {
+CASES: dict[str, tuple[str, list[Any], float]] = {
     "quadratic, 4 equal": ("quadratic_well", [1.0] * 4, 1.0),
     "quadratic, 8 decades": (
         "quadratic_well",
@@ -44,7 +45,7 @@ stages:
 """
 
 
-def study(kind: str, shape: list, gamma: float, seeds: int) -> str:
+def study(kind: str, shape: list[Any], gamma: float, seeds: int) -> str:
     """Return the text of a study of one case."""
     if kind == "deep_linear":
         inputs, *hidden, outputs, rank = shape

@@ -5,9 +5,11 @@
     python -m benchmarks.truth --case 1234            # one case again, with all numbers
 
 A case is a study: a matrix of random eigenvalues, or a small network just trained on
-random data, and probes with random parameters on it. Eigenvalues follow a law over up
-to twelve decades, with clusters, gaps, outliers, zeros and negative parts; those of a
-network come from its dense matrix. Each kind that declares `Kind.truth` takes part.
+random data, and probes with random parameters on it; or a random posterior about a
+degenerate minimum, and chains about it with nothing set but the temperature.
+Eigenvalues follow a law over up to twelve decades, with clusters, gaps, outliers, zeros
+and negative parts; those of a network come from its dense matrix, coefficients from
+`probe.llc_known`. Each kind that declares `Kind.truth` takes part.
 
 Prints per variable: numbers compared, how many of their 95 % intervals hold the truth,
 with a binomial interval of 95 %, median |z|, how many are flagged as converged and how
@@ -26,7 +28,7 @@ import math
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,13 +38,15 @@ from ruamel.yaml import YAML
 from scipy.stats import beta, t
 
 import curvflow
+from benchmarks.posteriors import posterior
 from curvflow import RunOptions
 from curvflow.flows.graph.open_study import open_study
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds import all_kinds, find_kind
 
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 NETWORK_SHARE = 0.3
+POSTERIOR_SHARE = 0.15
 OPERATORS = ("hessian", "ggn", "fisher_empirical", "gradient_covariance")
 
 
@@ -154,7 +158,10 @@ def probes(
 def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
     """Return the study of a case, and its eigenvalues if they are drawn."""
     draw = np.random.default_rng(case)
-    if draw.random() < NETWORK_SHARE:
+    law = draw.random()
+    if law > 1 - POSTERIOR_SHARE:
+        return {"study": f"truth-{case}", "stages": posterior(draw)}, np.zeros(0)
+    if law < NETWORK_SHARE:
         stages, values = network(draw), None
         operator = str(draw.choice(OPERATORS))
         of = {"weights": "fit", "operator": operator}
@@ -229,7 +236,7 @@ def compared(
 ) -> Iterator[Compared]:
     """Yield the numbers of one variable; those without a finite error are left out."""
     values, truths = np.atleast_1d(result[name]), np.atleast_1d(truth)
-    errors = np.atleast_1d(result[f"{name}_sem"])
+    errors = np.atleast_1d(result[error_of(kind, name) or f"{name}_sem"])
     if f"{name}_low" in result:
         lows, highs = (
             np.atleast_1d(result[f"{name}_{end}"]) for end in ("low", "high")
@@ -239,7 +246,10 @@ def compared(
         lows, highs = values - half, values + half
     declared = kind.output(name)
     flag = declared.judged_by if declared else None
-    flags = np.atleast_1d(result[flag]) if flag else [None] * len(values)
+    flags: Iterable[Any] = [None] * len(values)
+    if flag:
+        flags = np.atleast_1d(result[flag])
+        flags = flags == "converged" if flag == "verdict" else flags
     for number, is_converged in enumerate(flags):
         if np.isfinite(errors[number]) or np.isfinite(lows[number]):
             yield Compared(
@@ -254,12 +264,24 @@ def compared(
             )
 
 
+def coefficient(case: int, results: curvflow.Results) -> Iterator[Compared]:
+    """Yield a learning coefficient beside what is known of it."""
+    found, known = results["llc"], results["known"]
+    arrays = {str(name): array.values for name, array in found.variables.items()}
+    error = float(known["llc_known_sem"])
+    arrays["llc_sem"] = np.hypot(arrays["llc_sem"], error)
+    kind = find_kind("probe.llc")
+    yield from compared(case, kind, "llc_mean", arrays, known["llc_known"].values)
+
+
 def degrees(name: str, result: Mapping[str, Any]) -> int:
     """Return the degrees of freedom of a mean over draws."""
     if f"{name}_draws" in result:
         return result[f"{name}_draws"].shape[-1] - 1
     if "num_draws" in result:
         return int(result["num_draws"]) - 1
+    if "ess_bulk" in result:
+        return int(result["ess_bulk"])
     return len(result["ritz_values"]) - 1
 
 
@@ -280,6 +302,8 @@ def run(case: int) -> list[Compared]:
         numbers: list[Compared] = []
         if values is None:
             values = results["exact"]["eigenvalues"].values.reshape(-1)
+        if "known" in written["stages"] and not failed:
+            return list(coefficient(case, results))
         for stage, params in written["stages"].items():
             kind = find_kind(params["use"])
             if kind.truth is None or stage in failed:

@@ -13,7 +13,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
-from curvflow.tasks.numerics.sampling.diagnostics import failed, mcse_mean
+from curvflow.tasks.numerics.sampling.diagnostics import failed
 
 # Variables of `probe.llc`, of a node or by name.
 Draws = NodeData | Mapping[str, Array]
@@ -55,7 +55,8 @@ def energies(draws: Draws) -> tuple[Mean, Array]:
         draws: with the losses of chains, of which some may have failed.
 
     Returns:
-        n E L over the chains that did not fail, and of each chain, NaN if it failed.
+        n E L over the chains that did not fail, with the whole error of the draws, and of
+        each chain, NaN if it failed.
     """
     losses_CK = torch.as_tensor(draws["loss_trace"], dtype=torch.float64)
     failed_C = failed(losses_CK, torch.as_tensor(draws["failed_at"]))
@@ -63,7 +64,7 @@ def energies(draws: Draws) -> tuple[Mean, Array]:
     mean_C = torch.where(failed_C, torch.nan, count * losses_CK.mean(1))
     if failed_C.all():
         return Mean(math.nan, math.nan), mean_C.numpy()
-    sem = count * float(mcse_mean(losses_CK[~failed_C][None]))
+    sem = count / number(draws, "nbeta") * number(draws, "llc_sem")
     return Mean(float(mean_C[~failed_C].mean()), sem), mean_C.numpy()
 
 

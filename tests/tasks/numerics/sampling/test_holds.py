@@ -5,18 +5,14 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.chain_results import hold_of, unspread_error
 from curvflow.tasks.numerics.sampling.chain_targets import ChainSettings
+from curvflow.tasks.numerics.sampling.errors import errors_of, hold_of, unspread_error
 from curvflow.tasks.numerics.sampling.known_coefficients import (
     crossing_coefficient,
     well_coefficient,
 )
 
 NBETA = 1000.0
-
-
-def settings(gamma):
-    return ChainSettings("mala", NBETA, 1.0, gamma, None, 0)
 
 
 def normal_draws(curvatures, gamma, draws=4000, seed=0):
@@ -32,10 +28,9 @@ def normal_draws(curvatures, gamma, draws=4000, seed=0):
 @pytest.mark.parametrize("curvatures", [[1.0], [5.0, 1.0, 0.05]])
 def test_of_a_quadratic_the_whole_coefficient_is_found_again(curvatures, gamma):
     losses, distances = normal_draws(curvatures, gamma)
-    llc = NBETA * float(losses.mean())
     parts = [NBETA * h / (NBETA * h + gamma) for h in curvatures]
     second = sum((1 - part) ** 2 for part in parts) / 2
-    found = hold_of(settings(gamma), losses, distances, held=second, llc=llc, sem=0.01)
+    found = hold_of(NBETA * losses, distances, gamma, held=second, sem=0.01)
     unheld = len(curvatures) / 2
     assert found.unheld == pytest.approx(unheld, abs=3 * found.unheld_sem)
     taken = 1 - well_coefficient(curvatures, NBETA, gamma) / unheld
@@ -52,7 +47,7 @@ def test_of_a_higher_power_it_is_the_slope_in_the_localization():
     w = grid[chosen].view(4, -1)
     losses = w ** (2 * power)
     llc = NBETA * float(losses.mean())
-    found = hold_of(settings(gamma), losses, w.abs(), held=0.0, llc=llc, sem=0.0)
+    found = hold_of(NBETA * losses, w.abs(), gamma, held=0.0, sem=0.0)
     step = 1e-3
     less, more = (
         crossing_coefficient([power], NBETA, gamma * math.exp(sign * step))
@@ -63,9 +58,10 @@ def test_of_a_higher_power_it_is_the_slope_in_the_localization():
 
 
 def test_without_draws_nothing_is_known_of_the_hold():
-    none = torch.zeros(0, 10)
-    found = hold_of(settings(1.0), none, none, held=0.0, llc=math.nan, sem=math.nan)
-    assert math.isnan(found.share)
+    none, settings = torch.zeros(0, 10), ChainSettings("mala", NBETA, 1.0, 1.0, None, 0)
+    errors, hold = errors_of(settings, none, none, slow=math.nan, num_free=3)
+    assert math.isnan(hold.share)
+    assert math.isnan(errors.total)
 
 
 def far_apart(slope, seed=0):

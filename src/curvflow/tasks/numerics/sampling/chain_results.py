@@ -15,12 +15,8 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.chain_targets import ChainSettings
-from curvflow.tasks.numerics.sampling.diagnostics import mcse_mean, r_hat
 from curvflow.tasks.numerics.sampling.methods import Method, find
 from curvflow.tasks.numerics.sampling.posteriors import Draws, Steps
-
-# R-hat of log distances above which chains have not been equally far.
-SPREAD_R_HAT = 1.1
 
 
 def bias_of_spectrum(
@@ -382,93 +378,3 @@ def pace(
     if method.scale is not None:
         lr *= float(method.scale(dict(state), steps).double().mean())
     return lr, 0.0
-
-
-def unspread_error(
-    energies_CK: Tensor,
-    distances_CK: Tensor,
-    *,
-    localization: float,
-    num_free: int,
-) -> float:
-    """Return the error by distances that chains have yet to go, where they differ.
-
-    Along a valley of equal loss only the localization ends the way out, at the root of
-    the number of its directions over gamma. Chains whose distances differ have not come
-    so far; what they lack is taken to follow the logarithm of the distance as it has so
-    far, and counts as two standard errors.
-
-    Args:
-        energies_CK: nbeta (L - L(w*)) at the draws of the chains that are finite.
-        distances_CK: of the draws from the weights.
-        localization: gamma.
-        num_free: parameters that move.
-
-    Returns:
-        Half of the slope times the way; 0 without localization, which ends no way.
-    """
-    if not energies_CK.numel() or not localization or not distances_CK.all():
-        return 0.0
-    logs_CK = distances_CK.double().log()
-    if not float(r_hat(logs_CK[None])) > SPREAD_R_HAT:
-        return 0.0
-    flat = max(num_free - 2 * float(energies_CK.mean()), 1.0)
-    way = 0.5 * math.log(flat / localization) - float(logs_CK.mean())
-    apart_CK = logs_CK - logs_CK.mean()
-    slope = (apart_CK * energies_CK.double()).mean() / apart_CK.square().mean()
-    return abs(float(slope)) * max(way, 0.0) / 2
-
-
-@dataclass(frozen=True)
-class Hold:
-    """What the localization takes from a coefficient.
-
-    Attributes:
-        unheld: the coefficient without it, to first order in gamma of what is not
-            quadratic.
-        unheld_sem: its standard error; half of what is added is taken to be unknown.
-        share: part of it that the localization takes.
-    """
-
-    unheld: float
-    unheld_sem: float
-    share: float
-
-
-def hold_of(
-    settings: ChainSettings,
-    losses_CK: Tensor,
-    distances_CK: Tensor,
-    *,
-    held: float,
-    llc: float,
-    sem: float,
-) -> Hold:
-    """Estimate what the localization takes from a coefficient.
-
-    The derivative of nbeta E L in -ln gamma is gamma / 2 times the covariance of nbeta
-    L and the squared distance; of a quadratic direction it is 1/2 p (1 - p), p the part
-    of its curvature that is the loss's, of the 1/2 (1 - p) that it lacks.
-
-    Args:
-        settings: of the chains.
-        losses_CK: mean losses at the draws of the chains that are finite.
-        distances_CK: of the draws from the weights.
-        held: 1/2 (1 - p)^2 over the directions of the measured spectrum; 0 if it was
-            not measured.
-        llc: the estimate.
-        sem: its standard error.
-
-    Returns:
-        The coefficient without localization, and the share.
-    """
-    if not losses_CK.numel():
-        return Hold(math.nan, math.nan, math.nan)
-    apart_CK, squares_CK = losses_CK.double(), distances_CK.double().square()
-    product_CK = (apart_CK - apart_CK.mean()) * (squares_CK - squares_CK.mean())
-    product_CK = settings.nbeta * settings.localization / 2 * product_CK
-    rise, rise_sem = float(product_CK.mean()), float(mcse_mean(product_CK[None]))
-    added = max(rise, 0.0) + held
-    unheld = llc + added
-    error = math.hypot(sem, rise_sem, added / 2)
-    return Hold(unheld, error, added / unheld if unheld > 0 else math.nan)

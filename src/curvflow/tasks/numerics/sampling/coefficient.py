@@ -18,12 +18,9 @@ from curvflow.tasks.numerics.sampling.calibration import calibrated
 from curvflow.tasks.numerics.sampling.chain_results import (
     ChainResults,
     EarlierChains,
-    Hold,
     biases,
-    hold_of,
     results_of,
     slow_error,
-    unspread_error,
 )
 from curvflow.tasks.numerics.sampling.chain_targets import (
     ChainGroup,
@@ -34,40 +31,13 @@ from curvflow.tasks.numerics.sampling.chain_targets import (
     given,
     steps_of,
 )
-from curvflow.tasks.numerics.sampling.diagnostics import (
-    Summary,
-    mcse_along,
-    summarise,
-)
+from curvflow.tasks.numerics.sampling.diagnostics import Summary, summarise
+from curvflow.tasks.numerics.sampling.errors import Errors, Hold, errors_of
 from curvflow.tasks.numerics.sampling.posteriors import Steps
 from curvflow.tasks.numerics.sampling.verdicts import Chains, Verdict, judge
 
 # Statistics of the draws that are single numbers.
 SUMMARISED = ("llc_mean", "llc_std", "r_hat", "ess_bulk", "ess_tail")
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Standard errors of an estimate, by cause.
-
-    Attributes:
-        mcse: by autocorrelated losses.
-        along: by the same, given distances that change slowly.
-        unspread: by distances that chains have yet to go.
-        slow: by directions too slow for the chains; NaN if the curvature was not
-            measured.
-    """
-
-    mcse: float
-    along: float
-    unspread: float
-    slow: float
-
-    @property
-    def total(self) -> float:
-        """All together; the first two are of one cause."""
-        slow = 0.0 if math.isnan(self.slow) else self.slow
-        return math.hypot(max(self.mcse, self.along), self.unspread, slow)
 
 
 @dataclass(frozen=True)
@@ -252,25 +222,12 @@ def _estimate(
     )
     slow = slow_error(settings, results, steps, num_free=num_free)
     finite_C = results.is_finite & losses_CK.isfinite().all(1)
-    rises_CK = settings.nbeta * (losses_CK[finite_C] - init_loss)
-    errors = Errors(
-        summary.llc_sem,
-        along=_error_along(rises_CK, distances_CK[finite_C]),
-        unspread=unspread_error(
-            rises_CK,
-            distances_CK[finite_C],
-            localization=settings.localization,
-            num_free=num_free,
-        ),
-        slow=slow,
-    )
-    hold = hold_of(
+    errors, hold = errors_of(
         settings,
-        losses_CK[finite_C],
+        settings.nbeta * (losses_CK[finite_C].double() - init_loss),
         distances_CK[finite_C],
-        held=float(settings.calibration.get("held", 0.0)),
-        llc=summary.llc_mean,
-        sem=errors.total,
+        slow=slow,
+        num_free=num_free,
     )
     chains = Chains(
         summary,
@@ -299,13 +256,6 @@ def _estimate(
         errors=errors,
         hold=hold,
     )
-
-
-def _error_along(rises_CK: Tensor, distances_CK: Tensor) -> float:
-    """Return the error of the estimate by slow changes of the distance."""
-    if not rises_CK.numel():
-        return math.nan
-    return float(mcse_along(rises_CK.double()[None], distances_CK[None]))
 
 
 def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
