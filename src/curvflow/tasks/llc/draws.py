@@ -55,8 +55,8 @@ def energies(draws: Draws) -> tuple[Mean, Array]:
         draws: with the losses of chains, of which some may have failed.
 
     Returns:
-        n E L over the chains that did not fail, with the whole error of the draws, and of
-        each chain, NaN if it failed.
+        n E L over the chains that did not fail, with the whole error of the draws, and
+        of each chain, NaN if it failed.
     """
     losses_CK = torch.as_tensor(draws["loss_trace"], dtype=torch.float64)
     failed_C = failed(losses_CK, torch.as_tensor(draws["failed_at"]))

@@ -19,7 +19,7 @@ def _nats(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable:
 
 KIND = Kind(
     name="probe.wbic",
-    version=2,
+    version=3,
     summary="Widely applicable Bayesian information criterion, n E L at 1 / ln n.",
     params=WbicParams,
     returns=Numbers,
