@@ -94,6 +94,24 @@ def test_the_example_of_the_design_is_in_order():
             "study.yaml:21:56: expect.0.quantity: expected a quantity of 'table', got "
             "'norm_tensor_sun'. Did you mean 'norm_tensor_sum'?",
         ),
+        (
+            "sd: 0.29,",
+            "sd: 0.29, column: medan,",
+            "study.yaml:22:24: expect.0.column: expected a column of 'table', got "
+            "'medan'. Did you mean 'median'?",
+        ),
+        (
+            "table, where: {rule: sgd_small}, quantity: norm_tensor_sum,",
+            "fit, quantity: norm_tensor_sum, column: mean,",
+            "study.yaml:21:53: expect.0.column: expected no column with train, which "
+            "is no table. Remove it.",
+        ),
+        (
+            "sd: 0.29,",
+            "within: 0.2, within_sems: 2, column: median,",
+            "study.yaml:21:5: expect.0: 'within_sems' cannot be combined with "
+            "'column', which has no standard error. Remove one of them.",
+        ),
     ],
 )
 def test_a_wrong_parameter_of_a_built_in_kind_is_named_where_it_is_written(

@@ -55,6 +55,22 @@ def test_limits_hold_without_a_standard_deviation(curvflow, ran, limits, code, v
     assert "table[rule=sgd] trace: " in said.out
 
 
+def test_a_column_that_is_named_is_compared_without_an_error(curvflow, ran):
+    expecting(
+        ran,
+        stage="table",
+        quantity="trace",
+        value=0.0,
+        tolerance="within: 1.0e+9, column: count",
+    )
+    said = curvflow("check", ran)
+    assert "table[rule=sgd] trace count: " in said.out
+    (finding,) = json.loads(curvflow("check", ran, "--json").out)
+    assert finding["column"] == "count"
+    assert finding["measured"] == 2
+    assert finding["sem"] is None
+
+
 @pytest.mark.parametrize(("off", "code"), [(1.9, 0), (-1.9, 0), (2.1, 3), (-2.1, 3)])
 def test_so_many_standard_errors_are_enough_with_a_distance(curvflow, ran, off, code):
     mean, sem = measured(curvflow, ran)

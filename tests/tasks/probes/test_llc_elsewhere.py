@@ -49,9 +49,9 @@ def machine(monkeypatch):
     def hessians(members, machine, columns, build=targets._hessians):
         return build(members, CPU, columns)
 
-    def spectrum(targets, measure=measured_curvature.spectrum):
+    def spectrum(targets, measure=measured_curvature.spectrum, **how):
         with _disable_current_modes():
-            return measure(targets)
+            return measure(targets, **how)
 
     monkeypatch.setattr(targets, "_hessians", hessians)
     with mock.patch.object(measured_curvature, "spectrum", spectrum):

@@ -75,7 +75,7 @@ def _line(finding: Finding) -> str:
     expected_text = f"expected {expected.value:g}{within}".replace(" ", NO_BREAK)
     doubts = f"; {finding.doubts}" if finding.doubts else ""
     return textwrap.fill(
-        f"{node} {expected.quantity}: {_measured(finding)}{expected_text}{doubts}",
+        f"{node} {expected.label}: {_measured(finding)}{expected_text}{doubts}",
         80,
         initial_indent=f"{finding.verdict:<13} ",
         subsequent_indent=" " * 14,

@@ -94,7 +94,7 @@ def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
     return Comparison(
         node_label(stage, finding.coords),
         _origin(basis, origins, finding),
-        finding.expected.quantity,
+        finding.expected.label,
         digits(finding.measured, finding.sem),
         str(finding.measured),
         digits(finding.sem, finding.sem),

@@ -18,7 +18,7 @@ from curvflow.schemas.words import counted
 
 # Differences of more combined standard deviations than these contradict.
 MAX_Z = 3.0
-# The column of a table that names its quantity; each kind has one of them.
+# The statistic of a table, by its column; each kind has one of them.
 MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
 
 Verdict = Literal["agrees", "contradicted", "not measured"]
@@ -94,6 +94,7 @@ class Finding:
             "stage": self.expected.stage,
             "where": dict(self.coords),
             "quantity": self.expected.quantity,
+            "column": self.expected.column,
             "expected": self.expected.value,
             "sd": self.expected.sd,
             "within": self.expected.limits,
@@ -133,6 +134,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     names = [
         variable for variable in (name, error, judge) if view.kind.output(variable)
     ]
+    columns = MEASURED if expected.column is None else (expected.column,)
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
     )
@@ -143,10 +145,10 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
         rows_at = by_point[point]
         if is_table:
             values = [
-                (row[column], row.get("sem"), row)
+                (row[column], _error(row, expected), row)
                 for row in rows_at
                 if row.get("quantity") == name
-                for column in MEASURED
+                for column in columns
                 if column in row
             ]
         else:
@@ -162,6 +164,11 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
             beside.get("above", -1) >= 0,
             str(beside.get(DIFFERING, "")),
         )
+
+
+def _error(row: Mapping[str, Any], expected: Expectation) -> object:
+    """Return the standard error of a row, which is that of its statistic."""
+    return row.get("sem") if expected.column is None else None
 
 
 def _judge(kind: Kind, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -31,6 +31,9 @@ class Expectation(Params):
         default_factory=dict, description="label per axis; axes left out mean all"
     )
     quantity: str = Field(description="variable, or quantity of a table")
+    column: str | None = Field(
+        None, description="of a table: the column compared; null takes its statistic"
+    )
     value: float = Field(description="the known value")
     sd: float | None = Field(None, gt=0, description="its standard deviation")
     within: Annotated[float, Field(gt=0)] | Limits | None = Field(
@@ -59,11 +62,21 @@ class Expectation(Params):
             )
         if self.sd is None and self.within is None:
             raise ValueError("expected one of 'sd' and 'within', got neither")
+        if self.within_sems is not None and self.column is not None:
+            raise ValueError(
+                "'within_sems' cannot be combined with 'column', which has no standard "
+                "error. Remove one of them."
+            )
         if self.within_sems is not None and self.within is None:
             raise ValueError(
                 "'within_sems' cannot be combined with 'sd'. Use 'within'."
             )
         return self
+
+    @property
+    def label(self) -> str:
+        """The quantity, with the column if one is named."""
+        return f"{self.quantity} {self.column}" if self.column else self.quantity
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -143,6 +156,8 @@ def _check_quantity(
 ) -> None:
     stage = stages[expectation.stage]
     known = {variable.name for variable in numeric_variables(stage.kind)}
+    if expectation.column is not None:
+        _check_column(document, path, expectation.column, stage, known)
     if issubclass(stage.kind.returns, Table):
         producers = [name for names in stage.inputs.values() for name in names]
         points = stage.template.samples()
@@ -167,6 +182,17 @@ def _check_quantity(
         lacking = column or f"{expectation.quantity}_sem"
         hint = f"Remove 'within_sems': {stage.kind.name} has no {lacking}."
         raise document.error((*path, "within_sems"), message, hint)
+
+
+def _check_column(
+    document: Document, path: Path, column: str, stage: Stage, known: Set[str]
+) -> None:
+    if not issubclass(stage.kind.returns, Table):
+        message = f"expected no column with {stage.kind.name}, which is no table"
+        raise document.error((*path, "column"), message, "Remove it.")
+    if column not in known:
+        message = f"expected a column of '{stage.name}', got '{column}'"
+        raise document.error((*path, "column"), message, nearest(column, known))
 
 
 def _check_row(

@@ -127,7 +127,14 @@ def at_least_two(chosen: Tensor) -> Tensor:
     return chosen.repeat(2) if len(chosen) == 1 else chosen
 
 
-def all_pairs(operator: BatchedOperator, *, k: int, which: Which, tol: float) -> Ritz:
+def all_pairs(
+    operator: BatchedOperator,
+    *,
+    k: int,
+    which: Which,
+    tol: float,
+    columns: int | None = None,
+) -> Ritz:
     """Find eigenpairs from the whole matrix, where it is no larger than a basis.
 
     Args:
@@ -135,13 +142,15 @@ def all_pairs(operator: BatchedOperator, *, k: int, which: Which, tol: float) ->
         k: eigenpairs wanted.
         which: which of them.
         tol: residual allowed, relative to the eigenvalue.
+        columns: vectors multiplied at once; None for all.
 
     Returns:
         The pairs, at D products with a vector.
     """
     models, size, _ = operator.shape
     unit = torch.eye(size, dtype=torch.float64, device=operator.device)
-    A_MDD = product(operator, unit.expand(models, -1, -1))
+    parts = torch.split(unit.expand(models, -1, -1), columns or size, dim=2)
+    A_MDD = torch.cat([product(operator, part) for part in parts], dim=2)
     values, vectors = torch.linalg.eigh((A_MDD + A_MDD.mT) / 2)
     chosen = preference(values, which)[:, :k]
     U_MDK = vectors.gather(2, chosen.unsqueeze(1).expand(-1, size, -1))

@@ -94,9 +94,11 @@ def calibrated(
     Raises:
         InputError: products with the Hessian hold NaN or infinity.
     """
-    measured = measure(targets, _tensor(nbeta))
-    settings = _chosen(targets, options, measured, _method(targets, options[0]))
-    if find(settings[0].method).starts_apart:
+    name = _method(targets, options[0])
+    is_whitened = find(name).starts_apart
+    measured = measure(targets, _tensor(nbeta), vectors=is_whitened)
+    settings = _chosen(targets, options, measured, name)
+    if is_whitened:
         return [
             _adapting(each, own) for each, own in zip(settings, options, strict=True)
         ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz, all_pairs
-from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
 from curvflow.tasks.numerics.krylov.quadrature import extremes, nodes
 from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.posteriors import ChainLosses
@@ -33,7 +33,7 @@ class MeasuredCurvature:
     """Curvature about targets at their inverse temperatures.
 
     Attributes:
-        ritz: of the Hessian of the free parameters; with vectors.
+        ritz: of the Hessian of the free parameters.
         at_reach: mean curvature at the reach of the posterior, (M,).
         scales: of both.
         nbeta: inverse temperatures, (M,).
@@ -77,12 +77,16 @@ class MeasuredCurvature:
         return Eigenvectors(vectors[number, 0], known)
 
 
-def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
+def measure(
+    targets: ChainTargets, nbeta_M: Tensor, *, vectors: bool = False
+) -> MeasuredCurvature:
     """Measure the curvature about targets.
 
     Args:
         targets: the weights and losses.
         nbeta_M: inverse temperatures.
+        vectors: whether to keep eigenvectors: all of small Hessians, or Ritz vectors of
+            one run.
 
     Returns:
         The curvature.
@@ -90,7 +94,7 @@ def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
     Raises:
         InputError: products with the Hessian hold NaN or infinity.
     """
-    ritz = spectrum(targets)
+    ritz = spectrum(targets, vectors=vectors)
     target_C = torch.arange(len(targets.weights)).repeat_interleave(RUNS)
     at_reach_M = curvature_at_reach(
         targets.losses(target_C.to(targets.weights.device)),
@@ -102,14 +106,20 @@ def measure(targets: ChainTargets, nbeta_M: Tensor) -> MeasuredCurvature:
     return MeasuredCurvature(ritz, at_reach_M, scales(ritz, at_reach_M), nbeta_M)
 
 
-def spectrum(targets: ChainTargets) -> RitzData:
-    """Return eigenpairs of the free parameters' Hessians, of large ones Ritz pairs."""
+def spectrum(targets: ChainTargets, *, vectors: bool) -> RitzData:
+    """Return all eigenvalues of the free parameters' Hessians, or Ritz values."""
     operator = targets.operator(RUNS)
     size = operator.shape[1]
     if size <= DENSE:
-        return _all_eigenvalues(all_pairs(operator, k=size, which="LA", tol=0.0))
+        pairs = all_pairs(operator, k=size, which="LA", tol=0.0, columns=RUNS)
+        return _all_eigenvalues(pairs)
     start = random_vectors(targets.seeds, operator.shape[1], range(RUNS), "rademacher")
-    return lanczos(operator, start, num_steps=STEPS, vectors=True)
+    if not vectors:
+        return lanczos(operator, start, num_steps=STEPS)
+    # Ritz vectors are as large as a basis: of one run alone.
+    first = lanczos(operator, start[..., :1], num_steps=STEPS, vectors=True)
+    others = lanczos(operator, start[..., 1:], num_steps=STEPS)
+    return replace(joined([first, others]), vectors=first.vectors)
 
 
 def _all_eigenvalues(pairs: Ritz) -> RitzData:

@@ -278,7 +278,8 @@ def sample(
 ) -> Draws:
     """Draw from tempered posteriors, each chain with random numbers of its stream.
 
-    Chains start at the centre. The draws of a chain that leaves the finite numbers are
+    Chains start at the centre, of a method that starts them apart every second one
+    elsewhere. The draws of a chain that leaves the finite numbers are
     NaN from there on, and the other chains are not affected.
 
     Args:
