@@ -201,6 +201,20 @@ def test_draws_that_do_not_show_their_slow_directions_are_not_called_converged()
     assert f"an error of {slow['slow_error']:.2g}" in str(slow["reason"])
 
 
+def test_many_parameters_are_whitened_by_some_ritz_vectors():
+    eigenvalues = [100.0, 90.0, 30.0, 25.0, 20.0, *np.linspace(0.5, 1.5, 245)]
+    how = {"nbeta": 2e4, "num_draws": 60, "num_burnin_steps": 600}
+    (outcome,) = compute(KIND, [well(eigenvalues, num_samples=300, **how)])
+    found = outcome.arrays
+    assert found["whitening_vectors"].shape == (250, 30)
+    *known, rest = found["whitening_curvatures"]
+    np.testing.assert_allclose(known[-5:], eigenvalues[4::-1], rtol=1e-3)
+    assert rest == pytest.approx((sum(eigenvalues) - np.sum(known)) / 220, rel=0.1)
+    truth = regular(eigenvalues, found)
+    assert abs(found["llc_mean"] - truth) < 4 * found["llc_sem"]
+    assert found["llc_sem"] < 0.05 * truth
+
+
 def test_short_steps_that_get_about_less_are_no_bias_of_long_ones():
     eigenvalues = list(np.logspace(1, -3, 200))
     how = {"num_samples": 400, "nbeta": 2e4, "num_draws": 100, "seed": 1}

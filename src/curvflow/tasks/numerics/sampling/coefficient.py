@@ -20,7 +20,6 @@ from curvflow.tasks.numerics.sampling.chain_results import (
     EarlierChains,
     biases,
     results_of,
-    slow_error,
 )
 from curvflow.tasks.numerics.sampling.chain_targets import (
     ChainGroup,
@@ -215,24 +214,17 @@ def _estimate(
     results: ChainResults,
 ) -> CoefficientEstimate:
     losses_CK, num_free = results.traces["loss_trace"], targets.num_free
-    distances_CK = results.traces["distance_trace"]
     summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
     of_steps, of_batches = biases(
         settings, results, summary.llc_mean, damping=options.damping, num_free=num_free
     )
-    slow = slow_error(settings, results, steps, num_free=num_free)
-    finite_C = results.is_finite & losses_CK.isfinite().all(1)
     errors, hold = errors_of(
-        settings,
-        settings.nbeta * (losses_CK[finite_C].double() - init_loss),
-        distances_CK[finite_C],
-        slow=slow,
-        num_free=num_free,
+        settings, results, steps, init_loss=init_loss, num_free=num_free
     )
     chains = Chains(
         summary,
         losses_CK,
-        distances_CK,
+        results.traces["distance_trace"],
         results.acceptance,
         results.failed_at,
         init_loss=init_loss,
@@ -240,7 +232,7 @@ def _estimate(
         localization=settings.localization,
         num_parameters=num_free,
         bias=sum(bias for bias in (of_steps, of_batches) if not math.isnan(bias)),
-        slow_error=slow,
+        slow_error=errors.slow,
         hold_share=hold.share,
         max_hold=options.max_hold if options.localization is None else 2.0,
         off_plateau=settings.off_plateau,

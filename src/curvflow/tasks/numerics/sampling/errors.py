@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from curvflow.tasks.numerics.sampling.chain_results import ChainResults, slow_error
 from curvflow.tasks.numerics.sampling.chain_targets import ChainSettings
 from curvflow.tasks.numerics.sampling.diagnostics import mcse_along, mcse_mean, r_hat
+from curvflow.tasks.numerics.sampling.posteriors import Steps
 
 # R-hat of log distances above which chains have not been equally far.
 SPREAD_R_HAT = 1.1
@@ -59,28 +61,35 @@ class Hold:
 
 def errors_of(
     settings: ChainSettings,
-    rises_CK: Tensor,
-    distances_CK: Tensor,
+    results: ChainResults,
+    steps: Steps,
     *,
-    slow: float,
+    init_loss: float,
     num_free: int,
 ) -> tuple[Errors, Hold]:
     """Return the errors of an estimate, and what the localization takes of it.
 
     Args:
         settings: of the chains.
-        rises_CK: nbeta (L - L(w*)) at the draws of the chains that are finite.
-        distances_CK: of the draws from the weights.
-        slow: error by directions too slow for the chains; NaN if not known.
+        results: the chains.
+        steps: those that they took last.
+        init_loss: mean loss at the weights.
         num_free: parameters that move.
 
     Returns:
         Both; NaN if no chain is finite.
     """
-    none = math.nan
-    if not rises_CK.numel():
+    losses_CK = results.traces["loss_trace"].double()
+    kept_C = results.is_finite & losses_CK.isfinite().all(1)
+    slow = slow_error(settings, results, steps, num_free=num_free)
+    if not kept_C.any():
+        none = math.nan
         return Errors(none, none, 0.0, slow), Hold(none, none, none)
-    gamma = settings.localization
+    rises_CK = settings.nbeta * (losses_CK[kept_C] - init_loss)
+    distances_CK, gamma = (
+        results.traces["distance_trace"][kept_C],
+        settings.localization,
+    )
     errors = Errors(
         float(mcse_mean(rises_CK[None])),
         float(mcse_along(rises_CK[None], distances_CK[None])),
