@@ -90,6 +90,13 @@ def test_chains_that_have_not_been_equally_far_lack_what_follows_the_distance():
     assert unspread_error(flat, distances, localization=1.0, num_free=16) < error / 3
 
 
+def test_a_regular_minimum_lacks_nothing_more():
+    energies, distances = far_apart(0.2)
+    error = unspread_error(energies, distances, localization=1e-6, num_free=7)
+    assert error == pytest.approx((3.5 - float(energies.mean())) / 2)
+    assert unspread_error(energies, distances, localization=1e-6, num_free=5) == 0
+
+
 def test_chains_that_have_been_equally_far_lack_nothing():
     losses, distances = normal_draws([1.0, 2.0], 1.0, draws=500)
     assert unspread_error(NBETA * losses, distances, localization=1.0, num_free=2) == 0

@@ -122,18 +122,20 @@ def unspread_error(
         num_free: parameters that move.
 
     Returns:
-        Half of the slope times the way; 0 without localization, which ends no way.
+        Half of the slope times the way, or of what is lacking to a regular minimum; 0
+        without localization, which ends no way.
     """
     if not localization or not distances_CK.all():
         return 0.0
     logs_CK = distances_CK.double().log()
     if not float(r_hat(logs_CK[None])) > SPREAD_R_HAT:
         return 0.0
-    flat = max(num_free - 2 * float(rises_CK.mean()), 1.0)
-    way = 0.5 * math.log(flat / localization) - float(logs_CK.mean())
+    # Half a parameter is the most that a direction counts.
+    room = max(num_free / 2 - float(rises_CK.mean()), 0.0)
+    way = 0.5 * math.log(max(2 * room, 1.0) / localization) - float(logs_CK.mean())
     apart_CK = logs_CK - logs_CK.mean()
     slope = (apart_CK * rises_CK).mean() / apart_CK.square().mean()
-    return abs(float(slope)) * max(way, 0.0) / 2
+    return min(abs(float(slope)) * max(way, 0.0), room) / 2
 
 
 def hold_of(
