@@ -201,6 +201,21 @@ def test_draws_that_do_not_show_their_slow_directions_are_not_called_converged()
     assert f"an error of {slow['slow_error']:.2g}" in str(slow["reason"])
 
 
+def test_a_localization_that_is_given_is_not_judged_beside_one_that_is_not():
+    how = {"nbeta": 1000.0, "num_draws": 300, "num_steps_bw_draws": 5}
+    asked = (None, 3000.0)
+    members = [well([4.0, 2.0, 1.0], **how, localization=gamma) for gamma in asked]
+    free, strong = (outcome.arrays for outcome in compute(KIND, members))
+    assert free["hold_share"] < 0.05
+    assert free["verdict"] == "converged", free["reason"]
+    share = 1 - regular([4.0, 2.0, 1.0], strong) / 1.5
+    assert strong["hold_share"] == pytest.approx(share, abs=0.1)
+    assert strong["verdict"] == "converged", strong["reason"]
+    assert "of this localization, which takes" in str(strong["reason"])
+    unheld = strong["llc_unheld"] - 1.5
+    assert abs(unheld) < 3 * strong["llc_unheld_sem"]
+
+
 def test_many_parameters_are_whitened_by_some_ritz_vectors():
     eigenvalues = [100.0, 90.0, 30.0, 25.0, 20.0, *np.linspace(0.5, 1.5, 245)]
     how = {"nbeta": 2e4, "num_draws": 60, "num_burnin_steps": 600}

@@ -107,7 +107,7 @@ def estimate_coefficients(
     settings = _settings(targets, options, earlier)
     estimates: dict[int, CoefficientEstimate] = {}
     for numbers in by_key([_shared(each) for each in settings]):
-        sampled = _sampled(targets, options[0], settings, numbers, earlier)
+        sampled = _sampled(targets, options, settings, numbers, earlier)
         estimates.update(zip(numbers, sampled, strict=True))
     return [estimates[number] for number in range(len(settings))]
 
@@ -143,7 +143,7 @@ def _settings(
 
 def _sampled(
     targets: ChainTargets,
-    options: SamplingOptions,
+    options: Sequence[SamplingOptions],
     settings: Sequence[ChainSettings],
     numbers: Sequence[int],
     earlier: Sequence[EarlierChains] | None,
@@ -160,14 +160,14 @@ def _sampled(
         for number, each in ((number, settings[number]) for number in numbers)
     ]
     before = None if earlier is None else [earlier[number] for number in numbers]
-    steps = _steps(options, [settings[number] for number in numbers])
-    chains = options.num_chains
+    steps = _steps(options[0], [settings[number] for number in numbers])
+    chains = options[0].num_chains
     state = None if before is None else _joined(before)
     draws = targets.sample(groups, chains, steps, state)
     return [
         _estimate(
             targets,
-            options,
+            options[number],
             settings[number],
             steps,
             float(targets.first_losses[number]),
