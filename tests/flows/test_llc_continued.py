@@ -48,9 +48,9 @@ def test_more_draws_go_on_from_those_that_are_there(store):
         np.testing.assert_array_equal(
             longer["loss_trace"][:, :10], shorter["loss_trace"]
         )
-        # 15 draws of 2 chains, ten steps apart, and nothing but them.
+        # 15 draws of 2 chains, twenty steps apart, and nothing but them.
         more = longer["gradient_equivalents"] - shorter["gradient_equivalents"]
-        assert float(more) == 15 * 10 * 2
+        assert float(more) == 15 * 20 * 2
         assert longer["calibration_equivalents"] == shorter["calibration_equivalents"]
     at_once = MemoryStore()
     assert executed(at_once, "stages.llc.num_draws=25") == ALL

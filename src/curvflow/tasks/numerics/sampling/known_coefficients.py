@@ -19,7 +19,7 @@ from curvflow.tasks.numerics.sampling.diagnostics import mcse_mean
 GRID_STEP, TAIL = 0.02, 30.0
 
 # Chains of the Gibbs sampler, their sweeps, and those before the first draw.
-CHAINS, SWEEPS, BURNIN = 200, 1000, 200
+CHAINS, SWEEPS, DISCARDED = 200, 1000, 200
 
 
 def well_coefficient(
@@ -117,12 +117,12 @@ def product_coefficient(
     chains = [factor.expand(CHAINS, -1, -1).clone() for factor in centre]
     first = float(_loss(centre, *moments))
     losses = []
-    for sweep in range(BURNIN + SWEEPS):
+    for sweep in range(DISCARDED + SWEEPS):
         for number, middle in enumerate(centre):
             chains[number] = _conditional(
                 chains, number, middle, moments, (nbeta, localization), generator
             )
-        if sweep >= BURNIN:
+        if sweep >= DISCARDED:
             losses.append(_loss(chains, *moments) - first)
     rise_1CK = nbeta * torch.stack(losses, 1)[None]
     return float(rise_1CK.mean()), float(mcse_mean(rise_1CK))
