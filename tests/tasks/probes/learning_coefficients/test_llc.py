@@ -284,7 +284,8 @@ def test_a_member_does_not_depend_on_its_siblings():
     members = probes(KIND, "tanh-ce", 3, num_chains=2, **SHORT)
     whole = compute(KIND, members)
     for one, expected in zip(compute(KIND, members[1:]), whole[1:], strict=True):
-        for name in ("llc_mean", "loss_trace", "lr", "whitening_curvatures"):
+        names = ("llc_mean", "loss_trace", "lr", "gradient_equivalents")
+        for name in (*names, "whitening_curvatures"):
             np.testing.assert_allclose(
                 one.arrays[name], expected.arrays[name], rtol=1e-7
             )

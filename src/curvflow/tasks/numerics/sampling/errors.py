@@ -86,10 +86,8 @@ def errors_of(
         none = math.nan
         return Errors(none, none, 0.0, slow), Hold(none, none, none)
     rises_CK = settings.nbeta * (losses_CK[kept_C] - init_loss)
-    distances_CK, gamma = (
-        results.traces["distance_trace"][kept_C],
-        settings.localization,
-    )
+    distances_CK = results.traces["distance_trace"][kept_C]
+    gamma = settings.localization
     errors = Errors(
         float(mcse_mean(rises_CK[None])),
         float(mcse_along(rises_CK[None], distances_CK[None])),
