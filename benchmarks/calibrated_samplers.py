@@ -12,27 +12,21 @@ Markdown.
 from __future__ import annotations
 
 import argparse
+from typing import get_args
 
 import numpy as np
 import torch
 
 from benchmarks.probes_batched import member
 from curvflow.schemas.kinds.shared.datasets import dataset
+from curvflow.schemas.kinds.shared.sampling import Method
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data, Member, Weights
 from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.registry import Machine, find
 
 SIZE, SAMPLES, NBETA, CHAINS = 10, 200, 5000.0, 8
-SAMPLERS = (
-    "multiscale_mala",
-    "mala",
-    "sgld",
-    "rmsprop_sgld",
-    "adam_sgld",
-    "sghmc",
-    "sgnht",
-)
+SAMPLERS = get_args(Method)
 
 
 def regression(sampler: str, draws: int) -> Member:

@@ -10,7 +10,7 @@ from tests.pictures import _figures_are_placed_only
 __all__ = ["_figures_are_placed_only"]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _threads_are_shared_out():
     """Give each of several test processes one thread: more wait for each other."""
     before = torch.get_num_threads()

@@ -27,7 +27,7 @@ CALIBRATION = (
     "gradient_variance",
     "ritz_values",
     "ritz_weights",
-    "held",
+    "hold_of_spectrum",
     "whitening_vectors",
     "whitening_curvatures",
     "trial_parameter",

@@ -7,7 +7,11 @@ import torch
 
 from curvflow.tasks.numerics.sampling.chain_results import ChainResults
 from curvflow.tasks.numerics.sampling.chain_targets import ChainSettings
-from curvflow.tasks.numerics.sampling.errors import errors_of, hold_of, unspread_error
+from curvflow.tasks.numerics.sampling.coefficient_errors import (
+    errors_of,
+    hold_of,
+    unspread_error,
+)
 from curvflow.tasks.numerics.sampling.known_coefficients import (
     crossing_coefficient,
     well_coefficient,
@@ -59,13 +63,26 @@ def test_of_a_higher_power_it_is_the_slope_in_the_localization():
     assert found.unheld - llc == pytest.approx(slope, rel=0.05)
 
 
+def test_without_a_spectrum_nothing_is_known_of_what_is_held_altogether():
+    losses, distances = normal_draws([1.0], 1.0, draws=50)
+    traces = {"loss_trace": losses, "distance_trace": distances}
+    fine = torch.full((4,), -1)
+    results = ChainResults(traces, fine.double(), fine, fine, 0.0, {}, None)
+    settings = ChainSettings("mala", NBETA, 1.0, 1.0, None, 0)
+    steps = Steps("mala", torch.ones(4), 50)
+    errors, hold = errors_of(settings, results, steps, 0.0, 1)
+    assert math.isnan(hold.share)
+    assert math.isnan(hold.unheld)
+    assert errors.total == max(errors.mcse, errors.along)
+
+
 def test_without_chains_nothing_is_known_of_the_hold():
     lost = {n: torch.full((2, 9), math.nan) for n in ("loss_trace", "distance_trace")}
     failed = torch.zeros(2, dtype=torch.int64)
     results = ChainResults(lost, failed, failed, failed, 0.0, {}, None)
     settings = ChainSettings("mala", NBETA, 1.0, 1.0, None, 0)
     steps = Steps("mala", torch.ones(2), 9)
-    errors, hold = errors_of(settings, results, steps, init_loss=0.0, num_free=3)
+    errors, hold = errors_of(settings, results, steps, 0.0, 3)
     assert math.isnan(hold.share)
     assert math.isnan(errors.total)
 

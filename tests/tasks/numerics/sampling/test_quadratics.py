@@ -106,6 +106,26 @@ def test_whitening_is_the_root_of_the_inverse(seed):
     torch.testing.assert_close(twice[:, free] @ A, x[:, free])
 
 
+def test_without_localization_flat_directions_are_as_wide_as_rounding_allows():
+    vectors = torch.eye(3).double()
+    known = Eigenvectors(vectors, torch.tensor([1.0, 0.0, -1e-18, 0.0]).double())
+    widths = known.scales(100.0, 0.0)
+    torch.testing.assert_close(widths, torch.tensor([0.1, 1e5, 1e5, 1e5]).double())
+    flat = Eigenvectors(vectors[:, :0], torch.zeros(1).double())
+    assert flat.scales(100.0, 0.0) == 1
+
+
+def test_a_chain_that_starts_nowhere_near_starts_at_the_weights():
+    posterior = about_zero(bowl(), 4)
+    known = Eigenvectors(torch.eye(6).double(), torch.zeros(7).double())
+    whitening = Whitening.of([(known, NBETA, 1e-30)], None, posterior.centre)
+    wide = replace(posterior, whitening=whitening)
+    how = {"num_draws": 1, "measure_acceptance": False}
+    drawn = sample_chains(wide, "multiscale_mala", 1e-12, **how)
+    rise_C = NBETA * (drawn.losses[:, 0] - posterior.losses.offsets_N.mean())
+    assert (rise_C < 0.1).all()
+
+
 def test_chains_start_apart_where_the_loss_has_not_risen_too_far():
     posterior = about_zero(bowl(), 6)
     known = Eigenvectors(torch.eye(6).double(), torch.zeros(7).double())

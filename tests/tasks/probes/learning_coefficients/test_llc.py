@@ -216,6 +216,29 @@ def test_a_localization_that_is_given_is_not_judged_beside_one_that_is_not():
     assert abs(unheld) < 3 * strong["llc_unheld_sem"]
 
 
+def test_rescalings_do_not_hide_that_steps_are_rejected():
+    how = {"nbeta": 1e4, "calibrate": "none", "sampling_method": "multiscale_mala"}
+    how |= {"localization": 0.0, "num_burnin_steps": 0, "num_draws": 100, "lr": 1e9}
+    (outcome,) = compute(KIND, [well([1.0, 1.0], **how)])
+    found = outcome.arrays
+    assert found["acceptance"] < 0.05
+    assert found["verdict"] == "step too large"
+
+
+def test_flat_directions_need_no_localization():
+    how = {"nbeta": 1e3, "localization": 0.0, "num_draws": 100}
+    (outcome,) = compute(KIND, [well([1.0, 1.0, 0.0], **how)])
+    found = outcome.arrays
+    assert found["num_failed"] == 0
+    assert abs(found["llc_mean"] - 1.0) < 4 * found["llc_sem"]
+
+
+def test_what_was_not_calibrated_says_nothing_of_the_hold():
+    (outcome,) = compute(KIND, [well([1.0, 1.0], **GIVEN)])
+    for name in ("hold_share", "llc_unheld", "llc_unheld_sem"):
+        assert np.isnan(outcome.arrays[name])
+
+
 def test_many_parameters_are_whitened_by_some_ritz_vectors():
     eigenvalues = [100.0, 90.0, 30.0, 25.0, 20.0, *np.linspace(0.5, 1.5, 245)]
     how = {"nbeta": 2e4, "num_draws": 60, "num_burnin_steps": 600}

@@ -26,7 +26,6 @@ from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes
 from curvflow.tasks.numerics.sampling.calibration_sweep import swept
 from curvflow.tasks.numerics.sampling.chain_targets import (
-    EXACT,
     ChainSettings,
     ChainTargets,
     SamplingOptions,
@@ -74,8 +73,9 @@ MOST_BURNIN = 4096
 # How many times over directions of negative curvature are held.
 MARGIN = 2.0
 
-# Up to so many samples a step over all the data is taken to be affordable.
-FULL_DATA = 4096
+# Up to so many samples a step over all the data is taken to be affordable, by a method
+# that is exact.
+FULL_DATA, AFFORDABLE = 4096, "multiscale_mala"
 
 
 def calibrated(
@@ -95,7 +95,7 @@ def calibrated(
         InputError: products with the Hessian hold NaN or infinity.
     """
     name = _method(targets, options[0])
-    is_whitened = find(name).starts_apart
+    is_whitened = find(name).is_whitened
     measured = measure(targets, _tensor(nbeta), vectors=is_whitened)
     settings = _chosen(targets, options, measured, name)
     if is_whitened:
@@ -115,7 +115,7 @@ def _adapting(settings: ChainSettings, options: SamplingOptions) -> ChainSetting
 def _method(targets: ChainTargets, options: SamplingOptions) -> str:
     takes_batches = options.batch_size is not None or options.at_draws != "full"
     is_affordable = targets.num_samples <= FULL_DATA and not takes_batches
-    return options.sampling_method or (EXACT if is_affordable else "sgld")
+    return options.sampling_method or (AFFORDABLE if is_affordable else "sgld")
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,6 @@ def _chosen(
 ) -> list[ChainSettings]:
     scales, nbeta_M, first = measured.scales, measured.nbeta, options[0]
     method = find(name)
-    is_exact = method.target_acceptance is not None
     stride, most = stride_of(method), method.most_scale(first.damping)
     gamma_M = _unless_given(
         [each.localization for each in options],
@@ -147,7 +146,7 @@ def _chosen(
             measured,
             steps_bw_draws=first.num_steps_bw_draws,
             stride=stride,
-            is_whitened=method.starts_apart,
+            is_whitened=method.is_whitened,
             max_hold=first.max_hold,
         ),
     )
@@ -156,7 +155,7 @@ def _chosen(
     regular = predicted(measured.ritz, nbeta_M, gamma_M)
     batch_M = torch.zeros_like(lr_M)
     variance_M = torch.full_like(lr_M, math.nan)
-    if not is_exact:
+    if not method.is_exact:
         steep_M = nbeta_M * measured.at_reach
         variance_M = gradient_noise(targets, regular.estimate.mean, steep_M)
         step_M = lr_M * most / (first.friction if method.has_friction else 1)
@@ -180,7 +179,7 @@ def _settings(
 ) -> ChainSettings:
     """Return the settings of one target."""
     batch_size = options.batch_size
-    is_exact = find(method).target_acceptance is not None
+    is_exact = find(method).is_exact
     if batch_size is None and not is_exact:
         batch_size = _rounded(float(chosen.batch_size[number]), num_samples)
     return ChainSettings(
@@ -199,7 +198,7 @@ def _settings(
             "gradient_variance": chosen.variance[number].numpy(),
             "ritz_values": measured.ritz.values[number].numpy(),
             "ritz_weights": measured.ritz.weights[number].numpy(),
-            "held": chosen.held[number].numpy(),
+            "hold_of_spectrum": chosen.held[number].numpy(),
             **_whitening(measured, method, number),
         },
         work=measured.work(number) + (not is_exact),
@@ -210,7 +209,7 @@ def _whitening(
     measured: MeasuredCurvature, method: str, number: int
 ) -> dict[str, NDArray[Any]]:
     """Return what steps are whitened by, if those of the method are."""
-    if not find(method).starts_apart:
+    if not find(method).is_whitened:
         return {}
     known = measured.eigenvectors(number)
     return {
@@ -329,7 +328,7 @@ def stride_of(method: Method) -> float:
     A method that corrects its steps adapts them from 1; those of others cause an excess
     of STRIDE / 4 there.
     """
-    return 1.0 if method.target_acceptance is not None else STRIDE / method.lag
+    return 1.0 if method.is_exact else STRIDE / method.lag
 
 
 def burnin_for(scales: Scales, nbeta_M: Tensor, *, stride: float, most: int) -> Tensor:

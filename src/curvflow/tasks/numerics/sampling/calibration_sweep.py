@@ -20,6 +20,7 @@ from curvflow.tasks.numerics.sampling.chain_targets import (
     steps_of,
 )
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
+from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.posteriors import Draws, Steps
 
 # Chains and draws of each trial, and the factors of the swept setting.
@@ -54,7 +55,7 @@ def swept(
     Returns:
         The settings, with the trials.
     """
-    parameter = "localization" if settings[0].is_exact else "lr"
+    parameter = "localization" if find(settings[0].method).is_exact else "lr"
     confirmed = list(settings)
     for numbers in by_key(
         [(each.batch_size, each.num_burnin_steps) for each in settings]
@@ -97,7 +98,8 @@ def _sweeps(
         for group in _groups(options.num_chains, number, each, parameter)
     ]
     lr_G = torch.tensor([group.lr for group in groups], dtype=torch.float64)
-    lr_C, adapt = lr_G.repeat_interleave(TRIAL_CHAINS), settings[0].is_exact
+    lr_C = lr_G.repeat_interleave(TRIAL_CHAINS)
+    adapt = find(settings[0].method).is_exact
     steps = steps_of(options, settings[0], lr_C, num_draws=TRIAL_DRAWS, adapt=adapt)
     draws = targets.sample(groups, TRIAL_CHAINS, steps)
     trials, sweeps = len(SWEEPS[parameter]), []

@@ -272,9 +272,9 @@ def biases(
     Returns:
         The excess by steps, and that by batches; NaN where no bound is known.
     """
-    if settings.is_exact:
-        return 0.0, 0.0
     method = find(settings.method)
+    if method.is_exact:
+        return 0.0, 0.0
     acceptance, heat = (
         float(each_C[results.is_finite].mean())
         for each_C in (results.acceptance, results.heat)
@@ -371,7 +371,7 @@ def pace(
         paces = (state[name] / state["step"] for name in ("pace", "whitened_pace"))
         plain, whitened = (float(each_C.double().mean()) for each_C in paces)
         return plain, whitened
-    if method.target_acceptance is not None:
+    if method.is_exact:
         lr *= float(acceptance_C.mean())
     if method.has_friction:
         lr /= steps.friction

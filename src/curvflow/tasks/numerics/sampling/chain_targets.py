@@ -19,7 +19,6 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.base import BatchedOperator
-from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.posteriors import (
     AtDraws,
     ChainLosses,
@@ -31,9 +30,6 @@ from curvflow.tasks.numerics.sampling.posteriors import (
 from curvflow.tasks.numerics.sampling.sample import sample
 from curvflow.tasks.numerics.sampling.whitening import Eigenvectors, Whitening
 from curvflow.tasks.numerics.streams import stream
-
-# The method that calibration takes where all the data are affordable, which is exact.
-EXACT = "multiscale_mala"
 
 
 @dataclass(frozen=True)
@@ -141,11 +137,6 @@ class ChainSettings:
             return None
         values, weights = (self.calibration[f"ritz_{n}"] for n in ("values", "weights"))
         return torch.as_tensor(values), torch.as_tensor(weights)
-
-    @property
-    def is_exact(self) -> bool:
-        """True of a method that accepts or rejects."""
-        return find(self.method).target_acceptance is not None
 
     @property
     def eigenvectors(self) -> Eigenvectors | None:

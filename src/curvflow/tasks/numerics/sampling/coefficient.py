@@ -30,8 +30,8 @@ from curvflow.tasks.numerics.sampling.chain_targets import (
     given,
     steps_of,
 )
+from curvflow.tasks.numerics.sampling.coefficient_errors import Errors, Hold, errors_of
 from curvflow.tasks.numerics.sampling.diagnostics import Summary, summarise
-from curvflow.tasks.numerics.sampling.errors import Errors, Hold, errors_of
 from curvflow.tasks.numerics.sampling.posteriors import Steps
 from curvflow.tasks.numerics.sampling.verdicts import Chains, Verdict, judge
 
@@ -215,12 +215,12 @@ def _estimate(
 ) -> CoefficientEstimate:
     losses_CK, num_free = results.traces["loss_trace"], targets.num_free
     summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
-    of_steps, of_batches = biases(
+    of_steps, of_batches = bias = biases(
         settings, results, summary.llc_mean, damping=options.damping, num_free=num_free
     )
-    errors, hold = errors_of(
-        settings, results, steps, init_loss=init_loss, num_free=num_free
-    )
+    errors, hold = errors_of(settings, results, steps, init_loss, num_free)
+    # Of a localization that was given, what it takes is reported alone.
+    max_hold = options.max_hold if options.localization is None else math.inf
     chains = Chains(
         summary,
         losses_CK,
@@ -231,10 +231,10 @@ def _estimate(
         nbeta=settings.nbeta,
         localization=settings.localization,
         num_parameters=num_free,
-        bias=sum(bias for bias in (of_steps, of_batches) if not math.isnan(bias)),
+        bias=float(np.nansum(bias)),
         slow_error=errors.slow,
         hold_share=hold.share,
-        max_hold=options.max_hold if options.localization is None else 2.0,
+        max_hold=max_hold,
         off_plateau=settings.off_plateau,
     )
     return CoefficientEstimate(

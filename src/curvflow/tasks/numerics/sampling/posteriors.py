@@ -6,6 +6,7 @@ Letters in addition to those of the package: C chains of all targets; K draws.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
@@ -99,6 +100,11 @@ class Posterior:
     localization: Tensor
     free: Tensor | None = None
     whitening: Whitening | None = None
+
+    @cached_property
+    def num_free(self) -> int:
+        """Number of parameters that move."""
+        return self.centre.shape[1] if self.free is None else int(self.free.sum())
 
     def energy(self, weights_CD: Tensor, losses_C: Tensor) -> Tensor:
         """Return -log p up to a constant, (C,), from the mean losses there."""

@@ -102,7 +102,8 @@ SUMS = ("accepted", "heat", "asked", "passes", "pace", "whitened_pace")
 
 
 # Times that the way to a chain's start is halved, until nbeta L has risen there by no
-# more than d: twice as much as it rises at a regular minimum in the mean.
+# more than d: twice as much as it rises at a regular minimum in the mean. If it never
+# is, the chain starts at the weights.
 HALVINGS = 20
 
 
@@ -157,7 +158,7 @@ class ChainRun:
 
     def _first_weights(self) -> Tensor:
         posterior = self._posterior
-        if not self._method.starts_apart or posterior.whitening is None:
+        if not self._method.is_whitened or posterior.whitening is None:
             return posterior.centre.clone()
         noise_CD = noise_at_start(self._streams, posterior.centre)
         if posterior.free is not None:
@@ -167,9 +168,9 @@ class ChainRun:
         for _ in range(HALVINGS):  # all, so that work does not depend on siblings
             weights_CD = posterior.centre + apart_CD
             rise_C = posterior.losses.values(weights_CD, None) - first_C
-            is_near_C = posterior.nbeta * rise_C <= self._context.num_free
+            is_near_C = posterior.nbeta * rise_C <= posterior.num_free
             apart_CD = torch.where(is_near_C[:, None], apart_CD, apart_CD / 2)
-        return posterior.centre + apart_CD
+        return torch.where(is_near_C[:, None], weights_CD, posterior.centre)
 
     def _resumed(self, earlier: Mapping[str, Tensor]) -> dict[str, Tensor]:
         like_CD, kinds = self._posterior.centre, dict.fromkeys(SUMS, torch.float64)
@@ -210,8 +211,7 @@ class ChainRun:
             # Robbins and Monro (1951): gains that sum to infinity, their squares not.
             away_C = (probability_C - self._target) * (step + 1) ** -0.6
             name = self._method.step_name(step, self._posterior)
-            if name:
-                self.state[name].mul_(away_C.exp())
+            self.state[name].mul_(away_C.exp())
             if self._steps.most_lr is not None:
                 self.state["lr"].clamp_(max=self._steps.most_lr.to(self.state["lr"]))
             self._context.set_lr(self.state["lr"])
@@ -276,9 +276,9 @@ def sample(
 ) -> Draws:
     """Draw from tempered posteriors, each chain with random numbers of its stream.
 
-    Chains start at the centre, of a method that starts them apart every second one
-    elsewhere. The draws of a chain that leaves the finite numbers are
-    NaN from there on, and the other chains are not affected.
+    Chains start at the centre, of a method that is whitened every second one apart.
+    The draws of a chain that leaves the finite numbers are NaN from there on, and the
+    other chains are not affected.
 
     Args:
         posterior: the density.
@@ -339,7 +339,7 @@ def _mark_failures(state: dict[str, Tensor], losses_CK: Tensor, left_K: Tensor) 
 
 def _check(posterior: Posterior, steps: Steps, streams: Sequence[Stream]) -> None:
     method, batch = methods.find(steps.method), steps.batch_size
-    is_exact = method.target_acceptance is not None
+    is_exact = method.is_exact
     num_samples, num_chains = posterior.losses.num_samples, len(posterior.centre)
     if is_exact and batch is not None:
         raise ValueError(

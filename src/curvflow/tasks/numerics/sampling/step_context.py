@@ -211,7 +211,6 @@ class StepContext:
         noise: of this step, standard normal, (C, D).
         rows: samples of this step's batches, (C, B); None for all of the data.
         acceptance_draws: of this step, uniform between 0 and 1, (C,).
-        num_free: number of parameters that move.
         push: factor of the mean loss's gradient in a Langevin step, (C, 1).
         pull: share of the way back to the centre that such a step goes, (C, 1).
         is_adapting: whether a method may still adapt to the posterior: in the burn-in,
@@ -226,16 +225,13 @@ class StepContext:
     noise: Tensor = field(init=False)
     rows: Tensor | None = field(init=False)
     acceptance_draws: Tensor = field(init=False)
-    num_free: int = field(init=False)
     push: Tensor = field(init=False)
     pull: Tensor = field(init=False)
     is_adapting: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the free parameters and allocate memory."""
-        centre_CD, free = self.posterior.centre, self.posterior.free
-        self._memory_CD = torch.empty_like(centre_CD)
-        self.num_free = centre_CD.shape[1] if free is None else int(free.sum())
+        """Allocate memory."""
+        self._memory_CD = torch.empty_like(self.posterior.centre)
 
     def set_lr(self, lr_C: Tensor) -> None:
         """Set the step sizes, (C,)."""

@@ -63,8 +63,9 @@ class Chains:
             that accepts or rejects.
         slow_error: predicted error from directions too slow for the chains; NaN if the
             curvature was not measured.
-        hold_share: part of the coefficient that the localization takes.
-        max_hold: of it, the most allowed; above 1 if the localization was given.
+        hold_share: part of the coefficient that the localization takes; NaN if the
+            curvature was not measured.
+        max_hold: of it, the most allowed; infinite if the localization was given.
         off_plateau: `lr` or `localization` if the chosen value is off the plateau of
             the calibration sweep; else "".
     """
@@ -81,8 +82,8 @@ class Chains:
     num_parameters: int
     bias: float = 0.0
     slow_error: float = math.nan
-    hold_share: float = 0.0
-    max_hold: float = 2.0
+    hold_share: float = math.nan
+    max_hold: float = math.inf
     off_plateau: str = ""
 
     @cached_property

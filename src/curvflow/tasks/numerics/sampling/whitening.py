@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# Of the largest precision: no direction is known to have less than that.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Eigenvectors:
@@ -26,10 +29,13 @@ class Eigenvectors:
         """Return the widths of the posterior along the vectors and the rest, (K + 1,).
 
         A direction of negative curvature is as wide as one of the same positive.
+        Without localization, flat ones are as wide as rounding can tell from others.
         """
         rest = self.curvatures[-1]
         known = torch.where(self.curvatures.isnan(), rest, self.curvatures)
-        return (nbeta * known.abs() + localization).rsqrt()
+        precision = nbeta * known.abs() + localization
+        least = ROUNDING * float(precision.max()) or 1.0
+        return precision.clamp_min(least).rsqrt()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from curvflow.tasks.numerics.sampling.coefficient import (
     estimate_coefficients,
     variables,
 )
-from curvflow.tasks.numerics.sampling.measured_curvature import RUNS, STEPS
+from curvflow.tasks.numerics.sampling.measured_curvature import DENSE, RUNS, STEPS
 from curvflow.tasks.numerics.sampling.step_context import page_length
 from curvflow.tasks.registry import Machine, computes
 
@@ -26,6 +26,9 @@ TRACES = 3
 
 # Vectors of the parameters' size that a chain holds in addition to its noise.
 VECTORS = 12
+
+# Eigenvectors by which steps are whitened: measured, stacked and stored.
+COPIES = 3
 
 
 def member_bytes(member: Member) -> int:
@@ -36,6 +39,9 @@ def member_bytes(member: Member) -> int:
     numbers = chains * size * (page_length(size) + VECTORS)
     kept = TRACES + size * params.keep_draws
     numbers += 2 * params.num_chains * params.num_draws * kept
+    may_whiten = params.sampling_method in (None, "multiscale_mala")
+    if params.calibrate == "auto" and may_whiten:
+        numbers += COPIES * size * (size if size <= DENSE else STEPS)
     sampling = 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
     return max(sampling, _spectrum_bytes(member)) if is_measured else sampling
 
@@ -44,9 +50,10 @@ def _spectrum_bytes(member: Member) -> int:
     """Return the estimated peak memory of measuring one member's spectrum."""
     problem = problem_of(member)
     size = problem.network.num_parameters
-    # The basis and a few blocks of vectors, in double precision.
-    bases = 8 * RUNS * size * (min(STEPS, size) + 10)
-    return problem.product_bytes(member.one("data"), RUNS) + bases
+    # In double precision the matrix, its eigenvectors and what finds them; or the basis
+    # and a few blocks of vectors.
+    vectors = 6 * size if size <= DENSE else RUNS * (STEPS + 10)
+    return problem.product_bytes(member.one("data"), RUNS) + 8 * size * vectors
 
 
 @computes("probe.llc", member_bytes=member_bytes, data_bytes=probed_bytes)

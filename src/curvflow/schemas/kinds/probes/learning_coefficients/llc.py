@@ -45,7 +45,11 @@ KIND = Kind(
             "quadratic",
         ),
         _judged("llc_unheld_sem", "its standard error, half the correction included"),
-        Variable("hold_share", "part of the coefficient that the localization takes"),
+        Variable(
+            "hold_share",
+            "part of the coefficient that the localization takes; NaN, as llc_unheld, "
+            "if the spectrum was not measured",
+        ),
         _judged("llc_per_chain", "the estimate of each chain", CHAIN),
         Variable("r_hat", "rank-normalised split R-hat of the losses"),
         Variable("ess_bulk", "effective number of draws for the mean"),
@@ -202,7 +206,7 @@ KIND = Kind(
             optional=True,
         ),
         Variable(
-            "held",
+            "hold_of_spectrum",
             "second order of what the localization takes of the quadratic directions "
             "of the measured spectrum",
             optional=True,

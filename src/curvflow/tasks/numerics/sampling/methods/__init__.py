@@ -53,10 +53,10 @@ class Method:
         has_friction: whether a step adds only the friction's part of sgld's noise,
             against the whole of a batch's.
         has_thermostat: whether it responds to the mean heat of all directions.
-        step_name: names the step size in the state that a step takes and adapts; "" if
-            it takes none.
-        starts_apart: whether every second chain starts at a draw of the whitened
-            normal about the weights.
+        step_name: names the step size in the state that a step takes and adapts.
+        is_whitened: whether it uses eigenvectors of the Hessian: steps are whitened,
+            and every second chain starts at a draw of the whitened normal about the
+            weights.
     """
 
     init: Callable[[Tensor, Posterior], State]
@@ -67,7 +67,12 @@ class Method:
     has_friction: bool = False
     has_thermostat: bool = False
     step_name: Callable[[int, Posterior], str] = lambda step, posterior: "lr"
-    starts_apart: bool = False
+    is_whitened: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """True of a method that accepts or rejects, over all the data."""
+        return self.target_acceptance is not None
 
     def most_scale(self, damping: float) -> float:
         """Return the largest factor of a preconditioner."""
@@ -85,7 +90,7 @@ METHODS = {
         multiscale_mala.step,
         target_acceptance=multiscale_mala.TARGET_ACCEPTANCE,
         step_name=multiscale_mala.step_name,
-        starts_apart=True,
+        is_whitened=True,
     ),
     "rmsprop_sgld": Method(rmsprop_sgld.init, rmsprop_sgld.step, rmsprop_sgld.scale),
     "sghmc": Method(sghmc.init, sghmc.step, has_friction=True),

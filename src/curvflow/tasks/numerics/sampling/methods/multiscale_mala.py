@@ -34,7 +34,7 @@ def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
     """Return loss, energy and drift at the start, and the pace of either step."""
     pace_C = torch.zeros_like(weights_CD[:, 0], dtype=torch.float64)
     # Optimal for MALA as the dimension grows: Roberts and Rosenthal (1998).
-    first = 1.65**2 * weights_CD.shape[1] ** (-1 / 3)
+    first = 1.65**2 * posterior.num_free ** (-1 / 3)
     return {
         **mala.init(weights_CD, posterior),
         "whitened_lr": torch.full_like(weights_CD[:, 0], first),
@@ -48,12 +48,14 @@ def step_name(step: int, posterior: Posterior) -> str:
     names = ["lr"]
     if posterior.whitening is not None and not posterior.whitening.is_a_factor:
         names.append("whitened_lr")
-    if posterior.centre.shape[1] <= FEW:
+    if posterior.num_free <= FEW:
         names.append("")
     return names[step % len(names)]
 
 
-def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, Tensor]:
+def step(
+    state: dict[str, Tensor], context: StepContext
+) -> tuple[Tensor, Tensor | None]:
     """Propose to move; accept or reject it.
 
     In turn: a Langevin step; one in the coordinates S^-1 w, S the root of the inverse
@@ -62,7 +64,8 @@ def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, Tensor
     lr / SPREAD to lr. Each leaves the posterior as it is, and so does any mixture.
 
     Returns:
-        The mean losses before the step and the probabilities, (C,).
+        The mean losses before the step and the probabilities, (C,); None of a
+        rescaling, which has no step to be judged by it.
 
     Reference:
         Roberts and Rosenthal (1998), doi:10.1111/1467-9868.00123, for the step;
@@ -91,8 +94,9 @@ def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, Tensor
         state[part] = torch.where(accepts_C, getattr(there, part), state[part])
     for part in ("weights", "drift"):
         state[part] = torch.where(accepts_C[:, None], getattr(there, part), state[part])
-    if name:
-        state[name.replace("lr", "pace")] += lr_C * probability_C
+    if not name:
+        return here.losses, None
+    state[name.replace("lr", "pace")] += lr_C * probability_C
     return here.losses, probability_C
 
 

@@ -43,5 +43,7 @@ def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, None]:
     velocity_CD.addcmul_(context.root, context.noise, value=math.sqrt(friction))
     state["weights"].add_(velocity_CD)
     heat_C1 = torch.linalg.vecdot(velocity_CD, velocity_CD)[:, None] * (1 + left_C1)
-    state["excess"] += friction**2 * (heat_C1 / (context.lr * context.num_free) - 1)
+    state["excess"] += friction**2 * (
+        heat_C1 / (context.lr * context.posterior.num_free) - 1
+    )
     return losses_C, None

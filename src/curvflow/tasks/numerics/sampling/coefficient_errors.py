@@ -21,7 +21,7 @@ SPREAD_R_HAT = 1.1
 
 @dataclass(frozen=True)
 class Errors:
-    """Standard errors of an estimate, by cause, and what the localization takes.
+    """Standard errors of an estimate, by cause.
 
     Attributes:
         mcse: by autocorrelated losses.
@@ -45,7 +45,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Hold:
-    """What the localization takes from a coefficient.
+    """What the localization takes from a coefficient; NaN if the curvature is unknown.
 
     Attributes:
         unheld: the coefficient without it, to first order in gamma of what is not
@@ -63,7 +63,6 @@ def errors_of(
     settings: ChainSettings,
     results: ChainResults,
     steps: Steps,
-    *,
     init_loss: float,
     num_free: int,
 ) -> tuple[Errors, Hold]:
@@ -94,7 +93,7 @@ def errors_of(
         unspread_error(rises_CK, distances_CK, localization=gamma, num_free=num_free),
         slow,
     )
-    held = float(settings.calibration.get("held", 0.0))
+    held = float(settings.calibration.get("hold_of_spectrum", math.nan))
     hold = hold_of(rises_CK, distances_CK, gamma, held=held, sem=errors.total)
     return errors, hold
 
@@ -154,8 +153,8 @@ def hold_of(
         rises_CK: nbeta (L - L(w*)) at the draws.
         distances_CK: of the draws from the weights.
         localization: gamma.
-        held: 1/2 (1 - p)^2 over the directions of the measured spectrum; 0 if it was
-            not measured.
+        held: 1/2 (1 - p)^2 over the directions of the measured spectrum; NaN if it was
+            not measured, for draws do not show what is held altogether.
         sem: standard error of the mean of the rises.
 
     Returns:
