@@ -96,12 +96,12 @@ def read_devinterp(path: str | Path) -> Dataset:
     Returns:
         Named as of `probe.llc`: `loss_trace` (chain, draw), a draw being a step after
         the burn-in; `init_loss`, `nbeta`, `localization`, `lr`; `llc_mean`, `llc_std`,
-        `llc_sem`, by the draws alone, `llc_per_chain`, `r_hat`, `ess_bulk`, `ess_tail`, `num_failed` and
-        `failed_at`, a draw. `llc_all_steps` is what devinterp itself tells, which takes
-        the burn-in in. `num_left_out` counts tokens that never have a loss, such as
-        padding; any other NaN among the tokens' losses fails its chain at that draw:
-        `num_nan` (chain,), of all steps, and `num_nan_init` count them. Attributes are
-        the sampler's settings.
+        `llc_sem`, by the draws alone, `llc_per_chain`, `r_hat`, `ess_bulk`, `ess_tail`,
+        `num_failed` and `failed_at`, a draw. `llc_all_steps` is what devinterp itself
+        tells, which takes the burn-in in. `num_left_out` counts tokens that never have
+        a loss, such as padding; any other NaN among the tokens' losses fails its chain
+        at that draw: `num_nan` (chain,), of all steps, and `num_nan_init` count them.
+        Attributes are the sampler's settings.
 
     Raises:
         RequestError: this is no completed store of devinterp 2, or fewer than 8 steps
