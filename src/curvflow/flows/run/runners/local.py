@@ -18,10 +18,17 @@ from distributed import Client, Nanny, Scheduler, SpecCluster
 from distributed.system import MEMORY_LIMIT
 
 from curvflow.errors import ClusterError, RequestError
-from curvflow.flows.run.runners.client import SILENT, connected, one_line, quiet
+from curvflow.flows.run.runners.client import (
+    NANNIES_STAY,
+    SILENT,
+    connected,
+    one_line,
+    quiet,
+)
 from curvflow.flows.run.runners.preload import IGNORED
 
 SETTINGS = {
+    **NANNIES_STAY,
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-ttl": "1 hour",  # a tile may hold the interpreter
     "distributed.scheduler.no-workers-timeout": "10 minutes",

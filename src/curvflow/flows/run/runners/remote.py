@@ -11,12 +11,13 @@ from typing import Any
 from uuid import uuid4
 
 import dask
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from curvflow.errors import ClusterError, RequestError
 from curvflow.flows.run.runners.client import (
     ANSWER_WITHIN,
     LOST,
+    NANNIES_STAY,
     UNUSABLE,
     connected,
     give_up,
@@ -73,6 +74,8 @@ def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Clie
                 warnings.simplefilter("ignore")  # of a port that another has, say
                 cluster = _made(asked)
             stack.callback(_close, cluster, asked.factory, tell)
+            if isinstance(cluster, LocalCluster):
+                stack.enter_context(dask.config.set(NANNIES_STAY))
             if asked.workers is not None:
                 cluster.scale(asked.workers)
             elif asked.adapt is not None:
