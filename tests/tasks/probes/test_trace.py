@@ -148,3 +148,57 @@ def test_memory_grows_with_the_vectors_that_are_kept():
 
     assert grown(method="xtrace") == 100 * 45 * 8 * 16
     assert grown() == 0
+
+
+@pytest.mark.parametrize("operator", ["hessian", "ggn", "fisher_empirical"])
+@pytest.mark.parametrize("probes_made", [8, 16, 200])
+def test_vectors_of_batches_agree_with_the_dense_trace(operator, probes_made):
+    given = {"operator": operator, "batch_size": 4, "num_probes": probes_made}
+    members = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for seed, m in enumerate(
+            probes(KIND, "tanh-ce", 5, probes_per="batch", **given)
+        )
+    ]
+    everything = probes("probe.dense", "tanh-ce", 5, operator=operator)
+    exact = [o.arrays["eigenvalues"].sum() for o in compute("probe.dense", everything)]
+    scores, unseen = [], []
+    for outcome, trace in zip(compute(KIND, members), exact, strict=True):
+        assert_declared(KIND, outcome)
+        arrays = outcome.arrays
+        scores.append((arrays["trace"] - trace) / arrays["trace_sem"])
+        parts = np.hypot(arrays["trace_vectors"], arrays["trace_batches"])
+        assert arrays["trace_sem"] == pytest.approx(parts)
+        unseen.append(arrays["trace_batches"])
+        assert arrays["trace_draws"].mean() == pytest.approx(arrays["trace"])
+    assert np.sqrt(np.mean(np.square(scores))) < 2.5
+    assert np.any(unseen) == (probes_made == 8)  # 30 samples are 7 batches, and a rest
+
+
+def test_a_layer_by_batches_is_its_block():
+    given = {"probes_per": "batch", "batch_size": 4, "num_probes": 400}
+    members = probes(KIND, "tanh-ce", 2, **given)
+    layers = compute(KIND, members)[0].arrays["layer"].tolist()
+    (of_one,) = compute(KIND, probes(KIND, "tanh-ce", 1, layers=layers[:1], **given))
+    block = dense_of(members[0])[:18, :18]
+    error = abs(of_one.arrays["trace"] - block.trace().item())
+    assert error < 5 * of_one.arrays["trace_sem"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "xtrace"},
+        {"operator": "fisher_mc"},
+        {"operator": "gradient_covariance"},
+    ],
+)
+def test_what_batches_cannot_be_combined_with_is_refused(given):
+    with pytest.raises(ValueError, match="probes_per batch cannot be combined with"):
+        TraceParams.model_validate({"probes_per": "batch", **given})
+
+
+def test_a_matrix_has_no_batches():
+    of = matrix(with_spectrum([1, 2], 0))
+    with pytest.raises(InputError, match="is a mean over samples for batch"):
+        compute(KIND, [member(KIND, {"probes_per": "batch"}, matrix=of)] * 2)

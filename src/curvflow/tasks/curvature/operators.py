@@ -16,6 +16,7 @@ from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Matrix, Member, NodeData
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.networks.problems import probed_bytes
+from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
 from curvflow.tasks.numerics.operators.adapters import Single
 from curvflow.tasks.numerics.operators.algebra import Copies
 from curvflow.tasks.numerics.operators.base import (
@@ -23,6 +24,8 @@ from curvflow.tasks.numerics.operators.base import (
     Dense,
     Operator,
     Repeated,
+    as_sample_mean,
+    no_sample_mean,
     product,
 )
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
@@ -165,6 +168,45 @@ def tile_operator(
             columns=columns,
         )
     return TileOperator(operator, tuple(sizes), tuple(sizes.values()))
+
+
+def sample_means(members: Sequence[Member], machine: Machine) -> TileOperator:
+    """Build the operators of all members as means over samples to be taken apart.
+
+    Args:
+        members: as for `tile_operator`; those of one operator in memory are one model.
+        machine: the device to compute on.
+
+    Returns:
+        The operator, with `of_samples`, and the blocks of its dimension.
+
+    Raises:
+        InputError: as for `tile_operator`, or entries of a matrix are no mean over
+            samples.
+    """
+    if MATRIX not in members[0].inputs:
+        return tile_operator(members, machine, columns=1)
+    sizes, matrix = block_sizes(members[0]), members[0].one(MATRIX)
+    if not isinstance(matrix, OperatorNode):
+        raise InputError(no_sample_mean("a matrix"))
+    as_sample_mean(matrix.operator)
+    return TileOperator(matrix.operator, tuple(sizes), tuple(sizes.values()))
+
+
+def sample_means_bytes(member: Member, batch_size: int, *, columns: int) -> int:
+    """Return the estimated peak bytes of one member's products batch by batch.
+
+    Args:
+        member: as for `sample_means`.
+        batch_size: samples per batch.
+        columns: vectors of each batch.
+    """
+    if MATRIX in member.inputs:
+        return _matrix_bytes(member)
+    size, problem = size_of(member), network_operators.problem_of(member)
+    rows = batch_size * problem.network.width
+    numbers = batches_per_pass(size) * (1 + columns) * (6 * size + 6 * rows)
+    return 8 * numbers + probed_bytes(member)
 
 
 def dense_matrices(operator: BatchedOperator) -> Tensor:

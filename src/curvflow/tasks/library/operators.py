@@ -21,6 +21,7 @@ from curvflow.schemas.kinds.probes.logdet import KIND as LOGDET
 from curvflow.schemas.kinds.probes.logdet import Method
 from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
 from curvflow.schemas.kinds.probes.spectrum import KIND as SPECTRUM
+from curvflow.schemas.kinds.probes.squared_norm import KIND as SQUARED_NORM
 from curvflow.schemas.kinds.probes.trace import KIND as TRACE
 from curvflow.schemas.kinds.shared.operators import OperatorName, OperatorParams
 from curvflow.schemas.nodes import Array, Matrix, Member
@@ -36,6 +37,7 @@ from curvflow.tasks.library.results import (
     Moments,
     Solution,
     Spectrum,
+    SquaredNorm,
     Trace,
     parts,
 )
@@ -47,6 +49,7 @@ from curvflow.tasks.probes.eigenvalues import eigenvalues
 from curvflow.tasks.probes.logdet import logdet
 from curvflow.tasks.probes.moments import moments
 from curvflow.tasks.probes.spectrum import spectrum
+from curvflow.tasks.probes.squared_norm import squared_norm
 from curvflow.tasks.probes.trace import trace
 from curvflow.tasks.registry import Machine, TileFunction
 
@@ -204,6 +207,8 @@ class SymmetricOperator(Curvature):
         rel_sem: float | None = None,
         max_probes: int | None = None,
         method: Literal["hutchinson", "hutch++", "xtrace"] = "hutchinson",
+        probes_per: Literal["data", "batch"] = "data",
+        batch_size: int = 64,
         distribution: Law = "rademacher",
         seed: int = 0,
     ) -> Trace:
@@ -216,8 +221,11 @@ class SymmetricOperator(Curvature):
             max_probes: vectors at most, with rel_sem; None takes 64 num_probes.
             method: hutchinson, a product a vector; hutch++, three for two; xtrace, two
                 a vector.
+            probes_per: data, each vector for all data; batch, two vectors for each
+                batch of the data, of which few may do.
+            batch_size: samples per batch.
             distribution: law of the entries of the vectors.
-            seed: of the vectors.
+            seed: of the vectors and batches.
 
         Returns:
             The trace with its standard error and draws.
@@ -238,10 +246,65 @@ class SymmetricOperator(Curvature):
             rel_sem=rel_sem,
             max_probes=max_probes,
             method=method,
+            probes_per=probes_per,
+            batch_size=batch_size,
             distribution=distribution,
             seed=seed,
         )
         return Trace(**parts(TRACE, arrays, "trace", "trace_sem", "trace_draws"))
+
+    def squared_norm(
+        self,
+        num_probes: int = 64,
+        *,
+        rel_sem: float | None = None,
+        max_probes: int | None = None,
+        probes_per: Literal["data", "batch"] = "data",
+        batch_size: int = 64,
+        num_batches: int = 8,
+        distribution: Law = "rademacher",
+        seed: int = 0,
+    ) -> SquaredNorm:
+        """Estimate the squared Frobenius norm, as `probe.squared_norm` does.
+
+        Args:
+            num_probes: random vectors; with rel_sem at the first look.
+            rel_sem: double the vectors until the standard error is at most this part
+                of the estimate; None draws num_probes.
+            max_probes: vectors at most, with rel_sem; None takes 64 num_probes.
+            probes_per: data, each vector for all data; batch, each for some batches of
+                its own.
+            batch_size: samples per batch.
+            num_batches: batches of each vector.
+            distribution: law of the entries of the vectors.
+            seed: of the vectors and batches.
+
+        Returns:
+            The sum of the squares of the eigenvalues with its standard error and draws.
+
+        Raises:
+            InputError: an argument is out of its range, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+            >>> H.squared_norm(num_probes=4)  # signs see a diagonal matrix exactly
+            SquaredNorm(55 ± 0, 4 products)
+        """
+        arrays = self._measured(
+            SQUARED_NORM,
+            squared_norm,
+            num_probes=num_probes,
+            rel_sem=rel_sem,
+            max_probes=max_probes,
+            probes_per=probes_per,
+            batch_size=batch_size,
+            num_batches=num_batches,
+            distribution=distribution,
+            seed=seed,
+        )
+        names = ("squared_norm", "squared_norm_sem", "squared_norm_draws")
+        return SquaredNorm(**parts(SQUARED_NORM, arrays, *names))
 
     def spectrum(
         self,

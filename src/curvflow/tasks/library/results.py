@@ -188,6 +188,19 @@ class Trace(Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class SquaredNorm(Result):
+    """The squared Frobenius norm of an operator."""
+
+    value: float
+    sem: float
+
+    @property
+    def reached(self) -> bool:
+        """True if the relative standard error requested was reached."""
+        return bool(self.variables["reached"])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Moments(Result):
     """Moments tr p_k(A) / D of the spectrum, k = 0 .. K."""
 

@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     curvature_variances,
     gradient_variance,
 )
+from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace, batch_traces
 from curvflow.tasks.numerics.estimators.maxent import MaxEnt, maxent
 from curvflow.tasks.numerics.estimators.moments import moment_draws
 from curvflow.tasks.numerics.estimators.path_norms import (
@@ -39,6 +40,10 @@ from curvflow.tasks.numerics.estimators.path_norms import (
     path_norm,
 )
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
+from curvflow.tasks.numerics.estimators.squared_norms import (
+    batch_squared_norms,
+    squared_norms,
+)
 from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.functionals import (
@@ -68,6 +73,7 @@ from curvflow.tasks.numerics.operators.base import (
 from curvflow.tasks.numerics.streams import stream
 
 __all__ = [
+    "BatchTrace",
     "BatchedDense",
     "BatchedGaussNewton",
     "BatchedHessian",
@@ -87,6 +93,8 @@ __all__ = [
     "TraceDraws",
     "as_batched",
     "balanced",
+    "batch_squared_norms",
+    "batch_traces",
     "block_power",
     "bounded",
     "conjugate_gradients",
@@ -118,6 +126,7 @@ __all__ = [
     "residual",
     "restarted_lanczos",
     "sample_losses",
+    "squared_norms",
     "stream",
     "trace_draws",
     "traces",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 
 def stream(seed: int, purpose: str) -> torch.Generator:
@@ -28,3 +30,21 @@ def stream(seed: int, purpose: str) -> torch.Generator:
     """
     digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def shuffled(seeds: Sequence[int], draw: int, num_samples: int) -> Tensor:
+    """Shuffle the samples anew for each model and draw.
+
+    Args:
+        seeds: seed of each model.
+        draw: number of the draw; each has a stream of its own.
+        num_samples: N.
+
+    Returns:
+        Numbers of samples, (M, N), on the CPU.
+    """
+    drawn = {
+        seed: torch.randperm(num_samples, generator=stream(seed, f"batches:{draw}"))
+        for seed in set(seeds)
+    }
+    return torch.stack([drawn[seed] for seed in seeds])

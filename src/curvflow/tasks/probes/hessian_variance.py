@@ -7,45 +7,35 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.hessian_variance import HessianVarianceParams
+from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.network_operators import (
+    batched_operator,
     problem_key,
     problem_of,
-    stacked_weights,
 )
-from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
-from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
-from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import (
-    Sampled,
     batch_variance,
     curvature_variances,
 )
+from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
 from curvflow.tasks.numerics.estimators.traces import estimate
-from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.operators.base import as_sample_mean
 from curvflow.tasks.registry import Machine, computes
-
-# Numbers of the copies of one model's weights in a pass, a copy per batch.
-PASS_NUMBERS = 1 << 20
 
 
 def _params(member: Member) -> HessianVarianceParams:
     return cast("HessianVarianceParams", member.params)
 
 
-def _batches_per_pass(size: int) -> int:
-    return max(1, min(64, PASS_NUMBERS // size))
-
-
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a pass of batches, and the data."""
     network, params = problem_of(member).network, _params(member)
-    batches = _batches_per_pass(network.num_parameters)
+    batches = batches_per_pass(network.num_parameters)
     activations = 6 * network.width * params.batch_size
     numbers = batches * (8 * network.num_parameters + activations)
     return 8 * numbers + probed_bytes(member)
@@ -77,8 +67,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, size = _params(members[0]), problem_of(members[0]).network.num_parameters
     count = len(members[0].one("data")["inputs"])
     num_batches = _num_batches(params, count)
+    matrix = OperatorParams(operator=params.operator, dtype=params.dtype)
+    names = problem_of(members[0]).network.layout.names
+    operator = batched_operator(
+        members, machine, [matrix] * len(members), names=names, columns=1
+    )
     draws = curvature_variances(
-        _operators_of_samples(members, machine),
+        as_sample_mean(operator).of_samples,
         [_params(member).seed for member in members],
         size=size,
         num_samples=count,
@@ -86,7 +81,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         num_batches=num_batches,
         num_probes=params.num_probes,
         distribution=params.distribution,
-        batches_per_pass=_batches_per_pass(size),
+        batches_per_pass=batches_per_pass(size),
     )
     variance_estimate, mean = estimate(draws.variance), estimate(draws.squared_mean)
     batch_M = batch_variance(variance_estimate.mean, params.batch_size, count)
@@ -122,34 +117,3 @@ def _num_batches(params: HessianVarianceParams, count: int) -> int:
             "num_batches."
         )
     return num_batches
-
-
-def _operators_of_samples(members: Sequence[Member], machine: Machine) -> Sampled:
-    """Return a function from models and sample numbers to their mean operators."""
-    params, problem = _params(members[0]), problem_of(members[0])
-    weights_MW = stacked_weights(members, machine, dtype=params.dtype)
-    weights_MD, statistics_MS = problem.network.split(weights_MW)
-    data = [member.one("data") for member in members]
-    samples = load_samples(data, "", machine.device, weights_MD.dtype)
-
-    def sampled(models_R: Tensor, rows_RB: Tensor) -> BatchedOperator:
-        models_R, rows_RB = models_R.to(samples.device), rows_RB.to(samples.device)
-        sets_R1 = (models_R if len(samples.inputs) > 1 else 0 * models_R).unsqueeze(1)
-        inputs, targets = (
-            data[sets_R1, rows_RB] for data in (samples.inputs, samples.targets)
-        )
-        weights_RD, fixed_RS = weights_MD[models_R], statistics_MS[models_R]
-        if params.operator == "ggn":
-            return BatchedGaussNewton(
-                problem.network.outputs,
-                sample_losses(problem.loss),
-                weights_RD,
-                inputs,
-                targets,
-                fixed_MS=fixed_RS,
-            )
-        return BatchedHessian(
-            problem.losses, weights_RD, inputs, targets, fixed_MS=fixed_RS
-        )
-
-    return sampled

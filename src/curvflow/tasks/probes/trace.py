@@ -14,11 +14,18 @@ from curvflow.tasks.curvature.operators import (
     TileOperator,
     batch_key,
     product_bytes,
+    sample_means,
+    sample_means_bytes,
     shared_bytes,
     size_of,
     tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.estimators.batch_traces import (
+    PAIR,
+    BatchTrace,
+    batch_traces,
+)
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
@@ -37,6 +44,8 @@ def _params(member: Member) -> TraceParams:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products, all vectors."""
     params = _params(member)
+    if params.probes_per == "batch":
+        return sample_means_bytes(member, params.batch_size, columns=PAIR)
     vectors = 8 * COPIES[params.method] * size_of(member) * params.most
     return product_bytes(member, min(BLOCK, params.most)) + vectors
 
@@ -64,6 +73,8 @@ def trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
+    if params.probes_per == "batch":
+        return _by_batches(members, machine)
     tile = tile_operator(members, machine, columns=min(BLOCK, params.most))
     all_draws = traces(
         tile.operator,
@@ -79,12 +90,32 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     return [_outcome(tile, draws) for draws in all_draws]
 
 
-def _outcome(tile: TileOperator, draws: TraceDraws) -> Outcome:
+def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params, seeds = _params(members[0]), [_params(member).seed for member in members]
+    tile = sample_means(members, machine)
+    found = batch_traces(
+        tile.operator,
+        tile.sizes,
+        seeds[: tile.operator.shape[0]],
+        batch_size=params.batch_size,
+        num_probes=params.num_probes,
+        distribution=params.distribution,
+        rel_sem=params.rel_sem,
+        max_probes=params.most,
+    )
+    outcomes = [_outcome(tile, draws) for draws in found]
+    # Of an operator in memory all members are the same.
+    return outcomes * len(members) if len(outcomes) < len(members) else outcomes
+
+
+def _outcome(tile: TileOperator, draws: TraceDraws | BatchTrace) -> Outcome:
     whole = draws.draws.sum(0)
     return Outcome(
         {
             "trace": whole.mean().numpy(),
             "trace_sem": draws.sem.numpy(),
+            "trace_vectors": draws.sem_vectors.numpy(),
+            "trace_batches": draws.sem_batches.numpy(),
             "trace_draws": whole.numpy(),
             "num_draws": np.array(len(whole), dtype=np.int64),
             "reached": np.array(draws.reached),

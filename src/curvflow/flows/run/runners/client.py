@@ -14,8 +14,8 @@ from distributed.client import ClosedClientError
 
 from curvflow.errors import ClusterError
 
-# Nannies start their workers again by themselves. Dask looks once, some seconds after it
-# lost a worker, and ends the nanny if the next worker has just died as well.
+# Nannies start their workers again by themselves. Dask looks once, some seconds after
+# it lost a worker, and ends the nanny if the next worker has just died as well.
 NANNIES_STAY = {"distributed.deploy.lost-worker-timeout": "365 days"}
 
 # Seconds that a scheduler has to answer, at first and when the connection is lost.

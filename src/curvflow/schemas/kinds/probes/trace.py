@@ -9,15 +9,12 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.operators import (
-    OPERATOR_INPUTS,
-    UNITS,
-    OperatorParams,
-)
+from curvflow.schemas.kinds.shared.operators import UNITS
+from curvflow.schemas.kinds.shared.vectors import VectorsParams, vector_inputs
 from curvflow.schemas.nodes import Array, Numbers
 
 
-class TraceParams(OperatorParams):
+class TraceParams(VectorsParams):
     """Estimator of the trace, and the error at which it stops."""
 
     method: Literal["hutchinson", "hutch++", "xtrace"] = Field(
@@ -26,43 +23,15 @@ class TraceParams(OperatorParams):
         "the range of the operator taken exactly; xtrace: two a vector, every vector "
         "used for both",
     )
-    num_probes: int = Field(
-        64, ge=4, description="random vectors drawn, S; with rel_sem at the first look"
-    )
-    distribution: Literal["rademacher", "gaussian"] = Field(
-        "rademacher", description="law of their entries"
-    )
-    rel_sem: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="go on doubling the vectors until the standard error is at most "
-        "this part of the trace; null draws num_probes",
-    )
-    max_probes: int | None = Field(
-        None, ge=4, description="most vectors, with rel_sem; null takes 64 num_probes"
-    )
 
     @model_validator(mode="after")
-    def _stops(self) -> TraceParams:
-        if self.max_probes is not None and self.rel_sem is None:
+    def _of_vectors(self) -> TraceParams:
+        if self.probes_per == "batch" and self.method != "hutchinson":
             raise ValueError(
-                "expected rel_sem with max_probes, got none. Remove max_probes, or "
-                "set rel_sem, the error to reach."
-            )
-        if self.max_probes is not None and self.max_probes < self.num_probes:
-            raise ValueError(
-                f"expected max_probes of num_probes or more, got {self.max_probes}. "
-                "Raise max_probes."
+                f"probes_per batch cannot be combined with method {self.method}, which "
+                "needs products over all data. Take hutchinson."
             )
         return self
-
-    @property
-    def most(self) -> int:
-        """Vectors at the last look."""
-        if self.rel_sem is None:
-            return self.num_probes
-        return self.max_probes or 64 * self.num_probes
 
 
 def _truth(
@@ -73,13 +42,21 @@ def _truth(
 
 KIND = Kind(
     name="probe.trace",
-    version=2,
+    version=3,
     summary="Trace of a curvature operator, whole and by layer, to an asked error.",
     params=TraceParams,
     returns=Numbers,
     outputs=(
         Variable("trace", "mean of the draws", units=UNITS),
         Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable(
+            "trace_vectors", "part of the error that the vectors have", units=UNITS
+        ),
+        Variable(
+            "trace_batches",
+            "part of the error of batches that were not multiplied; 0 after all data",
+            units=UNITS,
+        ),
         Variable(
             "trace_draws", "single estimates", ("probe",), units=UNITS, series=True
         ),
@@ -97,10 +74,15 @@ KIND = Kind(
         Variable(
             "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
         ),
-        Variable("num_matvecs", "work: products with the operator", dtype="int64"),
+        Variable(
+            "num_matvecs",
+            "work: products with the operator; of batches, rounded up to as many over "
+            "all data",
+            dtype="int64",
+        ),
     ),
     accelerated=True,
-    inputs=OPERATOR_INPUTS,
+    inputs=vector_inputs(),
     varying=("seed",),
     truth=_truth,
 )
@@ -108,7 +90,8 @@ KIND = Kind(
 EXPLANATION = Explanation(
     formula=(
         "hutchinson: (1/S) Σ z.Az; hutch++: tr(QᵀAQ) + the rest by z; xtrace: each "
-        "z in turn for what the range of all others leaves"
+        "z in turn for what the range of all others leaves; per batch: Σ_b (n_b/N) "
+        "z_b.A_b z_b, two z_b for each batch"
     ),
     source=(
         "Hutchinson (1989), doi:10.1080/03610918908812806; Meyer, Musco, Musco and "
@@ -117,7 +100,8 @@ EXPLANATION = Explanation(
     ),
     cost=(
         "products: num_probes of hutchinson, 1.5 times that of hutch++, twice that "
-        "of xtrace; with rel_sem up to max_probes"
+        "of xtrace; with rel_sem up to max_probes. Per batch, num_probes products "
+        "with the matrix of batch_size samples"
     ),
     example=TRAINED
     + """\

@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import Averaged, Part, Product
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.operators.algebra import OuterProduct
+from curvflow.tasks.numerics.operators.base import no_sample_mean
 from curvflow.tasks.numerics.streams import stream
 
 # From weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N, C).
@@ -221,6 +222,21 @@ class BatchedGaussNewton(Averaged):
             for seed in set(self._seeds)
         }
         return torch.stack([drawn[seed] for seed in self._seeds])
+
+    def of_samples(self, models: Tensor, rows: Tensor) -> Self:
+        """Return the operators of the means over some of the samples.
+
+        Args:
+            models: of each operator, (R,).
+            rows: samples that each is the mean over, (R, B).
+
+        Raises:
+            InputError: the kind is `mc`, whose labels are drawn for all samples, or
+                `covariance`, which is no mean over samples.
+        """
+        if self._kind in ("mc", "covariance"):
+            raise InputError(no_sample_mean(self._kind))
+        return super().of_samples(models, rows)
 
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""

@@ -59,6 +59,7 @@ from curvflow.tasks.numerics.derivatives.subjects import (
     subject,
 )
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, OuterProduct
+from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.streams import stream
 
 # Columns of a trial of the orders, which must cost less than it saves.
@@ -103,7 +104,8 @@ def hessian(
     """
     of = subject(module, loss, data, settings)
     key = _key("hessian", module, loss)
-    return _curvature(of, _hessian_of(of, _loss_of(of), order, tell, key, num_products))
+    many = _hessian_of(of, _loss_of(of), order, tell, key, num_products)
+    return _curvature(of, many, _hessian_of(of, _loss_of(of), order, tell, key, 1))
 
 
 def residual(
@@ -145,7 +147,8 @@ def residual(
         return lambda weights: (slopes * of.outputs(weights, batch)).sum()
 
     key = _key("residual", module, loss)
-    return _curvature(of, _hessian_of(of, weighted, order, tell, key, num_products))
+    many = _hessian_of(of, weighted, order, tell, key, num_products)
+    return _curvature(of, many, _hessian_of(of, weighted, order, tell, key, 1))
 
 
 def ggn(
@@ -221,7 +224,8 @@ def fisher(
         )
     if kind == "type-2":
         return _curvature(of, _gauss_newton(of))
-    return _curvature(of, _drawn(of, of.likelihood, mc_samples))
+    # Labels are drawn for all data: samples cannot be taken apart.
+    return _named(of, OverBatches(of, _drawn(of, of.likelihood, mc_samples)))
 
 
 def gradient_covariance(
@@ -250,7 +254,7 @@ def gradient_covariance(
     second = OverBatches(of, _second_moment(of))
     slope_MD = mean_gradient(of).unsqueeze(0)
     centred = BatchedSum([(1.0, second), (-1.0, OuterProduct(slope_MD))])
-    return Curvature(centred, dict(zip(of.names, of.sizes, strict=True)))
+    return _named(of, centred)
 
 
 def mean_gradient(of: Subject) -> Tensor:
@@ -264,9 +268,12 @@ def mean_gradient(of: Subject) -> Tensor:
     return total_D / weight
 
 
-def _curvature(of: Subject, prepare: Prepare) -> Curvature:
-    sizes = dict(zip(of.names, of.sizes, strict=True))
-    return Curvature(OverBatches(of, prepare), sizes)
+def _curvature(of: Subject, prepare: Prepare, once: Prepare | None = None) -> Curvature:
+    return _named(of, OverBatches(of, prepare, once or prepare))
+
+
+def _named(of: Subject, batched: BatchedOperator) -> Curvature:
+    return Curvature(batched, dict(zip(of.names, of.sizes, strict=True)))
 
 
 def _loss_of(of: Subject) -> Callable[[Batch], Scalar]:

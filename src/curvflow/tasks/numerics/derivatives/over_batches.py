@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.derivatives.batches import Batch, num_samples
+from curvflow.tasks.numerics.derivatives.batches import (
+    TRIAL_SAMPLES,
+    Batch,
+    num_samples,
+)
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Written
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.subjects import Subject
 from curvflow.tasks.numerics.operators.adapters import Single
 from curvflow.tasks.numerics.operators.algebra import PrincipalBlock, block_index
-from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.operators.base import (
+    BatchedOperator,
+    Repeated,
+    no_sample_mean,
+)
 
 # From a batch, the number of its first sample, and the columns that will be multiplied,
 # to the product of the batch: of its mean loss, or of the sum where `is_summed`.
@@ -55,13 +66,24 @@ def in_parts(product: Written) -> Written:
 class OverBatches:
     """A mean over batches, weighted by their sizes, as an operator of one model."""
 
-    def __init__(self, of: Subject, prepare: Prepare) -> None:
+    def __init__(
+        self, of: Subject, prepare: Prepare, once: Prepare | None = None
+    ) -> None:
+        """Take the module and its products.
+
+        Args:
+            of: the module, its loss and data.
+            prepare: products of a batch, for many of them.
+            once: products of some samples, for one of them; None where samples cannot
+                be taken apart.
+        """
         size = len(of.weights)
         self.shape = (1, size, size)
         self.dtype, self.device = of.weights.dtype, of.weights.device
         self._subject, self._prepare = of, prepare
         self._kept: Written | None = None
         self._divisor = 1.0
+        self._once, self._is_mean = once, False
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (1, D) or columns (1, D, S)."""
@@ -101,9 +123,81 @@ class OverBatches:
             first += num_samples(batch)
         return total_DS.div_(weight)
 
+    @property
+    def num_samples(self) -> int:
+        """Samples of the batch that all data are.
+
+        Raises:
+            InputError: data are several batches, or the loss is no mean over samples.
+        """
+        return num_samples(self._whole_batch())
+
+    def of_samples(self, models: Tensor, rows: Tensor) -> Repeated:
+        """Return operators (R, D, D): the means over some of the samples.
+
+        Args:
+            models: zeros, (R,).
+            rows: samples that each is the mean over, (R, B).
+        """
+        batch = self._whole_batch()
+        assert self._once is not None  # or there is no such batch
+        parts = []
+        for of_one in rows:
+            few = [tree_map(partial(_picked, rows=of_one), batch)]
+            of = replace(self._subject, data=few)
+            parts.append(Single(OverBatches(of, self._once)))
+        return Repeated(parts, range(len(parts)))
+
+    def _whole_batch(self) -> Batch:
+        of = self._subject
+        if self._once is None:
+            raise InputError(no_sample_mean("labels drawn for all of them"))
+        if not of.has_one_batch or "size_of" in of.settings:
+            raise InputError(
+                "probes_per: expected all data as one batch of samples for batch, got "
+                "several batches, or size_of. Pass one, or take probes_per data."
+            )
+        if not self._is_mean:
+            _check_separable(of)
+            self._is_mean = True
+        return of.data[0]
+
     def select(self, models: Tensor) -> OverBatches:
         """Return the operator itself, of the one model there is."""
         return self
+
+
+def _picked(leaf: Any, rows: Tensor) -> Any:
+    return leaf[rows.to(leaf.device)] if isinstance(leaf, Tensor) else leaf
+
+
+def _check_separable(of: Subject) -> None:
+    """Compare the mean loss of a few samples with that of their halves."""
+    batch = next(of.batches())
+    count = num_samples(batch)
+    leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
+    if any(leaf.ndim == 0 or len(leaf) != count for leaf in leaves):
+        raise InputError(
+            "probes_per: expected tensors of one length in a batch, got "
+            f"{', '.join(str(tuple(leaf.shape)) for leaf in leaves)}. Take probes_per "
+            "data."
+        )
+    few = torch.arange(min(count, 2 * TRIAL_SAMPLES))
+
+    def mean_of(rows: Tensor) -> float:
+        part = tree_map(partial(_picked, rows=rows), batch)
+        with torch.no_grad(), differentiable():
+            return float(of.mean_loss(of.outputs(of.weights, part), part))
+
+    # Of unequal length, so that sums are told from means.
+    parts = [part for part in few.tensor_split([len(few) // 3]) if len(part)]
+    mean = sum(len(part) * mean_of(part) for part in parts) / len(few)
+    whole = mean_of(few)
+    if abs(mean - whole) > 1e-3 * abs(whole):
+        raise InputError(
+            f"probes_per: expected a mean over samples, got {whole:.4g} of "
+            f"{len(few)} samples and {mean:.4g} of their parts. Take probes_per data."
+        )
 
 
 class Curvature(Single):

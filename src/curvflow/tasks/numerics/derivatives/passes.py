@@ -239,6 +239,31 @@ class Averaged(ABC):
         twin._kept = None
         return twin
 
+    def of_samples(self, models: Tensor, rows: Tensor) -> Self:
+        """Return the operators of the means over some of the samples.
+
+        Args:
+            models: of each operator, (R,).
+            rows: samples that each is the mean over, (R, B).
+        """
+        models, rows = models.to(self.device), rows.to(self.device)
+
+        def pick(data: Tensor) -> Tensor:
+            sets_R = models if len(data) > 1 else torch.zeros_like(models)
+            return data[sets_R.unsqueeze(1), rows]
+
+        few = copy.copy(self)
+        few.shape = (len(models), *self.shape[1:])
+        few.num_samples = few._batch_size = rows.shape[1]
+        few._models_per_pass = len(models)
+        few._weights_MD, few._fixed_MS = (
+            self._weights_MD[models],
+            self._fixed_MS[models],
+        )
+        few._inputs, few._targets = pick(self._inputs), pick(self._targets)
+        few._kept = None
+        return few
+
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""
 

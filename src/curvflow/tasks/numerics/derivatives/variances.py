@@ -19,7 +19,7 @@ from curvflow.tasks.numerics.derivatives.hessians import Losses
 from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.operators.base import BatchedOperator, product
-from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.streams import shuffled
 
 # From models (R,) and samples of each (R, B) to the operators of the mean over them,
 # shape (R, D, D).
@@ -56,11 +56,7 @@ def batches(
     Returns:
         Numbers of samples, (M, K, B), on the CPU.
     """
-    drawn = {
-        seed: torch.randperm(num_samples, generator=stream(seed, f"batches:{draw}"))
-        for seed in set(seeds)
-    }
-    rows_MN = torch.stack([drawn[seed] for seed in seeds])
+    rows_MN = shuffled(seeds, draw, num_samples)
     return rows_MN[:, : num_batches * size].view(len(seeds), num_batches, size)
 
 
@@ -88,6 +84,7 @@ def curvature_variances(
     num_probes: int,
     distribution: str,
     batches_per_pass: int,
+    first_probe: int = 0,
 ) -> CurvatureDraws:
     """Estimate how much curvature matrices differ between samples.
 
@@ -105,6 +102,7 @@ def curvature_variances(
         num_probes: vectors, S.
         distribution: `rademacher` or `gaussian`.
         batches_per_pass: multiplied at once, bounding memory.
+        first_probe: number of the first vector of each model's stream.
 
     Returns:
         The draws; their spread holds all that is random.
@@ -138,7 +136,7 @@ def curvature_variances(
         Hoeffding (1948), doi:10.1214/aoms/1177730196, for U-statistics.
     """
     drawn = []
-    for probe in range(num_probes):
+    for probe in range(first_probe, first_probe + num_probes):
         z_MD = random_vectors(seeds, size, range(probe, probe + 1), distribution)[
             ..., 0
         ]

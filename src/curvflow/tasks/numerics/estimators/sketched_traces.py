@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -77,8 +77,14 @@ class Probed(ABC):
 
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
+        models = models.to(self.operator.device)
         self.operator = self.operator.select(models)
         self.seeds = [self.seeds[m] for m in models.tolist()]
+
+    def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
+        """Return what is known of each model, and whether it is accurate enough."""
+        draws_MLS = self.draws().cpu()
+        return trace_estimates(draws_MLS, self.num_matvecs, rel_sem, spread=self.spread)
 
     @abstractmethod
     def take(self, z_MDS: Tensor) -> None:
@@ -274,6 +280,16 @@ class TraceDraws:
     num_matvecs: int
     reached: bool
 
+    @property
+    def sem_vectors(self) -> Tensor:
+        """Part of the error that the vectors have, (): all of it."""
+        return self.sem
+
+    @property
+    def sem_batches(self) -> Tensor:
+        """Part of the error of data that were not seen, (): none."""
+        return torch.zeros_like(self.sem)
+
 
 def traces(
     operator: AnyOperator,
@@ -325,15 +341,56 @@ def traces(
         >>> bool(found.reached), bool(abs(found.draws.mean() - 820) < 5 * found.sem)
         (True, True)
     """
-    operator = as_batched(operator)
     probed = METHODS[method](
-        operator, seeds, sizes=sizes, distribution=distribution, block=block
+        as_batched(operator), seeds, sizes=sizes, distribution=distribution, block=block
     )
-    results: dict[int, TraceDraws] = {}
-    numbers = list(range(operator.shape[0]))
+    return until_reached(probed, num_probes, rel_sem, max_probes)
+
+
+class Estimated(Protocol):
+    """What is known of one model after a look."""
+
+    @property
+    def reached(self) -> bool: ...  # noqa: D102 -- whether it stops there
+
+
+E = TypeVar("E", bound=Estimated)
+
+
+class Growing(Protocol[E]):
+    """Draws of M models of which more can be drawn."""
+
+    def grow(self, count: int) -> None:
+        """Draw vectors until there are `count` of them."""
+
+    def estimates(self, rel_sem: float | None) -> list[E]:
+        """Return what is known of each model, and whether it is accurate enough."""
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+
+
+def until_reached(
+    probed: Growing[E], num_probes: int, rel_sem: float | None, max_probes: int | None
+) -> list[E]:
+    """Draw until the standard error of each model is as small as requested.
+
+    Args:
+        probed: no vector of which was drawn.
+        num_probes: vectors at the first look.
+        rel_sem: standard error requested, relative to the estimate; None stops at the
+            first look.
+        max_probes: most vectors; None for `num_probes`.
+
+    Returns:
+        The estimates of each model, at the look where it stopped.
+    """
+    results: dict[int, E] = {}
+    numbers: list[int] = []
     for look in looks(num_probes, None if rel_sem is None else max_probes):
         probed.grow(look)
-        now = _summed_up(probed, rel_sem)
+        now = probed.estimates(rel_sem)
+        numbers = numbers or list(range(len(now)))
         results.update(zip(numbers, now, strict=True))
         going = [index for index, estimated in enumerate(now) if not estimated.reached]
         if not going or rel_sem is None:
@@ -342,21 +399,30 @@ def traces(
             # A model alone is computed with a copy of itself.
             going = going * 2 if len(going) == 1 else going
             numbers = [numbers[index] for index in going]
-            probed.select(torch.tensor(going, device=operator.device))
-    return [results[number] for number in range(operator.shape[0])]
+            probed.select(torch.tensor(going))
+    return [results[number] for number in range(len(results))]
 
 
-def _summed_up(probed: Probed, rel_sem: float | None) -> list[TraceDraws]:
-    draws_MLS = probed.draws().cpu()
+def trace_estimates(
+    draws_MLS: Tensor, num_matvecs: int, rel_sem: float | None, *, spread: float = 1.0
+) -> list[TraceDraws]:
+    """Return means and standard errors of draws, and whether these are small enough.
+
+    Args:
+        draws_MLS: of each diagonal block, on the CPU.
+        num_matvecs: products made.
+        rel_sem: standard error requested, relative to the sum over blocks.
+        spread: standard error of the mean relative to that of independent draws.
+    """
     whole, parts = estimate(draws_MLS.sum(1)), estimate(draws_MLS)
-    sem_M = probed.spread * whole.sem
+    sem_M = spread * whole.sem
     reached_M = sem_M <= (torch.inf if rel_sem is None else rel_sem) * whole.mean.abs()
     return [
         TraceDraws(
             draws_MLS[number],
-            probed.spread * parts.sem[number],
+            spread * parts.sem[number],
             sem_M[number],
-            probed.num_matvecs,
+            num_matvecs,
             rel_sem is None or bool(reached_M[number]),
         )
         for number in range(len(draws_MLS))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.operators.base import BatchedOperator, as_sample_mean
 
 # A number for all models, or one for each, (M,).
 Factor = float | Tensor
@@ -117,6 +117,16 @@ class PrincipalBlock:
         whole = columns.new_zeros(models, self._operator.shape[1], *rest)
         whole[:, self._index_B] = columns
         return (self._operator @ whole)[:, self._index_B]
+
+    @property
+    def num_samples(self) -> int:
+        """Samples that the operator is a mean over."""
+        return as_sample_mean(self._operator).num_samples
+
+    def of_samples(self, models: Tensor, rows: Tensor) -> PrincipalBlock:
+        """Return operators of models (R,): the means over samples (R, B)."""
+        few = as_sample_mean(self._operator).of_samples(models, rows)
+        return PrincipalBlock(few, self._index_B)
 
     def select(self, models: Tensor) -> PrincipalBlock:
         """Return the operator of some of the models, by their indices (m,)."""

@@ -63,6 +63,49 @@ class BatchedOperator(Protocol):
         """Return the operator of some of the models, by their indices (m,)."""
 
 
+@runtime_checkable
+class SampleMean(Protocol):
+    """A batched operator that is a mean over samples.
+
+    Attributes:
+        shape: models, rows and columns.
+        dtype: of vectors and products.
+        device: of vectors and products.
+        num_samples: N.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...  # noqa: D102 -- see Attributes
+    @property
+    def dtype(self) -> torch.dtype: ...  # noqa: D102
+    @property
+    def device(self) -> torch.device: ...  # noqa: D102
+    @property
+    def num_samples(self) -> int: ...  # noqa: D102
+
+    def of_samples(self, models: Tensor, rows: Tensor) -> BatchedOperator:
+        """Return operators (R, D, D) of models (R,): means over samples (R, B)."""
+
+
+def as_sample_mean(operator: BatchedOperator) -> SampleMean:
+    """Return an operator whose samples can be taken apart.
+
+    Raises:
+        InputError: it is no mean over samples.
+    """
+    if not isinstance(operator, SampleMean):
+        raise InputError(no_sample_mean(type(operator).__name__))
+    return operator
+
+
+def no_sample_mean(name: str) -> str:
+    """Word the refusal of an operator whose samples cannot be taken apart."""
+    return (
+        f"probes_per: expected an operator that is a mean over samples for batch, got "
+        f"{name}. Take probes_per data."
+    )
+
+
 # Functions of symmetric operators take both; see `as_batched`.
 AnyOperator = Operator | BatchedOperator
 

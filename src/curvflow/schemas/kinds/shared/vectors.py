@@ -1,0 +1,87 @@
+"""Parameters of estimates by random vectors: how many, until when, and of what data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.kind import Input
+from curvflow.schemas.kinds.shared.operators import OPERATOR_INPUTS, OperatorParams
+from curvflow.schemas.params import Neutral
+
+# Labels drawn for all data at once, and what a mean gradient is taken from.
+NO_SAMPLE_MEANS = ("fisher_mc", "gradient_covariance")
+
+# Entries of a matrix are no mean over samples.
+_MATRIX = OPERATOR_INPUTS["matrix"]
+
+
+class VectorsParams(OperatorParams):
+    """Random vectors, for all data or for each batch, and the error that ends them."""
+
+    probes_per: Annotated[Literal["data", "batch"], Neutral("data")] = Field(
+        "data",
+        description="data: each vector is multiplied with the mean over all data; "
+        "batch: with that over a batch, and few batches may stand for all data",
+    )
+    batch_size: Annotated[int, Neutral(64)] = Field(
+        64, ge=1, description="samples per batch, of probes_per batch"
+    )
+    num_probes: int = Field(
+        64, ge=4, description="random vectors drawn, S; with rel_sem at the first look"
+    )
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of their entries"
+    )
+    rel_sem: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="go on doubling the vectors until the standard error is at most "
+        "this part of the estimate; null draws num_probes",
+    )
+    max_probes: int | None = Field(
+        None, ge=4, description="most vectors, with rel_sem; null takes 64 num_probes"
+    )
+
+    @model_validator(mode="after")
+    def _per_batch(self) -> VectorsParams:
+        if self.probes_per == "batch" and self.operator in NO_SAMPLE_MEANS:
+            raise ValueError(
+                f"probes_per batch cannot be combined with operator {self.operator}, "
+                "which is no mean over samples. Take probes_per data."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stops(self) -> VectorsParams:
+        if self.max_probes is not None and self.rel_sem is None:
+            raise ValueError(
+                "expected rel_sem with max_probes, got none. Remove max_probes, or "
+                "set rel_sem, the error to reach."
+            )
+        if self.max_probes is not None and self.max_probes < self.num_probes:
+            raise ValueError(
+                f"expected max_probes of num_probes or more, got {self.max_probes}. "
+                "Raise max_probes."
+            )
+        return self
+
+    @property
+    def most(self) -> int:
+        """Vectors at the last look."""
+        if self.rel_sem is None:
+            return self.num_probes
+        return self.max_probes or 64 * self.num_probes
+
+
+def vector_inputs(*settled: str) -> dict[str, Input]:
+    """Return the inputs of an operator; a matrix leaves no say about batches.
+
+    Args:
+        settled: further parameters of batches.
+    """
+    names = (*_MATRIX.settles, "probes_per", "batch_size", *settled)
+    return {**OPERATOR_INPUTS, "matrix": replace(_MATRIX, settles=names)}

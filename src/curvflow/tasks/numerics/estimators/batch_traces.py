@@ -1,0 +1,307 @@
+"""Traces of means over samples, by random vectors of their own for each batch.
+
+A mean over N samples is a mean over batches, and so is its trace: each batch may have
+vectors of its own. One product per sample then draws as many vectors as there are
+batches. With S_B^2 the variance between the K batches and s^2 that of one vector of a
+batch, m of the batches, q vectors each, give a mean of the variance
+
+    (1/m - 1/K) S_B^2 + s^2 / (q m),
+
+whose first part ends when all data were seen. Further letters: L blocks of the
+dimension D, U batches of a pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.estimators.sketched_traces import until_reached
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    SampleMean,
+    as_batched,
+    as_sample_mean,
+    measured_product,
+)
+from curvflow.tasks.numerics.streams import shuffled
+
+# Vectors of a batch: what they differ by tells their part of the error.
+PAIR = 2
+
+# Numbers of the copies of one model's weights in a pass, a copy per batch.
+PASS_NUMBERS = 1 << 20
+
+
+def batches_per_pass(size: int) -> int:
+    """Return how many batches are multiplied at once, for D parameters."""
+    return max(1, min(64, PASS_NUMBERS // size))
+
+
+@dataclass(frozen=True)
+class BatchTrace:
+    """Estimate of one operator's trace by blocks, float64 on the CPU.
+
+    Attributes:
+        draws: of each batch by the mean over its vectors, (L, S); their mean is the
+            trace of each block.
+        layer_sem: standard error of that mean, (L,).
+        sem: standard error of the whole trace, the sum over blocks, ().
+        sem_vectors: the part of it that the random vectors have, ().
+        sem_batches: the part of batches that were not seen, (); 0 after a whole pass.
+        num_batches: batches multiplied, each with two vectors.
+        num_matvecs: products over all data that were as much work, rounded up.
+        reached: whether the relative standard error requested was reached; True if
+            none was.
+    """
+
+    draws: Tensor
+    layer_sem: Tensor
+    sem: Tensor
+    sem_vectors: Tensor
+    sem_batches: Tensor
+    num_batches: int
+    num_matvecs: int
+    reached: bool
+
+
+class _Pass:
+    """One reading of the data by batches in random order, as far as it has come."""
+
+    def __init__(
+        self, number: int, seeds: Sequence[int], *, num_samples: int, batch_size: int
+    ) -> None:
+        self.batch_size = min(batch_size, num_samples)
+        self.num_equal, rest = divmod(num_samples, self.batch_size)
+        whole = num_samples - rest
+        # What is over is a batch too, the first one.
+        self.num_units = self.num_equal + (rest > 0)
+        self.share, self.rest = whole / num_samples, rest
+        rows_MN = shuffled(seeds, number, num_samples)
+        self._rows_MKB = rows_MN[:, :whole].view(-1, self.num_equal, self.batch_size)
+        self._rest_MR = rows_MN[:, whole:]
+        self.first = number * self.num_units
+        self.units: list[Tensor] = []  # (M, L, k, 2) each
+
+    @property
+    def count(self) -> int:
+        """Batches multiplied so far."""
+        return sum(part.shape[2] for part in self.units)
+
+    @property
+    def share_seen(self) -> Fraction:
+        """Part of the samples that was multiplied."""
+        equal = self.count - (self.rest > 0)
+        whole = self.num_equal * self.batch_size + self.rest
+        return Fraction(equal * self.batch_size + self.rest, whole)
+
+    def next_rows(self, most: int) -> Tensor:
+        """Return the samples of the next batches, (M, k, B)."""
+        if self.rest and not self.units:
+            return self._rest_MR.unsqueeze(1)
+        start = self.count - (self.rest > 0)
+        return self._rows_MKB[:, start : start + most]
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        self._rows_MKB, self._rest_MR = self._rows_MKB[models], self._rest_MR[models]
+        self.units = [part[models] for part in self.units]
+
+    def draws(self) -> tuple[Tensor, Tensor]:
+        """Return those of equal batches, (M, L, m, 2), and of what is over, a batch."""
+        drawn_MLU2 = torch.cat(self.units, dim=2)
+        over = int(self.rest > 0)
+        return drawn_MLU2[:, :, over:], drawn_MLU2[:, :, :over]
+
+
+class _Batches:
+    """Draws of M models so far, pass by pass; more can be drawn."""
+
+    def __init__(
+        self,
+        operator: SampleMean,
+        seeds: Sequence[int],
+        *,
+        sizes: Sequence[int],
+        batch_size: int,
+        distribution: str,
+    ) -> None:
+        self._operator, self._sizes = operator, list(sizes)
+        self._seeds, self._models = list(seeds), torch.arange(len(seeds))
+        self._batch_size, self._distribution = batch_size, distribution
+        self._most = batches_per_pass(operator.shape[1])
+        self.passes = [self._pass(0)]
+
+    def _pass(self, number: int) -> _Pass:
+        return _Pass(
+            number,
+            self._seeds,
+            num_samples=self._operator.num_samples,
+            batch_size=self._batch_size,
+        )
+
+    def grow(self, look: int) -> None:
+        """Draw until there are as many vectors as a look wants, passes being whole."""
+        per_pass = self.passes[0].num_units
+        wanted = max(-(-look // PAIR), PAIR + 1)  # some spread between batches
+        if wanted >= per_pass:
+            wanted = -(-wanted // per_pass) * per_pass
+        while (missing := wanted - sum(one.count for one in self.passes)) > 0:
+            if self.passes[-1].count == per_pass:
+                self.passes.append(self._pass(len(self.passes)))
+            latest = self.passes[-1]
+            latest.units.append(self._next(latest, min(self._most, missing)))
+
+    def _next(self, latest: _Pass, most: int) -> Tensor:
+        """Multiply the next batches; return z.Az of each block, (M, L, k, 2)."""
+        rows_MkB = latest.next_rows(most)
+        models, count, _ = rows_MkB.shape
+        first = PAIR * (latest.first + latest.count)
+        vectors = range(first, first + PAIR * count)
+        models_R = self._models.repeat_interleave(count)
+        operator = self._operator.of_samples(models_R, rows_MkB.flatten(0, 1))
+        z_MDS = random_vectors(
+            self._seeds, operator.shape[1], vectors, self._distribution, operator.dtype
+        )
+        z_MDkP = z_MDS.reshape(models, -1, count, PAIR)
+        z_RDP = z_MDkP.movedim(2, 1).flatten(0, 1).to(operator.device)
+        images_RDP, _ = measured_product(operator, z_RDP)
+        parts = torch.split(z_RDP * images_RDP, self._sizes, dim=1)
+        sums = [part.sum(1, dtype=torch.float64) for part in parts]
+        drawn_RLP = torch.stack(sums, dim=1).cpu()
+        return drawn_RLP.view(models, count, -1, PAIR).movedim(1, 2)
+
+    def estimates(self, rel_sem: float | None) -> list[BatchTrace]:
+        """Return what is known of each model, and whether it is accurate enough."""
+        return _summed_up(self.passes, rel_sem)
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        self._models = self._models[models]
+        self._seeds = [self._seeds[model] for model in models.tolist()]
+        for one_pass in self.passes:
+            one_pass.select(models)
+
+
+def batch_traces(
+    operator: AnyOperator,
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    *,
+    batch_size: int,
+    num_probes: int,
+    distribution: str,
+    rel_sem: float | None = None,
+    max_probes: int | None = None,
+) -> list[BatchTrace]:
+    """Estimate traces by blocks, two random vectors for each batch of the data.
+
+    Batches are drawn without replacement, so that few of them stand for all data, and
+    what their choice adds to the error goes to zero as they become all. Looks are
+    taken as by `traces`; once all data were seen, at whole passes alone.
+
+    Args:
+        operator: means over samples, of M models, or of one.
+        sizes: sizes of the L consecutive blocks, D in sum.
+        seeds: seed of each model's vectors and batches.
+        batch_size: samples per batch, B.
+        num_probes: vectors at the first look, two for each batch.
+        distribution: `rademacher` or `gaussian`.
+        rel_sem: standard error of the whole trace requested, relative to it; None stops
+            at the first look.
+        max_probes: most vectors; None for `num_probes`. A pass once begun after the
+            first is ended.
+
+    Returns:
+        Per model its estimate and its work.
+
+    Raises:
+        InputError: the operator is no mean over samples, or a product is not finite.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import batch_traces, hessian
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.arange(1.0, 9.0).double().unsqueeze(1)
+        >>> H = hessian(net, "sse", (x, x))
+        >>> (found,) = batch_traces(
+        ...     H, [1], [0], batch_size=2, num_probes=8, distribution="rademacher"
+        ... )
+        >>> round(found.draws.mean().item(), 9), found.sem.item()  # 2 x^2, its mean
+        (51.0, 0.0)
+    """
+    drawn = _Batches(
+        as_sample_mean(as_batched(operator)),
+        seeds,
+        sizes=sizes,
+        batch_size=batch_size,
+        distribution=distribution,
+    )
+    return until_reached(drawn, num_probes, rel_sem, max_probes)
+
+
+def _summed_up(passes: Sequence[_Pass], rel_sem: float | None) -> list[BatchTrace]:
+    parts, wholes, draws = [], [], []
+    for one_pass in passes:
+        equal_MLmP, over_MLoP = one_pass.draws()
+        parts.append(_errors(one_pass, equal_MLmP, over_MLoP))
+        wholes.append(_errors(one_pass, equal_MLmP.sum(1), over_MLoP.sum(1)))
+        over_ML1 = over_MLoP.mean(3).sum(2, keepdim=True)
+        draws.append(
+            one_pass.share * equal_MLmP.mean(3) + (1 - one_pass.share) * over_ML1
+        )
+    draws_MLS = torch.cat(draws, dim=2)
+    vectors_M, batches_M = (
+        torch.stack(of_passes).sum(0) / len(passes) ** 2
+        for of_passes in zip(*wholes, strict=True)
+    )
+    layers_ML = torch.stack([sum(both, torch.zeros(())) for both in parts]).sum(0)
+    layers_ML = layers_ML / len(passes) ** 2
+    sem_M, trace_M = (vectors_M + batches_M).sqrt(), draws_MLS.mean(2).sum(1)
+    reached_M = sem_M <= (torch.inf if rel_sem is None else rel_sem) * trace_M.abs()
+    num_batches = sum(one_pass.count for one_pass in passes)
+    seen = sum(one_pass.share_seen for one_pass in passes)
+    return [
+        BatchTrace(
+            draws_MLS[number],
+            layers_ML[number].sqrt(),
+            sem_M[number],
+            vectors_M[number].sqrt(),
+            batches_M[number].sqrt(),
+            num_batches,
+            math.ceil(PAIR * seen),
+            rel_sem is None or bool(reached_M[number]),
+        )
+        for number in range(len(draws_MLS))
+    ]
+
+
+def _errors(
+    one_pass: _Pass, equal_AmP: Tensor, over_AoP: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the variances of a pass's mean, by vectors and by batches not seen, (A).
+
+    Args:
+        one_pass: whose batches were drawn.
+        equal_AmP: draws of m equal batches, two each, for any leading dimensions A.
+        over_AoP: draws of the batch that is over, if there is one.
+    """
+    seen, all_of_them = equal_AmP.shape[-2], one_pass.num_equal
+    pairs_A = _of_means(equal_AmP).mean(-1)
+    vectors_A = one_pass.share**2 * pairs_A / seen
+    vectors_A = vectors_A + (1 - one_pass.share) ** 2 * _of_means(over_AoP).sum(-1)
+    if seen == all_of_them:
+        return vectors_A, torch.zeros_like(vectors_A)
+    between_A = (equal_AmP.mean(-1).var(-1) - pairs_A).clamp_min(0)
+    return vectors_A, one_pass.share**2 * (1 / seen - 1 / all_of_them) * between_A
+
+
+def _of_means(draws_AmP: Tensor) -> Tensor:
+    """Return the variance of the mean over the two vectors of each batch, (A, m)."""
+    first_Am, second_Am = draws_AmP.unbind(-1)
+    return (first_Am - second_Am).square() / 4

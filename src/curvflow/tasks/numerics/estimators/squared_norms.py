@@ -1,0 +1,203 @@
+"""Squared Frobenius norms by random vectors, for all data or for batches of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.variances import curvature_variances
+from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
+from curvflow.tasks.numerics.estimators.sketched_traces import (
+    Probed,
+    TraceDraws,
+    trace_estimates,
+    until_reached,
+)
+from curvflow.tasks.numerics.operators.base import (
+    AnyOperator,
+    BatchedOperator,
+    as_batched,
+    as_sample_mean,
+)
+
+
+class _Images(Probed):
+    """||Az||^2 of each vector."""
+
+    def __init__(
+        self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
+    ) -> None:
+        super().__init__(operator, seeds, sizes=[operator.shape[1]], **given)
+        self.draws_M1S = torch.zeros(
+            (operator.shape[0], 1, 0), dtype=torch.float64, device=operator.device
+        )
+
+    def take(self, z_MDS: Tensor) -> None:
+        draws_M1S = self.sums(self.multiply(z_MDS).square())
+        self.draws_M1S = torch.cat([self.draws_M1S, draws_M1S], dim=2)
+
+    def select(self, models: Tensor) -> None:
+        super().select(models)
+        self.draws_M1S = self.draws_M1S[models]
+
+    def draws(self) -> Tensor:
+        """Return the squared lengths, (M, 1, S)."""
+        return self.draws_M1S
+
+
+class _BatchImages:
+    """Unbiased draws, each of a vector and of batches of its own."""
+
+    def __init__(
+        self,
+        operator: AnyOperator,
+        seeds: Sequence[int],
+        *,
+        batch_size: int,
+        num_batches: int,
+        distribution: str,
+    ) -> None:
+        self.operator = as_sample_mean(as_batched(operator))
+        self._seeds, self._models = list(seeds), torch.arange(len(seeds))
+        self._batch_size = batch_size
+        self._num_batches, self._distribution = num_batches, distribution
+        self._draws_M1S = torch.zeros((len(seeds), 1, 0), dtype=torch.float64)
+
+    def grow(self, count: int) -> None:
+        """Draw vectors until there are `count` of them."""
+        first, size = self._draws_M1S.shape[2], self.operator.shape[1]
+        drawn = curvature_variances(
+            lambda models_R, rows_RB: self.operator.of_samples(
+                self._models[models_R], rows_RB
+            ),
+            self._seeds,
+            size=size,
+            num_samples=self.operator.num_samples,
+            batch_size=self._batch_size,
+            num_batches=self._num_batches,
+            first_probe=first,
+            num_probes=count - first,
+            distribution=self._distribution,
+            batches_per_pass=batches_per_pass(size),
+        )
+        more_M1S = drawn.squared_mean.unsqueeze(1)
+        self._draws_M1S = torch.cat([self._draws_M1S, more_M1S], dim=2)
+
+    def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
+        """Return what is known of each model, and whether it is accurate enough."""
+        samples = self._draws_M1S.shape[2] * self._batch_size * self._num_batches
+        work = math.ceil(samples / self.operator.num_samples)
+        return trace_estimates(self._draws_M1S, work, rel_sem)
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        self._models, self._draws_M1S = self._models[models], self._draws_M1S[models]
+        self._seeds = [self._seeds[model] for model in models.tolist()]
+
+
+def squared_norms(
+    operator: AnyOperator,
+    seeds: Sequence[int],
+    *,
+    num_probes: int,
+    distribution: str,
+    block: int,
+    rel_sem: float | None = None,
+    max_probes: int | None = None,
+) -> list[TraceDraws]:
+    """Estimate ||A||_F^2 = tr A^2 as the mean of ||Az||^2.
+
+    Args:
+        operator: symmetric maps of M models, or one, (D, D).
+        seeds: seed of each model's vectors.
+        num_probes: vectors at the first look.
+        distribution: `rademacher` or `gaussian`.
+        block: vectors multiplied at once, bounding memory.
+        rel_sem: standard error requested, relative to the estimate; looks are taken as
+            by `traces`.
+        max_probes: most vectors; None for `num_probes`.
+
+    Returns:
+        Per model its draws, (1, S), and its work.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, squared_norms
+        >>> A = Dense(torch.diag(torch.arange(1.0, 4.0).double()))
+        >>> (found,) = squared_norms(
+        ...     A, [0], num_probes=4, distribution="rademacher", block=4
+        ... )
+        >>> found.draws.tolist()  # signs see a diagonal matrix exactly
+        [[14.0, 14.0, 14.0, 14.0]]
+    """
+    probed = _Images(
+        as_batched(operator), seeds, distribution=distribution, block=block
+    )
+    return until_reached(probed, num_probes, rel_sem, max_probes)
+
+
+def batch_squared_norms(
+    operator: AnyOperator,
+    seeds: Sequence[int],
+    *,
+    batch_size: int,
+    num_batches: int,
+    num_probes: int,
+    distribution: str,
+    rel_sem: float | None = None,
+    max_probes: int | None = None,
+) -> list[TraceDraws]:
+    """Estimate ||A||_F^2 of means over samples, each vector by batches of its own.
+
+    Args:
+        operator: means over samples, of M models, or of one.
+        seeds: seed of each model's vectors and batches.
+        batch_size: samples per batch, B.
+        num_batches: disjoint batches of each vector, K; fewer, and smaller ones, where
+            there are fewer than B K samples.
+        num_probes: vectors at the first look.
+        distribution: `rademacher` or `gaussian`.
+        rel_sem: as for `squared_norms`.
+        max_probes: as for `squared_norms`.
+
+    Returns:
+        Per model its draws, (1, S), and its work.
+
+    Raises:
+        InputError: the operator is no mean over samples, there is one sample alone, or
+            a product is not finite.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import batch_squared_norms, hessian
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.arange(1.0, 9.0).double().unsqueeze(1)
+        >>> (found,) = batch_squared_norms(
+        ...     hessian(net, "sse", (x, x)),
+        ...     [0],
+        ...     batch_size=4,
+        ...     num_batches=2,
+        ...     num_probes=4,
+        ...     distribution="rademacher",
+        ... )
+        >>> round(found.draws.mean().item(), 6)  # of 2 x^2, its mean: 51
+        2601.0
+    """
+    count = as_sample_mean(as_batched(operator)).num_samples
+    if count < 2:
+        raise InputError(
+            f"data: expected two samples or more for probes_per batch, got {count}. "
+            "Take probes_per data."
+        )
+    batch_size = min(batch_size, count // 2)
+    probed = _BatchImages(
+        operator,
+        seeds,
+        batch_size=batch_size,
+        num_batches=min(num_batches, count // batch_size),
+        distribution=distribution,
+    )
+    return until_reached(probed, num_probes, rel_sem, max_probes)
