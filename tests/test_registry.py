@@ -244,6 +244,10 @@ def test_declared_fields_exist(name):
                 (),
             )
             assert verdict.dims in ((), variable.dims)
+        if variable.rests_on:
+            basis = kind.output(variable.rests_on)
+            assert basis is not None
+            assert (basis.dtype, basis.dims) == ("str", ())
     assert set(kind.returns.takes or ()) <= set(names)
 
 

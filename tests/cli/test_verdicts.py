@@ -36,6 +36,17 @@ expect:
   - {stage: llc, where: {hold: weak}, quantity: llc_mean, value: 0, within: 1000}
   - {stage: norms, quantity: norm_l2, value: 0, within: 1000}
 """
+ASSUMED = """\
+study: assumed
+axes: {floor: {unknown: null, known: 1.0e-5}}
+stages:
+  matrix: {use: data.random_matrix, size: 200, ensemble: marchenko_pastur, q: 0.9}
+  logdet: {use: probe.logdet, matrix: matrix, method: slq, floor: "${floor}",
+           num_runs: 4, num_steps: 20}
+expect:
+  - {stage: logdet, quantity: logdet, value: 0, within: 100000}
+  - {stage: logdet, quantity: smallest, value: 0, within: 100000}
+"""
 LINES = [
     "4 of 4 estimates of llc unconverged: 2 drifting, 2 failed",
     "4 of 4 estimates of wbic unconverged: 2 drifting, 2 failed",
@@ -134,3 +145,15 @@ def test_the_page_says_so_next_to_the_verdict_and_the_table(curvflow, compared):
         "Settings differ between the estimates compared in 1 of 1 row, which may "
         "explain differences."
     ) in page
+
+
+def test_what_rests_on_an_assumption_says_which(curvflow, chains):
+    chains.write_text(ASSUMED)
+    curvflow("run", chains)
+    rows = json.loads(curvflow("check", chains, "--json").out)
+    assert [row["assumed"] for row in rows] == ["definite", "", "", ""]
+    lines = " ".join(curvflow("check", chains).out.split())
+    assert lines.count("assumed, not shown: definite") == 1
+    curvflow("report", chains, "-o", "page.html")
+    page = chains.with_name("page.html").read_text()
+    assert page.count("assumed, not shown: definite") == 1

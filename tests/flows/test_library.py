@@ -15,6 +15,7 @@ LANCZOS = {"num_runs": 4, "num_steps": 20}
 CALLS = {
     "eigenvalues": ({"method": "lanczos", "k": 4}, lambda H: H.eigenvalues(4)),
     "trace": ({"num_probes": 8}, lambda H: H.trace(8)),
+    "squared_norm": ({"num_probes": 8}, lambda H: H.squared_norm(8)),
     "spectrum": (LANCZOS, lambda H: H.spectrum(4, 20)),
     "moments": ({"num_probes": 5}, lambda H: H.moments(num_probes=5)),
     "effective_dimension": (
@@ -24,6 +25,14 @@ CALLS = {
     "logdet": (
         LANCZOS | {"damping": 20.0, "rank": 10},
         lambda H: H.logdet(damping=20.0, rank=10, **LANCZOS),
+    ),
+}
+APART = {"batch_size": 7, "num_probes": 8}
+BY_BATCHES = {
+    "trace": (APART, lambda H: H.trace(probes_per="batch", **APART)),
+    "squared_norm": (
+        APART | {"num_batches": 3},
+        lambda H: H.squared_norm(probes_per="batch", num_batches=3, **APART),
     ),
 }
 # What is read from the runs of `spectrum`, in the study and in the library.
@@ -73,6 +82,13 @@ def stages():
     for name in OPERATORS:
         trace = {"use": "probe.trace", "weights": "fit", "num_probes": 4}
         made[name] = {**trace, "operator": name}
+    for probe, (params, _) in BY_BATCHES.items():
+        made[f"{probe}_batches"] = {
+            "use": f"probe.{probe}",
+            "weights": "fit",
+            "probes_per": "batch",
+            **params,
+        }
     for probe, (params, _) in READ.items():
         made[f"read_{probe}"] = {
             "use": f"probe.{probe}",
@@ -121,6 +137,18 @@ def test_a_network_is_measured_with_the_bits_of_a_study(probe, results, problem)
     assert_same_bits_but_layers(CALLS[probe][1](H), results[f"{probe}_net"])
 
 
+@pytest.mark.parametrize("probe", BY_BATCHES)
+def test_batches_give_the_numbers_of_a_study_up_to_rounding(probe, results, problem):
+    got = BY_BATCHES[probe][1](OPERATORS["hessian"](*problem)).to_xarray()
+    expected = results[f"{probe}_batches"]
+    assert len(got.data_vars) >= 5
+    for name in got.data_vars:
+        if got[name].dtype.kind == "f":
+            np.testing.assert_allclose(got[name], expected[name], rtol=1e-9)
+        else:
+            assert (got[name].values == expected[name].values).all()
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_has_the_bits_of_a_study(name, results, problem):
     got = OPERATORS[name](*problem).trace(4)
@@ -166,6 +194,7 @@ def test_numbers_of_a_module_agree_with_its_dense_hessian(small):
     runs = H.spectrum(num_runs=60, num_steps=20)
     checks = {
         "trace": (H.trace(200, method="hutch++"), values.sum()),
+        "norm": (H.squared_norm(200), values.square().sum()),
         "moment": (runs.functional(torch.square), values.square().sum()),
         "functional": (H.functional(torch.exp, num_runs=60), values.exp().sum()),
         "dimension": (

@@ -33,6 +33,8 @@ class Variable:
         file: suffix of the file these bytes are, such as `.png`.
         judged_by: the variable of the same node that says whether this can be relied
             on: a text, `converged` or what is wrong, or a flag of this one's shape.
+        rests_on: the variable of the same node that says how a condition of this one is
+            known: a text, `assumed` where nothing shows that it holds.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Variable:
     error_of: str | None = None
     file: str | None = None
     judged_by: str | None = None
+    rests_on: str | None = None
 
     @property
     def tabular(self) -> bool:

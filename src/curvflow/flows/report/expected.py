@@ -36,7 +36,7 @@ class Comparison:
         place: z within what the small drawing shows; None without z.
         verdict: `agrees`, `contradicted` or `not measured`.
         source: of the expected value.
-        doubts: unconverged estimates behind it, and differing settings.
+        doubts: unconverged estimates behind it, differing settings, what is assumed.
     """
 
     node: str

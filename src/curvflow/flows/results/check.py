@@ -20,6 +20,8 @@ from curvflow.schemas.words import counted
 MAX_Z = 3.0
 # The statistic of a table, by its column; each kind has one of them.
 MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
+# What a condition is that nothing shows to hold.
+ASSUMED = "assumed"
 
 Verdict = Literal["agrees", "contradicted", "not measured"]
 
@@ -37,6 +39,8 @@ class Finding:
             converged; None if nothing judges them.
         paired: whether these are pairs.
         settings: those that differ among the estimates compared; empty if none do.
+        assumed: the variable that says that a condition of the value is not shown to
+            hold; empty if it is, or there is none.
     """
 
     expected: Expectation
@@ -46,6 +50,7 @@ class Finding:
     unconverged: int | None = None
     paired: bool = False
     settings: str = ""
+    assumed: str = ""
 
     @property
     def doubts(self) -> str:
@@ -54,7 +59,8 @@ class Finding:
         noun = "pair" if self.paired else "estimate"
         notes = [counted(number, f"unconverged {noun}")] if number else []
         made = [f"made at different settings, {self.settings}"] if self.settings else []
-        return "; ".join([*notes, *made])
+        taken = [f"assumed, not shown: {self.assumed}"] if self.assumed else []
+        return "; ".join([*notes, *made, *taken])
 
     @property
     def z(self) -> float:
@@ -105,6 +111,7 @@ class Finding:
             "verdict": self.verdict,
             "unconverged": self.unconverged,
             "differing_settings": self.settings,
+            "assumed": self.assumed,
             "source": self.expected.source,
         }
 
@@ -130,10 +137,9 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     name = expected.quantity
     # Not every quantity has a standard error beside it.
     error = error_of(view.kind, name)
-    judge = _judge(view.kind, name)
-    names = [
-        variable for variable in (name, error, judge) if view.kind.output(variable)
-    ]
+    judge, basis = _judge(view.kind, name), _basis(view.kind, name)
+    wanted = (name, error, judge, basis)
+    names = [variable for variable in wanted if view.kind.output(variable)]
     columns = MEASURED if expected.column is None else (expected.column,)
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
@@ -163,6 +169,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
             _unconverged(beside, judge),
             beside.get("above", -1) >= 0,
             str(beside.get(DIFFERING, "")),
+            basis if beside.get(basis) == ASSUMED else "",
         )
 
 
@@ -179,6 +186,12 @@ def _judge(kind: Kind, name: str) -> str:
     variable = kind.output(name)
     verdict = variable and variable.judged_by and kind.output(variable.judged_by)
     return verdict.name if verdict and not verdict.dims else ""
+
+
+def _basis(kind: Kind, name: str) -> str:
+    """Return the name of the variable that says how a condition is known, if any."""
+    variable = kind.output(name)
+    return (variable and variable.rests_on) or ""
 
 
 def _unconverged(row: Mapping[str, Any], judge: str) -> int | None:

@@ -93,7 +93,7 @@ def _number(name: str, description: str) -> Variable:
 
 
 def _judged(name: str, description: str) -> Variable:
-    return Variable(name, description, judged_by="converged")
+    return Variable(name, description, judged_by="converged", rests_on="definite")
 
 
 def _truth(
