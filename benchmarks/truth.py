@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 NETWORK_SHARE = 0.3
 POSTERIOR_SHARE = 0.15
 OPERATORS = ("hessian", "ggn", "fisher_empirical", "gradient_covariance")
+SEPARABLE = OPERATORS[:3]  # means over samples
 
 
 def spectrum(draw: np.random.Generator) -> np.ndarray:
@@ -96,7 +97,7 @@ def network(draw: np.random.Generator) -> dict[str, Any]:
 
 
 def probes(
-    draw: np.random.Generator, size: int, least: float, *, is_network: bool
+    draw: np.random.Generator, size: int, least: float, *, operator: str | None
 ) -> dict[str, Any]:
     """Draw the parameters of each kind that takes an operator.
 
@@ -104,7 +105,7 @@ def probes(
         draw: random numbers.
         size: D, or a number that is not above it.
         least: an eigenvalue that damping mostly makes positive.
-        is_network: whether it is the Hessian of a network.
+        operator: which matrix of a network; None if it is of none.
 
     Returns:
         Stages by name, without what they take.
@@ -150,8 +151,19 @@ def probes(
         },
         "masses": {"use": "probe.spectrum", **vectors, **law},
     }
-    if is_network:
+    if operator == "hessian":
         stages["plain"] = {"use": "probe.hessian_trace", "num_probes": count, **law}
+    stages["norm"] = {"use": "probe.squared_norm", "num_probes": count, **law}
+    if operator in SEPARABLE:
+        apart = {
+            "probes_per": "batch",
+            "batch_size": int(draw.integers(1, 20)),
+            "num_probes": int(draw.integers(16, 120)),
+            **law,
+        }
+        stages["apart"] = {"use": "probe.trace", **apart}
+        batches = {"num_batches": int(draw.integers(2, 9))}
+        stages["norm_apart"] = {"use": "probe.squared_norm", **apart, **batches}
     return stages
 
 
@@ -166,7 +178,7 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
         operator = str(draw.choice(OPERATORS))
         of = {"weights": "fit", "operator": operator}
         stages["exact"] = {"use": "probe.dense", **of}
-        drawn = probes(draw, 60, -0.3, is_network=operator == "hessian")
+        drawn = probes(draw, 60, -0.3, operator=operator)
     else:
         values = spectrum(draw)
         of = {"matrix": "matrix"}
@@ -178,7 +190,7 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
                 "seed": case % 2**31,
             }
         }
-        drawn = probes(draw, len(values), values.min(), is_network=False)
+        drawn = probes(draw, len(values), values.min(), operator=None)
     for name, stage in drawn.items():
         taken = {"weights": "fit"} if stage["use"] == "probe.hessian_trace" else of
         stages[name] = {**stage, **taken, "seed": case % 2**31}
@@ -314,8 +326,14 @@ def run(case: int) -> list[Compared]:
             }
             model = parsed[stage].params({})
             truths = kind.truth(model, np.sort(values), result)
+            apart = params.get("probes_per") == "batch"
             for name, truth in truths.items():
-                numbers += compared(case, kind, name, result, truth)
+                numbers += [
+                    replace(one, variable=f"{one.variable}, by batches")
+                    if apart
+                    else one
+                    for one in compared(case, kind, name, result, truth)
+                ]
     return numbers
 
 

@@ -31,6 +31,10 @@ from curvflow.tasks.numerics.derivatives.variances import (
     gradient_variance,
 )
 from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace, batch_traces
+from curvflow.tasks.numerics.estimators.intervals import (
+    positive_interval,
+    student_interval,
+)
 from curvflow.tasks.numerics.estimators.maxent import MaxEnt, maxent
 from curvflow.tasks.numerics.estimators.moments import moment_draws
 from curvflow.tasks.numerics.estimators.path_norms import (
@@ -123,11 +127,13 @@ __all__ = [
     "minres",
     "moment_draws",
     "path_norm",
+    "positive_interval",
     "residual",
     "restarted_lanczos",
     "sample_losses",
     "squared_norms",
     "stream",
+    "student_interval",
     "trace_draws",
     "traces",
 ]

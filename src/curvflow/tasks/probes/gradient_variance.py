@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     batch_variance,
     gradient_variance,
 )
+from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 
@@ -88,9 +89,12 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         samples_per_pass=_samples_per_pass(weights_MD.shape[1]),
     )
     variance_M = result.layer_variance.sum(1)
+    low_M, high_M = positive_interval(variance_M, result.sem, used - 1)
     measured = {
         "gradient_variance": variance_M,
         "gradient_variance_sem": result.sem,
+        "gradient_variance_low": low_M,
+        "gradient_variance_high": high_M,
         "batch_gradient_variance": batch_variance(variance_M, params.batch_size, count),
         "gradient_squared_norm": result.squared_norm,
         "noise_scale": variance_M / result.squared_norm,

@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     curvature_variances,
 )
 from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
+from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.estimators.traces import estimate
 from curvflow.tasks.numerics.operators.base import as_sample_mean
 from curvflow.tasks.registry import Machine, computes
@@ -84,12 +85,17 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         batches_per_pass=batches_per_pass(size),
     )
     variance_estimate, mean = estimate(draws.variance), estimate(draws.squared_mean)
+    low_M, high_M = positive_interval(
+        variance_estimate.mean, variance_estimate.sem, variance_estimate.count - 1
+    )
     batch_M = batch_variance(variance_estimate.mean, params.batch_size, count)
     return [
         Outcome(
             {
                 "hessian_variance": variance_estimate.mean[number].numpy(),
                 "hessian_variance_sem": variance_estimate.sem[number].numpy(),
+                "hessian_variance_low": low_M[number].numpy(),
+                "hessian_variance_high": high_M[number].numpy(),
                 "hessian_variance_draws": variance_estimate.draws[number].numpy(),
                 "hessian_variance_per_parameter": (
                     variance_estimate.mean[number] / size

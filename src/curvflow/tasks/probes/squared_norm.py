@@ -19,6 +19,7 @@ from curvflow.tasks.curvature.operators import (
     tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws
 from curvflow.tasks.numerics.estimators.squared_norms import (
     batch_squared_norms,
@@ -96,10 +97,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _outcome(draws: TraceDraws) -> Outcome:
     whole = draws.draws.sum(0)
+    low, high = positive_interval(whole.mean(), draws.sem, len(whole) - 1)
     return Outcome(
         {
             "squared_norm": whole.mean().numpy(),
             "squared_norm_sem": draws.sem.numpy(),
+            "squared_norm_low": low.numpy(),
+            "squared_norm_high": high.numpy(),
             "squared_norm_draws": whole.numpy(),
             "num_draws": np.array(len(whole), dtype=np.int64),
             "reached": np.array(draws.reached),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import cast
 
 import numpy as np
+from torch import Tensor
 
 from curvflow.schemas.kinds.probes.trace import TraceParams
 from curvflow.schemas.nodes import Member, Outcome
@@ -20,11 +21,16 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
+from curvflow.tasks.curvature.ritz_data import SEMIDEFINITE
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.batch_traces import (
     PAIR,
     BatchTrace,
     batch_traces,
+)
+from curvflow.tasks.numerics.estimators.intervals import (
+    positive_interval,
+    student_interval,
 )
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
@@ -87,7 +93,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    return [_outcome(tile, draws) for draws in all_draws]
+    return [_outcome(params, tile, draws) for draws in all_draws]
 
 
 def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -103,17 +109,22 @@ def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    outcomes = [_outcome(tile, draws) for draws in found]
+    outcomes = [_outcome(params, tile, draws) for draws in found]
     # Of an operator in memory all members are the same.
     return outcomes * len(members) if len(outcomes) < len(members) else outcomes
 
 
-def _outcome(tile: TileOperator, draws: TraceDraws | BatchTrace) -> Outcome:
+def _outcome(
+    params: TraceParams, tile: TileOperator, draws: TraceDraws | BatchTrace
+) -> Outcome:
     whole = draws.draws.sum(0)
+    low, high = _interval(params, draws, whole)
     return Outcome(
         {
             "trace": whole.mean().numpy(),
             "trace_sem": draws.sem.numpy(),
+            "trace_low": low.numpy(),
+            "trace_high": high.numpy(),
             "trace_vectors": draws.sem_vectors.numpy(),
             "trace_batches": draws.sem_batches.numpy(),
             "trace_draws": whole.numpy(),
@@ -125,3 +136,16 @@ def _outcome(tile: TileOperator, draws: TraceDraws | BatchTrace) -> Outcome:
             "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
     )
+
+
+def _interval(
+    params: TraceParams, draws: TraceDraws | BatchTrace, whole: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return an interval of the whole trace: of positive draws a skewed one."""
+    is_plain = params.method == "hutchinson"
+    interval = (
+        positive_interval
+        if is_plain and params.operator in SEMIDEFINITE
+        else student_interval
+    )
+    return interval(whole.mean(), draws.sem, len(whole) - 1)

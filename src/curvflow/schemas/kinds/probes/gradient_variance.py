@@ -35,7 +35,7 @@ class GradientVarianceParams(Params):
 
 KIND = Kind(
     name="probe.gradient_variance",
-    version=1,
+    version=2,
     summary="Variance of the loss gradient between samples and between batches.",
     params=GradientVarianceParams,
     returns=Numbers,
@@ -50,6 +50,12 @@ KIND = Kind(
             "gradient_variance_sem",
             "its standard error; 0 if all samples were used",
             units=UNITS,
+        ),
+        Variable(
+            "gradient_variance_low", "lower end of an interval of 95 %", units=UNITS
+        ),
+        Variable(
+            "gradient_variance_high", "upper end of an interval of 95 %", units=UNITS
         ),
         Variable(
             "batch_gradient_variance",

@@ -42,7 +42,7 @@ class HessianVarianceParams(Params):
 
 KIND = Kind(
     name="probe.hessian_variance",
-    version=2,
+    version=3,
     summary="Variance of the Hessian or GGN between samples and between batches.",
     params=HessianVarianceParams,
     returns=Numbers,
@@ -54,6 +54,12 @@ KIND = Kind(
             units=UNITS,
         ),
         Variable("hessian_variance_sem", "standard error", units=UNITS),
+        Variable(
+            "hessian_variance_low", "lower end of an interval of 95 %", units=UNITS
+        ),
+        Variable(
+            "hessian_variance_high", "upper end of an interval of 95 %", units=UNITS
+        ),
         Variable(
             "hessian_variance_draws",
             "of each vector and its batches",

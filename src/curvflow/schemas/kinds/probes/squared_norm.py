@@ -46,6 +46,8 @@ KIND = Kind(
             units=UNITS,
         ),
         Variable("squared_norm_sem", "standard error", units=UNITS),
+        Variable("squared_norm_low", "lower end of an interval of 95 %", units=UNITS),
+        Variable("squared_norm_high", "upper end of an interval of 95 %", units=UNITS),
         Variable(
             "squared_norm_draws",
             "of each vector, and of its batches",

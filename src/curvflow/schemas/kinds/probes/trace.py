@@ -49,6 +49,8 @@ KIND = Kind(
     outputs=(
         Variable("trace", "mean of the draws", units=UNITS),
         Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
+        Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable(
             "trace_vectors", "part of the error that the vectors have", units=UNITS
         ),

@@ -1,0 +1,69 @@
+"""Intervals of 95 % for means of draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.special import gammaincinv, stdtrit
+from torch import Tensor
+
+LOW, HIGH = 0.025, 0.975
+NORMAL = 1.959964
+
+# Degrees of freedom beyond which the two intervals are the same.
+MANY = 1e7
+
+
+def student_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+    """Return Student's interval of 95 %.
+
+    Args:
+        mean: of any shape.
+        sem: its standard error.
+        freedom: degrees of freedom of the standard error.
+
+    Returns:
+        Lower and upper ends.
+    """
+    half = float(stdtrit(freedom, HIGH)) * sem
+    return mean - half, mean + half
+
+
+def positive_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+    """Return an interval of 95 % for the mean of positive, skewed draws.
+
+    Sums of squares of normal numbers, as z.Az of a positive A and ||Az||^2 are, have
+    nearly the law of a chi-squared number with nu degrees of freedom, scaled to the
+    same mean and variance: nu = 2 (mean / sem)^2. The error is widened first, as
+    Student does, for it is estimated.
+
+    Args:
+        mean: of any shape; where it is not above zero, the interval is Student's.
+        sem: its standard error.
+        freedom: degrees of freedom of the standard error.
+
+    Returns:
+        Lower and upper ends; the upper one may be infinite.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import positive_interval
+        >>> mean, sem = torch.tensor(1.0).double(), torch.tensor(0.5).double()
+        >>> [round(end.item(), 2) for end in positive_interval(mean, sem, freedom=9)]
+        [0.23, 2.32]
+
+    Reference:
+        Satterthwaite (1946), doi:10.2307/3002019; Box (1954),
+        doi:10.1214/aoms/1177728786.
+    """
+    low, high = student_interval(mean, sem, freedom)
+    wide = (high - mean) / NORMAL
+    nu = (2 * (mean / wide).square()).numpy()
+    is_skewed = (mean > 0).numpy() & (nu < MANY)
+    safe = np.where(is_skewed, nu, 1.0)
+    with np.errstate(divide="ignore"):
+        ends = [
+            mean * torch.as_tensor(safe / (2 * gammaincinv(safe / 2, tail)))
+            for tail in (HIGH, LOW)
+        ]
+    chosen = torch.as_tensor(is_skewed)
+    return torch.where(chosen, ends[0], low), torch.where(chosen, ends[1], high)
