@@ -24,6 +24,12 @@ def student_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, T
 
     Returns:
         Lower and upper ends.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import student_interval
+        >>> mean, sem = torch.tensor(1.0).double(), torch.tensor(0.5).double()
+        >>> [round(end.item(), 2) for end in student_interval(mean, sem, freedom=9)]
+        [-0.13, 2.13]
     """
     half = float(stdtrit(freedom, HIGH)) * sem
     return mean - half, mean + half
@@ -49,7 +55,7 @@ def positive_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, 
         >>> from curvflow.tasks.numerics import positive_interval
         >>> mean, sem = torch.tensor(1.0).double(), torch.tensor(0.5).double()
         >>> [round(end.item(), 2) for end in positive_interval(mean, sem, freedom=9)]
-        [0.23, 2.32]
+        [0.42, 4.84]
 
     Reference:
         Satterthwaite (1946), doi:10.2307/3002019; Box (1954),
