@@ -256,3 +256,50 @@ def test_a_gpu_finds_the_same_eigenvalues(method, which):
         np.testing.assert_allclose(
             a.arrays["eigenvalues"], b.arrays["eigenvalues"], rtol=1e-8
         )
+
+
+@pytest.mark.parametrize("method", ["power", "lanczos", "lobpcg"])
+@pytest.mark.parametrize("samples", [1, 7, 30, 1000])
+def test_a_start_from_a_subset_changes_no_eigenvalue(method, samples):
+    which = "LM" if method == "power" else "LA"
+    given = {"k": 2, "method": method, "which": which, "max_iterations": 3000}
+    members = probes(KIND, "tanh-ce", 3, start_samples=samples, **given)
+    for probed, outcome in zip(members, compute(KIND, members), strict=True):
+        assert_declared(KIND, outcome)
+        values = np.linalg.eigvalsh(dense_of(probed).numpy())
+        order = values.argsort() if which == "LA" else np.abs(values).argsort()
+        assert outcome.arrays["converged"].all()
+        np.testing.assert_allclose(
+            outcome.arrays["eigenvalues"], values[order[::-1][:2]], rtol=1e-6
+        )
+
+
+def test_all_data_as_the_subset_leave_hardly_a_product():
+    given = {"k": 1, "method": "power", "oversampling": 3, "tol": 0.01}
+    anew, begun = (
+        compute(KIND, probes(KIND, "tanh-ce", 2, start_samples=n, **given))[0].arrays
+        for n in (None, 30)
+    )
+    assert begun["iterations"] < anew["iterations"]
+    # The subset's are counted too, each as a product.
+    assert begun["num_matvecs"] > 4 * begun["iterations"]
+
+
+def test_what_is_no_mean_over_samples_has_no_subset():
+    with pytest.raises(ValueError, match="start_samples cannot be combined with"):
+        EigenvaluesParams(start_samples=3, operator="fisher_mc")
+
+
+def test_starts_from_subsets_do_not_depend_on_the_width_of_the_tile():
+    members = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for seed, m in enumerate(
+            probes(KIND, "tanh-ce", 4, k=2, method="lanczos", start_samples=9)
+        )
+    ]
+    reference = compute(KIND, members)
+    for result, expected in zip(compute(KIND, members[:2]), reference, strict=False):
+        for name in ("eigenvalues", "iterations", "num_matvecs"):
+            np.testing.assert_allclose(
+                result.arrays[name], expected.arrays[name], rtol=1e-8
+            )

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.kind import Input
-from curvflow.schemas.kinds.shared.operators import OPERATOR_INPUTS, OperatorParams
+from curvflow.schemas.kinds.shared.operators import (
+    NO_SAMPLE_MEANS,
+    OPERATOR_INPUTS,
+    OperatorParams,
+)
 from curvflow.schemas.params import Neutral
-
-# Labels drawn for all data at once, and what a mean gradient is taken from.
-NO_SAMPLE_MEANS = ("fisher_mc", "gradient_covariance")
 
 # Entries of a matrix are no mean over samples.
 _MATRIX = OPERATOR_INPUTS["matrix"]
