@@ -43,8 +43,8 @@ from curvflow.tasks.numerics.derivatives import modules
 from curvflow.tasks.numerics.estimators.sketched_traces import traces
 from curvflow.tasks.numerics.estimators.squared_norms import squared_norms
 
-# Samples that a peer's product is measured on, and of its passes.
-PART, PEER_BATCH = 2048, 1024
+# Samples that a peer's product is measured on.
+PART = 2048
 # Samples and vectors at most, for how many products a method needs.
 NEEDED_PART, MOST = 1024, 256
 QUANTITIES = ("trace", "norm", "top")
@@ -66,6 +66,7 @@ class Case:
         batch_size: samples of a batch that has vectors of its own.
         most: vectors at most.
         needed_most: vectors at most, for how many products a method needs.
+        pass_size: samples of a batch of products over all data.
     """
 
     name: str
@@ -75,6 +76,13 @@ class Case:
     batch_size: int
     most: int
     needed_most: int
+    pass_size: int
+
+    def batches(self, count: int) -> list[tuple[Tensor, Tensor]]:
+        """Return the first samples in batches that fit into memory."""
+        most = min(count, self.pass_size)
+        inputs, targets = self.part(count)
+        return list(zip(inputs.split(most), targets.split(most), strict=True))
 
     def part(self, count: int) -> tuple[Tensor, Tensor]:
         """Return the first samples, which are in random order."""
@@ -102,7 +110,9 @@ def cases(names: list[str], *, quick: bool) -> list[Case]:
                 nn.functional.cross_entropy(outputs, targets[rows]).backward()
                 optimizer.step()
         module.zero_grad()
-        limits = (16, 1 << 10, 16) if name == "resnet18" else (128, 1 << 16, MOST)
+        limits = (128, 1 << 16, MOST, 1024)
+        if name == "resnet18":
+            limits = (16, 1 << 10, 16, 64)
         found.append(Case(name, module.eval(), inputs, targets, *limits))
     return found
 
@@ -110,10 +120,10 @@ def cases(names: list[str], *, quick: bool) -> list[Case]:
 def ours(case: Case, quantity: str, rel: float) -> tuple[Any, float]:
     """Return curvflow's estimate to the error asked, and its seconds."""
     begun = time.process_time()
-    H = hessian(case.module, "cross_entropy", (case.inputs, case.targets))
+    H = hessian(case.module, "cross_entropy", case.batches(len(case.inputs)))
     if quantity == "top":
         subset = len(case.inputs) // SUBSET
-        top = H.eigenvalues(1, which="LA", block=2, tol=rel, start_samples=subset)
+        top = H.eigenvalues(1, which="LA", block=1, tol=rel, start_samples=subset)
         return top, time.process_time() - begun
     given: dict[str, Any] = {
         "rel_sem": rel,
@@ -212,9 +222,7 @@ PEERS = {
 
 def product_seconds(case: Case, count: int) -> dict[str, float | str]:
     """Return each peer's seconds per product over all data, or why there are none."""
-    inputs, targets = case.part(count)
-    most = min(PEER_BATCH, count)
-    batches = list(zip(inputs.split(most), targets.split(most), strict=True))
+    batches = case.batches(count)
     vectors = [torch.randn_like(p) for p in case.module.parameters()]
     products: dict[str, Product] = {}
     found: dict[str, float | str] = {}

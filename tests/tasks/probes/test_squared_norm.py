@@ -57,7 +57,7 @@ def test_signs_see_the_norm_of_a_diagonal_matrix_exactly():
 
 def test_a_matrix_has_no_batches():
     of = matrix(with_spectrum([1, 2], 0))
-    with pytest.raises(InputError, match="is a mean over samples for batch"):
+    with pytest.raises(InputError, match="expected a mean over samples"):
         compute(KIND, [member(KIND, {"probes_per": "batch"}, matrix=of)] * 2)
 
 

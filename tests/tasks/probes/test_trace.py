@@ -200,5 +200,5 @@ def test_what_batches_cannot_be_combined_with_is_refused(given):
 
 def test_a_matrix_has_no_batches():
     of = matrix(with_spectrum([1, 2], 0))
-    with pytest.raises(InputError, match="is a mean over samples for batch"):
+    with pytest.raises(InputError, match="expected a mean over samples"):
         compute(KIND, [member(KIND, {"probes_per": "batch"}, matrix=of)] * 2)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import batch_traces, fisher, ggn, hessian, traces
@@ -156,6 +157,32 @@ def test_one_batch_of_all_data_is_as_good_as_the_whole():
     torch.testing.assert_close(apart.draws, pairs, rtol=1e-9, atol=1e-12)
 
 
+def test_batches_that_are_held_are_as_good_as_one():
+    net, x, y = module_and_data()
+    cut = [(x[:3], y[:3]), (x[3:17], y[3:17]), (x[17:], y[17:])]
+    draws = []
+    for data in (cut, (x, y)):
+        A = hessian(net, "cross_entropy", data)
+        (found,) = batch_traces(
+            A, [A.shape[0]], [0], batch_size=5, num_probes=14, distribution="gaussian"
+        )
+        draws.append(found.draws)
+    torch.testing.assert_close(*draws, rtol=1e-9, atol=1e-12)
+
+
+def test_dictionaries_are_taken_apart_too():
+    net, x, y = module_and_data()
+    given = {"batch_size": 5, "num_probes": 14, "distribution": "gaussian"}
+    draws = []
+    for data in (
+        [{"inputs": x[:9], "targets": y[:9]}, {"inputs": x[9:], "targets": y[9:]}],
+        (x, y),
+    ):
+        A = hessian(net, "cross_entropy", data)
+        draws.append(batch_traces(A, [A.shape[0]], [0], **given)[0].draws)
+    torch.testing.assert_close(*draws, rtol=1e-9, atol=1e-12)
+
+
 def weighted(outputs, targets):
     weight = torch.tensor([1.0, 5.0, 0.2]).double()
     return torch.nn.functional.cross_entropy(outputs, targets, weight)
@@ -168,15 +195,15 @@ def with_norm():
 
 
 REFUSED = {
-    "several batches": lambda n, x, y: hessian(
-        n, "cross_entropy", [(x[:10], y[:10]), (x[10:], y[10:])]
+    "got DataLoader": lambda n, x, y: hessian(
+        n, "cross_entropy", DataLoader(TensorDataset(x, y), batch_size=10)
     ),
-    "got several batches, or size_of": lambda n, x, y: hessian(
+    "or size_of": lambda n, x, y: hessian(
         n, "cross_entropy", (x, y), size_of=lambda batch: 1.0
     ),
     "of their parts": lambda n, x, y: hessian(n, weighted, (x, y)),
     "labels drawn": lambda n, x, y: fisher(n, "cross_entropy", (x, y), kind="mc"),
-    "Take probes_per data": lambda _n, _x, _y: hessian(
+    "Look at all data at once": lambda _n, _x, _y: hessian(
         with_norm()[0], "cross_entropy", with_norm()[1:], allow=["batch_norm"]
     ),
     "tensors of one length": lambda n, x, y: hessian(

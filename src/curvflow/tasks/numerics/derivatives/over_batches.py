@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -125,12 +125,13 @@ class OverBatches:
 
     @property
     def num_samples(self) -> int:
-        """Samples of the batch that all data are.
+        """Samples of all batches.
 
         Raises:
-            InputError: data are several batches, or the loss is no mean over samples.
+            InputError: samples cannot be taken apart: batches are not held, the loss is
+                no mean over samples, or labels are drawn for all of them.
         """
-        return num_samples(self._whole_batch())
+        return sum(num_samples(batch) for batch in self._held())
 
     def of_samples(self, models: Tensor, rows: Tensor) -> Repeated:
         """Return operators (R, D, D): the means over some of the samples.
@@ -139,50 +140,72 @@ class OverBatches:
             models: zeros, (R,).
             rows: samples that each is the mean over, (R, B).
         """
-        batch = self._whole_batch()
-        assert self._once is not None  # or there is no such batch
+        held = self._held()
+        assert self._once is not None  # or there are no such batches
         parts = []
         for of_one in rows:
-            few = [tree_map(partial(_picked, rows=of_one), batch)]
-            of = replace(self._subject, data=few)
+            of = replace(self._subject, data=[_taken(held, of_one)])
             parts.append(Single(OverBatches(of, self._once)))
         return Repeated(parts, range(len(parts)))
 
-    def _whole_batch(self) -> Batch:
+    def _held(self) -> list[Batch]:
+        """Return the batches, whose samples can be taken apart."""
         of = self._subject
         if self._once is None:
             raise InputError(no_sample_mean("labels drawn for all of them"))
-        if not of.has_one_batch or "size_of" in of.settings:
+        if not isinstance(of.data, list) or "size_of" in of.settings:
             raise InputError(
-                "probes_per: expected all data as one batch of samples for batch, got "
-                "several batches, or size_of. Pass one, or take probes_per data."
+                "data: expected batches of samples that are held, to take some of "
+                f"them, got {type(of.data).__name__}, or size_of. Pass a list of "
+                "batches, or look at all data at once."
             )
         if not self._is_mean:
-            _check_separable(of)
+            for batch in of.data:
+                _check_lengths(batch)
+            _check_mean(of)
             self._is_mean = True
-        return of.data[0]
+        return of.data
 
     def select(self, models: Tensor) -> OverBatches:
         """Return the operator itself, of the one model there is."""
         return self
 
 
+def _taken(batches: Sequence[Batch], rows: Tensor) -> Batch:
+    """Return some samples of several batches, numbered through, as one batch."""
+    parts, first = [], 0
+    for batch in batches:
+        last = first + num_samples(batch)
+        own = rows[(rows >= first) & (rows < last)] - first
+        if len(own):
+            parts.append(tree_map(partial(_picked, rows=own), batch))
+        first = last
+    return parts[0] if len(parts) == 1 else tree_map(_joined, *parts)
+
+
 def _picked(leaf: Any, rows: Tensor) -> Any:
     return leaf[rows.to(leaf.device)] if isinstance(leaf, Tensor) else leaf
 
 
-def _check_separable(of: Subject) -> None:
-    """Compare the mean loss of a few samples with that of their halves."""
-    batch = next(of.batches())
+def _joined(*leaves: Any) -> Any:
+    return torch.cat(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
+
+
+def _check_lengths(batch: Batch) -> None:
     count = num_samples(batch)
     leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
     if any(leaf.ndim == 0 or len(leaf) != count for leaf in leaves):
         raise InputError(
-            "probes_per: expected tensors of one length in a batch, got "
-            f"{', '.join(str(tuple(leaf.shape)) for leaf in leaves)}. Take probes_per "
-            "data."
+            "data: expected tensors of one length in a batch, to take some of its "
+            f"samples, got {', '.join(str(tuple(leaf.shape)) for leaf in leaves)}. "
+            "Look at all data at once."
         )
-    few = torch.arange(min(count, 2 * TRIAL_SAMPLES))
+
+
+def _check_mean(of: Subject) -> None:
+    """Compare the mean loss of a few samples with that of parts of them."""
+    batch = next(of.batches())
+    few = torch.arange(min(num_samples(batch), 2 * TRIAL_SAMPLES))
 
     def mean_of(rows: Tensor) -> float:
         part = tree_map(partial(_picked, rows=rows), batch)
@@ -195,8 +218,9 @@ def _check_separable(of: Subject) -> None:
     whole = mean_of(few)
     if abs(mean - whole) > 1e-3 * abs(whole):
         raise InputError(
-            f"probes_per: expected a mean over samples, got {whole:.4g} of "
-            f"{len(few)} samples and {mean:.4g} of their parts. Take probes_per data."
+            f"loss: expected a mean over samples, to take some of them, got "
+            f"{whole:.4g} of {len(few)} samples and {mean:.4g} of their parts. Look at "
+            "all data at once."
         )
 
 

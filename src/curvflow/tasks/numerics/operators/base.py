@@ -101,8 +101,8 @@ def as_sample_mean(operator: BatchedOperator) -> SampleMean:
 def no_sample_mean(name: str) -> str:
     """Word the refusal of an operator whose samples cannot be taken apart."""
     return (
-        f"probes_per: expected an operator that is a mean over samples for batch, got "
-        f"{name}. Take probes_per data."
+        "operator: expected a mean over samples, to take some of them, got "
+        f"{name}. Look at all data at once."
     )
 
 
