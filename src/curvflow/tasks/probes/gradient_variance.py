@@ -20,6 +20,7 @@ from curvflow.tasks.curvature.network_operators import (
 )
 from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import (
+    GradientVariance,
     batch_variance,
     gradient_variance,
 )
@@ -88,6 +89,16 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         fixed_MS=statistics_MS,
         samples_per_pass=_samples_per_pass(weights_MD.shape[1]),
     )
+    return _outcomes(result, params, problem.network.layout.names, count, used)
+
+
+def _outcomes(
+    result: GradientVariance,
+    params: GradientVarianceParams,
+    names: Sequence[str],
+    count: int,
+    used: int,
+) -> list[Outcome]:
     variance_M = result.layer_variance.sum(1)
     low_M, high_M = positive_interval(variance_M, result.sem, used - 1)
     measured = {
@@ -101,12 +112,12 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "layer_gradient_variance": result.layer_variance,
     }
     shared = {
-        "layer": np.array(problem.network.layout.names),
+        "layer": np.array(names),
         "num_samples_used": np.array(used, dtype=np.int64),
     }
     return [
         Outcome(shared | {name: a[number].numpy() for name, a in measured.items()})
-        for number in range(len(members))
+        for number in range(len(variance_M))
     ]
 
 

@@ -84,31 +84,25 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         distribution=params.distribution,
         batches_per_pass=batches_per_pass(size),
     )
-    variance_estimate, mean = estimate(draws.variance), estimate(draws.squared_mean)
-    low_M, high_M = positive_interval(
-        variance_estimate.mean, variance_estimate.sem, variance_estimate.count - 1
-    )
-    batch_M = batch_variance(variance_estimate.mean, params.batch_size, count)
+    spread, mean = estimate(draws.variance), estimate(draws.squared_mean)
+    low_M, high_M = positive_interval(spread.mean, spread.sem, spread.count - 1)
+    measured = {
+        "hessian_variance": spread.mean,
+        "hessian_variance_sem": spread.sem,
+        "hessian_variance_low": low_M,
+        "hessian_variance_high": high_M,
+        "hessian_variance_draws": spread.draws,
+        "hessian_variance_per_parameter": spread.mean / size,
+        "batch_hessian_variance": batch_variance(spread.mean, params.batch_size, count),
+        "squared_mean": mean.mean,
+        "squared_mean_sem": mean.sem,
+    }
+    shared = {
+        "num_draws": np.array(spread.count, dtype=np.int64),
+        "num_matvecs": np.array(spread.count * num_batches, dtype=np.int64),
+    }
     return [
-        Outcome(
-            {
-                "hessian_variance": variance_estimate.mean[number].numpy(),
-                "hessian_variance_sem": variance_estimate.sem[number].numpy(),
-                "hessian_variance_low": low_M[number].numpy(),
-                "hessian_variance_high": high_M[number].numpy(),
-                "hessian_variance_draws": variance_estimate.draws[number].numpy(),
-                "hessian_variance_per_parameter": (
-                    variance_estimate.mean[number] / size
-                ).numpy(),
-                "batch_hessian_variance": batch_M[number].numpy(),
-                "squared_mean": mean.mean[number].numpy(),
-                "squared_mean_sem": mean.sem[number].numpy(),
-                "num_draws": np.array(variance_estimate.count, dtype=np.int64),
-                "num_matvecs": np.array(
-                    variance_estimate.count * num_batches, dtype=np.int64
-                ),
-            }
-        )
+        Outcome(shared | {name: a[number].numpy() for name, a in measured.items()})
         for number in range(len(members))
     ]
 
