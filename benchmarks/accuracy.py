@@ -1,7 +1,7 @@
-"""Seconds until a trace, a squared norm and a top eigenvalue are known to 1 %.
+"""Seconds until a trace and a squared norm are known to 1 %.
 
     python -m benchmarks.accuracy [--nets mlp,lenet,resnet18] [--rel 0.01] [--threads N]
-        [--quantities trace,norm,top] [--quick]
+        [--quantities trace,norm] [--quick]
 
 Whole data sets: 60,000 images of MNIST for 784-256-256-10 and LeNet-5, trained for two
 epochs; ResNet-18 on 4,096 of them scaled to 3 by 32 by 32, trained a little. curvflow
@@ -11,9 +11,7 @@ The peers multiply each vector with all data. Seconds of one such product are me
 on a part of the data and scaled up by its share, in their favour the least of three.
 How many products they need is measured by curvflow on that part of the data: those of
 each method of theirs (plain vectors, Hutch++, XTrace) until the same error, or by the
-spread of as many vectors as are allowed; the fewest count. Of the eigenvalue, whose
-residual is to be 1 %, the whole answer of a peer is timed on a part and scaled up;
-curvflow begins with a subset and ends with all data. One process, one number of
+spread of as many vectors as are allowed; the fewest count. One process, one number of
 threads, float32; seconds are those of the process, so that other load is not in them.
 Prints a table in Markdown.
 """
@@ -35,7 +33,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks import peers_curvature
 from benchmarks.peers_curvature import images, lenet, mlp, resnet18
 from curvflow.flows.library import hessian
 from curvflow.tasks.library.operators import SymmetricOperator
@@ -47,9 +44,7 @@ from curvflow.tasks.numerics.estimators.squared_norms import squared_norms
 PART = 2048
 # Samples and vectors at most, for how many products a method needs.
 NEEDED_PART, MOST = 1024, 256
-QUANTITIES = ("trace", "norm", "top")
-# Part of the data that an eigenvalue begins with.
-SUBSET = 16
+QUANTITIES = ("trace", "norm")
 # What each peer offers for a trace; all have plain vectors alone for the norm.
 METHODS = {
     "PyHessian": ("hutchinson",),
@@ -120,13 +115,7 @@ def cases(names: list[str], *, quick: bool) -> list[Case]:
 def ours(case: Case, quantity: str, rel: float) -> tuple[Any, float]:
     """Return curvflow's estimate to the error asked, and its seconds."""
     begun = time.process_time()
-    data = case.batches(len(case.inputs))
-    few = 16 if quantity == "top" else math.inf
-    H = hessian(case.module, "cross_entropy", data, num_products=few)
-    if quantity == "top":
-        subset = len(case.inputs) // SUBSET
-        top = H.eigenvalues(1, which="LA", block=1, tol=rel, start_samples=subset)
-        return top, time.process_time() - begun
+    H = hessian(case.module, "cross_entropy", case.batches(len(case.inputs)))
     given: dict[str, Any] = {
         "rel_sem": rel,
         "max_probes": case.most,
@@ -250,45 +239,6 @@ def product_seconds(case: Case, count: int) -> dict[str, float | str]:
     return found
 
 
-def top_seconds(case: Case, rel: float, count: int) -> dict[str, float | str]:
-    """Return each peer's seconds for the top eigenvalue, scaled up from a part."""
-    inputs, targets = case.part(count)
-    part = peers_curvature.Case(case.name, case.module, inputs, targets, top=1)
-    # Its own search for the steps that hessian-eigenthings needs begins with few.
-    peers_curvature.TOL, peers_curvature.TOP = rel, 2
-    found: dict[str, float | str] = {}
-    for name, (module, _) in PEERS.items():
-        if find_spec(module) is None:
-            found[name] = "not installed"
-            continue
-        answer = peers_curvature.SYSTEMS[name]
-        try:
-            answer(part, "top")
-            begun = time.process_time()
-            answer(part, "top")
-        except Exception as error:  # a peer may fail in any way; it is listed
-            found[name] = f"{type(error).__name__}: {str(error)[:100]}"
-            continue
-        taken = time.process_time() - begun
-        found[name] = taken * len(case.inputs) / count
-    case.module.zero_grad()
-    return found
-
-
-def report_top(case: Case, rel: float, count: int) -> None:
-    """Measure the top eigenvalue and print its row."""
-    found, own = ours(case, "top", rel)
-    bound = 100 * float(found.residuals[0] / abs(found.value[0]))
-    cells = [f"{own:.3g} s, within {bound:.2f} %, {found.num_matvecs} products"]
-    for name, seconds in top_seconds(case, rel, count).items():
-        if isinstance(seconds, str):
-            cells.append("failed")
-            print(f"- {name}: {seconds}")
-        else:
-            cells.append(f"{seconds:.3g} s, {seconds / own:.1f} x")
-    print(f"| {case.name} | top eigenvalue | {' | '.join(cells)} |", flush=True)
-
-
 def report(case: Case, rel: float, quantities: list[str], *, quick: bool) -> None:
     """Measure one network and print its rows."""
     count = min(len(case.inputs), PART // (64 if quick else 1))
@@ -296,11 +246,8 @@ def report(case: Case, rel: float, quantities: list[str], *, quick: bool) -> Non
         count = min(count, 64)
     size = sum(p.numel() for p in case.module.parameters())
     print(f"\n{case.name}: {size} parameters, {len(case.inputs)} images\n", flush=True)
-    if "top" in quantities:
-        report_top(case, rel, count)
-    drawn = [quantity for quantity in quantities if quantity != "top"]
-    seconds = product_seconds(case, count) if drawn else {}
-    for quantity in drawn:
+    seconds = product_seconds(case, count)
+    for quantity in quantities:
         estimate, own = ours(case, quantity, rel)
         products = needed(case, quantity, rel, min(count, NEEDED_PART))
         told = 100 * estimate.sem / abs(estimate.value)

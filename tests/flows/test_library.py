@@ -149,13 +149,6 @@ def test_batches_give_the_numbers_of_a_study_up_to_rounding(probe, results, prob
             assert (got[name].values == expected[name].values).all()
 
 
-def test_a_start_from_a_subset_gives_the_eigenvalues_of_all_data(problem):
-    H = OPERATORS["hessian"](*problem)
-    begun, anew = (H.eigenvalues(3, which="LA", start_samples=n) for n in (20, None))
-    np.testing.assert_allclose(begun.value, anew.value, rtol=1e-6)
-    assert begun.converged.all()
-
-
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_has_the_bits_of_a_study(name, results, problem):
     got = OPERATORS[name](*problem).trace(4)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.eigenvalues import SolverParams
+from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from curvflow.tasks.numerics.krylov.power_iteration import block_power
@@ -24,7 +24,7 @@ from curvflow.tasks.numerics.streams import stream
 RANDOM = 1e-3
 
 
-def num_columns(params: SolverParams, size: int) -> int:
+def num_columns(params: EigenvaluesParams, size: int) -> int:
     """Return the number of vectors multiplied at once.
 
     Args:
@@ -35,7 +35,9 @@ def num_columns(params: SolverParams, size: int) -> int:
     return min(size, params.block if params.method == "lanczos" else wanted)
 
 
-def solver_bytes(params: SolverParams, size: int, *, products: int, data: int) -> int:
+def solver_bytes(
+    params: EigenvaluesParams, size: int, *, products: int, data: int
+) -> int:
     """Return the estimated peak bytes of one model's eigenvalues.
 
     Args:
@@ -49,7 +51,7 @@ def solver_bytes(params: SolverParams, size: int, *, products: int, data: int) -
     return int(most) + 16 * size * params.k * params.eigenvectors
 
 
-def _vectors_held(params: SolverParams, size: int) -> tuple[float, float]:
+def _vectors_held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
     """Return the vectors held during a product, and at the peak, in double precision.
 
     Counted by `peak_bytes`; tests compare. In single precision some are half as large,
@@ -71,7 +73,7 @@ def _vectors_held(params: SolverParams, size: int) -> tuple[float, float]:
     return during, during + max(rows / 2, k * 1.5 + 2)
 
 
-def check_count(params: SolverParams, size: int) -> None:
+def check_count(params: EigenvaluesParams, size: int) -> None:
     """Refuse more eigenvalues than there are.
 
     Args:
@@ -118,7 +120,9 @@ def warm_columns(vectors_MDK: Tensor, random_MDB: Tensor) -> Tensor:
     return start_MDB
 
 
-def solve(operator: BatchedOperator, start_MDB: Tensor, params: SolverParams) -> Ritz:
+def solve(
+    operator: BatchedOperator, start_MDB: Tensor, params: EigenvaluesParams
+) -> Ritz:
     """Find the eigenvalues that the parameters specify.
 
     Args:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams
-from curvflow.schemas.nodes import Matrix, Member, NodeData
+from curvflow.schemas.nodes import Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.networks.problems import probed_bytes
-from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
+from curvflow.tasks.numerics.derivatives.variances import batches_per_pass
 from curvflow.tasks.numerics.operators.adapters import Single
 from curvflow.tasks.numerics.operators.algebra import Copies
 from curvflow.tasks.numerics.operators.base import (
@@ -188,9 +188,26 @@ def sample_means(members: Sequence[Member], machine: Machine) -> TileOperator:
         return tile_operator(members, machine, columns=1)
     sizes, matrix = block_sizes(members[0]), members[0].one(MATRIX)
     if not isinstance(matrix, OperatorNode):
-        raise InputError(no_sample_mean("a matrix"))
+        raise InputError(no_sample_mean("entries of a matrix"))
     as_sample_mean(matrix.operator)
     return TileOperator(matrix.operator, tuple(sizes), tuple(sizes.values()))
+
+
+def for_all(members: Sequence[Member], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return an outcome for each member; those of one operator in memory are alike."""
+    return list(outcomes) * (len(members) // len(outcomes))
+
+
+def batches_at_once(member: Member) -> int:
+    """Return how many batches are multiplied at once, each with a copy of the weights.
+
+    Args:
+        member: as for `sample_means`.
+    """
+    if MATRIX in member.inputs:
+        return batches_per_pass(size_of(member))
+    problem = network_operators.problem_of(member)
+    return batches_per_pass(problem.network.num_parameters)
 
 
 def sample_means_bytes(member: Member, batch_size: int, *, columns: int) -> int:
@@ -203,10 +220,12 @@ def sample_means_bytes(member: Member, batch_size: int, *, columns: int) -> int:
     """
     if MATRIX in member.inputs:
         return _matrix_bytes(member)
-    size, problem = size_of(member), network_operators.problem_of(member)
-    rows = batch_size * problem.network.width
-    numbers = batches_per_pass(size) * (1 + columns) * (6 * size + 6 * rows)
-    return 8 * numbers + probed_bytes(member)
+    network = network_operators.problem_of(member).network
+    count = len(member.one("data")["inputs"])
+    rows = min(batch_size, count)
+    batches = min(batches_at_once(member), -(-count // rows))
+    each = 8 * network.num_parameters + 6 * rows * network.width
+    return 8 * batches * (1 + columns) * each + probed_bytes(member)
 
 
 def dense_matrices(operator: BatchedOperator) -> Tensor:

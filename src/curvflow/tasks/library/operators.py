@@ -156,7 +156,6 @@ class SymmetricOperator(Curvature):
         oversampling: int = 8,
         tol: float = 1e-6,
         max_iterations: int = 500,
-        start_samples: int | None = None,
         vectors: bool = False,
         seed: int = 0,
     ) -> Eigenvalues:
@@ -171,8 +170,6 @@ class SymmetricOperator(Curvature):
             oversampling: further columns of power and lobpcg.
             tol: residual allowed, relative to the eigenvalue.
             max_iterations: products with the block at most.
-            start_samples: samples of a random subset, with whose eigenvectors the
-                iteration over all data begins; None begins with random vectors.
             vectors: whether to return the eigenvectors, too.
             seed: of the first block.
 
@@ -198,7 +195,6 @@ class SymmetricOperator(Curvature):
             oversampling=oversampling,
             tol=tol,
             max_iterations=max_iterations,
-            start_samples=start_samples,
             eigenvectors=vectors,
             seed=seed,
         )

@@ -8,7 +8,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
@@ -20,19 +19,12 @@ from curvflow.tasks.curvature.eigensolvers import (
     random_columns,
     solve,
     solver_bytes,
-    warm_columns,
 )
-from curvflow.tasks.curvature.operators import sample_means
 from curvflow.tasks.curvature.ritz_data import batch_key, data_bytes, has_stored, stored
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.ritz_spectra import best_run
-from curvflow.tasks.numerics.operators.base import as_sample_mean
-from curvflow.tasks.numerics.streams import shuffled
 from curvflow.tasks.registry import Machine, computes
-
-# Residuals of a subset's eigenpairs: those of all data are further away anyway.
-ROUGH = 0.03
 
 
 def _params(member: Member) -> EigenvaluesParams:
@@ -80,37 +72,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     start_MDB = torch.stack(
         [random_columns(_params(m).seed, size, columns) for m in members]
     )
-    before = [0] * len(members)
-    if params.start_samples is not None:
-        start_MDB, before = _of_subset(members, machine, start_MDB)
     ritz = solve(operator, start_MDB, params)
     return [
-        _outcome(number, ritz, with_vectors=params.eigenvectors, before=before[number])
+        _outcome(number, ritz, with_vectors=params.eigenvectors)
         for number in range(len(members))
     ]
-
-
-def _of_subset(
-    members: Sequence[Member], machine: Machine, random_MDB: Tensor
-) -> tuple[Tensor, list[int]]:
-    """Return start blocks near the eigenvectors of subsets of the data, and the work.
-
-    An eigenvector that the subset lacks is found all the same, from the random
-    directions that the block has too; how near each pair is, its residual tells.
-    """
-    params, seeds = _params(members[0]), [_params(member).seed for member in members]
-    mean = as_sample_mean(sample_means(members, machine).operator)
-    # Of an operator in memory all members are the same.
-    seeds = seeds[: mean.shape[0]]
-    count = min(params.start_samples or 0, mean.num_samples)
-    rows_MN = shuffled(seeds, 0, mean.num_samples)[:, :count]
-    few = mean.of_samples(torch.arange(len(seeds)), rows_MN)
-    rough = params.model_copy(update={"tol": max(params.tol, ROUGH)})
-    found = solve(few, random_MDB[: len(seeds)], rough)
-    work = (found.num_matvecs * count / mean.num_samples).ceil().int().tolist()
-    same = len(members) // len(seeds)
-    start_MDB = warm_columns(found.vectors.cpu().repeat(same, 1, 1), random_MDB)
-    return start_MDB, work * same
 
 
 def _from_ritz_data(members: Sequence[Member]) -> list[Outcome]:
@@ -127,9 +93,7 @@ def _from_ritz_data(members: Sequence[Member]) -> list[Outcome]:
     ]
 
 
-def _outcome(
-    number: int, ritz: Ritz, *, with_vectors: bool, before: int = 0
-) -> Outcome:
+def _outcome(number: int, ritz: Ritz, *, with_vectors: bool) -> Outcome:
     k = ritz.values.shape[1]
     arrays: dict[str, Array] = {
         "rank": np.arange(1, k + 1, dtype=np.int64),
@@ -137,7 +101,7 @@ def _outcome(
         "residuals": ritz.residuals[number].double().cpu().numpy(),
         "converged": ritz.converged[number].cpu().numpy(),
         "iterations": np.array(int(ritz.iterations[number]), dtype=np.int64),
-        "num_matvecs": np.array(before + int(ritz.num_matvecs[number]), dtype=np.int64),
+        "num_matvecs": np.array(int(ritz.num_matvecs[number]), dtype=np.int64),
     }
     if with_vectors:
         arrays["eigenvectors"] = ritz.vectors[number].double().mT.cpu().numpy()

@@ -20,9 +20,9 @@ from curvflow.tasks.curvature.network_operators import (
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import (
     batch_variance,
+    batches_per_pass,
     curvature_variances,
 )
-from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
 from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.estimators.traces import estimate
 from curvflow.tasks.numerics.operators.base import as_sample_mean

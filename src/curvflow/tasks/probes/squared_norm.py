@@ -12,6 +12,8 @@ from curvflow.schemas.kinds.probes.squared_norm import SquaredNormParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
     batch_key,
+    batches_at_once,
+    for_all,
     product_bytes,
     sample_means,
     sample_means_bytes,
@@ -19,7 +21,11 @@ from curvflow.tasks.curvature.operators import (
     tile_operator,
 )
 from curvflow.tasks.networks.problems import grouped
-from curvflow.tasks.numerics.estimators.intervals import positive_interval
+from curvflow.tasks.numerics.estimators.intervals import (
+    Interval,
+    positive_interval,
+    student_interval,
+)
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws
 from curvflow.tasks.numerics.estimators.squared_norms import (
     batch_squared_norms,
@@ -78,7 +84,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             rel_sem=params.rel_sem,
             max_probes=params.most,
         )
-        return [_outcome(draws) for draws in found]
+        return [_outcome(draws, positive_interval) for draws in found]
     operator = sample_means(members, machine).operator
     found = batch_squared_norms(
         operator,
@@ -87,17 +93,18 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         num_batches=params.num_batches,
         num_probes=params.num_probes,
         distribution=params.distribution,
+        batches_per_pass=batches_at_once(members[0]),
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    # Of an operator in memory all members are the same.
-    outcomes = [_outcome(draws) for draws in found]
-    return outcomes * len(members) if len(outcomes) < len(members) else outcomes
+    # Pairs of batches may have products below zero.
+    outcomes = [_outcome(draws, student_interval) for draws in found]
+    return for_all(members, outcomes)
 
 
-def _outcome(draws: TraceDraws) -> Outcome:
+def _outcome(draws: TraceDraws, interval: Interval) -> Outcome:
     whole = draws.draws.sum(0)
-    low, high = positive_interval(whole.mean(), draws.sem, len(whole) - 1)
+    low, high = interval(whole.mean(), draws.sem, len(whole) - 1)
     return Outcome(
         {
             "squared_norm": whole.mean().numpy(),

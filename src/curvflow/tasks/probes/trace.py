@@ -14,6 +14,8 @@ from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
     TileOperator,
     batch_key,
+    batches_at_once,
+    for_all,
     product_bytes,
     sample_means,
     sample_means_bytes,
@@ -106,12 +108,12 @@ def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         batch_size=params.batch_size,
         num_probes=params.num_probes,
         distribution=params.distribution,
+        batches_per_pass=batches_at_once(members[0]),
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
     outcomes = [_outcome(params, tile, draws) for draws in found]
-    # Of an operator in memory all members are the same.
-    return outcomes * len(members) if len(outcomes) < len(members) else outcomes
+    return for_all(members, outcomes)
 
 
 def _outcome(

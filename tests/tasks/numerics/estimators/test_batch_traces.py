@@ -188,6 +188,19 @@ def weighted(outputs, targets):
     return torch.nn.functional.cross_entropy(outputs, targets, weight)
 
 
+def summed(outputs, targets):
+    return torch.nn.functional.cross_entropy(outputs, targets, reduction="sum")
+
+
+class Ragged(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1).double())
+
+    def forward(self, x):
+        return self.scale * x.sum(1)
+
+
 def with_norm():
     net, x, y = module_and_data()
     norm = torch.nn.BatchNorm1d(4).double()
@@ -203,13 +216,22 @@ REFUSED = {
     ),
     "of their parts": lambda n, x, y: hessian(n, weighted, (x, y)),
     "labels drawn": lambda n, x, y: fisher(n, "cross_entropy", (x, y), kind="mc"),
-    "Look at all data at once": lambda _n, _x, _y: hessian(
+    "that do not meet": lambda _n, _x, _y: hessian(
         with_norm()[0], "cross_entropy", with_norm()[1:], allow=["batch_norm"]
     ),
     "tensors of one length": lambda n, x, y: hessian(
         n,
         "cross_entropy",
         {"inputs": x, "targets": y, "scale": torch.ones(1)},
+    ),
+    "labels of a class come last": lambda n, x, _y: hessian(
+        n, weighted, [(x[:11], torch.zeros(11).long()), (x[11:], torch.ones(11).long())]
+    ),
+    "a sum over samples": lambda n, x, y: hessian(
+        n, summed, [(x[i : i + 1], y[i : i + 1]) for i in range(len(x))]
+    ),
+    "of one shape, type and device": lambda _n, x, _y: hessian(
+        Ragged(), "mse", [(x[:9], x[:9, 0]), (x[9:, :2], x[9:, 0])]
     ),
     "got BatchedSum": lambda n, x, y: hessian(n, "cross_entropy", (x, y)) * 2.0,
 }
@@ -218,7 +240,11 @@ REFUSED = {
 @pytest.mark.parametrize("part", REFUSED)
 def test_what_is_no_mean_over_samples_is_refused(part):
     A = REFUSED[part](*module_and_data())
-    with pytest.raises(InputError, match=part):
+    said = {
+        "labels of a class come last": "of their parts",
+        "a sum over samples": "of their parts",
+    }
+    with pytest.raises(InputError, match=said.get(part, part)):
         batch_traces(
             as_batched(A),
             [A.shape[0]],

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.probes.eigenvalues import SolverParams
+from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.kinds.shared.operators import UNITS, unknown_layers
 from curvflow.schemas.nodes import Data, Numbers, Trajectory
 
 
-class EigenvalueTrackingParams(SolverParams):
+class EigenvalueTrackingParams(EigenvaluesParams):
     """The same as for one checkpoint, and how the next one begins."""
 
     warm_start: bool = Field(

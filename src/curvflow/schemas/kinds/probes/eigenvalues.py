@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import (
-    NO_SAMPLE_MEANS,
     OPERATOR_OR_RITZ_INPUTS,
     UNITS,
     OperatorParams,
@@ -21,7 +20,7 @@ from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Neutral
 
 
-class SolverParams(OperatorParams):
+class EigenvaluesParams(OperatorParams):
     """Number, end, method and tolerance of the eigenvalues."""
 
     k: int = Field(3, ge=1, description="eigenvalues wanted")
@@ -67,29 +66,6 @@ class SolverParams(OperatorParams):
         return self
 
 
-class EigenvaluesParams(SolverParams):
-    """The same, and what the iteration begins with."""
-
-    start_samples: Annotated[int | None, Neutral(None)] = Field(
-        None,
-        ge=1,
-        description="samples of a random subset of the data, with whose eigenvectors, "
-        "and a thousandth of random directions, the iteration over all data begins; "
-        "null begins with random vectors",
-    )
-
-    @model_validator(mode="after")
-    def _of_samples(self) -> Self:
-        if self.start_samples and self.operator in NO_SAMPLE_MEANS:
-            raise ValueError(
-                f"start_samples cannot be combined with operator {self.operator}, "
-                "which is no mean over samples. Remove it."
-            )
-        return self
-
-
-_MATRIX = OPERATOR_OR_RITZ_INPUTS["matrix"]
-
 KIND = Kind(
     name="probe.eigenvalues",
     version=1,
@@ -116,11 +92,7 @@ KIND = Kind(
             "converged", "whether the residual is within tol", ("rank",), dtype="bool"
         ),
         Variable("iterations", "products with the block", dtype="int64"),
-        Variable(
-            "num_matvecs",
-            "work: products with the matrix; those over a subset count by its share",
-            dtype="int64",
-        ),
+        Variable("num_matvecs", "work: products with the matrix", dtype="int64"),
         Variable(
             "eigenvectors",
             "unit eigenvectors, if requested",
@@ -131,14 +103,8 @@ KIND = Kind(
     ),
     accelerated=True,
     inputs={
-        **ritz_inputs(
-            "oversampling", "block", "max_iterations", "eigenvectors", "start_samples"
-        ),
-        "matrix": replace(
-            _MATRIX,
-            lacking=more_than_rows,
-            settles=(*_MATRIX.settles, "start_samples"),
-        ),
+        **ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
+        "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),
     },
     varying=("seed",),
 )
@@ -153,7 +119,7 @@ EXPLANATION = Explanation(
     cost=(
         "iterations · columns of the block, in products (num_matvecs): k + "
         "oversampling of power and lobpcg, block of lanczos; none from stored Ritz "
-        "data. With start_samples, few over all data"
+        "data"
     ),
     example=TRAINED
     + """\

@@ -227,9 +227,6 @@ def judged(
 # A Hessian and draws go together if both are of the same point of the same loss.
 SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers",))
 
-# Labels drawn for all data at once, and what a mean gradient is taken from.
-NO_SAMPLE_MEANS = ("fisher_mc", "gradient_covariance")
-
 # What is left of the Hessian, and what is not of its kind.
 OTHERS = ("residual", "gradient_covariance")
 

@@ -8,12 +8,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.kind import Input
-from curvflow.schemas.kinds.shared.operators import (
-    NO_SAMPLE_MEANS,
-    OPERATOR_INPUTS,
-    OperatorParams,
-)
+from curvflow.schemas.kinds.shared.operators import OPERATOR_INPUTS, OperatorParams
 from curvflow.schemas.params import Neutral
+
+# Labels drawn for all data at once, and what a mean gradient is taken from.
+NO_SAMPLE_MEANS = ("fisher_mc", "gradient_covariance")
 
 # Entries of a matrix are no mean over samples.
 _MATRIX = OPERATOR_INPUTS["matrix"]
@@ -44,8 +43,23 @@ class VectorsParams(OperatorParams):
         "this part of the estimate; null draws num_probes",
     )
     max_probes: int | None = Field(
-        None, ge=4, description="most vectors, with rel_sem; null takes 64 num_probes"
+        None,
+        ge=4,
+        description="most vectors, with rel_sem; null takes 64 num_probes. Of batches, "
+        "a pass over all data that was begun is ended",
     )
+
+    @model_validator(mode="after")
+    def _of_batches(self) -> VectorsParams:
+        for name in ("batch_size", "num_batches"):
+            field = type(self).model_fields.get(name)
+            is_set = field is not None and getattr(self, name) != field.default
+            if self.probes_per == "data" and is_set:
+                raise ValueError(
+                    f"expected probes_per batch with {name}, got data. Remove {name}, "
+                    "or set probes_per to batch."
+                )
+        return self
 
     @model_validator(mode="after")
     def _per_batch(self) -> VectorsParams:

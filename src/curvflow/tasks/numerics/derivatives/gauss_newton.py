@@ -36,6 +36,7 @@ from curvflow.tasks.numerics.streams import stream
 # From weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N, C).
 Outputs = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["ggn", "type-2", "mc", "empirical", "covariance"]
+_NO_MEANS = {"mc": "labels drawn for all of them", "covariance": "a covariance"}
 
 
 def sandwich(
@@ -234,8 +235,8 @@ class BatchedGaussNewton(Averaged):
             InputError: the kind is `mc`, whose labels are drawn for all samples, or
                 `covariance`, which is no mean over samples.
         """
-        if self._kind in ("mc", "covariance"):
-            raise InputError(no_sample_mean(self._kind))
+        if self._kind in _NO_MEANS:
+            raise InputError(no_sample_mean(_NO_MEANS[self._kind]))
         return super().of_samples(models, rows)
 
     def select(self, models: Tensor) -> Self:

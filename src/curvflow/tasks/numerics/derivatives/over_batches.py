@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
@@ -28,6 +28,7 @@ from curvflow.tasks.numerics.operators.base import (
     Repeated,
     no_sample_mean,
 )
+from curvflow.tasks.numerics.streams import stream
 
 # From a batch, the number of its first sample, and the columns that will be multiplied,
 # to the product of the batch: of its mean loss, or of the sum where `is_summed`.
@@ -155,14 +156,13 @@ class OverBatches:
             raise InputError(no_sample_mean("labels drawn for all of them"))
         if not isinstance(of.data, list) or "size_of" in of.settings:
             raise InputError(
-                "data: expected batches of samples that are held, to take some of "
-                f"them, got {type(of.data).__name__}, or size_of. Pass a list of "
-                "batches, or look at all data at once."
+                "data: expected a list of batches of samples, to take others of them, "
+                f"got {type(of.data).__name__}, or size_of. Pass a list, or take "
+                "probes_per data."
             )
         if not self._is_mean:
-            for batch in of.data:
-                _check_lengths(batch)
-            _check_mean(of)
+            _check_alike(of.data)
+            _check_separable(of)
             self._is_mean = True
         return of.data
 
@@ -191,36 +191,49 @@ def _joined(*leaves: Any) -> Any:
     return torch.cat(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
 
 
-def _check_lengths(batch: Batch) -> None:
-    count = num_samples(batch)
-    leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
-    if any(leaf.ndim == 0 or len(leaf) != count for leaf in leaves):
+def _check_alike(batches: Sequence[Batch]) -> None:
+    """Refuse batches whose samples do not fit into one batch."""
+    forms = set()
+    for batch in batches:
+        leaves, structure = tree_flatten(batch)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        count = num_samples(batch)
+        if any(leaf.ndim == 0 or len(leaf) != count for leaf in tensors):
+            raise InputError(
+                "data: expected tensors of one length in a batch, to take some of its "
+                f"samples, got {', '.join(str(tuple(t.shape)) for t in tensors)}. "
+                "Take probes_per data."
+            )
+        of_samples = tuple((t.shape[1:], t.dtype, t.device) for t in tensors)
+        forms.add((str(structure), of_samples))
+    if len(forms) > 1:
         raise InputError(
-            "data: expected tensors of one length in a batch, to take some of its "
-            f"samples, got {', '.join(str(tuple(leaf.shape)) for leaf in leaves)}. "
-            "Look at all data at once."
+            "data: expected samples of one shape, type and device in all batches, to "
+            f"take some of each, got {len(forms)} different ones. Take probes_per data."
         )
 
 
-def _check_mean(of: Subject) -> None:
-    """Compare the mean loss of a few samples with that of parts of them."""
-    batch = next(of.batches())
-    few = torch.arange(min(num_samples(batch), 2 * TRIAL_SAMPLES))
+def _check_separable(of: Subject) -> None:
+    """Compare the mean loss of random samples with that of parts of them."""
+    count = sum(num_samples(batch) for batch in of.data)
+    generator = stream(0, "separable")
+    rows = torch.randperm(count, generator=generator)[: 2 * TRIAL_SAMPLES]
 
-    def mean_of(rows: Tensor) -> float:
-        part = tree_map(partial(_picked, rows=rows), batch)
+    def mean_of(some: Tensor) -> float:
+        batch = tree_map(of.moved, _taken(of.data, some))
         with torch.no_grad(), differentiable():
-            return float(of.mean_loss(of.outputs(of.weights, part), part))
+            return float(of.mean_loss(of.outputs(of.weights, batch), batch))
 
-    # Of unequal length, so that sums are told from means.
-    parts = [part for part in few.tensor_split([len(few) // 3]) if len(part)]
-    mean = sum(len(part) * mean_of(part) for part in parts) / len(few)
-    whole = mean_of(few)
-    if abs(mean - whole) > 1e-3 * abs(whole):
+    # Two first, so that weights of classes show, and a batch norm has a variance; parts
+    # of unequal length, so that sums are told from means.
+    cuts = [2, 2 + (len(rows) - 2) // 3] if len(rows) >= 8 else [2]
+    parts = rows.tensor_split(cuts) if len(rows) >= 4 else [rows]
+    mean = sum(len(part) * mean_of(part) for part in parts) / len(rows)
+    whole = mean_of(rows)
+    if not abs(mean - whole) <= 1e-3 * abs(whole):
         raise InputError(
-            f"loss: expected a mean over samples, to take some of them, got "
-            f"{whole:.4g} of {len(few)} samples and {mean:.4g} of their parts. Look at "
-            "all data at once."
+            f"loss: expected a mean over samples that do not meet, got {whole:.4g} of "
+            f"{len(rows)} samples and {mean:.4g} of their parts. Take probes_per data."
         )
 
 

@@ -254,7 +254,8 @@ class Averaged(ABC):
 
         few = copy.copy(self)
         few.shape = (len(models), *self.shape[1:])
-        few.num_samples = few._batch_size = rows.shape[1]
+        few.num_samples = rows.shape[1]
+        few._batch_size = min(self._batch_size, few.num_samples)
         few._models_per_pass = len(models)
         few._weights_MD, few._fixed_MS = (
             self._weights_MD[models],

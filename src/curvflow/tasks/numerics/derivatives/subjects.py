@@ -147,9 +147,10 @@ class Subject:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches, on the device of the weights."""
         for batch in self.data:
-            yield tree_map(self._moved, batch)
+            yield tree_map(self.moved, batch)
 
-    def _moved(self, leaf: Any) -> Any:
+    def moved(self, leaf: Any) -> Any:
+        """Return a tensor on the device of the weights, and anything else as it is."""
         return leaf.to(self.weights.device) if isinstance(leaf, Tensor) else leaf
 
     def size_of(self, batch: Batch) -> float:
@@ -180,7 +181,7 @@ class Subject:
                 take it.
         """
         num_samples(batch)
-        batch = tree_map(self._moved, batch)
+        batch = tree_map(self.moved, batch)
         with _one_line(
             "module: expected to take a batch", "Say how to call it by forward"
         ):

@@ -26,6 +26,15 @@ from curvflow.tasks.numerics.streams import shuffled
 Sampled = Callable[[Tensor, Tensor], BatchedOperator]
 
 
+# Numbers of the copies of one model's weights in a pass, a copy per batch.
+PASS_NUMBERS = 1 << 20
+
+
+def batches_per_pass(size: int) -> int:
+    """Return how many batches are multiplied at once, for D parameters."""
+    return max(1, min(64, PASS_NUMBERS // size))
+
+
 def batch_variance(variance: Tensor, batch_size: int, num_samples: int) -> Tensor:
     """Return the variance of the mean over a batch drawn without replacement.
 

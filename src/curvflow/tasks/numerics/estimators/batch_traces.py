@@ -35,14 +35,6 @@ from curvflow.tasks.numerics.streams import shuffled
 # Vectors of a batch: what they differ by tells their part of the error.
 PAIR = 2
 
-# Numbers of the copies of one model's weights in a pass, a copy per batch.
-PASS_NUMBERS = 1 << 20
-
-
-def batches_per_pass(size: int) -> int:
-    """Return how many batches are multiplied at once, for D parameters."""
-    return max(1, min(64, PASS_NUMBERS // size))
-
 
 @dataclass(frozen=True)
 class BatchTrace:
@@ -131,11 +123,12 @@ class _Batches:
         sizes: Sequence[int],
         batch_size: int,
         distribution: str,
+        batches_per_pass: int,
     ) -> None:
         self._operator, self._sizes = operator, list(sizes)
         self._seeds, self._models = list(seeds), torch.arange(len(seeds))
         self._batch_size, self._distribution = batch_size, distribution
-        self._most = batches_per_pass(operator.shape[1])
+        self._most = batches_per_pass
         self.passes = [self._pass(0)]
 
     def _pass(self, number: int) -> _Pass:
@@ -197,6 +190,7 @@ def batch_traces(
     batch_size: int,
     num_probes: int,
     distribution: str,
+    batches_per_pass: int = 64,
     rel_sem: float | None = None,
     max_probes: int | None = None,
 ) -> list[BatchTrace]:
@@ -213,6 +207,7 @@ def batch_traces(
         batch_size: samples per batch, B.
         num_probes: vectors at the first look, two for each batch.
         distribution: `rademacher` or `gaussian`.
+        batches_per_pass: multiplied at once, each with a copy of the weights.
         rel_sem: standard error of the whole trace requested, relative to it; None stops
             at the first look.
         max_probes: most vectors; None for `num_probes`. A pass once begun after the
@@ -241,6 +236,7 @@ def batch_traces(
         sizes=sizes,
         batch_size=batch_size,
         distribution=distribution,
+        batches_per_pass=batches_per_pass,
     )
     return until_reached(drawn, num_probes, rel_sem, max_probes)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy.special import gammaincinv, stdtrit
 from torch import Tensor
+
+# From means, standard errors and their degrees of freedom to the ends.
+Interval = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 LOW, HIGH = 0.025, 0.975
 NORMAL = 1.959964

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.variances import curvature_variances
-from curvflow.tasks.numerics.estimators.batch_traces import batches_per_pass
 from curvflow.tasks.numerics.estimators.sketched_traces import (
     Probed,
     TraceDraws,
@@ -61,11 +60,13 @@ class _BatchImages:
         batch_size: int,
         num_batches: int,
         distribution: str,
+        batches_per_pass: int,
     ) -> None:
         self.operator = as_sample_mean(as_batched(operator))
         self._seeds, self._models = list(seeds), torch.arange(len(seeds))
         self._batch_size = batch_size
         self._num_batches, self._distribution = num_batches, distribution
+        self._batches_per_pass = batches_per_pass
         self._draws_M1S = torch.zeros((len(seeds), 1, 0), dtype=torch.float64)
 
     def grow(self, count: int) -> None:
@@ -83,7 +84,7 @@ class _BatchImages:
             first_probe=first,
             num_probes=count - first,
             distribution=self._distribution,
-            batches_per_pass=batches_per_pass(size),
+            batches_per_pass=self._batches_per_pass,
         )
         more_M1S = drawn.squared_mean.unsqueeze(1)
         self._draws_M1S = torch.cat([self._draws_M1S, more_M1S], dim=2)
@@ -148,6 +149,7 @@ def batch_squared_norms(
     num_batches: int,
     num_probes: int,
     distribution: str,
+    batches_per_pass: int = 64,
     rel_sem: float | None = None,
     max_probes: int | None = None,
 ) -> list[TraceDraws]:
@@ -161,6 +163,7 @@ def batch_squared_norms(
             there are fewer than B K samples.
         num_probes: vectors at the first look.
         distribution: `rademacher` or `gaussian`.
+        batches_per_pass: multiplied at once, each with a copy of the weights.
         rel_sem: as for `squared_norms`.
         max_probes: as for `squared_norms`.
 
@@ -199,5 +202,6 @@ def batch_squared_norms(
         batch_size=batch_size,
         num_batches=min(num_batches, count // batch_size),
         distribution=distribution,
+        batches_per_pass=batches_per_pass,
     )
     return until_reached(probed, num_probes, rel_sem, max_probes)

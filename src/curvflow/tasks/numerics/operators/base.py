@@ -101,8 +101,8 @@ def as_sample_mean(operator: BatchedOperator) -> SampleMean:
 def no_sample_mean(name: str) -> str:
     """Word the refusal of an operator whose samples cannot be taken apart."""
     return (
-        "operator: expected a mean over samples, to take some of them, got "
-        f"{name}. Look at all data at once."
+        f"operator: expected a mean over samples, to take batches of them, got {name}. "
+        "Take probes_per data."
     )
 
 
