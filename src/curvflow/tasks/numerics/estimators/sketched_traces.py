@@ -114,7 +114,7 @@ class Hutchinson(Probed):
 
     def take(self, z_MDS: Tensor) -> None:
         """Multiply further vectors."""
-        draws_MLS = self.sums(z_MDS * self.multiply(z_MDS))
+        draws_MLS = self.sums(self.terms(z_MDS, self.multiply(z_MDS)))
         self.draws_MLS = torch.cat([self.draws_MLS, draws_MLS], dim=2)
 
     def select(self, models: Tensor) -> None:
@@ -122,8 +122,12 @@ class Hutchinson(Probed):
         super().select(models)
         self.draws_MLS = self.draws_MLS[models]
 
+    def terms(self, z_MDS: Tensor, images_MDS: Tensor) -> Tensor:
+        """Return what a vector and its image give, entry by entry."""
+        return z_MDS * images_MDS
+
     def draws(self) -> Tensor:
-        """Return z.Az over each block, (M, L, S)."""
+        """Return the sums of the terms over each block, (M, L, S)."""
         return self.draws_MLS
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,41 +11,23 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.variances import curvature_variances
 from curvflow.tasks.numerics.estimators.sketched_traces import (
-    Probed,
+    Hutchinson,
     TraceDraws,
     trace_estimates,
     until_reached,
 )
 from curvflow.tasks.numerics.operators.base import (
     AnyOperator,
-    BatchedOperator,
     as_batched,
     as_sample_mean,
 )
 
 
-class _Images(Probed):
+class _Images(Hutchinson):
     """||Az||^2 of each vector."""
 
-    def __init__(
-        self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
-    ) -> None:
-        super().__init__(operator, seeds, sizes=[operator.shape[1]], **given)
-        self.draws_M1S = torch.zeros(
-            (operator.shape[0], 1, 0), dtype=torch.float64, device=operator.device
-        )
-
-    def take(self, z_MDS: Tensor) -> None:
-        draws_M1S = self.sums(self.multiply(z_MDS).square())
-        self.draws_M1S = torch.cat([self.draws_M1S, draws_M1S], dim=2)
-
-    def select(self, models: Tensor) -> None:
-        super().select(models)
-        self.draws_M1S = self.draws_M1S[models]
-
-    def draws(self) -> Tensor:
-        """Return the squared lengths, (M, 1, S)."""
-        return self.draws_M1S
+    def terms(self, z_MDS: Tensor, images_MDS: Tensor) -> Tensor:
+        return images_MDS.square()
 
 
 class _BatchImages:
@@ -135,8 +116,10 @@ def squared_norms(
         >>> found.draws.tolist()  # signs see a diagonal matrix exactly
         [[14.0, 14.0, 14.0, 14.0]]
     """
+    batched = as_batched(operator)
+    sizes = [batched.shape[1]]
     probed = _Images(
-        as_batched(operator), seeds, distribution=distribution, block=block
+        batched, seeds, sizes=sizes, distribution=distribution, block=block
     )
     return until_reached(probed, num_probes, rel_sem, max_probes)
 
