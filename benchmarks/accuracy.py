@@ -24,7 +24,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -46,9 +45,10 @@ PART = 2048
 NEEDED_PART, MOST = 1024, 256
 QUANTITIES = ("trace", "norm")
 # What each peer offers for a trace; all have plain vectors alone for the norm.
+METHOD_NAMES = ("hutchinson", "hutch++", "xtrace")
 METHODS = {
     "PyHessian": ("hutchinson",),
-    "curvlinops": ("hutchinson", "hutch++", "xtrace"),
+    "curvlinops": METHOD_NAMES,
     "hessian-eigenthings": ("hutchinson", "hutch++"),
 }
 
@@ -137,30 +137,19 @@ def needed(case: Case, quantity: str, rel: float, count: int) -> dict[str, float
     H = modules.hessian(
         case.module, "cross_entropy", part, num_products=case.needed_most
     )
-    draw = partial(
-        traces,
-        H,
-        [H.shape[0]],
-        [0],
-        num_probes=16,
-        distribution="rademacher",
-        block=4,
-        rel_sem=rel,
-        max_probes=case.needed_most,
-    )
-    if quantity == "trace":
-        methods = ("hutchinson", "hutch++", "xtrace")
-        return {m: _extrapolated(draw(method=m)[0], rel) for m in methods}
-    (drawn,) = squared_norms(
-        H,
-        [0],
-        num_probes=16,
-        distribution="rademacher",
-        block=4,
-        rel_sem=rel,
-        max_probes=case.needed_most,
-    )
-    return {"hutchinson": _extrapolated(drawn, rel)}
+    given: dict[str, Any] = {
+        "num_probes": 16,
+        "distribution": "rademacher",
+        "block": 4,
+        "rel_sem": rel,
+        "max_probes": case.needed_most,
+    }
+    if quantity == "norm":
+        return {"hutchinson": _extrapolated(squared_norms(H, [0], **given)[0], rel)}
+    drawn = {
+        m: traces(H, [H.shape[0]], [0], method=m, **given)[0] for m in METHOD_NAMES
+    }
+    return {method: _extrapolated(of, rel) for method, of in drawn.items()}
 
 
 def _extrapolated(drawn: Any, rel: float) -> float:

@@ -64,6 +64,11 @@ def test_some_samples_estimate_all_of_them_with_an_error_reported():
     assert (sems > 0).all()
     assert abs(errors.mean()) < 4 * errors.std() / 60**0.5
     assert np.sqrt((sems**2).mean()) == pytest.approx(errors.std(), rel=0.35)
+    ends = np.array(
+        [[r[f"gradient_variance_{end}"] for end in ("low", "high")] for r in results]
+    )
+    assert 0.85 < ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() < 1
+    assert (whole.arrays["gradient_variance_low"] == truth).all()
 
 
 def test_results_do_not_depend_on_the_width_of_the_tile():

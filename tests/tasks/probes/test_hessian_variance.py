@@ -12,6 +12,8 @@ from tests.tasks.probes.checks import probes
 from tests.tasks.toys import assert_declared, compute, dense_of
 
 KIND = "probe.hessian_variance"
+MODULE = "curvflow.tasks.probes.hessian_variance"
+ENDS = ("", "_sem", "_low", "_high")
 
 
 def sample_hessians(probed):
@@ -43,6 +45,33 @@ def test_variances_are_within_five_standard_errors_of_all_samples(case, batch_si
         error = abs(arrays["squared_mean"] - squared)
         assert error < 5 * arrays["squared_mean_sem"]
         assert arrays["num_matvecs"] == 60 * (len(H_NDD) // batch_size)
+
+
+def test_intervals_of_few_vectors_hold_the_variance_of_all_samples():
+    given = {"batch_size": 2, "num_batches": 2, "num_probes": 8}
+    (probed,) = probes(KIND, "tanh-ce", 1, **given)
+    exact = sample_hessians(probed).var(dim=0).sum().item()
+    seeded = [
+        replace(probed, params=probed.params.model_copy(update={"seed": seed}))
+        for seed in range(200)
+    ]
+    skewed, student = [], []
+    for outcome in compute(KIND, seeded):
+        of = {name: float(outcome.arrays[f"{KIND[6:]}{name}"]) for name in ENDS}
+        skewed.append(of["_low"] <= exact <= of["_high"])
+        student.append(abs(of[""] - exact) <= 2.365 * of["_sem"])
+    assert np.mean(student) < np.mean(skewed) < 1
+    assert np.mean(skewed) > 0.88
+
+
+def test_vectors_multiplied_together_are_those_one_by_one(monkeypatch):
+    members = probes(KIND, "tanh-ce", 2, batch_size=3, num_batches=3, num_probes=7)
+    together = compute(KIND, members)[1].arrays
+    for most in (1, 2, 4):
+        monkeypatch.setattr(f"{MODULE}.batches_per_pass", lambda _, most=most: most)
+        apart = compute(KIND, members)[1].arrays
+        for name in ("hessian_variance_draws", "squared_mean"):
+            np.testing.assert_allclose(apart[name], together[name], rtol=1e-9)
 
 
 def test_the_law_of_batches_and_the_share_per_parameter_follow():

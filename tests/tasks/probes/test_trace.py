@@ -202,3 +202,22 @@ def test_a_matrix_has_no_batches():
     of = matrix(with_spectrum([1, 2], 0))
     with pytest.raises(InputError, match="expected a mean over samples"):
         compute(KIND, [member(KIND, {"probes_per": "batch"}, matrix=of)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "skewed"),
+    [
+        ({"operator": "ggn"}, True),
+        ({"operator": "ggn", "probes_per": "batch", "batch_size": 4}, True),
+        ({"operator": "ggn", "method": "xtrace"}, False),
+        ({"operator": "hessian"}, False),
+    ],
+)
+def test_the_interval_of_positive_draws_reaches_further_up(given, skewed):
+    arrays = compute(KIND, probes(KIND, "tanh-ce", 2, num_probes=8, **given))[0].arrays
+    up = arrays["trace_high"] - arrays["trace"]
+    down = arrays["trace"] - arrays["trace_low"]
+    assert up > 0
+    assert (up > 1.1 * down) == skewed
+    if not skewed:
+        assert up == pytest.approx(down)

@@ -210,20 +210,25 @@ def batches_at_once(member: Member) -> int:
     return batches_per_pass(problem.network.num_parameters)
 
 
-def sample_means_bytes(member: Member, batch_size: int, *, columns: int) -> int:
+def sample_means_bytes(
+    member: Member, batch_size: int, *, columns: int, passes: bool = False
+) -> int:
     """Return the estimated peak bytes of one member's products batch by batch.
 
     Args:
         member: as for `sample_means`.
         batch_size: samples per batch.
         columns: vectors of each batch.
+        passes: whether batches multiplied at once are of one pass over the data.
     """
     if MATRIX in member.inputs:
         return _matrix_bytes(member)
     network = network_operators.problem_of(member).network
     count = len(member.one("data")["inputs"])
     rows = min(batch_size, count)
-    batches = min(batches_at_once(member), -(-count // rows))
+    batches = batches_at_once(member)
+    if passes:
+        batches = min(batches, -(-count // rows))
     each = 8 * network.num_parameters + 6 * rows * network.width
     return 8 * batches * (1 + columns) * each + probed_bytes(member)
 

@@ -53,7 +53,7 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products, all vectors."""
     params = _params(member)
     if params.probes_per == "batch":
-        return sample_means_bytes(member, params.batch_size, columns=PAIR)
+        return sample_means_bytes(member, params.batch_size, columns=PAIR, passes=True)
     vectors = 8 * COPIES[params.method] * size_of(member) * params.most
     return product_bytes(member, min(BLOCK, params.most)) + vectors
 

@@ -60,10 +60,16 @@ KIND = Kind(
             units=UNITS,
         ),
         Variable(
-            "trace_draws", "single estimates", ("probe",), units=UNITS, series=True
+            "trace_draws",
+            "single estimates; unless they are of batches, their spread is the error",
+            ("probe",),
+            units=UNITS,
+            series=True,
         ),
         Variable(
-            "num_draws", "draws whose spread gives the standard error", dtype="int64"
+            "num_draws",
+            "draws averaged, of a vector each, or of the two of a batch",
+            dtype="int64",
         ),
         Variable("reached", "whether the error is as small as rel_sem", dtype="bool"),
         Variable("layer", "names of the parameter tensors", ("layer",), "str"),

@@ -64,6 +64,10 @@ def in_parts(product: Written) -> Written:
     return parts
 
 
+# Samples in pairs that a mean is tried on, and what it may be off relative to them.
+PAIRS, ROUNDING = 16, 1e-5
+
+
 class OverBatches:
     """A mean over batches, weighted by their sizes, as an operator of one model."""
 
@@ -224,16 +228,22 @@ def _check_separable(of: Subject) -> None:
         with torch.no_grad(), differentiable():
             return float(of.mean_loss(of.outputs(of.weights, batch), batch))
 
-    # Two first, so that weights of classes show, and a batch norm has a variance; parts
-    # of unequal length, so that sums are told from means.
-    cuts = [2, 2 + (len(rows) - 2) // 3] if len(rows) >= 8 else [2]
-    parts = rows.tensor_split(cuts) if len(rows) >= 4 else [rows]
-    mean = sum(len(part) * mean_of(part) for part in parts) / len(rows)
-    whole = mean_of(rows)
-    if not abs(mean - whole) <= 1e-3 * abs(whole):
+    if len(rows) < 4:
         raise InputError(
-            f"loss: expected a mean over samples that do not meet, got {whole:.4g} of "
-            f"{len(rows)} samples and {mean:.4g} of their parts. Take probes_per data."
+            f"data: expected four samples or more, to take some of them, got "
+            f"{len(rows)}. Take probes_per data."
+        )
+    # Pairs, so that weights of classes show, and a batch norm has a variance; parts of
+    # unequal length, so that sums are told from means.
+    parts = rows.tensor_split([2, *range(4, min(len(rows) - 2, PAIRS), 2)])
+    means = [mean_of(part) for part in parts]
+    mean = sum(len(p) * m for p, m in zip(parts, means, strict=True)) / len(rows)
+    whole, scale = mean_of(rows), max(map(abs, means))
+    rounding = max(ROUNDING, 100 * torch.finfo(of.weights.dtype).eps)
+    if not abs(mean - whole) <= rounding * scale:
+        raise InputError(
+            f"loss: expected a mean over samples that do not meet, got {whole:.6g} of "
+            f"{len(rows)} samples and {mean:.6g} of their parts. Take probes_per data."
         )
 
 

@@ -25,7 +25,6 @@ from curvflow.tasks.numerics.streams import shuffled
 # shape (R, D, D).
 Sampled = Callable[[Tensor, Tensor], BatchedOperator]
 
-
 # Numbers of the copies of one model's weights in a pass, a copy per batch.
 PASS_NUMBERS = 1 << 20
 
@@ -144,43 +143,50 @@ def curvature_variances(
         of ||Av||^2; its s^2, of a unit vector, has the mean S^2 (N - 1) / (N D).
         Hoeffding (1948), doi:10.1214/aoms/1177730196, for U-statistics.
     """
-    drawn = []
-    for probe in range(first_probe, first_probe + num_probes):
-        z_MD = random_vectors(seeds, size, range(probe, probe + 1), distribution)[
-            ..., 0
-        ]
-        rows_MKB = batches(
-            seeds,
-            probe,
-            num_samples=num_samples,
-            num_batches=num_batches,
-            size=batch_size,
+    drawn, last = [], first_probe + num_probes
+    together = max(1, batches_per_pass // num_batches)
+    for start in range(first_probe, last, together):
+        probes = range(start, min(start + together, last))
+        z_MDS = random_vectors(seeds, size, probes, distribution)
+        rows_MSKB = torch.stack(
+            [
+                batches(
+                    seeds,
+                    probe,
+                    num_samples=num_samples,
+                    num_batches=num_batches,
+                    size=batch_size,
+                )
+                for probe in probes
+            ],
+            dim=1,
         )
-        total_MD, squares_M = _sums(sampled, z_MD, rows_MKB, batches_per_pass)
-        whole_M = total_MD.square().sum(1)
-        between_M = (squares_M - whole_M / num_batches) / (num_batches - 1)
-        across_M = (whole_M - squares_M) / (num_batches * (num_batches - 1))
-        variance_M = batch_size * between_M
-        drawn.append(torch.stack([variance_M, across_M + variance_M / num_samples]))
-    variance_MS, squared_MS = torch.stack(drawn, dim=2).cpu()
+        total_MSD, squares_MS = _sums(sampled, z_MDS.mT, rows_MSKB, batches_per_pass)
+        whole_MS = total_MSD.square().sum(2)
+        between_MS = (squares_MS - whole_MS / num_batches) / (num_batches - 1)
+        across_MS = (whole_MS - squares_MS) / (num_batches * (num_batches - 1))
+        variance_MS = batch_size * between_MS
+        drawn.append(torch.stack([variance_MS, across_MS + variance_MS / num_samples]))
+    variance_MS, squared_MS = torch.cat(drawn, dim=2)
     return CurvatureDraws(variance_MS, squared_MS)
 
 
 def _sums(
-    sampled: Sampled, z_MD: Tensor, rows_MKB: Tensor, batches_per_pass: int
+    sampled: Sampled, z_MSD: Tensor, rows_MSKB: Tensor, batches_per_pass: int
 ) -> tuple[Tensor, Tensor]:
-    """Return sum_b A_b z, (M, D), and sum_b ||A_b z||^2, (M,)."""
-    models = torch.arange(len(z_MD))
-    total_MD, squares_M = torch.zeros_like(z_MD), z_MD.new_zeros(len(z_MD))
-    for rows_MkB in torch.split(rows_MKB, batches_per_pass, dim=1):
-        count = rows_MkB.shape[1]
-        models_R = models.repeat_interleave(count)
-        operator = sampled(models_R, rows_MkB.flatten(0, 1))
-        columns_RD1 = z_MD[models_R].unsqueeze(2).to(operator.device)
-        images_MkD = product(operator, columns_RD1).cpu().view(len(z_MD), count, -1)
-        total_MD = total_MD + images_MkD.sum(1)
-        squares_M = squares_M + images_MkD.square().sum((1, 2))
-    return total_MD, squares_M
+    """Return sum_b A_b z, (M, S, D), and sum_b ||A_b z||^2, (M, S), on the CPU."""
+    models, probes, size = z_MSD.shape
+    total_MSD, squares_MS = torch.zeros_like(z_MSD), z_MSD.new_zeros(models, probes)
+    for rows_MSkB in torch.split(rows_MSKB, batches_per_pass, dim=2):
+        count = rows_MSkB.shape[2]
+        models_R = torch.arange(models).repeat_interleave(probes * count)
+        operator = sampled(models_R, rows_MSkB.flatten(0, 2))
+        z_RD1 = z_MSD.repeat_interleave(count, dim=1).reshape(-1, size, 1)
+        images_RD1 = product(operator, z_RD1.to(operator.device)).cpu()
+        images_MSkD = images_RD1.view(models, probes, count, size)
+        total_MSD = total_MSD + images_MSkD.sum(2)
+        squares_MS = squares_MS + images_MSkD.square().sum((2, 3))
+    return total_MSD, squares_MS
 
 
 @dataclass(frozen=True)
