@@ -34,6 +34,7 @@ from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace, batch_tr
 from curvflow.tasks.numerics.estimators.intervals import (
     positive_interval,
     student_interval,
+    wider_interval,
 )
 from curvflow.tasks.numerics.estimators.maxent import MaxEnt, maxent
 from curvflow.tasks.numerics.estimators.moments import moment_draws
@@ -136,4 +137,5 @@ __all__ = [
     "student_interval",
     "trace_draws",
     "traces",
+    "wider_interval",
 ]

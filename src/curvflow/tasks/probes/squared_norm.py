@@ -24,7 +24,7 @@ from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.intervals import (
     Interval,
     positive_interval,
-    student_interval,
+    wider_interval,
 )
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws
 from curvflow.tasks.numerics.estimators.squared_norms import (
@@ -97,8 +97,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    # Pairs of batches may have products below zero.
-    outcomes = [_outcome(draws, student_interval) for draws in found]
+    # Skewed as lengths are; pairs of batches may have products below zero, too.
+    outcomes = [_outcome(draws, wider_interval) for draws in found]
     return for_all(members, outcomes)
 
 

@@ -114,6 +114,17 @@ def test_models_stop_by_themselves_and_do_not_depend_on_each_other():
         assert found.sem <= 0.1 * abs(found.draws.mean(1).sum())
 
 
+@pytest.mark.parametrize("case", [0, 4, 6, 9])
+def test_errors_hold_where_a_small_one_ends_the_draws(case):
+    means = random_means(case, REPETITIONS)
+    asked = {"num_probes": 32, "rel_sem": 0.05, "max_probes": 1 << 12}
+    found = estimates(means, batch_size=3, **asked)
+    off = torch.stack([f.draws.mean(1).sum() for f in found]) - trace_of(means)
+    told = torch.stack([f.sem for f in found])
+    assert np.mean([f.reached for f in found]) > 0.95
+    assert (off.abs() < 2 * told).double().mean() > 0.88
+
+
 def test_fewer_samples_than_a_batch_are_one_batch():
     means = random_means(6, 1)
     (found,) = estimates(means, batch_size=1000, num_probes=64)

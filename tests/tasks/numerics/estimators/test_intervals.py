@@ -5,7 +5,12 @@ import pytest
 import torch
 from scipy.stats import chi2, t
 
-from curvflow.tasks.numerics import estimate, positive_interval, student_interval
+from curvflow.tasks.numerics import (
+    estimate,
+    positive_interval,
+    student_interval,
+    wider_interval,
+)
 
 SPECTRA = {
     "one": [1.0],
@@ -74,3 +79,16 @@ def test_hardly_any_degree_of_freedom_leaves_no_upper_end():
     )
     assert low.item() >= 0
     assert high.item() > 1e100
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 3.0, 30.0])
+@pytest.mark.parametrize("count", [8, 32])
+def test_skewed_draws_are_covered_whatever_noise_is_added(noise, count):
+    rng = np.random.default_rng(count)
+    added = torch.as_tensor(noise * rng.normal(size=(REPETITIONS, count)))
+    draws = squares(np.ones(1), count, 1) + added
+    wide = covered(wider_interval, draws, 1.0)
+    assert wide > 0.91
+    others = [covered(one, draws, 1.0) for one in (positive_interval, student_interval)]
+    assert wide >= max(others)
+    assert noise < 30 or others[0] < 0.9

@@ -71,10 +71,37 @@ def positive_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, 
     nu = (2 * (mean / wide).square()).numpy()
     is_skewed = (mean > 0).numpy() & (nu < MANY)
     safe = np.where(is_skewed, nu, 1.0)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         ends = [
             mean * torch.as_tensor(safe / (2 * gammaincinv(safe / 2, tail)))
             for tail in (HIGH, LOW)
         ]
     chosen = torch.as_tensor(is_skewed)
     return torch.where(chosen, ends[0], low), torch.where(chosen, ends[1], high)
+
+
+def wider_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+    """Return the interval of 95 % that holds both Student's and the skewed one.
+
+    For draws with a positive mean that are skewed, or noisy about zero, or both.
+
+    Args:
+        mean: of any shape.
+        sem: its standard error.
+        freedom: degrees of freedom of the standard error.
+
+    Returns:
+        Lower and upper ends; the upper one may be infinite.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import wider_interval
+        >>> mean, sem = torch.tensor(1.0).double(), torch.tensor(0.5).double()
+        >>> [round(end.item(), 2) for end in wider_interval(mean, sem, freedom=9)]
+        [-0.13, 4.84]
+    """
+    lows, highs = zip(
+        student_interval(mean, sem, freedom),
+        positive_interval(mean, sem, freedom),
+        strict=True,
+    )
+    return torch.minimum(*lows), torch.maximum(*highs)
