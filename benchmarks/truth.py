@@ -44,6 +44,7 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds import all_kinds, find_kind
 
+MANY = 10**6  # degrees of freedom where a kind states no interval and no sample size
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 NETWORK_SHARE = 0.3
 POSTERIOR_SHARE = 0.15
@@ -254,7 +255,8 @@ def compared(
             np.atleast_1d(result[f"{name}_{end}"]) for end in ("low", "high")
         )
     else:
-        half = t.ppf(0.975, max(1, degrees(name, result))) * errors
+        freedom = max(1, int(result.get("ess_bulk", MANY)))
+        half = t.ppf(0.975, freedom) * errors
         lows, highs = values - half, values + half
     declared = kind.output(name)
     flag = declared.judged_by if declared else None
@@ -284,17 +286,6 @@ def coefficient(case: int, results: curvflow.Results) -> Iterator[Compared]:
     arrays["llc_sem"] = np.hypot(arrays["llc_sem"], error)
     kind = find_kind("probe.llc")
     yield from compared(case, kind, "llc_mean", arrays, known["llc_known"].values)
-
-
-def degrees(name: str, result: Mapping[str, Any]) -> int:
-    """Return the degrees of freedom of a mean over draws."""
-    if f"{name}_draws" in result:
-        return result[f"{name}_draws"].shape[-1] - 1
-    if "num_draws" in result:
-        return int(result["num_draws"]) - 1
-    if "ess_bulk" in result:
-        return int(result["ess_bulk"])
-    return len(result["ritz_values"]) - 1
 
 
 def run(case: int) -> list[Compared]:

@@ -104,12 +104,22 @@ def test_what_a_density_has_beyond_the_ritz_values_is_reported():
         "ritz_values": np.array([[-0.5, 0.5]]),
         "ritz_weights": np.array([[0.5, 0.5]]),
     }
-    node = replace(ritz(W, 2), arrays=arrays)
+    node = ritz(W, 2)
+    node = replace(node, arrays=node.arrays | arrays)
     fine = {"grid": np.linspace(-1, 1, 2001), "density": np.full(2001, 0.5)}
     flat = replace(entropy(), arrays=fine)
     caption = str(draw([node], [flat], kappa=0.1)["caption"])
     assert "Beyond the Ritz values by 2 widths: 0.3 of the density" in caption
     assert "Beyond" not in str(draw([node])["caption"])
+
+
+def test_a_kernel_narrower_than_the_steps_resolve_is_said_to_be():
+    wide, narrow = draw([ritz(W, 30)], kappa=0.1), draw([ritz(W, 5)], kappa=0.01)
+    assert wide["quadrature"] < 0.05
+    assert narrow["quadrature"] > 0.5
+    assert "narrower than the steps resolve" not in str(wide["caption"])
+    text = "narrower than the steps resolve: the quadrature may be off by"
+    assert text in str(narrow["caption"])
 
 
 @pytest.mark.pictures

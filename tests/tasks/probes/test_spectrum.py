@@ -57,9 +57,10 @@ def test_every_run_sums_to_one_and_counts_its_products():
     assert arrays["num_matvecs"] == 21
 
 
-def test_a_single_run_has_no_error_bar():
+def test_a_single_run_has_the_error_of_its_trace_and_none_of_its_masses():
     (got,) = compute(KIND, [of_matrix(np.linspace(-1, 1, 9), num_runs=1, num_steps=4)])
-    assert np.isnan(got.arrays["trace_sem"])
+    assert abs(got.arrays["trace"]) < 4 * got.arrays["trace_sem"]
+    assert got.arrays["trace_low"] < 0 < got.arrays["trace_high"]
     assert (got.arrays["zero_mass_low"], got.arrays["zero_mass_high"]) == (0, 1)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -16,6 +17,7 @@ from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.drawing.spectra import (
+    DENSE,
     WeightedPoints,
     law_atom,
     law_density,
@@ -26,6 +28,8 @@ from curvflow.tasks.drawing.spectra import (
     runs_sentence,
     smoothed_density,
 )
+from curvflow.tasks.numerics.krylov.densities import density as density_of_runs
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.label_groups import (
     NodeGroup,
@@ -39,6 +43,8 @@ REACH_WIDTHS = 5.0  # widths of the kernel drawn beyond the last point
 NEAR_WIDTHS = 2.0  # widths that still belong to the last Ritz value
 GRID_POINTS = (1001, 20001)  # least and greatest number of points of a curve
 PER_WIDTH = 10  # points within a width of the kernel
+CHECKED_POINTS = 32  # where the error of the quadrature is looked at
+SMALL = 0.05  # part of the greatest density that the quadrature may silently be off
 STYLES: dict[str, dict[str, Any]] = {
     "ritz": {"linewidth": 1.1},
     "density": {"linewidth": 1.1, "linestyle": (0, (4, 1.5))},
@@ -59,6 +65,8 @@ class Curve:
         width: width of the kernel; 0 without a kernel.
         x: eigenvalues, ascending.
         y: density.
+        quadrature: the most that it may be off for the rule alone, relative to the
+            greatest density; NaN where no rule is known.
     """
 
     label: str
@@ -67,6 +75,7 @@ class Curve:
     width: float
     x: Array
     y: Array
+    quadrature: float = np.nan
 
     @property
     def style(self) -> dict[str, Any]:
@@ -127,7 +136,8 @@ def _curves(
             for node in nodes_with_equal_labels(row.ok[0], member.inputs["matrix"]):
                 label = f"{name}, {what}".removeprefix(", ")
                 yield _smooth(label, what, number, matrix_points(node, what), width)
-        yield _smooth(name or "Ritz values", "ritz", number, points, width)
+        curve = _smooth(name or "Ritz values", "ritz", number, points, width)
+        yield replace(curve, quadrature=_quadrature_error(row.ok, curve))
     for row in _compared_densities(member.inputs.get("density", ()), params.label):
         number = numbers.setdefault(row.label, len(numbers))
         for node in row.ok:
@@ -166,6 +176,30 @@ def _smooth(
     )
 
 
+def _quadrature_error(nodes: Sequence[NodeData], curve: Curve) -> float:
+    """Return the most that a curve of Ritz values may be off, relative to its peak.
+
+    It is looked at along the curve and where that is greatest. All eigenvalues have
+    no error.
+    """
+    near = REACH_WIDTHS * curve.width
+    grid = np.linspace(curve.x[0] + near, curve.x[-1] - near, CHECKED_POINTS)
+    grid_G = torch.from_numpy(np.append(grid, curve.x[curve.y.argmax()]))
+    runs = sum(len(node["ritz_values"]) for node in nodes)
+    error_G = torch.zeros(len(grid_G), dtype=torch.float64)
+    for node in nodes:
+        if node.kind != DENSE:
+            values, weights, residuals = (
+                torch.from_numpy(np.array(node[f"ritz_{name}"]))[None]
+                for name in ("values", "weights", "residuals")
+            )
+            steps = values.isfinite().sum(2)
+            ritz = RitzData(values, weights, residuals, steps, int(node["size"]))
+            found = density_of_runs(ritz, grid_G, sigma=curve.width).found
+            error_G += found.rule_error[0] * len(values[0]) / runs
+    return float(error_G.max()) / float(curve.y.max())
+
+
 def _law(law: Law, width: float) -> Curve:
     """Return a law's density with its atom smoothed."""
     low, high = law_support(law)
@@ -198,6 +232,7 @@ def _numbers(curves: Sequence[Curve]) -> dict[str, Array]:
         "width": np.array([curve.width for curve in curves], np.float64),
         "eigenvalue": padded([curve.x for curve in curves]),
         "density": padded([curve.y for curve in curves]),
+        "quadrature": np.array([curve.quadrature for curve in curves], np.float64),
     }
 
 
@@ -215,12 +250,24 @@ def _caption(
     notes = [f"{text}{selection_text(nodes, params.label)}."]
     if params.overlay and law_atom(params.overlay):
         notes.append("What the law has at 0 is smoothed by the same Gaussian.")
+    notes += _unresolved_sentence(curves)
     notes += _outside_sentence(curves)
     if params.log_y and curves:
         notes.append(
             f"Not shown: below {captions.short_number(params.floor)} of the greatest."
         )
     return " ".join([*notes, *captions.left_out_sentences(rows)])
+
+
+def _unresolved_sentence(curves: Sequence[Curve]) -> list[str]:
+    errors = [c.quadrature for c in curves if c.quadrature > SMALL]
+    if not errors:
+        return []
+    percent = min(100, round(100 * max(errors)))
+    return [
+        f"The kernel is narrower than the steps resolve: the quadrature may be off by "
+        f"{percent} % of the greatest density."
+    ]
 
 
 def _outside_sentence(curves: Sequence[Curve]) -> list[str]:

@@ -27,9 +27,10 @@ from curvflow.schemas.nodes import Array, Member, Ritz
 from curvflow.tasks.curvature.ritz_data import functional_arrays
 from curvflow.tasks.library.arguments import checked, precisions
 from curvflow.tasks.numerics.estimators.traces import Estimate
-from curvflow.tasks.numerics.krylov import quadrature
+from curvflow.tasks.numerics.krylov.densities import density, kernel_width
 from curvflow.tasks.numerics.krylov.functionals import Bernstein, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import extremes
 from curvflow.tasks.numerics.krylov.ritz_spectra import mass
 from curvflow.tasks.probes.effective_dimension import effective_dimension
 from curvflow.tasks.probes.eigenvalues import eigenvalues
@@ -317,9 +318,10 @@ class EffectiveDimension(Quadrature):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Density(Result):
+class Density(Quadrature):
     """A spectral density, smoothed by a Gaussian kernel, of integral 1."""
 
+    quantity = "density"
     value: Array
     sem: Array
 
@@ -526,7 +528,8 @@ class Spectrum(Result):
             sigma: width in units of the eigenvalues.
 
         Returns:
-            The density with its standard error over the runs.
+            The density with its standard error, of the random vectors and of the
+            quadrature, which a kernel narrower than the steps resolve makes large.
 
         Raises:
             InputError: both widths are given, one is not positive, or the grid holds
@@ -546,12 +549,11 @@ class Spectrum(Result):
             kappa = KAPPA
         ritz = self._ritz()
         points_G = self._grid(ritz, kappa, sigma) if grid is None else _points(grid)
-        found = quadrature.density(ritz, points_G, sigma=sigma, kappa=kappa)
+        smooth = density(ritz, points_G, sigma=sigma, kappa=kappa)
         variables = {
             "grid": points_G.numpy(),
-            "density": found.values[0].numpy(),
-            "density_sem": found.sem[0].numpy(),
-            "sigma": found.sigma[0].numpy(),
+            **functional_arrays("density", smooth.found.of_model(0)),
+            "sigma": smooth.sigma[0].numpy(),
             "size": np.array(self.size),
         }
         return Density(
@@ -640,9 +642,8 @@ class Spectrum(Result):
         return RitzData(values, weights, residuals, steps, self.size)
 
     def _grid(self, ritz: RitzData, kappa: float | None, sigma: float | None) -> Tensor:
-        zero = torch.zeros(1, dtype=torch.float64)
-        width = quadrature.density(ritz, zero, sigma=sigma, kappa=kappa).sigma
-        low, high = quadrature.extremes(ritz)
+        width = kernel_width(ritz, sigma, kappa)
+        low, high = extremes(ritz)
         first, last = float(low - 4 * width), float(high + 4 * width)
         return torch.linspace(first, last, NUM_POINTS, dtype=torch.float64)
 
@@ -698,8 +699,7 @@ def _estimated(name: str, found: Estimate) -> dict[str, Any]:
 
 DENSITY = (
     Variable("grid", "eigenvalue", ("grid",), units=UNITS),
-    Variable("density", "of the eigenvalues, of integral 1", ("grid",)),
-    Variable("density_sem", "standard error over the runs", ("grid",)),
+    *judged("density", "of the eigenvalues, of integral 1", ("grid",)),
     Variable("sigma", "width of the kernel", units=UNITS),
     Variable("size", "dimension of the operator, D", dtype="int64"),
 )

@@ -49,7 +49,8 @@ from curvflow.tasks.numerics.estimators.squared_norms import (
     batch_squared_norms,
     squared_norms,
 )
-from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
+from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
+from curvflow.tasks.numerics.krylov.densities import density
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.functionals import (
     Bernstein,
@@ -65,7 +66,7 @@ from curvflow.tasks.numerics.krylov.linear_solvers import (
 )
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from curvflow.tasks.numerics.krylov.power_iteration import block_power
-from curvflow.tasks.numerics.krylov.quadrature import density, functional
+from curvflow.tasks.numerics.krylov.quadrature import functional
 from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
 from curvflow.tasks.numerics.operators.adapters import from_scipy
 from curvflow.tasks.numerics.operators.base import (
@@ -135,7 +136,6 @@ __all__ = [
     "squared_norms",
     "stream",
     "student_interval",
-    "trace_draws",
     "traces",
     "wider_interval",
 ]

@@ -16,7 +16,8 @@ from curvflow.tasks.curvature.network_operators import (
     problem_of,
 )
 from curvflow.tasks.networks.problems import grouped, probed_bytes
-from curvflow.tasks.numerics.estimators.traces import Estimate, estimate, trace_draws
+from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
 # Vectors multiplied in one pass; a constant, so that sums keep their order.
@@ -58,31 +59,31 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
     columns = min(BLOCK, params.num_probes)
     layout = problem_of(members[0]).network.layout
-    draws_MLS = trace_draws(
+    found = traces(
         batched_hessian(members, machine, dtype=params.dtype, columns=columns),
         layout.sizes,
         [_params(member).seed for member in members],
+        method="hutchinson",
         num_probes=params.num_probes,
         distribution=params.distribution,
         block=columns,
-    ).cpu()
-    whole, parts = estimate(draws_MLS.sum(1)), estimate(draws_MLS)
-    return [
-        _outcome(number, whole, parts, layout.names) for number in range(len(members))
-    ]
+    )
+    return [_outcome(draws, layout.names) for draws in found]
 
 
-def _outcome(
-    number: int, whole: Estimate, parts: Estimate, names: Sequence[str]
-) -> Outcome:
+def _outcome(draws: TraceDraws, names: Sequence[str]) -> Outcome:
+    whole = draws.draws.sum(0)
+    low, high = student_interval(whole.mean(), draws.sem, draws.freedom)
     return Outcome(
         {
-            "trace": whole.mean[number].numpy(),
-            "trace_sem": whole.sem[number].numpy(),
-            "trace_draws": whole.draws[number].numpy(),
+            "trace": whole.mean().numpy(),
+            "trace_sem": draws.sem.numpy(),
+            "trace_low": low.numpy(),
+            "trace_high": high.numpy(),
+            "trace_draws": whole.numpy(),
             "layer": np.array(names),
-            "layer_trace": parts.mean[number].numpy(),
-            "layer_trace_sem": parts.sem[number].numpy(),
-            "num_matvecs": np.array(whole.count, dtype=np.int64),
+            "layer_trace": draws.draws.mean(1).numpy(),
+            "layer_trace_sem": draws.layer_sem.numpy(),
+            "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
     )

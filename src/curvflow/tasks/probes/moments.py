@@ -21,10 +21,12 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
+from curvflow.tasks.curvature.ritz_data import SEMIDEFINITE
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
     mean_covariance,
     moment_draws,
+    moment_intervals,
     ritz_moments,
 )
 from curvflow.tasks.numerics.estimators.traces import random_vectors
@@ -179,11 +181,16 @@ def _outcome(
 ) -> Outcome:
     count, orders = draws_SK.shape
     means = draws_SK.mean(0)
+    covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
+    errors = low = high = covariance.diagonal()
     if count > 1:
         covariance = mean_covariance(draws_SK)
-    else:
-        covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
-    errors = covariance.diagonal().clamp_min(0).sqrt()
+        errors, low, high = moment_intervals(
+            draws_SK,
+            size=size,
+            basis=params.basis,
+            is_positive=params.operator in SEMIDEFINITE,
+        )
     shift, scale = 0.0, 1.0
     if params.basis == "chebyshev":
         shift, scale = support_2.mean().item(), (support_2[1] - support_2[0]).item() / 2
@@ -192,6 +199,8 @@ def _outcome(
             "order": np.arange(orders, dtype=np.int64),
             "moments": means.numpy(),
             "moments_sem": errors.numpy(),
+            "moments_low": low.numpy(),
+            "moments_high": high.numpy(),
             "moments_covariance": covariance.numpy(),
             "moment_draws": draws_SK.numpy(),
             "num_draws": np.array(count, dtype=np.int64),
@@ -199,6 +208,8 @@ def _outcome(
             "support": support_2.numpy(),
             "trace": (size * (shift + scale * means[1])).numpy(),
             "trace_sem": (size * scale * errors[1]).numpy(),
+            "trace_low": (size * (shift + scale * low[1])).numpy(),
+            "trace_high": (size * (shift + scale * high[1])).numpy(),
             "size": np.array(size, dtype=np.int64),
             "num_matvecs": np.array(products, dtype=np.int64),
         }

@@ -19,6 +19,7 @@ from curvflow.tasks.curvature.ritz_data import (
     ritz_data,
 )
 from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import extremes, functional, nodes
 from curvflow.tasks.numerics.krylov.ritz_spectra import Mass, degeneracy, mass
@@ -58,6 +59,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     # The largest number below minus the threshold, which itself counts as zero.
     below_M = torch.nextafter(-threshold_M, endless_M)
     trace = functional(ritz, lambda x: x)
+    trace_low, trace_high = student_interval(trace.mean, trace.sem, trace.freedom)
     atom = degeneracy(ritz, params.degenerate_nodes)
     values = {
         "ritz_values": ritz.values,
@@ -69,6 +71,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "smallest_residual": _residual(ritz, low_M),
         "trace": trace.mean,
         "trace_sem": trace.sem,
+        "trace_low": trace_low,
+        "trace_high": trace_high,
         "zero_threshold": threshold_M,
         **_fraction("zero_mass", mass(ritz, -threshold_M, threshold_M)),
         **_fraction("negative_mass", mass(ritz, endless_M, below_M)),

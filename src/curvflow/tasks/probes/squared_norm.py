@@ -104,7 +104,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _outcome(draws: TraceDraws, interval: Interval) -> Outcome:
     whole = draws.draws.sum(0)
-    low, high = interval(whole.mean(), draws.sem, len(whole) - 1)
+    low, high = interval(whole.mean(), draws.sem, draws.freedom)
     return Outcome(
         {
             "squared_norm": whole.mean().numpy(),

@@ -7,7 +7,6 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-from torch import Tensor
 
 from curvflow.schemas.kinds.probes.trace import TraceParams
 from curvflow.schemas.nodes import Member, Outcome
@@ -120,7 +119,10 @@ def _outcome(
     params: TraceParams, tile: TileOperator, draws: TraceDraws | BatchTrace
 ) -> Outcome:
     whole = draws.draws.sum(0)
-    low, high = _interval(params, draws, whole)
+    # By vectors the images tell the error; draws of batches spread, and are skewed.
+    is_skewed = isinstance(draws, BatchTrace) and params.operator in SEMIDEFINITE
+    interval = positive_interval if is_skewed else student_interval
+    low, high = interval(whole.mean(), draws.sem, draws.freedom)
     return Outcome(
         {
             "trace": whole.mean().numpy(),
@@ -138,16 +140,3 @@ def _outcome(
             "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
     )
-
-
-def _interval(
-    params: TraceParams, draws: TraceDraws | BatchTrace, whole: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return an interval of the whole trace: of positive draws a skewed one."""
-    is_plain = params.method == "hutchinson"
-    interval = (
-        positive_interval
-        if is_plain and params.operator in SEMIDEFINITE
-        else student_interval
-    )
-    return interval(whole.mean(), draws.sem, len(whole) - 1)

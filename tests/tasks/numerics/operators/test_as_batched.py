@@ -13,7 +13,6 @@ from curvflow.tasks.numerics import (
     lobpcg,
     moment_draws,
     restarted_lanczos,
-    trace_draws,
     traces,
 )
 from curvflow.tasks.numerics.krylov.low_rank import nystrom
@@ -49,8 +48,14 @@ FUNCTIONS = {
         distribution="rademacher",
         block=4,
     ),
-    "trace_draws": lambda A, _: trace_draws(
-        A, [SIZE], [0], num_probes=8, distribution="gaussian", block=4
+    "hutchinson": lambda A, _: traces(
+        A,
+        [SIZE],
+        [0],
+        method="hutchinson",
+        num_probes=8,
+        distribution="gaussian",
+        block=4,
     ),
     "moment_draws": lambda A, _: moment_draws(
         A, [0], num_moments=5, num_probes=4, distribution="rademacher", block=2

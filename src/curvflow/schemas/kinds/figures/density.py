@@ -72,7 +72,7 @@ def _drawn(name: str, description: str, units: str) -> Variable:
 
 KIND = Kind(
     name="figure.density",
-    version=3,
+    version=4,
     summary="Spectral densities from Ritz values, with known laws.",
     params=DensityFigureParams,
     returns=Figure,
@@ -92,6 +92,12 @@ KIND = Kind(
             "eigenvalue", "where it has points; NaN behind the last", "as eigenvalue"
         ),
         _drawn("density", "its integral over the eigenvalues is 1", "1 / eigenvalue"),
+        Variable(
+            "quadrature",
+            "most that the quadrature may be off, relative to the greatest density; "
+            "NaN of curves that are no Ritz values",
+            ("curve",),
+        ),
     ),
     inputs={
         "of": Input(Ritz, many=True),

@@ -36,13 +36,15 @@ def _truth(_: Any, eigenvalues: Array, __: Mapping[str, Array]) -> dict[str, Arr
 
 KIND = Kind(
     name="probe.hessian_trace",
-    version=2,
+    version=3,
     summary="Trace of the Hessian of the mean training loss, by random vectors.",
     params=HessianTraceParams,
     returns=Numbers,
     outputs=(
         Variable("trace", "mean of z.Hz over the random vectors z", units=UNITS),
-        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("trace_sem", "standard error, told by all Hz", units=UNITS),
+        Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
+        Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable("trace_draws", "each z.Hz", ("probe",), units=UNITS, series=True),
         Variable("layer", "names of the parameter tensors", ("layer",), "str"),
         Variable(

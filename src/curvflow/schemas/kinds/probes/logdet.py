@@ -105,7 +105,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.logdet",
-    version=3,
+    version=4,
     summary="Log-determinant of a positive definite operator, by several methods.",
     params=LogdetParams,
     returns=Numbers,

@@ -66,7 +66,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.moments",
-    version=2,
+    version=3,
     summary="Moments of an operator's spectrum, of all orders from one recurrence.",
     params=MomentsParams,
     returns=Moments,
@@ -78,8 +78,13 @@ KIND = Kind(
             ("order",),
         ),
         Variable(
-            "moments_sem", "standard error over the vectors; NaN for one", ("order",)
+            "moments_sem",
+            "standard error: up to half of the highest order as the moments of twice "
+            "the order tell it, else as the draws spread; NaN if of one draw",
+            ("order",),
         ),
+        Variable("moments_low", "lower ends of intervals of 95 %", ("order",)),
+        Variable("moments_high", "upper ends of intervals of 95 %", ("order",)),
         Variable(
             "moments_covariance",
             "covariance of these means over the vectors; NaN for one",
@@ -97,6 +102,8 @@ KIND = Kind(
         Variable("support", "interval of the polynomials", ("end",), units=UNITS),
         Variable("trace", "of the operator, from the first moment", units=UNITS),
         Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
+        Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable("size", "dimension of the operator, D", dtype="int64"),
         Variable(
             "num_matvecs",

@@ -65,7 +65,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.spectrum",
-    version=2,
+    version=3,
     summary="Spectrum by stochastic Lanczos quadrature, as Ritz values and weights.",
     params=SpectrumParams,
     returns=Ritz,
@@ -82,7 +82,9 @@ KIND = Kind(
         Variable("smallest", "smallest Ritz value, an upper bound", units=UNITS),
         Variable("smallest_residual", "an eigenvalue is that near", units=UNITS),
         Variable("trace", "mean of v.Hv over the runs, times D", units=UNITS),
-        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable("trace_sem", "standard error, told by Ritz values", units=UNITS),
+        Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
+        Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable("zero_threshold", "magnitude that counts as zero", units=UNITS),
         *_fraction("zero_mass", "that count as zero"),
         *_fraction("negative_mass", "below minus the threshold"),

@@ -42,13 +42,18 @@ def _truth(
 
 KIND = Kind(
     name="probe.trace",
-    version=3,
+    version=4,
     summary="Trace of a curvature operator, whole and by layer, to an asked error.",
     params=TraceParams,
     returns=Numbers,
     outputs=(
         Variable("trace", "mean of the draws", units=UNITS),
-        Variable("trace_sem", "standard error of the trace", units=UNITS),
+        Variable(
+            "trace_sem",
+            "standard error of the trace: of hutchinson and hutch++ as the products "
+            "tell it, else as the draws spread",
+            units=UNITS,
+        ),
         Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
         Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable(
@@ -61,7 +66,7 @@ KIND = Kind(
         ),
         Variable(
             "trace_draws",
-            "single estimates; unless they are of batches, their spread is the error",
+            "single estimates, of a vector each, or of the two of a batch",
             ("probe",),
             units=UNITS,
             series=True,

@@ -151,8 +151,7 @@ class LanczosParams(OperatorParams):
     num_runs: int = Field(
         10,
         ge=1,
-        description="runs from random vectors; of a single one no standard error is "
-        "known",
+        description="runs from random vectors",
     )
     num_steps: int = Field(
         100, ge=1, description="products per run; a run ends early where it is exact"
@@ -202,14 +201,14 @@ def judged(
     return (
         Variable(name, description, dims, units=unit, judged_by=flag),
         part("sem", "standard error, of the vectors and of the quadrature"),
-        part("vectors", "standard error over the runs alone"),
+        part("vectors", "standard error of the random vectors alone"),
         part("quadrature", "most that the quadrature may be off"),
         part("low", "lower end of an interval of 95 %"),
         part("high", "upper end of an interval of 95 %"),
         Variable(
             flag,
             "whether the quadrature is off by at most rel_error of the value; without "
-            "one, by the standard error over the runs, or 1 %",
+            "one, by the standard error of the vectors, or 1 %",
             dims,
             dtype="bool",
         ),

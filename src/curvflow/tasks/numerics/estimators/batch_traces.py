@@ -62,6 +62,11 @@ class BatchTrace:
     num_matvecs: int
     reached: bool
 
+    @property
+    def freedom(self) -> Tensor:
+        """Degrees of freedom of the error, ()."""
+        return torch.tensor(self.draws.shape[1] - 1.0, dtype=torch.float64)
+
 
 class _Pass:
     """One reading of the data by batches in random order, as far as it has come."""

@@ -10,7 +10,7 @@ from scipy.special import gammaincinv, stdtrit
 from torch import Tensor
 
 # From means, standard errors and their degrees of freedom to the ends.
-Interval = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+Interval = Callable[[Tensor, Tensor, Tensor | float], tuple[Tensor, Tensor]]
 
 LOW, HIGH = 0.025, 0.975
 NORMAL = 1.959964
@@ -19,7 +19,9 @@ NORMAL = 1.959964
 MANY = 1e7
 
 
-def student_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+def student_interval(
+    mean: Tensor, sem: Tensor, freedom: Tensor | float
+) -> tuple[Tensor, Tensor]:
     """Return Student's interval of 95 %.
 
     Args:
@@ -36,11 +38,13 @@ def student_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, T
         >>> [round(end.item(), 2) for end in student_interval(mean, sem, freedom=9)]
         [-0.13, 2.13]
     """
-    half = float(stdtrit(freedom, HIGH)) * sem
+    half = torch.as_tensor(stdtrit(np.asarray(freedom), HIGH)) * sem
     return mean - half, mean + half
 
 
-def positive_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+def positive_interval(
+    mean: Tensor, sem: Tensor, freedom: Tensor | float
+) -> tuple[Tensor, Tensor]:
     """Return an interval of 95 % for the mean of positive, skewed draws.
 
     Sums of squares of normal numbers, as z.Az of a positive A and ||Az||^2 are, have
@@ -80,7 +84,9 @@ def positive_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, 
     return torch.where(chosen, ends[0], low), torch.where(chosen, ends[1], high)
 
 
-def wider_interval(mean: Tensor, sem: Tensor, freedom: int) -> tuple[Tensor, Tensor]:
+def wider_interval(
+    mean: Tensor, sem: Tensor, freedom: Tensor | float
+) -> tuple[Tensor, Tensor]:
     """Return the interval of 95 % that holds both Student's and the skewed one.
 
     For draws with a positive mean that are skewed, or noisy about zero, or both.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.forms import Error
 from curvflow.tasks.numerics.estimators.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 from curvflow.tasks.numerics.krylov.functionals import (
@@ -23,7 +25,7 @@ from curvflow.tasks.numerics.krylov.functionals import (
     floor_by_test,
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
-from curvflow.tasks.numerics.krylov.quadrature import nodes
+from curvflow.tasks.numerics.krylov.quadrature import nodes, over_forms
 
 NUM_NODES = 2000
 
@@ -47,7 +49,7 @@ class LogDet:
 
     Attributes:
         draws: of each run, (S,).
-        vectors: standard error of their mean; NaN for one run.
+        vectors: standard error of their mean over the random vectors.
         quadrature: the most that the mean may be off for all runs alike, by what their
             own rules allow; infinite where they allow anything.
         low: lower end of an interval of 95 % for both errors.
@@ -99,7 +101,7 @@ class _Rules:
         lower: least mean of v.log(A)v, controls taken off; -inf if there is none.
         upper: greatest.
         draws: of each run, (S,), controls taken off.
-        used: degrees of freedom that means and controls use up.
+        error: of the mean of the draws over the random vectors.
         floor: what the eigenvalues were taken to be above; None if nothing shows it.
     """
 
@@ -107,7 +109,7 @@ class _Rules:
     lower: float
     upper: float
     draws: Tensor
-    used: int
+    error: Error
     floor: float | None
 
 
@@ -117,21 +119,32 @@ def _rules(
     if floor is None:
         floor = floor_by_test(ritz)
     found = bounded(ritz, LOG, floor=floor).of_model(0)
-    draws_S, used = found.estimate.draws, 1
-    if controls is not None and len(draws_S) >= 8 * len(controls.means):
+    draws_S, of = found.estimate.draws, found.estimate
+    error = Error(of.sem, of.freedom)
+    if _has_use(controls, draws_S):
         draws_S = _freed(draws_S[:, None], controls)[:, 0]
-        used += len(controls.means)
+        error = _spread(draws_S, controls)
     moved = float(draws_S.mean() - found.estimate.mean)
     lower, upper = (float(b.mean()) + moved for b in (found.lower, found.upper))
-    return _Rules(float(draws_S.mean()), lower, upper, draws_S, used, floor)
+    return _Rules(float(draws_S.mean()), lower, upper, draws_S, error, floor)
 
 
-def _reported(draws_S: Tensor, rules: _Rules, other: float, *, used: int) -> LogDet:
-    """Return an estimate whose draws have `used` up some degrees of freedom."""
-    left, value = len(draws_S) - used, float(draws_S.mean())
-    spread = float((draws_S - value).square().sum())
-    sem = math.sqrt(spread / left / len(draws_S)) if left > 0 else math.nan
-    half = float(stdtrit(left, 0.975)) * sem if left > 0 else math.nan
+def _has_use(controls: Controls | None, draws_S: Tensor) -> TypeGuard[Controls]:
+    """Return whether there are controls, and enough runs to fit them."""
+    return controls is not None and len(draws_S) >= 8 * len(controls.means)
+
+
+def _spread(draws_S: Tensor, controls: Controls) -> Error:
+    """Return the error of the mean of draws by what the controls leave of them."""
+    left = len(draws_S) - 1 - len(controls.means)
+    variance = (draws_S - draws_S.mean()).square().sum() / left
+    return Error((variance / len(draws_S)).sqrt(), torch.tensor(float(left)))
+
+
+def _reported(draws_S: Tensor, error: Error, rules: _Rules, other: float) -> LogDet:
+    """Return an estimate, with the interval of its draws and of the rules."""
+    value, sem = float(draws_S.mean()), float(error.sem)
+    half = float(stdtrit(float(error.freedom), 0.975)) * sem
     off = max(rules.upper - value, value - rules.lower, 0.0)
     return LogDet(
         draws_S,
@@ -165,7 +178,7 @@ def by_quadrature(
         Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974.
     """
     rules = _rules(ritz, floor=floor, controls=controls)
-    return _reported(rules.draws, rules, rules.lower, used=rules.used)
+    return _reported(rules.draws, rules.error, rules, rules.lower)
 
 
 def _freed(draws_SK: Tensor, controls: Controls) -> Tensor:
@@ -205,13 +218,13 @@ def by_chebyshev(
         Han, Malioutov and Shin (2015), arXiv:1503.06394.
     """
     coefficients_K = _interpolated(degree, low, high)
-    theta_SK, weights_SK = nodes(ritz)[0], ritz.weights[0]
+    theta_SK = nodes(ritz)[0]
     shape = theta_SK.shape
     values_NK = polynomials("chebyshev", theta_SK.reshape(-1), degree + 1, (low, high))
     series_SK = (values_NK @ coefficients_K).reshape(shape)
-    draws_S = ritz.size * (weights_SK * series_SK).sum(1)
+    of = over_forms(ritz, series_SK.unsqueeze(0))
     rules = _rules(ritz, floor=floor)
-    return _reported(draws_S, rules, rules.mean, used=1)
+    return _reported(of.draws[0], Error(of.sem, of.freedom), rules, rules.mean)
 
 
 def _interpolated(degree: int, low: float, high: float) -> Tensor:
@@ -254,9 +267,10 @@ def by_entropy(
         Granziol (2020), Algorithm 3, which has the flat law, exact moments and the
         interval (0, 1) after division by a bound of the largest eigenvalue.
     """
-    draws_SK = _moment_draws(ritz, num_moments, basis, support)
+    values_SNK = _polynomial_values(ritz, num_moments, basis, support)
+    draws_SK = (ritz.weights[0].unsqueeze(2) * values_SNK).sum(1)
     used = 1
-    if controls is not None and len(draws_SK) >= 8 * len(controls.means):
+    if _has_use(controls, draws_SK):
         draws_SK, used = _freed(draws_SK, controls), 1 + len(controls.means)
     left = max(1, len(draws_SK) - used)
     centred_SK = draws_SK - draws_SK.mean(0)
@@ -269,21 +283,26 @@ def by_entropy(
         support=support,
     )
     logs_G = fit.prior.nodes.log()
-    draws_S = fit.mean(logs_G) + centred_SK @ fit.influence(logs_G)
+    by_moment_K = fit.influence(logs_G)
+    draws_S = ritz.size * (fit.mean(logs_G) + centred_SK @ by_moment_K)
+    if _has_use(controls, draws_S):
+        error = _spread(draws_S, controls)
+    else:
+        of = over_forms(ritz, (values_SNK @ by_moment_K).unsqueeze(0))
+        error = Error(of.sem, of.freedom)
     rules = _rules(ritz, floor=floor, controls=controls)
-    fitted = _reported(ritz.size * draws_S, rules, rules.mean, used=used)
+    fitted = _reported(draws_S, error, rules, rules.mean)
     converged = fitted.converged and fit.converged and fit.is_feasible
     return replace(fitted, strain=fit.strain, converged=converged)
 
 
-def _moment_draws(
+def _polynomial_values(
     ritz: RitzData, num_moments: int, basis: str, support: Support
 ) -> Tensor:
-    """Return v.p_k(A)v of each run for k = 1 .. num_moments, (S, K)."""
-    theta_SK, weights_SK = nodes(ritz)[0], ritz.weights[0]
-    values_NK = polynomials(basis, theta_SK.reshape(-1), num_moments + 1, support)
-    values_SKO = values_NK.reshape(*theta_SK.shape, num_moments + 1)
-    return (weights_SK.unsqueeze(2) * values_SKO).sum(1)[:, 1:]
+    """Return p_k at the nodes of each run for k = 1 .. num_moments, (S, N, K)."""
+    theta_SN = nodes(ritz)[0]
+    values = polynomials(basis, theta_SN.reshape(-1), num_moments + 1, support)
+    return values.reshape(*theta_SN.shape, num_moments + 1)[..., 1:]
 
 
 def moment_controls(ritz: RitzData, first: float, second: float) -> Controls:

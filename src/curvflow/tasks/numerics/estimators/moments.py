@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.estimators.forms import Error, freedom, smaller_if_sure
+from curvflow.tasks.numerics.estimators.intervals import (
+    positive_interval,
+    student_interval,
+)
+from curvflow.tasks.numerics.estimators.traces import estimate, random_vectors
 from curvflow.tasks.numerics.operators.base import (
     AnyOperator,
     BatchedOperator,
@@ -157,6 +162,50 @@ def ritz_moments(
         following = x_SK * next_SK * (1 if support_2 is None else 2)
         p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
     return torch.stack(orders, dim=1)
+
+
+def moment_intervals(
+    draws_SO: Tensor, *, size: int, basis: str, is_positive: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return standard errors and intervals of 95 % of the means of moment draws.
+
+    The square of p_k is made of p_2k, so that the moment of twice the order tells the
+    variance of a draw; beyond the highest order their spread does, and draws of
+    positive matrices are skewed.
+
+    Args:
+        draws_SO: v.p_k(A)v of unit vectors v, of the orders 0, 1, ..., S >= 2.
+        size: D.
+        basis: `power` or `chebyshev`.
+        is_positive: whether no eigenvalue is negative.
+
+    Returns:
+        Standard errors, lower and upper ends, of every order.
+    """
+    draws = estimate(draws_SO.T)
+    number = torch.arange(len(draws.mean))
+    known = (len(number) + 1) // 2
+    by_draws = Error(draws.sem[:known], draws.freedom[:known])
+    law = _error_by_law(draws_SO.T[::2][:known], draws.mean[:known], size, basis)
+    error = smaller_if_sure(by_draws, law)
+    sem = torch.cat([error.sem, draws.sem[known:]])
+    degrees = torch.cat([error.freedom, draws.freedom[known:]])
+    is_skewed = (number >= known) & ((number % 2 == 0) | is_positive)
+    if basis == "chebyshev":
+        is_skewed = torch.zeros_like(is_skewed)
+    low, high = student_interval(draws.mean, sem, degrees)
+    skewed_low, skewed_high = positive_interval(draws.mean, sem, degrees)
+    low = torch.where(is_skewed, skewed_low, low)
+    return sem, low, torch.where(is_skewed, skewed_high, high)
+
+
+def _error_by_law(doubled_KS: Tensor, means_K: Tensor, size: int, basis: str) -> Error:
+    """Return errors by draws of twice the order, as `forms.sphere_error` has them."""
+    squares_KS = (doubled_KS + 1) / 2 if basis == "chebyshev" else doubled_KS
+    half_K = (squares_KS.mean(1) - means_K.square()).clamp_min(0)
+    count = squares_KS.shape[1]
+    sem_K = (2 * half_K / (size + 2) / count).sqrt()
+    return Error(sem_K, freedom(half_K, squares_KS, least=count))
 
 
 def mean_covariance(draws_SO: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.forms import Error, FormErrors
 from curvflow.tasks.numerics.estimators.traces import estimate, random_vectors
 from curvflow.tasks.numerics.krylov.low_rank import new_directions
 from curvflow.tasks.numerics.operators.base import (
@@ -84,7 +85,22 @@ class Probed(ABC):
     def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
         """Return what is known of each model, and whether it is accurate enough."""
         draws_MLS = self.draws().cpu()
-        return trace_estimates(draws_MLS, self.num_matvecs, rel_sem, spread=self.spread)
+        return trace_estimates(
+            draws_MLS,
+            self.num_matvecs,
+            rel_sem,
+            error=self.error(draws_MLS),
+            spread=self.spread,
+        )
+
+    def error(self, draws_MLS: Tensor) -> Error:
+        """Return the error of the whole trace's mean: by the spread of its draws.
+
+        Args:
+            draws_MLS: all draws, on the CPU.
+        """
+        whole = estimate(draws_MLS.sum(1))
+        return Error(self.spread * whole.sem, whole.freedom)
 
     @abstractmethod
     def take(self, z_MDS: Tensor) -> None:
@@ -95,12 +111,8 @@ class Probed(ABC):
         """Return estimates of each diagonal block's trace, (M, L, S), float64."""
 
 
-class Hutchinson(Probed):
-    """Each vector by itself; none is kept.
-
-    Reference:
-        Hutchinson (1989), doi:10.1080/03610918908812806.
-    """
+class PlainVectors(Probed):
+    """Each vector by itself; none is kept."""
 
     def __init__(
         self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
@@ -129,6 +141,34 @@ class Hutchinson(Probed):
     def draws(self) -> Tensor:
         """Return the sums of the terms over each block, (M, L, S)."""
         return self.draws_MLS
+
+
+class Hutchinson(PlainVectors):
+    """z.Az of each vector, of which the images tell the error.
+
+    Reference:
+        Hutchinson (1989), doi:10.1080/03610918908812806.
+    """
+
+    def __init__(
+        self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
+    ) -> None:
+        super().__init__(operator, seeds, **given)
+        self.forms = FormErrors(self.distribution)
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        super().select(models)
+        self.forms.select(models)
+
+    def terms(self, z_MDS: Tensor, images_MDS: Tensor) -> Tensor:
+        """Return z_i (Az)_i, and take the images in."""
+        self.forms.add(z_MDS, images_MDS)
+        return super().terms(z_MDS, images_MDS)
+
+    def error(self, draws_MLS: Tensor) -> Error:
+        """Return the error by the images, which know it better than the draws."""
+        return self.forms.error()
 
 
 class _Sketched(Probed):
@@ -192,13 +232,24 @@ class HutchPlusPlus(_Sketched):
 
     def draws(self) -> Tensor:
         """Return estimates of each diagonal block's trace, (M, L, S // 2)."""
-        z_MDS, images_MDS = self.vectors_MDS[..., 1::2], self.images_MDS[..., 1::2]
         inside_MD, _, _ = self.inner()
+        outside_MDS, images_MDS = self._outside()
+        return self.sums(inside_MD.unsqueeze(2) + outside_MDS * images_MDS)
+
+    def error(self, draws_MLS: Tensor) -> Error:
+        """Return the error by the images of what is outside of the range."""
+        forms = FormErrors(self.distribution)
+        forms.add(self.vectors_MDS[..., 1::2], self._outside()[1])
+        return forms.error()
+
+    def _outside(self) -> tuple[Tensor, Tensor]:
+        """Return Pz and PAPz of the vectors that estimate the rest, (M, D, S // 2)."""
+        z_MDS, images_MDS = self.vectors_MDS[..., 1::2], self.images_MDS[..., 1::2]
         q_MKS = self.basis_MDK.mT @ z_MDS
         outside_MDS = z_MDS - self.basis_MDK @ q_MKS
         images_MDS = images_MDS - self.basis_images_MDK @ q_MKS
         images_MDS = images_MDS - self.basis_MDK @ (self.basis_MDK.mT @ images_MDS)
-        return self.sums(inside_MD.unsqueeze(2) + outside_MDS * images_MDS)
+        return outside_MDS, images_MDS
 
 
 class XTrace(_Sketched):
@@ -273,6 +324,7 @@ class TraceDraws:
         draws: whose mean is the trace of each block, (L, S), float64, on the CPU.
         layer_sem: standard error of that mean, (L,).
         sem: standard error of the whole trace, the sum over blocks, ().
+        freedom: degrees of freedom of that error, ().
         num_matvecs: products made.
         reached: whether the relative standard error requested was reached; True if
             none was.
@@ -281,6 +333,7 @@ class TraceDraws:
     draws: Tensor
     layer_sem: Tensor
     sem: Tensor
+    freedom: Tensor
     num_matvecs: int
     reached: bool
 
@@ -408,7 +461,12 @@ def until_reached(
 
 
 def trace_estimates(
-    draws_MLS: Tensor, num_matvecs: int, rel_sem: float | None, *, spread: float = 1.0
+    draws_MLS: Tensor,
+    num_matvecs: int,
+    rel_sem: float | None,
+    *,
+    error: Error | None = None,
+    spread: float = 1.0,
 ) -> list[TraceDraws]:
     """Return means and standard errors of draws, and whether these are small enough.
 
@@ -416,16 +474,18 @@ def trace_estimates(
         draws_MLS: of each diagonal block, on the CPU.
         num_matvecs: products made.
         rel_sem: standard error requested, relative to the sum over blocks.
-        spread: standard error of the mean relative to that of independent draws.
+        error: of the sum over blocks; None takes the spread of its draws.
+        spread: standard error of a block's mean relative to that of independent draws.
     """
     whole, parts = estimate(draws_MLS.sum(1)), estimate(draws_MLS)
-    sem_M = spread * whole.sem
+    sem_M, freedom_M = error or (whole.sem, whole.freedom)
     reached_M = sem_M <= (torch.inf if rel_sem is None else rel_sem) * whole.mean.abs()
     return [
         TraceDraws(
             draws_MLS[number],
             spread * parts.sem[number],
             sem_M[number],
+            freedom_M[number],
             num_matvecs,
             rel_sem is None or bool(reached_M[number]),
         )

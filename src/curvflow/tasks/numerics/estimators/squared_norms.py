@@ -11,7 +11,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.variances import curvature_variances
 from curvflow.tasks.numerics.estimators.sketched_traces import (
-    Hutchinson,
+    PlainVectors,
     TraceDraws,
     trace_estimates,
     until_reached,
@@ -23,7 +23,7 @@ from curvflow.tasks.numerics.operators.base import (
 )
 
 
-class _Images(Hutchinson):
+class _Images(PlainVectors):
     """||Az||^2 of each vector."""
 
     def terms(self, z_MDS: Tensor, images_MDS: Tensor) -> Tensor:

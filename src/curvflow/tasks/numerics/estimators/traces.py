@@ -1,4 +1,4 @@
-"""Trace of a batched operator from random vectors, and statistics of draws."""
+"""Random vectors, and means of draws with their standard errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.errors import InputError
-from curvflow.tasks.numerics.operators.base import AnyOperator, as_batched
 from curvflow.tasks.numerics.streams import stream
 
 
@@ -24,12 +22,14 @@ class Estimate:
         mean: shape (...).
         sem: standard error of the mean, shape (...).
         count: S.
+        freedom: degrees of freedom of the standard error, shape (...).
     """
 
     draws: Tensor
     mean: Tensor
     sem: Tensor
     count: int
+    freedom: Tensor
 
 
 def estimate(draws: Tensor) -> Estimate:
@@ -41,9 +41,9 @@ def estimate(draws: Tensor) -> Estimate:
         >>> found.mean.item(), round(found.sem.item(), 4)
         (2.0, 0.5774)
     """
-    count = draws.shape[-1]
+    count, mean = draws.shape[-1], draws.mean(-1)
     sem = draws.std(dim=-1, correction=1) / math.sqrt(count)
-    return Estimate(draws, draws.mean(-1), sem, count)
+    return Estimate(draws, mean, sem, count, torch.full_like(mean, count - 1))
 
 
 def random_vectors(
@@ -95,58 +95,3 @@ def _signs(size: int, generator: torch.Generator) -> Tensor:
     octets = torch.empty(-(-size // 8), dtype=torch.uint8).random_(generator=generator)
     bits = torch.from_numpy(np.unpackbits(octets.numpy(), count=size))
     return bits.view(torch.int8).mul_(2).sub_(1)
-
-
-def trace_draws(
-    operator: AnyOperator,
-    sizes: Sequence[int],
-    seeds: Sequence[int],
-    *,
-    num_probes: int,
-    distribution: str,
-    block: int,
-) -> Tensor:
-    """Draw z.Az over diagonal blocks of A; the mean of the draws is each block's trace.
-
-    Args:
-        operator: symmetric maps A of M models, or one, (D, D).
-        sizes: sizes of the L consecutive blocks, D in sum.
-        seeds: seed of each model's vectors z.
-        num_probes: vectors per model, S.
-        distribution: `rademacher` or `gaussian`.
-        block: vectors multiplied at once, bounding memory.
-
-    Returns:
-        Sums of z_i (Az)_i over each block, (M, L, S), float64; summed over L they are
-        draws of the whole trace.
-
-    Raises:
-        InputError: a product holds NaN or infinity.
-
-    Examples:
-        >>> from curvflow.tasks.numerics import Dense, trace_draws
-        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
-        >>> draws = trace_draws(
-        ...     A, [40], [0], num_probes=4, distribution="rademacher", block=2
-        ... )
-        >>> draws.tolist()  # signs see a diagonal matrix exactly
-        [[[820.0, 820.0, 820.0, 820.0]]]
-
-    Reference:
-        Hutchinson (1989), doi:10.1080/03610918908812806.
-    """
-    operator, draws = as_batched(operator), []
-    for start in range(0, num_probes, block):
-        rows = range(start, min(start + block, num_probes))
-        z_MDS = random_vectors(
-            seeds, operator.shape[1], rows, distribution, operator.dtype
-        ).to(operator.device)
-        terms_MDS = (z_MDS * (operator @ z_MDS)).double()
-        parts = torch.split(terms_MDS, list(sizes), dim=1)
-        draws.append(torch.stack([part.sum(1) for part in parts], dim=1))
-    draws_MLS = torch.cat(draws, dim=2)
-    if not torch.isfinite(draws_MLS).all():
-        raise InputError(
-            "weights: expected finite Hessian products, got NaN or infinity"
-        )
-    return draws_MLS

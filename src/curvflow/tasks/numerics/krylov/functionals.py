@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from numpy.polynomial.chebyshev import chebval
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import (
@@ -24,9 +25,8 @@ from curvflow.tasks.numerics.krylov.quadrature import (
     distribution_bounds,
     expectation,
     nodes,
-    over_runs,
+    over_forms,
     radau_rule,
-    score_interval,
 )
 
 # Points by decades at which a function may vary below what the steps resolve.
@@ -62,6 +62,29 @@ class Bernstein:
 
 
 @dataclass(frozen=True)
+class Peak:
+    """A function that rises up to a point and falls beyond it.
+
+    Attributes:
+        f: from eigenvalues (M, ...) to numbers, element by element.
+        mode: where it is largest, (M,).
+    """
+
+    f: Function
+    mode: Tensor
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return f."""
+        return self.f(values)
+
+    def between(self, low_MSK: Tensor, high_MSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the least and the most that f is between two points each."""
+        mode_MSK = self.mode[:, None, None].expand(low_MSK.shape)
+        most_MSK = self.f(torch.minimum(torch.maximum(mode_MSK, low_MSK), high_MSK))
+        return torch.minimum(self.f(low_MSK), self.f(high_MSK)), most_MSK
+
+
+@dataclass(frozen=True)
 class Bounded:
     """tr f(A) of M models with both its errors.
 
@@ -88,7 +111,9 @@ class Bounded:
 
     def _taken(self, take: Callable[[Tensor], Tensor]) -> Bounded:
         of = self.estimate
-        estimate = Estimate(take(of.draws), take(of.mean), take(of.sem), of.count)
+        estimate = Estimate(
+            take(of.draws), take(of.mean), take(of.sem), of.count, take(of.freedom)
+        )
         return Bounded(estimate, take(self.lower), take(self.upper), self.most)
 
     @property
@@ -106,27 +131,19 @@ class Bounded:
         """
         return torch.hypot(self.estimate.sem, self.rule_error / 2)
 
-    def interval(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
-        """Return an interval that allows for the random vectors and the rule.
-
-        Args:
-            confidence: coverage by Student's t over the runs.
+    def interval(self) -> tuple[Tensor, Tensor]:
+        """Return an interval of 95 % that allows for the random vectors and the rule.
 
         Returns:
-            Its ends, (M,); NaN for a single run, unless it is of all eigenvalues.
+            Its ends, (M,): of the bounds' means, further apart by Student's interval of
+            the vectors.
         """
-        from scipy.special import stdtrit
-
-        low, high = over_runs(self.lower), over_runs(self.upper)
-        if low.count == 1:
-            # Exact where all eigenvalues are known, else of unknown error.
-            return low.mean - self.estimate.sem, high.mean + self.estimate.sem
-        t = float(stdtrit(low.count - 1, (1 + confidence) / 2))
+        of = self.estimate
+        low_M, _ = student_interval(self.lower.mean(-1), of.sem, of.freedom)
+        _, high_M = student_interval(self.upper.mean(-1), of.sem, of.freedom)
         if math.isinf(self.most):
-            return low.mean - t * low.sem, high.mean + t * high.sem
-        shares = (over_runs(bound / self.most) for bound in (self.lower, self.upper))
-        low_part, high_part = (score_interval(share, t) for share in shares)
-        return self.most * low_part[0], self.most * high_part[1]
+            return low_M, high_M
+        return low_M.clamp(0, self.most), high_M.clamp(0, self.most)
 
     def converged(self, relative: float | None = None) -> Tensor:
         """Return whether the rule's error is below what was requested, (M,).
@@ -143,13 +160,13 @@ class Bounded:
 
 
 def bounded(
-    ritz: RitzData, f: Function | Bernstein, *, floor: float | None = None
+    ritz: RitzData, f: Function | Bernstein | Peak, *, floor: float | None = None
 ) -> Bounded:
     """Estimate tr f(A), and bound the error of the quadrature.
 
     Args:
         ritz: runs from random vectors.
-        f: any function, or one whose derivatives have signs.
+        f: any function, or one whose derivatives have signs, or that has one peak.
         floor: what the eigenvalues are known not to be below, such as 0 of a
             Gauss-Newton matrix; None knows of none.
 
@@ -171,8 +188,8 @@ def bounded(
         Golub and Meurant (2010), Matrices, Moments and Quadrature, chapter 6, for
         signs of derivatives, and section 2.2 for what the weights allow.
     """
-    draws_MS = ritz.size * expectation(ritz, f)
-    exact_MS = _is_exact(ritz)
+    estimate = over_forms(ritz, f(nodes(ritz)))
+    draws_MS, exact_MS = estimate.draws, _is_exact(ritz)
     if isinstance(f, Bernstein):
         lower_MS, upper_MS = _by_signs(ritz, f, floor)
     else:
@@ -180,7 +197,7 @@ def bounded(
     lower_MS = torch.minimum(ritz.size * lower_MS, draws_MS)
     upper_MS = torch.maximum(ritz.size * upper_MS, draws_MS)
     return Bounded(
-        _over(draws_MS, is_all=is_all_eigenvalues(ritz)),
+        estimate,
         torch.where(exact_MS, draws_MS, lower_MS),
         torch.where(exact_MS, draws_MS, upper_MS),
         ritz.size * f.most if isinstance(f, Bernstein) and f.is_clamped else math.inf,
@@ -216,19 +233,6 @@ def floor_by_test(ritz: RitzData, *, confidence: float = 0.99) -> float | None:
     return None
 
 
-def is_all_eigenvalues(ritz: RitzData) -> bool:
-    """Return whether Ritz data are the eigenvalues themselves, as a dense probe's."""
-    weights = ritz.weights
-    even = torch.full_like(weights, 1 / ritz.size)
-    return weights.shape[1:] == (1, ritz.size) and torch.allclose(weights, even)
-
-
-def _over(draws: Tensor, *, is_all: bool) -> Estimate:
-    """Return mean and standard error, which is 0 of all eigenvalues."""
-    found = over_runs(draws)
-    return replace(found, sem=torch.zeros_like(found.mean)) if is_all else found
-
-
 def effective_dimension(
     ritz: RitzData, prior_precision: Sequence[float], *, floor: float | None = None
 ) -> Bounded:
@@ -256,17 +260,15 @@ def effective_dimension(
     """
     each = [bounded(ritz, share_above(alpha), floor=floor) for alpha in prior_precision]
     estimates = [found.estimate for found in each]
-    draws, mean, sem, lower, upper = (
-        torch.stack(parts, dim=1)
-        for parts in (
-            [estimate.draws for estimate in estimates],
-            [estimate.mean for estimate in estimates],
-            [estimate.sem for estimate in estimates],
-            [found.lower for found in each],
-            [found.upper for found in each],
-        )
+    draws, mean, sem, freedom = (
+        torch.stack([getattr(estimate, name) for estimate in estimates], dim=1)
+        for name in ("draws", "mean", "sem", "freedom")
     )
-    estimate = Estimate(draws, mean, sem, estimates[0].count)
+    lower, upper = (
+        torch.stack([getattr(found, name) for found in each], dim=1)
+        for name in ("lower", "upper")
+    )
+    estimate = Estimate(draws, mean, sem, estimates[0].count, freedom)
     return Bounded(estimate, lower, upper, each[0].most)
 
 
@@ -348,6 +350,8 @@ def _by_weights(
             # What lies beyond the runs is bounded all the same.
             least[..., :1] = f(torch.zeros_like(least[..., :1]))
             most[..., -1] = f.most
+    elif isinstance(f, Peak):
+        least, most = f.between(before, behind)
     else:
         part_G = torch.logspace(-16, 0, DECADES, dtype=torch.float64)
         share_G = torch.cat([part_G, 1 - part_G])

@@ -4,20 +4,26 @@ A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for pol
 of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
 random vectors, seen between the runs, and that of the rule, which
 `functionals.bounded` bounds.
-Further letters: S runs, K nodes, G points of a grid, P powers.
+Further letters: S runs, K nodes, P powers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.estimators.forms import (
+    MANY,
+    Error,
+    smaller_if_sure,
+    sphere_error,
+)
 from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 
@@ -121,11 +127,45 @@ Function = Callable[[Tensor], Tensor]
 
 def over_runs(draws: Tensor) -> Estimate:
     """Return mean and standard error over the last dimension; NaN for a single run."""
-    count = draws.shape[-1]
-    mean = draws.mean(-1)
+    count, mean = draws.shape[-1], draws.mean(-1)
+    freedom = torch.full_like(mean, count - 1)
     if count == 1:
-        return Estimate(draws, mean, torch.full_like(mean, torch.nan), count)
-    return Estimate(draws, mean, draws.std(-1, correction=1) / math.sqrt(count), count)
+        return Estimate(draws, mean, torch.full_like(mean, torch.nan), 1, freedom)
+    sem = draws.std(-1, correction=1) / math.sqrt(count)
+    return Estimate(draws, mean, sem, count, freedom)
+
+
+def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
+    """Return the mean of D v.f(A)v over the runs, with the error that f(A) tells.
+
+    Args:
+        ritz: runs from random vectors.
+        values_MSK: f at the nodes of each run.
+
+    Returns:
+        The estimate, (M,). Its standard error is that of random directions, which the
+        weights and values of all runs together tell, and is known of a single run too;
+        of all eigenvalues there is none.
+    """
+    runs = over_runs(ritz.size * (ritz.weights * values_MSK).sum(2))
+    if is_all_eigenvalues(ritz):
+        exact = torch.zeros_like(runs.mean)
+        return replace(runs, sem=exact, freedom=exact + MANY)
+    law = sphere_error(
+        ritz.weights.flatten(1) / runs.count,
+        values_MSK.flatten(1),
+        size=ritz.size,
+        count=runs.count,
+    )
+    error = smaller_if_sure(Error(runs.sem, runs.freedom), law)
+    return replace(runs, sem=error.sem, freedom=error.freedom)
+
+
+def is_all_eigenvalues(ritz: RitzData) -> bool:
+    """Return whether Ritz data are the eigenvalues themselves, as a dense probe's."""
+    weights = ritz.weights
+    even = torch.full_like(weights, 1 / ritz.size)
+    return weights.shape[1:] == (1, ritz.size) and torch.allclose(weights, even)
 
 
 def score_interval(of: Estimate, t: float) -> tuple[Tensor, Tensor]:
@@ -171,7 +211,7 @@ def functional(ritz: RitzData, f: Function) -> Estimate:
         >>> round(functional(ritz, torch.log).mean.item(), 4)  # ln 40!
         110.3206
     """
-    return over_runs(ritz.size * expectation(ritz, f))
+    return over_forms(ritz, f(nodes(ritz)))
 
 
 def nodes(ritz: RitzData) -> Tensor:
@@ -186,75 +226,6 @@ def extremes(ritz: RitzData) -> tuple[Tensor, Tensor]:
     """
     values = nodes(ritz)
     return values.amin((1, 2)), values.amax((1, 2))
-
-
-@dataclass(frozen=True)
-class Density:
-    """A smooth spectral density, of integral 1 over the whole axis.
-
-    Attributes:
-        values: mean over the runs, (M, G).
-        sem: its standard error, (M, G); NaN for a single run.
-        sigma: width of the kernel, (M,).
-    """
-
-    values: Tensor
-    sem: Tensor
-    sigma: Tensor
-
-
-def density(
-    ritz: RitzData,
-    grid_G: Tensor,
-    *,
-    sigma: float | None = None,
-    kappa: float | None = None,
-) -> Density:
-    """Smooth the rules by a Gaussian kernel.
-
-    Args:
-        ritz: runs from random vectors.
-        grid_G: where to take the density.
-        sigma: width of the kernel in units of the eigenvalues; or
-        kappa: in units of the spectral range, or of the largest magnitude where all
-            eigenvalues are equal.
-
-    Returns:
-        The density with its standard error.
-
-    Raises:
-        InputError: not exactly one of the widths is given.
-
-    Examples:
-        >>> from curvflow.tasks.numerics import Dense, density, lanczos
-        >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
-        >>> ritz = lanczos(A, torch.ones(40), num_steps=40)
-        >>> found = density(ritz, torch.tensor([20.5]), sigma=3.0)
-        >>> round(found.values.item(), 4)  # 1 / 40
-        0.025
-    """
-    width_M = _kernel_width(ritz, sigma, kappa)
-    distance = grid_G.double() - nodes(ritz).unsqueeze(3)
-    scaled = distance / width_M[:, None, None, None]
-    bumps = torch.exp(-scaled.square() / 2)
-    bumps = bumps / (width_M[:, None, None, None] * math.sqrt(2 * math.pi))
-    over = over_runs((ritz.weights.unsqueeze(3) * bumps).sum(2).mT)
-    return Density(over.mean, over.sem, width_M)
-
-
-def _kernel_width(ritz: RitzData, sigma: float | None, kappa: float | None) -> Tensor:
-    if (sigma is None) == (kappa is None):
-        raise InputError(
-            "sigma: expected one width, sigma or kappa, got both or none. Pass one."
-        )
-    low_M, high_M = extremes(ritz)
-    if sigma is not None:
-        return torch.full_like(low_M, sigma)
-    largest_M = torch.maximum(low_M.abs(), high_M.abs())
-    # Of one eigenvalue the range is rounding alone.
-    is_wide = high_M - low_M > 1e-10 * largest_M
-    range_M = torch.where(is_wide, high_M - low_M, largest_M)
-    return (kappa or 0.0) * torch.where(range_M > 0, range_M, 1.0)
 
 
 def moments(

@@ -37,7 +37,7 @@ def _nats(name: str, description: str, **more: Any) -> Variable:
 
 KIND = Kind(
     name="probe.free_energy",
-    version=3,
+    version=4,
     summary="Free energies of a model: WBIC, Laplace, BIC and Watanabe's form.",
     params=FreeEnergyParams,
     returns=Numbers,

@@ -24,7 +24,7 @@ def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable
 
 KIND = Kind(
     name="probe.llc",
-    version=6,
+    version=7,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=LlcParams,
     returns=Draws,

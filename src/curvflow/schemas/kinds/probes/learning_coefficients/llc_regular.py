@@ -26,7 +26,7 @@ def _judged(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="probe.llc_regular",
-    version=3,
+    version=4,
     summary="What the Hessian explains of a learning coefficient, and what not.",
     params=LlcRegularParams,
     returns=Numbers,

@@ -1,0 +1,164 @@
+"""Standard errors of quadratic forms in random vectors, from what they were made of.
+
+Of independent entries with mean 0 and variance 1, the variance of z.Az is 2 ||A||^2 if
+they are Gaussian, and 2 (||A||^2 - sum of the squared diagonal) if they are signs. Both
+are means over the vectors at hand: of ||Az||^2, and of how the entries of z * Az
+spread, each by itself. So the error of a few vectors is known far better than by the
+spread of their forms, and is large where these happen to be.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Degrees of freedom beyond which Student's law is the normal one.
+MANY = 1e7
+
+
+class Error(NamedTuple):
+    """Standard errors of means, and their degrees of freedom, of one shape."""
+
+    sem: Tensor
+    freedom: Tensor
+
+
+class FormErrors:
+    """What tells the error of the mean of z.Az over the vectors so far, of M models."""
+
+    def __init__(self, distribution: str) -> None:
+        """Begin without a vector.
+
+        Args:
+            distribution: `rademacher` or `gaussian`.
+        """
+        self._signs = distribution == "rademacher"
+        self._squares_MS: Tensor | None = None
+        self._means_MD = self._apart_M = torch.zeros(())
+
+    def add(self, z_MDS: Tensor, images_MDS: Tensor) -> None:
+        """Take vectors and their images Az in."""
+        squares_MS = images_MDS.square().sum(1)
+        held = self._squares_MS
+        if self._signs:
+            self._add_entries(
+                (z_MDS * images_MDS).double(), 0 if held is None else held.shape[1]
+            )
+        self._squares_MS = (
+            squares_MS if held is None else torch.cat([held, squares_MS], dim=1)
+        )
+
+    def _add_entries(self, terms_MDS: Tensor, count: int) -> None:
+        """Update the mean of each entry, and their squared distances from it."""
+        more = terms_MDS.shape[2]
+        means_MD = terms_MDS.mean(2)
+        away_MD = means_MD - self._means_MD
+        weight = count * more / (count + more)
+        self._apart_M = (
+            self._apart_M
+            + (terms_MDS - means_MD.unsqueeze(2)).square().sum((1, 2))
+            + weight * away_MD.square().sum(1)
+        )
+        self._means_MD = self._means_MD + away_MD * (more / (count + more))
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        if self._squares_MS is not None:
+            self._squares_MS = self._squares_MS[models]
+        if self._apart_M.ndim:
+            self._means_MD = self._means_MD[models]
+            self._apart_M = self._apart_M[models]
+
+    def error(self) -> Error:
+        """Return the standard error of the mean, (M,).
+
+        Raises:
+            ValueError: there are fewer than two vectors.
+        """
+        if self._squares_MS is None or self._squares_MS.shape[1] < 2:
+            raise ValueError("expected two vectors or more, got fewer. Draw more.")
+        squares_MS = self._squares_MS.cpu()
+        count = squares_MS.shape[1]
+        least = count - 1 if self._signs else count
+        half_M = self._apart_M.cpu() / least if self._signs else squares_MS.mean(1)
+        freedom_M = freedom(half_M, squares_MS, least=least)
+        return Error((2 * half_M / count).sqrt(), freedom_M)
+
+
+def freedom(half_M: Tensor, squares_MS: Tensor, *, least: float) -> Tensor:
+    """Return the degrees of freedom of a variance that is a mean of squares.
+
+    They are at least those of the vectors. By the spread of the squares they are more,
+    as far as that spread is known: the geometric mean of both is taken.
+
+    Args:
+        half_M: the mean, half of the variance of a form.
+        squares_MS: what it is the mean of, S >= 2.
+        least: degrees of freedom of the vectors.
+
+    Returns:
+        Degrees of freedom, (M,).
+
+    Reference:
+        Satterthwaite (1946), doi:10.2307/3002019.
+    """
+    spread_M = squares_MS.var(1, correction=1).clamp_min(1e-300)
+    most_M = 2 * squares_MS.shape[1] * half_M.square() / spread_M
+    return (least * most_M.clamp_min(least)).sqrt().clamp_max(MANY)
+
+
+def sphere_error(
+    weights_MN: Tensor, values_MN: Tensor, *, size: int, count: int
+) -> Error:
+    """Return the error of a mean of D v.Bv over random directions v of D dimensions.
+
+    The variance of D v.Bv is 2 D / (D + 2) times the sum of (b - mean b)^2 over the
+    eigenvalues b of B; of directions whose entries are signs, at most that.
+
+    Args:
+        weights_MN: the part of D eigenvalues that is at each of N values, of sum 1.
+        values_MN: b there.
+        size: D.
+        count: directions averaged, S.
+
+    Returns:
+        The error, (M,); its degrees of freedom are S times the number of eigenvalues
+        that make up the sum.
+    """
+    weights_MN = weights_MN.double()
+    mean_M1 = (weights_MN * values_MN).sum(1, keepdim=True)
+    squares_MN = (values_MN - mean_M1).square()
+    second_M, fourth_M = (
+        (weights_MN * power_MN).sum(1) for power_MN in (squares_MN, squares_MN.square())
+    )
+    sem_M = size * (2 * second_M / (size + 2) / count).sqrt()
+    alike_M = size * second_M.square() / fourth_M.clamp_min(1e-300)
+    freedom_M = torch.where(fourth_M > 0, count * alike_M, math.inf)
+    return Error(sem_M, freedom_M.clamp(1.0, MANY))
+
+
+def smaller_if_sure(draws: Error, law: Error) -> Error:
+    """Return the error by the law, or by the draws where these spread far less.
+
+    Signs see a diagonal without error: the draws of such a matrix spread less than the
+    law says, which holds in any basis. Draws are believed where they spread so little
+    by chance in 0.1 % of cases.
+
+    Args:
+        draws: by the spread of the draws.
+        law: by the law.
+
+    Returns:
+        Either, element by element.
+    """
+    from scipy.special import chdtri
+
+    few = torch.as_tensor(chdtri(draws.freedom.numpy(), 0.999))
+    is_less = draws.sem.square() * draws.freedom < law.sem.square() * few
+    is_less |= draws.sem == 0
+    return Error(
+        *(torch.where(is_less, *both) for both in zip(draws, law, strict=True))
+    )

@@ -1,0 +1,139 @@
+"""Errors of quadratic forms, against draws of many."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.tasks.numerics.estimators.forms import (
+    Error,
+    FormErrors,
+    smaller_if_sure,
+    sphere_error,
+)
+from curvflow.tasks.numerics.estimators.intervals import student_interval
+from tests.tasks.toys import random_symmetric
+
+LAWS = ["rademacher", "gaussian"]
+SIZE = 25
+
+
+def drawn(law, *shape):
+    if law == "gaussian":
+        return torch.randn(*shape, dtype=torch.float64)
+    return torch.randint(0, 2, shape).double() * 2 - 1
+
+
+def variance(A_DD, law):
+    """Return the variance of z.Az."""
+    on_diagonal = A_DD.diagonal().square().sum() if law == "rademacher" else 0.0
+    return float(2 * (A_DD.square().sum() - on_diagonal))
+
+
+def random_case(number):
+    """Return a symmetric matrix of a random law, of which few eigenvalues may count."""
+    draw = np.random.default_rng(number)
+    values_D = torch.from_numpy(10 ** draw.uniform(-draw.uniform(0, 8), 0, SIZE))
+    values_D[: draw.integers(0, 3)] *= 10 ** draw.uniform(0, 3)
+    if number % 3 == 0:
+        values_D[draw.random(SIZE) < 0.4] *= -1
+    basis_DD, _ = np.linalg.qr(draw.normal(size=(SIZE, SIZE)))
+    basis_DD = torch.from_numpy(basis_DD if number % 4 else np.eye(SIZE))
+    return basis_DD @ torch.diag(values_D) @ basis_DD.T
+
+
+def forms_of(A_MDD, z_MDS, law, *, block=5):
+    forms = FormErrors(law)
+    for part_MDS in z_MDS.split(block, dim=2):
+        forms.add(part_MDS, A_MDD @ part_MDS)
+    return forms
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_square_of_the_error_is_unbiased(law):
+    torch.manual_seed(0)
+    A_DD = random_symmetric(SIZE, 0) + torch.diag(torch.linspace(0, 9, SIZE).double())
+    A_MDD = A_DD.expand(2000, -1, -1)
+    error = forms_of(A_MDD, drawn(law, 2000, SIZE, 7), law).error()
+    told_M, truth = error.sem.square() * 7, variance(A_DD, law)
+    assert abs(told_M.mean() - truth) < 5 * told_M.std() / sqrt(2000)
+    # Much better than by the spread of seven draws, whose relative error is 0.58.
+    assert told_M.std() < 0.2 * truth
+    assert (error.freedom >= 6).all()
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("count", [2, 4, 10])
+def test_intervals_of_random_matrices_cover(law, count):
+    torch.manual_seed(count)
+    held = []
+    for number in range(60):
+        A_DD = random_case(number)
+        A_MDD, z_MDS = A_DD.expand(50, -1, -1), drawn(law, 50, SIZE, count)
+        mean_M = (z_MDS * (A_MDD @ z_MDS)).sum(1).mean(1)
+        error = forms_of(A_MDD, z_MDS, law).error()
+        low_M, high_M = student_interval(mean_M, *error)
+        truth, slack = float(A_DD.trace()), 1e-9
+        inside_M = (low_M <= truth + slack) & (truth - slack <= high_M)
+        held.append(inside_M.double().mean())
+    assert 0.935 < np.mean(held) < 0.985
+    assert np.min(held) > 0.8
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_blocks_of_vectors_and_selected_models_change_nothing(law):
+    torch.manual_seed(1)
+    A_MDD = torch.stack([random_symmetric(SIZE, seed) for seed in range(3)])
+    z_MDS = drawn(law, 3, SIZE, 12)
+    at_once = forms_of(A_MDD, z_MDS, law, block=12).error()
+    forms = forms_of(A_MDD, z_MDS[..., :5], law, block=2)
+    forms.select(torch.tensor([2, 0]))
+    forms.add(z_MDS[[2, 0], :, 5:], A_MDD[[2, 0]] @ z_MDS[[2, 0], :, 5:])
+    for whole, parts in zip(at_once, forms.error(), strict=True):
+        torch.testing.assert_close(parts, whole[[2, 0]])
+
+
+def test_signs_know_a_diagonal_without_error():
+    A_DD = torch.diag(torch.linspace(-3, 8, SIZE).double())
+    error = forms_of(A_DD[None], drawn("rademacher", 1, SIZE, 6), "rademacher").error()
+    assert error.sem.item() == 0
+
+
+def test_one_vector_tells_no_error():
+    forms = FormErrors("gaussian")
+    with pytest.raises(ValueError, match="two vectors or more"):
+        forms.error()
+    forms.add(torch.ones(1, 3, 1), torch.ones(1, 3, 1))
+    with pytest.raises(ValueError, match="two vectors or more"):
+        forms.error()
+
+
+def test_the_error_of_directions_is_that_of_their_law():
+    values_D = torch.linspace(-1, 3, SIZE, dtype=torch.float64)
+    weights_1D = torch.full((1, SIZE), 1 / SIZE).double()
+    error = sphere_error(weights_1D, values_D[None], size=SIZE, count=10)
+    torch.manual_seed(0)
+    z_SD = torch.randn(200_000, SIZE, dtype=torch.float64)
+    v_SD = z_SD / z_SD.norm(dim=1, keepdim=True)
+    draws_S = SIZE * (v_SD.square() * values_D).sum(1)
+    assert error.sem.item() == pytest.approx(float(draws_S.std()) / sqrt(10), rel=0.01)
+    centred_D = (values_D - values_D.mean()).square()
+    alike = float(centred_D.sum() ** 2 / centred_D.square().sum())
+    assert error.freedom.item() == pytest.approx(10 * alike)
+
+
+def test_equal_values_have_no_error():
+    error = sphere_error(torch.ones(1, 1), torch.ones(1, 1), size=9, count=3)
+    assert error.sem.item() == 0
+    assert np.isfinite(error.freedom.item())
+
+
+def test_draws_are_believed_where_they_spread_far_less():
+    law = Error(torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.full((4,), 99.0))
+    draws = Error(
+        torch.tensor([0.1, 0.8, 2.0, torch.nan]), torch.tensor([9.0, 9.0, 9.0, 0.0])
+    )
+    chosen = smaller_if_sure(draws, law)
+    assert chosen.sem.tolist() == pytest.approx([0.1, 1, 1, 1])
+    assert chosen.freedom.tolist() == [9, 99, 99, 99]
