@@ -4,9 +4,10 @@
 
 Symmetric matrices of 60 known eigenvalues in an oblique basis, 400 repetitions of each
 method. First the root mean square error of the trace at an equal number of products.
-Then how many of 400 intervals of `xtrace` hold the trace, 95 % stated, by the spread of
-its draws alone and as stated here: the least and the most of 24 cases, four spectra,
-signs and Gaussian vectors, 8, 12 and 16 of them. Last the mass of few eigenvalues of
+Then how many of 400 intervals of each method hold the trace, 95 % stated, by the spread
+of its draws alone and as stated here, and how wide these are beside those: the least,
+the mean and the most of cases of four spectra, signs and Gaussian vectors, and numbers
+of them. Last the mass of few eigenvalues of
 65, by exact weights of 20 Gaussian vectors, in 4,000 repetitions: intervals of the mean
 plus and minus Student's t times its error, and those of `probe.spectrum`. Prints tables
 in Markdown; all numbers are drawn by fixed seeds.
@@ -37,7 +38,8 @@ SPECTRA = {
 COMPARED = ("k^-1.5", "even, 0.5 to 1.5")
 # Vectors that PRODUCTS products take.
 VECTORS = {"hutchinson": 24, "hutch++": 16, "xtrace": 12}
-LAWS, COUNTS = ("rademacher", "gaussian"), (8, 12, 16)
+LAWS = ("rademacher", "gaussian")
+COUNTS = {"hutchinson": (4, 8, 16), "hutch++": (8, 16), "xtrace": (8, 12, 16)}
 DIMENSIONS, RUNS, DRAWINGS = 65, 20, 4000
 
 
@@ -81,17 +83,18 @@ def deviation(name: str, method: str) -> tuple[float, float]:
     return error, float(squares.sem) / (2 * error)
 
 
-def covered(name: str, law: str, vectors: int) -> tuple[float, float]:
-    """Return shares of intervals of `xtrace` that hold: by spread alone, as stated."""
-    estimator = probed(name, "xtrace", law, vectors)
-    whole = estimate(estimator.draws().sum(1))
-    errors_M = (whole.mean - SPECTRA[name].sum()).abs()
-    half_M = float(stdtrit(vectors - 1, 0.975)) * whole.sem
-    alone, stated = (
-        (errors_M <= spread * half_M).double().mean().item()
-        for spread in (1.0, estimator.spread)
-    )
-    return alone, stated
+def covered(method: str, name: str, law: str, vectors: int) -> tuple[float, ...]:
+    """Return shares of intervals that hold: by spread alone, as stated; and widths."""
+    estimator = probed(name, method, law, vectors)
+    draws_MLS = estimator.draws()
+    whole, error = estimate(draws_MLS.sum(1)), estimator.error(draws_MLS)
+    apart_M = (whole.mean - SPECTRA[name].sum()).abs()
+    halves = [
+        torch.as_tensor(stdtrit(freedom.numpy(), 0.975)) * sem
+        for sem, freedom in ((whole.sem, whole.freedom), error)
+    ]
+    alone, stated = ((apart_M <= half).double().mean().item() for half in halves)
+    return alone, stated, float(halves[1].mean() / halves[0].mean())
 
 
 def masses(count: int) -> tuple[float, float]:
@@ -122,13 +125,18 @@ def main() -> None:
         found = [deviation(name, method) for method in VECTORS]
         errors = " | ".join(f"{error:.2g} ± {sem:.1g}" for error, sem in found)
         print(f"| {name}, {SPECTRA[name].sum():.3g} | {errors} |")
-    shares = [covered(*case) for case in product(SPECTRA, LAWS, COUNTS)]
-    print(f"\nxtrace, {len(shares)} cases: stated 95 %, of {REPETITIONS} hold")
-    for label, cases in zip(
-        ("spread alone", "as stated"), zip(*shares, strict=True), strict=True
-    ):
-        least, most = (share(f(cases), REPETITIONS) for f in (min, max))
-        print(f"{label}: {least} to {most}")
+    print(f"\n| of {REPETITIONS} hold, % | cases | spread alone | as stated | width |")
+    print("|---|---|---|---|---|")
+    for method, counts in COUNTS.items():
+        cases = [covered(method, *case) for case in product(SPECTRA, LAWS, counts)]
+        *shares, widths = zip(*cases, strict=True)
+        spans = [
+            f"{100 * min(held):.1f}, {100 * sum(held) / len(held):.1f}, "
+            f"{100 * max(held):.1f}"
+            for held in shares
+        ]
+        width = f"{min(widths):.2f} to {max(widths):.2f}"
+        print(f"| {method} | {len(cases)} | {' | '.join(spans)} | {width} |")
     print(f"\n| eigenvalues of {DIMENSIONS} | mean ± t sem | stated |\n|---|---|---|")
     for count in (1, 2, 4):
         plain, stated = (share(held, DRAWINGS) for held in masses(count))

@@ -12,10 +12,15 @@ and negative parts; those of a network come from its dense matrix, coefficients 
 `probe.llc_known`. Each kind that declares `Kind.truth` takes part.
 
 Prints per variable: numbers compared, how many of their 95 % intervals hold the truth,
-with a binomial interval of 95 %, median |z|, how many are flagged as converged and how
-many of these are within two standard errors or their interval, and the worst case with
+with a binomial interval of 95 %, median |z|, how many are flagged as converged, how
+many of these are covered and how many of their flags are right, and the worst case with
 the command that repeats it. Intervals are `x_low` to `x_high` where a kind has them,
 else Student's t times `x_sem`.
+
+A flag of a quadrature says how far the rule may be off, whatever the random vectors
+are. It is right if the same probe with as many steps as there are dimensions, whose
+rule is exact for the very vectors, is that close. A flag of chains is right if the
+truth is within two standard errors.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +51,11 @@ from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds import all_kinds, find_kind
 
 MANY = 10**6  # degrees of freedom where a kind states no interval and no sample size
+LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
+# Stages whose flag is about a rule: how many standard errors of the vectors it may be
+# off, unless it is off by less than ENOUGH of the value.
+ALLOWED = {"dimension": 1.0, "logdet": 2.0}
+ENOUGH = 0.01
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 NETWORK_SHARE = 0.3
 POSTERIOR_SHARE = 0.15
@@ -154,6 +165,8 @@ def probes(
     }
     if operator == "hessian":
         stages["plain"] = {"use": "probe.hessian_trace", "num_probes": count, **law}
+    for name in ALLOWED:
+        stages[f"{name}{EXACT}"] = exact_rule(stages[name])
     stages["norm"] = {"use": "probe.squared_norm", "num_probes": count, **law}
     if operator in SEPARABLE:
         apart = {
@@ -166,6 +179,15 @@ def probes(
         batches = {"num_batches": int(draw.integers(2, 9))}
         stages["norm_apart"] = {"use": "probe.squared_norm", **apart, **batches}
     return stages
+
+
+def exact_rule(stage: dict[str, Any]) -> dict[str, Any]:
+    """Return a probe of the same vectors whose rules are exact."""
+    steps = {**stage, "num_steps": LONG}
+    if "method" in stage:
+        is_plain = "preconditioned" not in stage["method"]
+        steps["method"] = "slq" if is_plain else "preconditioned_slq"
+    return steps
 
 
 def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
@@ -211,6 +233,8 @@ class Compared:
         low: lower end of its interval.
         high: upper end.
         converged: the flag; None if the kind has none.
+        off: how far the rule is off, in parts of what the flag says that it may be; NaN
+            where the flag is not about a rule.
     """
 
     variable: str
@@ -221,6 +245,7 @@ class Compared:
     low: float
     high: float
     converged: bool | None
+    off: float = math.nan
 
     @property
     def slack(self) -> float:
@@ -240,12 +265,20 @@ class Compared:
 
     @property
     def is_right(self) -> bool:
-        """Whether the truth is within two standard errors or the interval."""
+        """Whether what the flag says is true."""
+        if not math.isnan(self.off):
+            return self.off <= 1
         return self.z <= 2 or self.is_covered
 
 
 def compared(
-    case: int, kind: Kind, name: str, result: Mapping[str, Any], truth: Any
+    case: int,
+    kind: Kind,
+    name: str,
+    result: Mapping[str, Any],
+    truth: Any,
+    *,
+    offs: Iterable[float] = (),
 ) -> Iterator[Compared]:
     """Yield the numbers of one variable; those without a finite error are left out."""
     values, truths = np.atleast_1d(result[name]), np.atleast_1d(truth)
@@ -264,7 +297,9 @@ def compared(
     if flag:
         flags = np.atleast_1d(result[flag])
         flags = flags == "converged" if flag == "verdict" else flags
-    for number, is_converged in enumerate(flags):
+    for number, (is_converged, off) in enumerate(
+        zip_longest(flags, offs, fillvalue=math.nan)
+    ):
         if np.isfinite(errors[number]) or np.isfinite(lows[number]):
             yield Compared(
                 f"{kind.name.removeprefix('probe.')}.{name}",
@@ -275,6 +310,7 @@ def compared(
                 float(lows[number]),
                 float(highs[number]),
                 None if is_converged is None else bool(is_converged),
+                off,
             )
 
 
@@ -309,23 +345,43 @@ def run(case: int) -> list[Compared]:
             return list(coefficient(case, results))
         for stage, params in written["stages"].items():
             kind = find_kind(params["use"])
-            if kind.truth is None or stage in failed:
+            if kind.truth is None or stage in failed or stage.endswith(EXACT):
                 continue
-            result = {
-                str(name): array.values
-                for name, array in results[stage].variables.items()
-            }
+            result = arrays_of(results, stage)
             model = parsed[stage].params({})
             truths = kind.truth(model, np.sort(values), result)
-            apart = params.get("probes_per") == "batch"
+            exact = f"{stage}{EXACT}"
+            known = exact in written["stages"] and exact not in failed
             for name, truth in truths.items():
-                numbers += [
-                    replace(one, variable=f"{one.variable}, by batches")
-                    if apart
-                    else one
-                    for one in compared(case, kind, name, result, truth)
-                ]
+                offs: Iterable[float] = ()
+                if known:
+                    offs = off(ALLOWED[stage], name, result, arrays_of(results, exact))
+                found = list(compared(case, kind, name, result, truth, offs=offs))
+                if params.get("probes_per") == "batch":
+                    found = [
+                        replace(one, variable=f"{one.variable}, by batches")
+                        for one in found
+                    ]
+                numbers += found
     return numbers
+
+
+def arrays_of(results: curvflow.Results, stage: str) -> dict[str, Any]:
+    """Return the variables of a stage."""
+    return {str(name): a.values for name, a in results[stage].variables.items()}
+
+
+def off(
+    allowed: float, name: str, result: Mapping[str, Any], exact: Mapping[str, Any]
+) -> list[float]:
+    """Return how far rules are off, in parts of what their flag says."""
+    values, vectors, truths = (
+        np.atleast_1d(array)
+        for array in (result[name], result[f"{name}_vectors"], exact[name])
+    )
+    may = np.maximum(allowed * vectors, ENOUGH * np.abs(values))
+    apart = np.maximum(np.abs(values - truths) - SLACK * np.abs(values), 0.0)
+    return [float(share) for share in apart / may]
 
 
 def share(count: int, whole: int) -> str:
@@ -341,9 +397,9 @@ def report(numbers: list[Compared]) -> None:
     """Print the table in Markdown."""
     print(
         "| variable | numbers | covered, % | median z | converged, % of all | "
-        "of these right, % | worst, z | case |"
+        "of these covered, % | flags right, % | worst, z | case |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     by_variable: dict[str, list[Compared]] = defaultdict(list)
     for number in numbers:
         by_variable[number.variable].append(number)
@@ -351,6 +407,7 @@ def report(numbers: list[Compared]) -> None:
         flagged = [number for number in same if number.converged]
         is_judged = same[0].converged is not None
         right = sum(number.is_right for number in flagged)
+        held = sum(number.is_covered for number in flagged)
         worst = max(same, key=lambda number: number.z)
         covered = share(sum(number.is_covered for number in same), len(same))
         median = np.median([number.z for number in same])
@@ -360,6 +417,7 @@ def report(numbers: list[Compared]) -> None:
             covered,
             f"{median:.2f}",
             f"{100 * len(flagged) / len(same):.0f}" if is_judged else "-",
+            share(held, len(flagged)) if is_judged else "-",
             share(right, len(flagged)) if is_judged else "-",
             f"{worst.z:.1f}",
             f"`--case {worst.case}`",

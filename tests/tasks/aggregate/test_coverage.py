@@ -212,3 +212,10 @@ def test_estimates_that_are_not_converged_are_judged_or_not(how, count):
     assert (row["count"], row["unjudged"]) == (count, 40 - count)
     assert row["judged"] == count / 40
     assert row["coverage"] == 1.0
+
+
+def test_another_confidence_than_that_of_the_intervals_is_refused():
+    of = [node({"seed": 0}, trace=1.0, trace_sem=0.1, trace_low=0.8, trace_high=1.2)]
+    assert table(of, TRUTH)["trace"]["coverage"] == 0
+    with pytest.raises(InputError, match=r"^confidence: expected 0\.95, that of trace"):
+        table(of, TRUTH, confidence=0.9)

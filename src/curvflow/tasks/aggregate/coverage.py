@@ -21,6 +21,8 @@ from curvflow.tasks.statistics.measurements import (
     measurements,
 )
 
+STATED = 0.95  # confidence of the intervals that kinds state
+
 
 @dataclass(frozen=True)
 class _Errors:
@@ -115,6 +117,11 @@ def _errors(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
     slack = params.rounding * np.maximum(np.abs(exact), np.abs(value))
     z = np.full(value.shape, np.nan)
     if f"{name}_low" in node:
+        if params.confidence != STATED:
+            raise InputError(
+                f"confidence: expected {STATED}, that of {name}_low and {name}_high, "
+                f"got {params.confidence:g}. Leave it out."
+            )
         low, high = (node[f"{name}_{end}"].ravel() for end in ("low", "high"))
     elif (error := error_of(find_kind(node.kind), name)) in node:
         sem = node[error].ravel()
