@@ -1,6 +1,7 @@
 """The harness that holds kinds against known truths notices what it should."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,9 +57,27 @@ def test_the_table_has_shares_with_binomial_intervals_and_the_worst_case(capsys)
     truth.report([CASE, truth.Compared("trace.trace", 9, 2.0, 2.0, 0.5, 1, 3, None)])
     *_, row = capsys.readouterr().out.splitlines()
     assert row == (
-        "| trace.trace | 2 | 50.0 (1.3 to 98.7) | 1.00 | 50 | 100.0 (2.5 to 100.0) "
-        "| 2.0 | `--case 7` |"
+        "| trace.trace | 2 | 50.0 (1.3 to 98.7) | 1.00 | 50 | 0.0 (0.0 to 97.5) "
+        "| 100.0 (2.5 to 100.0) | 2.0 | `--case 7` |"
     )
+
+
+def test_a_flag_of_a_rule_is_held_to_what_it_says_of_the_rule():
+    says = {"x": 3.0, "x_vectors": 0.1}
+    near, far = (truth.off(1.0, "x", says, {"x": exact}) for exact in (3.05, 3.2))
+    assert near == [pytest.approx(0.5, abs=1e-5)]
+    assert far == [pytest.approx(2.0, abs=1e-5)]
+    for (off,), is_right in ((near, True), (far, False)):
+        assert replace(CASE, off=off).is_right == is_right
+
+
+def test_rules_are_exact_where_they_should_be(numbers):
+    judged = [one for one in numbers if not math.isnan(one.off)]
+    assert {one.variable.partition(".")[0] for one in judged} == {
+        "effective_dimension",
+        "logdet",
+    }
+    assert all(one.off <= 1 for one in judged if one.converged)
 
 
 def test_random_posteriors_are_of_every_law_and_size():
