@@ -9,7 +9,6 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.krylov.densities import density
 from curvflow.tasks.numerics.krylov.functionals import (
     Bernstein,
     bounded,
@@ -17,7 +16,6 @@ from curvflow.tasks.numerics.krylov.functionals import (
 )
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.krylov.quadrature import (
-    extremes,
     functional,
     moments,
     radau_rule,
@@ -108,35 +106,6 @@ def test_moments_beyond_the_rule_are_refused_unless_it_is_exact(known):
         moments(known[0], 20)
     exact = lanczos(BatchedDense(torch.eye(4)[None]), torch.ones(1, 4, 1), num_steps=2)
     assert moments(exact, 9)[0, :, 0].tolist() == [1] * 10
-
-
-def test_a_density_has_integral_one_and_the_width_requested(known):
-    grid = torch.linspace(-5, 15, 4000).double()
-    for settings in ({"kappa": 0.02}, {"sigma": 0.1}):
-        result = density(known[0], grid, **settings)
-        mid = (result.values[:, 1:] + result.values[:, :-1]) / 2
-        integral = (mid * grid.diff()).sum(1)
-        np.testing.assert_allclose(integral, 1, rtol=1e-6)
-    assert result.sigma.tolist() == [0.1] * 4
-    low, high = extremes(known[0])
-    assert density(known[0], grid, kappa=0.02).sigma[0] == 0.02 * (high - low)[0]
-    assert density(known[0], grid, kappa=0.02).sigma[3].item() == pytest.approx(0.02)
-
-
-def test_a_density_of_two_widths_or_none_is_refused(known):
-    for settings in ({}, {"sigma": 0.1, "kappa": 0.1}):
-        with pytest.raises(InputError, match="sigma: expected one width"):
-            density(known[0], torch.zeros(1), **settings)
-
-
-def test_a_semicircle_is_drawn_from_few_steps():
-    X = torch.randn(300, 300, generator=stream(0, "law"), dtype=torch.float64)
-    A = (X + X.T)[None] / (600**0.5)
-    ritz = lanczos(BatchedDense(A), signs(1, 300, 10), num_steps=40)
-    grid = torch.linspace(-1.8, 1.8, 50).double()
-    law = (4 - grid**2).sqrt() / (2 * torch.pi)
-    result = density(ritz, grid, sigma=0.2).values[0]
-    assert (result - law).abs().max() < 0.04
 
 
 def test_gauss_and_radau_enclose_the_logarithm_of_every_vector():

@@ -109,40 +109,107 @@ def lanczos(
         terms are taken off one after the other, then what rounding has left of the
         whole basis.
     """
-    operator, start_MDS = as_batched(operator), as_columns(start_MDS)
-    models, size, starts = start_MDS.shape
-    limit = min(num_steps, size)
-    held, exact = operator.dtype, torch.float64
-    # Memory that is new costs as much as arithmetic where D is large: what can be done
-    # in place is.
-    room_MSKD = torch.empty(
-        models, starts, limit + 1, size, dtype=held, device=operator.device
-    )
-    basis_MSKD = room_MSKD[:, :, :limit]
-    alpha_MSK, beta_MSK = basis_MSKD.new_zeros(2, models, starts, limit, dtype=exact)
-    _normalise(start_MDS.to(operator.device).mT, into=basis_MSKD[:, :, 0])
-    scale_MS = alpha_MSK.new_zeros(models, starts)
-    steps_MS = torch.zeros_like(scale_MS, dtype=torch.int64)
-    going_MS = torch.ones_like(scale_MS, dtype=torch.bool)
-    for step in range(limit):
-        v_MSD, rest_MSD = room_MSKD[:, :, step], room_MSKD[:, :, step + 1]
-        image_MDS, norms_MS = measured_product(operator, v_MSD.mT, out_MDS=rest_MSD.mT)
-        steps_MS += going_MS
-        scale_MS = torch.maximum(scale_MS, norms_MS)
-        alpha_MS = alpha_MSK[:, :, step] = inner(image_MDS.mT, v_MSD, dim=2)
+    return LanczosRuns(operator, start_MDS).extended(num_steps, vectors=vectors)
+
+
+class LanczosRuns:
+    """Runs that hold their bases, so that further steps continue them."""
+
+    def __init__(self, operator: AnyOperator, start_MDS: Tensor) -> None:
+        """Begin without a step.
+
+        Args:
+            operator: symmetric maps A of M models, or one of a single model, (D, D).
+            start_MDS: first vectors of any length but zero; (D, S) of a single model.
+
+        Raises:
+            InputError: a start is zero or not finite.
+        """
+        self._operator, start_MDS = as_batched(operator), as_columns(start_MDS)
+        models, size, starts = start_MDS.shape
+        self.size, self._made = size, 0
+        # Rows of bases, and the rest of the last step.
+        self._room_MSKD = self._empty(models, starts, 1, size)
+        start_MSD = start_MDS.to(self._operator.device).mT
+        _normalise(start_MSD, into=self._room_MSKD[:, :, 0])
+        none_MSK = self._room_MSKD.new_zeros(models, starts, 0, dtype=torch.float64)
+        self._alpha_MSK = self._beta_MSK = none_MSK
+        self._scale_MS = none_MSK.new_zeros(models, starts)
+        self._steps_MS = torch.zeros_like(self._scale_MS, dtype=torch.int64)
+        self._going_MS = torch.ones_like(self._scale_MS, dtype=torch.bool)
+
+    def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
+        models = models.to(self._operator.device)
+        self._operator = self._operator.select(models)
+        for name in ("room_MSKD", "alpha_MSK", "beta_MSK", "scale_MS", "steps_MS"):
+            setattr(self, f"_{name}", getattr(self, f"_{name}")[models])
+        self._going_MS = self._going_MS[models]
+
+    def extended(self, num_steps: int, *, vectors: bool = False) -> RitzData:
+        """Go on until there are so many steps.
+
+        Args:
+            num_steps: K, counted from the first step; at most D are made.
+            vectors: whether to return Ritz vectors.
+
+        Returns:
+            The data of all steps, as of runs that were made at once.
+
+        Raises:
+            InputError: a product holds NaN or infinity.
+        """
+        limit = min(num_steps, self.size)
+        self._make_room(limit)
+        while self._made < limit and self._going_MS.any():
+            self._step()
+        ritz = _ritz(
+            self._alpha_MSK,
+            self._beta_MSK,
+            self._steps_MS,
+            self._room_MSKD[:, :, : self._made],
+            vectors=vectors,
+        )
+        return _with_rounding(ritz, float(torch.finfo(self._operator.dtype).eps))
+
+    def _empty(self, *shape: int) -> Tensor:
+        # Memory that is new costs as much as arithmetic where D is large: what can be
+        # done in place is.
+        of = self._operator
+        return torch.empty(*shape, dtype=of.dtype, device=of.device)
+
+    def _make_room(self, limit: int) -> None:
+        more = limit - self._alpha_MSK.shape[2]
+        if more <= 0:
+            return
+        models, starts = self._scale_MS.shape
+        held_MSKD = self._room_MSKD[:, :, : self._made + 1]
+        self._room_MSKD = self._empty(models, starts, limit + 1, self.size)
+        self._room_MSKD[:, :, : self._made + 1] = held_MSKD
+        self._alpha_MSK = torch.nn.functional.pad(self._alpha_MSK, (0, more))
+        self._beta_MSK = torch.nn.functional.pad(self._beta_MSK, (0, more))
+
+    def _step(self) -> None:
+        step = self._made
+        v_MSD, rest_MSD = self._room_MSKD[:, :, step], self._room_MSKD[:, :, step + 1]
+        if step > 0:
+            _go_on(v_MSD, self._beta_MSK[:, :, step - 1], self._going_MS)
+        image_MDS, norms_MS = measured_product(
+            self._operator, v_MSD.mT, out_MDS=rest_MSD.mT
+        )
+        self._steps_MS += self._going_MS
+        self._scale_MS = torch.maximum(self._scale_MS, norms_MS)
+        alpha_MS = self._alpha_MSK[:, :, step] = inner(image_MDS.mT, v_MSD, dim=2)
         _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
         if step > 0:
-            beta_MS, before_MSD = beta_MSK[:, :, step - 1], basis_MSKD[:, :, step - 1]
+            beta_MS = self._beta_MSK[:, :, step - 1]
+            before_MSD = self._room_MSKD[:, :, step - 1]
             _less(rest_MSD, beta_MS, before_MSD, into=rest_MSD)
-        beta_MS = _orthogonalise(rest_MSD, basis_MSKD[:, :, : step + 1])
-        beta_MSK[:, :, step] = beta_MS
-        going_MS = beta_MS > breakdown_tolerance(held) * scale_MS
-        if step + 1 == limit or not going_MS.any():
-            break
-        _go_on(rest_MSD, beta_MS, going_MS)
-    basis_MSKD[:, :, step + 1 :] = 0.0
-    ritz = _ritz(alpha_MSK, beta_MSK, steps_MS, basis_MSKD, vectors=vectors)
-    return _with_rounding(ritz, float(torch.finfo(operator.dtype).eps))
+        beta_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+        self._beta_MSK[:, :, step] = beta_MS
+        tolerance = breakdown_tolerance(self._operator.dtype)
+        self._going_MS = beta_MS > tolerance * self._scale_MS
+        self._made += 1
 
 
 def breakdown_tolerance(dtype: torch.dtype) -> float:
@@ -222,7 +289,7 @@ def _ritz(
 ) -> RitzData:
     """Diagonalise the tridiagonal matrices on the CPU."""
     alpha_MSK, beta_MSK, steps_MS = alpha_MSK.cpu(), beta_MSK.cpu(), steps_MS.cpu()
-    length, size = basis_MSKD.shape[2:]
+    length, (made, size) = alpha_MSK.shape[2], basis_MSKD.shape[2:]
     absent_MSK = torch.arange(length) >= steps_MS.unsqueeze(2)
     T_MSKK = _tridiagonal(alpha_MSK, beta_MSK, steps_MS)
     values_MSK, E_MSKK = torch.linalg.eigh(T_MSKK)
@@ -238,7 +305,9 @@ def _ritz(
         residuals_MSK.masked_fill(absent_MSK, torch.nan),
         steps_MS,
         size,
-        (basis_MSKD.mT @ E_MSKK.to(basis_MSKD)).double() if vectors else None,
+        (basis_MSKD.mT @ E_MSKK[:, :, :made].to(basis_MSKD)).double()
+        if vectors
+        else None,
     )
 
 
